@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { namePath, segmentName } from '../src/api/name-path.ts';
+import { decodedSegment, namePath } from '../src/api/name-path.ts';
 
 /**
  * The view, the object that it shows, and its parameters. All three are in the address of the page, so that it can be
@@ -30,7 +30,7 @@ function parseAddress(hash: string): Address {
   if (earlier !== null && parameter !== '') return { view: card, name: earlier, parameters };
   return {
     view: view || 'overview',
-    name: names.map((name) => segmentName(decoded(name))).join('/'),
+    name: names.map((name) => decodedSegment(decoded(name))).join('/'),
     parameters,
   };
 }

@@ -32,7 +32,7 @@ interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabe
 }
 
 /** A problem of a file, or the reason why the file was ignored. */
-interface ProblemDocument {
+interface FileProblem {
   readonly file: string;
   readonly reason: string;
   readonly field: string;
@@ -65,7 +65,7 @@ export interface CiliumStateDocument {
   readonly localIdentities: readonly { readonly identity: number; readonly labels: readonly string[] }[];
   readonly addresses: readonly ReservedAddress[];
   readonly ignored: readonly string[];
-  readonly problems: readonly ProblemDocument[];
+  readonly problems: readonly FileProblem[];
 }
 
 /** Maximum size of a file. Larger files are rejected. */

@@ -101,7 +101,7 @@ export function askMesh<T>(
 }
 
 /** Options of {@link followMesh}. */
-export interface FollowOptions extends RunOptions<AgentSettings> {
+export interface FollowMeshOptions extends RunOptions<AgentSettings> {
   /** Path of a script of changes to play. */
   readonly script: string | undefined;
   /** If true, all changes of a burst are shown. */
@@ -116,7 +116,7 @@ export interface FollowOptions extends RunOptions<AgentSettings> {
 /** Shows the first state, then each change until the signal fires. Plays a script if there is one. */
 export async function followMesh(
   options: AgentOptions,
-  { script, all, quiet, ...run }: FollowOptions,
+  { script, all, quiet, ...run }: FollowMeshOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;

@@ -7,7 +7,7 @@ import type { ServiceState } from '../servicecache/service-state.ts';
 import { backendDocument, serviceDocument } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
 
-type Fields = ComparedDocument['fields'];
+type ComparedFields = ComparedDocument['fields'];
 
 /**
  * Yields the documents that should be equal in two agents. For each service: its definition with the backends of the
@@ -47,7 +47,7 @@ function* partsOf(
   }
 }
 
-function backendField(backends: readonly Backend[]): Fields {
+function backendField(backends: readonly Backend[]): ComparedFields {
   // Without the cluster, which the name of the group contains. Several slices may offer the same backend.
   const texts = backends.map((backend) => {
     const { address, cluster: _, ports, state, ...others } = backendDocument(backend);
@@ -58,12 +58,12 @@ function backendField(backends: readonly Backend[]): Fields {
   return { backends: [...new Set(texts)].sort(ascending) };
 }
 
-function nodeFields({ name: _, cluster: __, source: ___, ...fields }: NodeFields): Fields {
+function nodeFields({ name: _, cluster: __, source: ___, ...fields }: NodeFields): ComparedFields {
   return fieldsOf(fields);
 }
 
 /** Returns the values as texts. Maps and records become sorted lists; empty values are absent. */
-function fieldsOf(values: Readonly<Record<string, unknown>>): Fields {
+function fieldsOf(values: Readonly<Record<string, unknown>>): ComparedFields {
   const fields: Record<string, string | readonly string[]> = {};
   for (const [name, value] of Object.entries(values)) {
     const text = textOf(value);

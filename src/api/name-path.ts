@@ -17,6 +17,6 @@ export function namePath(name: string): string {
 }
 
 /** Returns the name of a decoded segment of {@link namePath}. */
-export function segmentName(segment: string): string {
+export function decodedSegment(segment: string): string {
   return DOTS.test(segment) && segment.startsWith('~') ? segment.slice(1) : segment;
 }

@@ -1,11 +1,11 @@
 /** A member of a {@link LinkedList}. */
-export interface Link<L> {
+export interface ListLink<L> {
   previous: L | undefined;
   next: L | undefined;
 }
 
 /** A doubly linked list. The members contain the links, so that a member is removed from any place in constant time. */
-export class LinkedList<L extends Link<L>> {
+export class LinkedList<L extends ListLink<L>> {
   first: L | undefined;
   #last: L | undefined;
 
@@ -32,7 +32,7 @@ export class LinkedList<L extends Link<L>> {
   }
 }
 
-interface Entry<K, V> extends Link<Entry<K, V>> {
+interface QueuedKey<K, V> extends ListLink<QueuedKey<K, V>> {
   readonly key: K;
   value: V;
 }
@@ -45,8 +45,8 @@ interface Entry<K, V> extends Link<Entry<K, V>> {
  *     #list ─► a ◄─► b ◄─► c        #entries: key → entry
  */
 export class KeyedQueue<K, V = undefined> {
-  readonly #entries = new Map<K, Entry<K, V>>();
-  readonly #list = new LinkedList<Entry<K, V>>();
+  readonly #entries = new Map<K, QueuedKey<K, V>>();
+  readonly #list = new LinkedList<QueuedKey<K, V>>();
 
   get size(): number {
     return this.#entries.size;
@@ -72,7 +72,7 @@ export class KeyedQueue<K, V = undefined> {
       known.value = value;
       return;
     }
-    const entry: Entry<K, V> = { key, value, previous: undefined, next: undefined };
+    const entry: QueuedKey<K, V> = { key, value, previous: undefined, next: undefined };
     this.#entries.set(key, entry);
     this.#list.append(entry);
   }
@@ -109,7 +109,7 @@ export class KeyedQueue<K, V = undefined> {
     for (let entry = this.#list.first; entry !== undefined; entry = entry.next) yield entry.value;
   }
 
-  #remove(entry: Entry<K, V>): void {
+  #remove(entry: QueuedKey<K, V>): void {
     this.#entries.delete(entry.key);
     this.#list.remove(entry);
   }

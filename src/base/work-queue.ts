@@ -1,6 +1,6 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random, Timer } from './clock.ts';
-import { type Link, LinkedList } from './keyed-queue.ts';
+import { LinkedList, type ListLink } from './keyed-queue.ts';
 
 /** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions {
@@ -29,7 +29,7 @@ interface Delay {
 }
 
 /** A key that is due or worked on. */
-export interface WorkEntry<K> extends Link<WorkEntry<K>> {
+export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;
   /** When the key is due again after the present work; {@link NEVER} if it was not added since the work began. */

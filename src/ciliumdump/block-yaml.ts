@@ -5,7 +5,7 @@
 export class UnusualYamlError extends Error {}
 
 /** A line without its indent. Items of lists are split into two lines: the dash and the rest. */
-interface Line {
+interface YamlLine {
   readonly indent: number;
   readonly text: string;
 }
@@ -43,11 +43,11 @@ const MAX_DEPTH = 200;
  * collection.
  */
 class BlockParser {
-  readonly #lines: readonly Line[];
+  readonly #lines: readonly YamlLine[];
   #at = 0;
   #depth = 0;
 
-  constructor(lines: readonly Line[]) {
+  constructor(lines: readonly YamlLine[]) {
     this.#lines = lines;
   }
 
@@ -172,7 +172,7 @@ function singleQuoted(text: string): string {
   return text.slice(1, -1).replaceAll("''", "'");
 }
 
-function addLine(lines: Line[], indent: number, line: string, dashes = 0): void {
+function addLine(lines: YamlLine[], indent: number, line: string, dashes = 0): void {
   const text = line.trimEnd();
   if (text === '') return;
   if (text.charCodeAt(0) === DASH && (text.length === 1 || text.charCodeAt(1) === SPACE)) {
@@ -191,7 +191,7 @@ function addLine(lines: Line[], indent: number, line: string, dashes = 0): void 
  */
 export function parseBlockYaml(text: string): unknown {
   if (text.includes('\t')) throw new UnusualYamlError('a tab');
-  const lines: Line[] = [];
+  const lines: YamlLine[] = [];
   for (const line of text.split('\n')) {
     let indent = 0;
     while (line.charCodeAt(indent) === SPACE) indent++;

@@ -3,7 +3,7 @@ import type { ListedNode } from './node-list.ts';
 import type { Truth } from './truth.ts';
 
 /** A difference between the nodes of the sources and those that an agent knows. */
-export interface NodeDifference {
+export interface ListedNodeDifference {
   /**
    * `missing`: the agent does not know the node. `stale`: no source has it. `address`: no source has one of its primary
    * addresses. `undecidable`: a part of the sources that may have the node cannot be read.
@@ -22,7 +22,7 @@ export interface NodeDifference {
 export function* compareNodes(
   truth: Truth,
   listed: readonly ListedNode[],
-): Generator<NodeDifference, void, void> {
+): Generator<ListedNodeDifference, void, void> {
   const seen = new Set<string>();
   const stale = truth.incomplete.has('nodes') ? 'undecidable' : 'stale';
   for (const { cluster, name, primary } of listed) {

@@ -7,7 +7,7 @@ import type { Truth } from './truth.ts';
  * `stale`: no source has the frontend. `undecidable`: a part of the sources that may have the frontend or the backends
  * cannot be read.
  */
-export interface ServiceDifference {
+export interface ListedServiceDifference {
   readonly kind: 'no-backends' | 'backends' | 'missing' | 'stale' | 'undecidable';
   readonly frontend: string;
   /** `namespace/name`; empty if unknown. */
@@ -25,7 +25,7 @@ export interface ServiceDifference {
 export function* compareServices(
   truth: Truth,
   listed: readonly ListedService[],
-): Generator<ServiceDifference, void, void> {
+): Generator<ListedServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
   // A frontend may be listed with two scopes. `internal` selects backends of the node itself, so the other one is
   // compared.

@@ -9,8 +9,8 @@ type Shell = (typeof SHELLS)[number];
 interface Completion {
   /** Names of the command and its parents, separated by spaces: `ipcache list`. */
   readonly path: string;
-  readonly commands: readonly Word[];
-  readonly options: readonly Word[];
+  readonly commands: readonly CommandWord[];
+  readonly options: readonly CommandWord[];
   /** Values of an option, or of the argument (`''`). An option without values takes a file. */
   readonly values: ReadonlyMap<string, readonly string[]>;
   /** The command that prints the current values of an option, or of the argument (`''`), from the running agent. */
@@ -38,7 +38,7 @@ function liveValues(path: string, flags: Iterable<string>): ReadonlyMap<string, 
   return live;
 }
 
-interface Word {
+interface CommandWord {
   readonly word: string;
   readonly description: string;
 }
@@ -66,7 +66,7 @@ function completions(command: Command, path = ''): readonly Completion[] {
   ];
 }
 
-function words(list: readonly Word[]): string {
+function words(list: readonly CommandWord[]): string {
   return list.map(({ word }) => word).join(' ');
 }
 

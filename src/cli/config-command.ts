@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { printable, writeLines } from '../process/terminal.ts';
-import type { ConfigFile } from './config-file.ts';
+import type { SettingsFile } from './config-file.ts';
 import { addConfiguration, agentCommand, agentSettings } from './configuration.ts';
 import { type DatapathFlags, datapathContradiction } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -25,7 +25,10 @@ const CONFIGURABLE = ['agent', 'operator', 'kvstoremesh'] as const;
  * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem
  * of the files that the file names.
  */
-async function agentProblems(values: ConfigFile['values'], readsFiles: boolean): Promise<readonly string[]> {
+async function agentProblems(
+  values: SettingsFile['values'],
+  readsFiles: boolean,
+): Promise<readonly string[]> {
   const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
   const contradictions = [
     contradiction(flags) ?? [],
@@ -38,7 +41,7 @@ async function agentProblems(values: ConfigFile['values'], readsFiles: boolean):
 /** Like {@link agentProblems}, for the file of an operator or a kvstoremesh. */
 async function processProblems(
   process: Command,
-  values: ConfigFile['values'],
+  values: SettingsFile['values'],
   readsFiles: boolean,
 ): Promise<readonly string[]> {
   const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };

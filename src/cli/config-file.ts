@@ -8,7 +8,7 @@ import { parseYaml } from '../recording/yaml-documents.ts';
 import { type Setting, SWITCH_VALUES } from './settings.ts';
 
 /** The contents of a configuration file. */
-export interface ConfigFile {
+export interface SettingsFile {
   /** By commander's attribute name. Empty if there is a problem. */
   readonly values: Readonly<Record<string, unknown>>;
   /** The problems of the file, one sentence each. */
@@ -63,7 +63,7 @@ function problemsOf(issue: z.core.$ZodIssue, settings: object, keys: readonly st
 }
 
 /** Parses the text of a file: a YAML map from the keys of settings to their values. An empty text is valid. */
-export function parseConfig(text: string, settings: readonly Setting[]): ConfigFile {
+export function parseConfig(text: string, settings: readonly Setting[]): SettingsFile {
   const parsed = parseYaml(text);
   if (typeof parsed === 'string') return { values: {}, problems: [parsed] };
   const settingValues = parsed.value ?? {};
@@ -87,7 +87,7 @@ const MAX_FILE_BYTES = 1024 * 1024;
  * Returns the contents of a file. Throws `InputError` if it cannot be read, is too large, or is not a regular file,
  * because opening a FIFO would block. Invalid contents are returned as problems.
  */
-export async function readConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile> {
+export async function readConfig(path: string, settings: readonly Setting[]): Promise<SettingsFile> {
   const { bytes, isWhole } = await readFileHead(path, MAX_FILE_BYTES).catch((cause: unknown) => {
     throw unreadable('--config', path, cause);
   });
@@ -96,7 +96,10 @@ export async function readConfig(path: string, settings: readonly Setting[]): Pr
 }
 
 /** Returns the values of a file. Throws `InputError` with all problems if it is invalid. */
-export async function loadConfig(path: string, settings: readonly Setting[]): Promise<ConfigFile['values']> {
+export async function loadConfig(
+  path: string,
+  settings: readonly Setting[],
+): Promise<SettingsFile['values']> {
   const { values, problems } = await readConfig(path, settings);
   if (problems.length > 0)
     throw new InputError(problems.map((reason) => `--config ${path}: ${reason}`).join('\ndpcache: '));

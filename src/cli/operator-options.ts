@@ -3,6 +3,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
+import { AGENT_LEASE_MS } from '../operator/collect/unsafe-setting.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {
@@ -269,9 +270,6 @@ export function missingKvstore({
     return undefined;
   return 'no kvstore: add --kvstore-config <file>, or run without one with --dry-run or --k8s-load';
 }
-
-/** Lifetime of the lease of an agent's references to identities. */
-const AGENT_LEASE_MS: number = 15 * 60_000;
 
 /** Returns the contradiction between the flags, if any, before the operator starts. */
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {

@@ -15,7 +15,7 @@ export interface SocketFlags {
 export interface ServeFlags {
   /** False: no socket. */
   readonly socket?: string | false;
-  readonly listen?: ListenAddress;
+  readonly listen?: ApiAddress;
   readonly listenName?: readonly string[];
   readonly listenToken?: string;
   readonly listenCert?: string;
@@ -25,13 +25,13 @@ export interface ServeFlags {
 }
 
 /** An address of the API over TCP. */
-export interface ListenAddress {
+export interface ApiAddress {
   readonly host: string;
   readonly port: number;
 }
 
 /** Parses a port (of loopback) or `address:port`. */
-export function parseListen(text: string): ListenAddress {
+export function parseListen(text: string): ApiAddress {
   const [, six, four, digits = ''] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
   const port = digits === '' ? Number.NaN : Number(digits);
   if (port <= 65_535) return { host: six || four || '127.0.0.1', port };

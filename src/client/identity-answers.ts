@@ -1,7 +1,7 @@
 import type { IdentityDocument } from '../api/documents.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { type Column, documentTable, emptyAnswer, find, type Question, restoredText } from './answer.ts';
-import { type ListFilters, type Listing, listing } from './list.ts';
+import { type ListFilters, listing, type PrintedList } from './list.ts';
 
 const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
   { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
@@ -14,7 +14,7 @@ const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
 ];
 
 /** Returns the listing of identities with their labels. */
-export function listIdentities(filters: ListFilters): Listing {
+export function listIdentities(filters: ListFilters): PrintedList {
   return listing<IdentityDocument>({
     path: '/v1/identities',
     filters,

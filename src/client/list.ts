@@ -28,7 +28,7 @@ export interface List<T> {
 /** Output format of a list; `name`: one key per line. */
 export type ListFormat = 'text' | 'wide' | 'json' | 'yaml' | 'name';
 
-/** Options of {@link Listing.print}. */
+/** Options of {@link PrintedList.print}. */
 export interface PrintOptions {
   readonly format: ListFormat;
   readonly view: View;
@@ -38,7 +38,7 @@ export interface PrintOptions {
 }
 
 /** A list that is printed page by page. */
-export interface Listing {
+export interface PrintedList {
   /**
    * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two
    * pages. Throws {@link AgentError} if a list of an earlier moment is empty, its emptiness is not certain, and the
@@ -69,7 +69,7 @@ interface PageDocument<T> {
 }
 
 /** Returns the printer of a list. */
-export function listing<T>(list: List<T>): Listing {
+export function listing<T>(list: List<T>): PrintedList {
   return {
     print: (ask, options, write) => printList(list, ask, options, write),
     count: async (ask) => {

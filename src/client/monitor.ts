@@ -39,7 +39,7 @@ export async function monitor(
 ): Promise<void> {
   const terminal = new Terminal(output, env);
   try {
-    for await (const event of monitorEvents(client, { types, from })) {
+    for await (const event of agentEvents(client, { types, from })) {
       if (format === 'json') writeLines(output, `${jsonLine(event)}\n`);
       else showEvent(event, terminal);
       await output.drained?.(signal);
@@ -53,7 +53,7 @@ export async function monitor(
  * Returns the events of a running agent, without heartbeats. The first one confirms that the stream has begun. Throws
  * `AgentError`.
  */
-export function monitorEvents(
+export function agentEvents(
   client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
 ): AsyncGenerator<SentEvent, void, void> {

@@ -3,7 +3,7 @@ import { namePath } from '../api/name-path.ts';
 import { printable } from '../process/terminal.ts';
 import { ageText, type Column, documentTable, emptyAnswer, find, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
-import { type ListFilters, type Listing, listing } from './list.ts';
+import { type ListFilters, listing, type PrintedList } from './list.ts';
 
 const NO_NODE =
   'No nodes. Sources are set with --load, --kvstore or --clustermesh-config; dpcache status prints their progress.';
@@ -55,7 +55,7 @@ const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
 ];
 
 /** Returns the listing of nodes, by cluster and name. */
-export function listNodes(filters: ListFilters): Listing {
+export function listNodes(filters: ListFilters): PrintedList {
   return listing<NodeDocument>({
     path: '/v1/nodes',
     filters,

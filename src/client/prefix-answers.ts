@@ -17,7 +17,7 @@ import {
   type View,
 } from './answer.ts';
 import { uncertaintyLines } from './history-answers.ts';
-import { type ListFilters, type Listing, listing } from './list.ts';
+import { type ListFilters, listing, type PrintedList } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
   { title: 'PREFIX', cell: ({ prefix }) => prefix },
@@ -51,7 +51,7 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
 }
 
 /** Returns the listing of visible prefixes; with the filter `at`, of that moment. */
-export function listPrefixes(filters: ListFilters): Listing {
+export function listPrefixes(filters: ListFilters): PrintedList {
   const isFiltered = Object.values(filters).some((value) => value !== undefined);
   return listing<EntryDocument>({
     path: '/v1/ipcache',

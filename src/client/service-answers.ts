@@ -16,7 +16,7 @@ import {
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { pastLines } from './history-answers.ts';
-import { type ListFilters, type Listing, listing } from './list.ts';
+import { type ListFilters, listing, type PrintedList } from './list.ts';
 
 const NO_SERVICE =
   'No services. Services are read from --manifests and Kubernetes; remote clusters add backends to global services.';
@@ -60,7 +60,7 @@ export function serviceLines(services: readonly ServiceDocument[], view: View): 
 }
 
 /** Returns the listing of announced services with their effective backends, by namespace and name. */
-export function listServices(filters: ListFilters): Listing {
+export function listServices(filters: ListFilters): PrintedList {
   return listing<ServiceDocument>({
     path: '/v1/services',
     filters,

@@ -19,7 +19,7 @@ export interface PrefixDocument {
 }
 
 /** A node. Empty fields are omitted. */
-export interface NodeDocument {
+export interface StateNodeDocument {
   /** `InternalIP=192.168.10.1`, in the order of the node's list. */
   readonly addresses: readonly string[];
   readonly cluster: string;
@@ -39,7 +39,7 @@ export type BackendsDocument = Readonly<
 export interface StateDocument {
   /** Visible entries by CIDR: `10.1.2.3/32`. */
   readonly ipcache: Readonly<Record<string, PrefixDocument>>;
-  readonly nodes: readonly NodeDocument[];
+  readonly nodes: readonly StateNodeDocument[];
   /** Announced services by `namespace/name`, including those without backends. */
   readonly services: Readonly<Record<string, BackendsDocument>>;
 }
@@ -59,7 +59,7 @@ export function prefixDocument(entry: IPCacheEntry): PrefixDocument {
   };
 }
 
-export function nodeDocument(node: Node): NodeDocument {
+export function stateNodeDocument(node: Node): StateNodeDocument {
   return {
     addresses: node.addresses.map(({ type, ip }) => `${type}=${ip}`).toArray(),
     cluster: node.cluster,
@@ -92,7 +92,7 @@ export function stateDocument({ entries, nodes, services }: EngineContents): Sta
   const visible = Array.from(entries, (entry) => [prefixOfKey(entry.key), entry] as const);
   return {
     ipcache: sortedRecord(visible, prefixDocument),
-    nodes: [...nodes].sort((a, b) => ascending(a.fullName, b.fullName)).map(nodeDocument),
+    nodes: [...nodes].sort((a, b) => ascending(a.fullName, b.fullName)).map(stateNodeDocument),
     services: sortedRecord(services, ({ endpoints }) => backendsDocument(endpoints)),
   };
 }

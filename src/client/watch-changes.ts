@@ -2,7 +2,7 @@ import type { ApiClient } from '../api/api-client.ts';
 import type { ChangeType } from '../api/change-types.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
-import { monitorEvents } from './monitor.ts';
+import { agentEvents } from './monitor.ts';
 
 /** Minimum interval between two updates of a list. */
 const INTERVAL_MS = 500;
@@ -21,7 +21,7 @@ export async function* watchChanges(
   let failure: unknown;
   let wake = (): void => {};
   const following = (async () => {
-    for await (const _ of monitorEvents(client, { types: type })) {
+    for await (const _ of agentEvents(client, { types: type })) {
       hasChanged = true; // also after `synced`, the first event: lists that are read from now on miss no change
       wake();
     }

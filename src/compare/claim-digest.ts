@@ -53,7 +53,7 @@ function setKey(key: Readonly<PrefixRegister>): void {
 }
 
 /** Returns the place of a key: 16 bits of its hash, of which the upper 8 are the bucket. */
-export function placeOf(key: Readonly<PrefixRegister>): number {
+export function digestPlaceOf(key: Readonly<PrefixRegister>): number {
   setKey(key);
   return placeOfLanes(keyA, keyB);
 }
@@ -97,7 +97,7 @@ function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, 
 }
 
 /** The sums of one group of writers. */
-interface Group {
+interface WriterGroup {
   /** Its index in `#groupList`. */
   readonly index: number;
   readonly name: string;
@@ -108,13 +108,13 @@ interface Group {
 
 /** A writer's group, and the hash of its owner. */
 interface Member {
-  readonly group: Group;
+  readonly group: WriterGroup;
   readonly owner: number;
 }
 
 /** The hash of an overruled claim, as it was added to the sums, and where. */
 interface OverruledTerm {
-  readonly group: Group;
+  readonly group: WriterGroup;
   readonly bucket: number;
   readonly a: number;
   readonly b: number;
@@ -148,9 +148,9 @@ export interface ClaimDigestOptions {
 export class ClaimDigest {
   readonly #ipcache: IPCache;
   readonly #labelsOf: (identity: number) => string;
-  readonly #groups = new Map<string, Group>();
+  readonly #groups = new Map<string, WriterGroup>();
   /** The groups by index. Index 0 is no group. */
-  readonly #groupList: (Group | undefined)[] = [undefined];
+  readonly #groupList: (WriterGroup | undefined)[] = [undefined];
   /** The group of each writer, by source and owner. */
   readonly #byWriter = new Map<string, Map<string, Member>>();
   readonly #key = prefixRegister();
@@ -218,11 +218,11 @@ export class ClaimDigest {
   ): Generator<void, void, void> {
     const isOf = (by: ClaimWriter): boolean => groupName(by) === writer;
     const seen = new Set<string>();
-    for (const keys of this.#ipcache.keysOfWriters(isOf, (key) => isWanted(placeOf(key)))) {
+    for (const keys of this.#ipcache.keysOfWriters(isOf, (key) => isWanted(digestPlaceOf(key)))) {
       for (const key of keys) {
         if (seen.has(key) || !parseKey(key, this.#key)) continue;
         seen.add(key);
-        const place = placeOf(this.#key);
+        const place = digestPlaceOf(this.#key);
         for (const claim of this.#ipcache.claimsOf(key)) if (isOf(claim)) onClaim(claim, key, place);
       }
       yield;
@@ -317,7 +317,7 @@ export class ClaimDigest {
     return member;
   }
 
-  #addGroup(name: string): Group {
+  #addGroup(name: string): WriterGroup {
     const group = { index: this.#groupList.length, name, claims: 0, sums: new Int32Array(BUCKETS * 2) };
     this.#groups.set(name, group);
     this.#groupList.push(group);
@@ -325,14 +325,14 @@ export class ClaimDigest {
   }
 }
 
-function addTo(group: Group, bucket: number, a: number, b: number): void {
+function addTo(group: WriterGroup, bucket: number, a: number, b: number): void {
   const { sums } = group;
   sums[bucket * 2] = (sums[bucket * 2] ?? 0) + a;
   sums[bucket * 2 + 1] = (sums[bucket * 2 + 1] ?? 0) + b;
   group.claims++;
 }
 
-function removeFrom(group: Group, bucket: number, a: number, b: number): void {
+function removeFrom(group: WriterGroup, bucket: number, a: number, b: number): void {
   const { sums } = group;
   sums[bucket * 2] = (sums[bucket * 2] ?? 0) - a;
   sums[bucket * 2 + 1] = (sums[bucket * 2 + 1] ?? 0) - b;

@@ -35,7 +35,7 @@ export interface DocumentDigestOptions {
 }
 
 /** The places of one group with their sums, and the sums of its buckets. */
-interface Group {
+interface DocumentGroup {
   claims: number;
   readonly buckets: Int32Array;
   readonly places: Map<number, Int32Array>;
@@ -52,7 +52,7 @@ function placeOfKey(key: string): number {
  */
 export class DocumentDigest {
   readonly #options: DocumentDigestOptions;
-  #groups: ReadonlyMap<string, Group> = new Map();
+  #groups: ReadonlyMap<string, DocumentGroup> = new Map();
   #revision: string | undefined;
 
   constructor(options: DocumentDigestOptions) {
@@ -63,7 +63,7 @@ export class DocumentDigest {
   *read(): Generator<void, void, void> {
     const revision = this.#options.revision();
     if (revision === this.#revision) return;
-    const groups = new Map<string, Group>();
+    const groups = new Map<string, DocumentGroup>();
     let texts = 0;
     for (const { writer, key, fields } of this.#options.documents()) {
       const group = groups.get(writer) ?? {

@@ -14,7 +14,7 @@ import { formatServiceID } from '../servicecache/service-id.ts';
 const SWEEP_CHUNK = 1024;
 
 /** Compares changes of one kind of entry with the earlier content of a datapath. */
-export interface ChangeKind<Entry, Change> {
+export interface ChangeComparer<Entry, Change> {
   keyOf(change: Change): string;
   /** Returns the change for a datapath that has `previous`; undefined if the datapath is up to date. */
   since(previous: Entry, change: Change): Change | undefined;
@@ -32,7 +32,7 @@ export interface ReconciledListener<Change> {
  * what remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
-  readonly #kind: ChangeKind<Entry, Change>;
+  readonly #kind: ChangeComparer<Entry, Change>;
   readonly #listener: ReconciledListener<Change>;
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
@@ -42,7 +42,7 @@ export class Reconciler<Entry, Change> {
   #ended = false;
 
   constructor(
-    kind: ChangeKind<Entry, Change>,
+    kind: ChangeComparer<Entry, Change>,
     previous: Iterable<readonly [string, Entry]>,
     listener: ReconciledListener<Change>,
     guard: CallbackGuard,
@@ -131,13 +131,13 @@ export class Reconciler<Entry, Change> {
 
 // Engines report an entry before they delete it, so the first change of an entry is never a delete.
 
-export const PREFIXES: ChangeKind<IPCacheEntry, IPCacheChange> = {
+export const PREFIXES: ChangeComparer<IPCacheEntry, IPCacheChange> = {
   keyOf: ({ prefix }) => prefix,
   since: (old, change) => (sameEntry(old, change.new) ? undefined : { ...change, old }),
   deleteOf: (prefix, old) => ({ kind: 'delete', prefix, old, new: undefined }),
 };
 
-export const SERVICES: ChangeKind<AnnouncedService, ServiceEvent> = {
+export const SERVICES: ChangeComparer<AnnouncedService, ServiceEvent> = {
   keyOf: ({ id }) => formatServiceID(id),
   since: (previous, event) => {
     const oldService = equalServices(previous.service, event.service) ? event.service : previous.service;

@@ -109,7 +109,7 @@ export function readClaim(
   return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
 }
 
-export function readIdentity(from: ByteBuffer): NumericIdentity {
+export function readClaimIdentity(from: ByteBuffer): NumericIdentity {
   from.readByte();
   return readNumericIdentity(from);
 }

@@ -38,7 +38,7 @@ import {
 } from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
 import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
-import { inRange, prefixRecord } from './records.ts';
+import { prefixRecord, recordFilter } from './records.ts';
 import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
@@ -339,7 +339,7 @@ export class History {
     const register = prefixRegister();
     const log = this.#log;
     if (log === undefined || !parseKey(key, register)) return;
-    const isInRange = inRange(range);
+    const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
       if (rest <= 0) return;

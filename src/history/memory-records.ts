@@ -2,7 +2,7 @@ import type { ChangeLog } from './change-log.ts';
 import { type PastFields, undoChange } from './document-change.ts';
 import { isLaterThan, type PointInTime } from './point-in-time.ts';
 import { KIND } from './record-reader.ts';
-import { changeAt, inRange, placesIn, type RecordPlace, recordAt, textRecord } from './records.ts';
+import { changeAt, placesIn, type RecordPlace, recordAt, recordFilter, textRecord } from './records.ts';
 import type { HistoryRange, HistoryRecord } from './types.ts';
 
 /** A service (`namespace/name`) or a node (`cluster/name`). */
@@ -18,7 +18,7 @@ export interface CurrentDocument extends DocumentKey {
 
 /** Yields the records of a range in memory, newest first, without the visible claims of prefixes. */
 export function* memoryRecords(log: ChangeLog, range: HistoryRange): Generator<HistoryRecord, void, void> {
-  const isInRange = inRange(range);
+  const isInRange = recordFilter(range);
   const { clock } = log.life;
   let rest = range.limit ?? Number.POSITIVE_INFINITY;
   for (const segment of log.segments.toReversed()) {
@@ -42,7 +42,7 @@ export function* documentRecords(
   requested: DocumentKey,
   range: HistoryRange,
 ): Generator<HistoryRecord, void, void> {
-  const isInRange = inRange(range);
+  const isInRange = recordFilter(range);
   let rest = range.limit ?? Number.POSITIVE_INFINITY;
   for (const { segment, position, ms } of placesOf(log, requested)) {
     const sequence = segment.sequenceOf(position);

@@ -4,7 +4,7 @@ import type { ClaimWriter } from '../ipcache/types.ts';
 import { addressBits } from '../net/address-words.ts';
 import { copyRegister, MAX_CLUSTER_ID, type PrefixRegister, prefixRegister, sameKey } from '../net/prefix.ts';
 import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
-import { parseWriter, readClaim, readIdentity } from './claim-codec.ts';
+import { parseWriter, readClaim, readClaimIdentity } from './claim-codec.ts';
 import type { Names } from './names.ts';
 
 /** Kinds of records in a segment. */
@@ -57,7 +57,7 @@ export function keyHash(key: Readonly<PrefixRegister>): number {
 }
 
 /** Returns the hash of the key of a service or a node. */
-export function textHash(kind: Kind, key: string): number {
+export function documentKeyHash(kind: Kind, key: string): number {
   let hash = mix(0x5bd1, kind);
   for (let i = 0; i < key.length; i++) hash = mix(hash, key.charCodeAt(i));
   return hash;
@@ -154,7 +154,7 @@ export class RecordReader {
     if (flags & LINKED_BEFORE) return this.claimAt(position).before?.identity;
     if ((flags & HAS_BEFORE) === 0) return undefined;
     this.names.skip();
-    return readIdentity(this.bytes);
+    return readClaimIdentity(this.bytes);
   }
 
   /** Returns the position of the newest record of a service or node at or before `position`, or -1. */

@@ -3,7 +3,7 @@ import { parseJSON } from './claim-codec.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
 import type { TimelineChange } from './prefix-timeline.ts';
-import { KIND, textHash, WITHDRAWAL } from './record-reader.ts';
+import { documentKeyHash, KIND, WITHDRAWAL } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type {
   ChangeCause,
@@ -73,7 +73,7 @@ function changeOfTexts(before: string | undefined, after: string | undefined): D
 }
 
 /** Returns a test for the records of a range. */
-export function inRange({
+export function recordFilter({
   from,
   to,
   since,
@@ -105,7 +105,7 @@ export function* placesIn(
   kind: 'service' | 'node',
   key: string,
 ): Generator<RecordPlace, void, void> {
-  let at = segment.ofText(segment.newest(textHash(KIND[kind], key)), KIND[kind], key);
+  let at = segment.ofText(segment.newest(documentKeyHash(KIND[kind], key)), KIND[kind], key);
   while (at >= 0) {
     yield { segment, position: at, ms: segment.msAt(at) };
     at = segment.ofText(segment.previous(at), KIND[kind], key);

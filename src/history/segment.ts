@@ -7,6 +7,7 @@ import { Names } from './names.ts';
 import { indexAtMost } from './positions.ts';
 import {
   type ClaimChange,
+  documentKeyHash,
   EFFECT_SHIFT,
   HAS_AFTER,
   HAS_BEFORE,
@@ -21,7 +22,6 @@ import {
   LONG_HEAD,
   RecordReader,
   type TextChange,
-  textHash,
 } from './record-reader.ts';
 
 /** The sparse index has the position of every 64th record. */
@@ -240,7 +240,9 @@ export class Segment extends RecordReader {
     learn();
     if (flags & HAS_BEFORE) bytes.skipText();
     if (flags & HAS_AFTER) bytes.skipText();
-    return this.kind === KIND.service || this.kind === KIND.node ? textHash(this.kind, key) : undefined;
+    return this.kind === KIND.service || this.kind === KIND.node
+      ? documentKeyHash(this.kind, key)
+      : undefined;
   }
 
   /** Prevents links to the existing records, because changes after them were not recorded. */
@@ -311,7 +313,7 @@ export class Segment extends RecordReader {
    */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
-    const hash = isKeyed ? textHash(kind, key) : 0;
+    const hash = isKeyed ? documentKeyHash(kind, key) : 0;
     if (isKeyed && this.filter !== undefined) addToFilter(this.filter, hash);
     const bucket = isKeyed ? hash & this.bucketMask : -1;
     if (kind === KIND.batch) this.#batches.push(this.bytes.length);

@@ -43,7 +43,7 @@ export function countAddresses(list: AddressList): number {
 }
 
 /** Reads an address into `out` as an endpoint. Returns false if it is invalid. */
-export function readAddress(list: AddressList, index: number, out: PrefixRegister): boolean {
+export function readListAddress(list: AddressList, index: number, out: PrefixRegister): boolean {
   if (isBytes(list)) {
     readBytes(list, index, out);
     return true;

@@ -17,8 +17,8 @@ import {
   type AddressList,
   countAddresses,
   NUMBERS,
-  readAddress,
   readIPv4Number,
+  readListAddress,
 } from './address-list.ts';
 import { FLAG, type RowReader } from './row-reader.ts';
 import type { KeyedEntry } from './types.ts';
@@ -174,7 +174,7 @@ export class CacheReads {
   /** Looks up a block of addresses in short loops. See {@link PrefixBlock}. */
   #lookupBlock(addresses: AddressList, from: number, count: number, identities: Uint32Array): number {
     const key = this.#key;
-    for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
+    for (let i = 0; i < count; i++) block.set(i, readListAddress(addresses, from + i, key) ? key : undefined);
     if (block.isScattered(count)) this.table.prefetch(block, count);
     for (let i = 0; i < count; i++) slots[i] = block.get(i, key) ? this.table.longestMatch(key) : -1;
     let found = 0;

@@ -12,10 +12,10 @@ export interface CompleteClaim extends IPCacheEntry {
 }
 
 // Columns of a row, and their number. See the drawing below.
-export const IDENTITY = 0;
+export const IDENTITY_WORD = 0;
 export const HOST_AND_KEY = 1;
 export const WRITER_AND_FLAGS = 2;
-export const STRIDE = 3;
+export const ROW_STRIDE = 3;
 
 /** Flags that the engine keeps with a row. */
 export const FLAG = {
@@ -90,7 +90,7 @@ export class RowReader {
     const at = mine.rows.offsetOf(slot);
     const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
     return (
-      page[at + IDENTITY] === otherPage[at + IDENTITY] &&
+      page[at + IDENTITY_WORD] === otherPage[at + IDENTITY_WORD] &&
       hostAndKey === otherPage[at + HOST_AND_KEY] &&
       page[at + WRITER_AND_FLAGS] === otherPage[at + WRITER_AND_FLAGS] &&
       mine.k8s.get(slot) === theirs.k8s.get(slot) &&
@@ -113,7 +113,7 @@ export class RowReader {
   }
 
   identity(slot: number): NumericIdentity {
-    return identityOf(this.columns.rows.get(slot, IDENTITY));
+    return identityOf(this.columns.rows.get(slot, IDENTITY_WORD));
   }
 
   k8s(slot: number): K8sMetadata | undefined {
@@ -127,7 +127,7 @@ export class RowReader {
     const at = rows.offsetOf(slot);
     const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
     return {
-      identity: identityOf(page[at + IDENTITY]),
+      identity: identityOf(page[at + IDENTITY_WORD]),
       hostIP: hostText(hosts, hostAndKey),
       encryptKey: hostAndKey & KEY_MASK,
       k8s: k8s.get(slot),
@@ -141,7 +141,7 @@ export class RowReader {
     const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
     const { source, owner } = writers.get((page[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS) ?? NO_WRITER;
     return {
-      identity: identityOf(page[at + IDENTITY]),
+      identity: identityOf(page[at + IDENTITY_WORD]),
       hostIP: hostText(hosts, hostAndKey),
       encryptKey: hostAndKey & KEY_MASK,
       k8s: k8s.get(slot),
@@ -173,7 +173,7 @@ export class RowReader {
     const lists = new IdentityLists(this.#seed);
     const { rows } = this.columns;
     for (let slot = 0; slot < rows.limit; slot++) {
-      if (this.isUsed(slot)) lists.add(slot, rows.get(slot, IDENTITY));
+      if (this.isUsed(slot)) lists.add(slot, rows.get(slot, IDENTITY_WORD));
     }
     this.lists = lists;
     return lists;

@@ -10,10 +10,10 @@ import {
   FLAG_BITS,
   type Flag,
   HOST_AND_KEY,
-  IDENTITY,
+  IDENTITY_WORD,
   KEY_BITS,
+  ROW_STRIDE,
   RowReader,
-  STRIDE,
   WRITER_AND_FLAGS,
 } from './row-reader.ts';
 import type { Claim } from './types.ts';
@@ -38,7 +38,7 @@ export class RowStore extends RowReader {
     const writers = new WriterTable();
     super(
       {
-        rows: new Int32Rows(STRIDE),
+        rows: new Int32Rows(ROW_STRIDE),
         k8s: new ObjectColumn(),
         hosts: hosts.texts,
         writers: writers.writers,
@@ -60,7 +60,7 @@ export class RowStore extends RowReader {
     rows.reserve(slot);
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
-    page[at + IDENTITY] = claim.identity;
+    page[at + IDENTITY_WORD] = claim.identity;
     page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
     const writer = this.writers.acquire(claim);
     this.#writerMarks[slot >>> PAGE_BITS] = (this.#writerMarks[slot >>> PAGE_BITS] ?? 0) | markOf(writer);
@@ -75,10 +75,10 @@ export class RowStore extends RowReader {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
-    const identity = page[at + IDENTITY] ?? 0;
+    const identity = page[at + IDENTITY_WORD] ?? 0;
     if (identity !== (claim.identity | 0)) {
       this.lists?.remove(slot, identity);
-      page[at + IDENTITY] = claim.identity;
+      page[at + IDENTITY_WORD] = claim.identity;
       this.lists?.add(slot, claim.identity);
     }
     const previous = (page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
@@ -109,7 +109,7 @@ export class RowStore extends RowReader {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
-    this.lists?.remove(slot, page[at + IDENTITY] ?? 0);
+    this.lists?.remove(slot, page[at + IDENTITY_WORD] ?? 0);
     this.hosts.release((page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
     this.writers.release((page[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS);
     page[at + WRITER_AND_FLAGS] = 0;
@@ -155,7 +155,7 @@ export class RowStore extends RowReader {
     const page = rows.pageOf(slot);
     const at = rows.offsetOf(slot);
     return (
-      page[at + IDENTITY] === (claim.identity | 0) &&
+      page[at + IDENTITY_WORD] === (claim.identity | 0) &&
       page[at + HOST_AND_KEY] === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
       sameMetadata(k8s.get(slot), metadataOrNone(claim.k8s))
     );

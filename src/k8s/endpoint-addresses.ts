@@ -47,7 +47,7 @@ function fullName({ k8s, uid }: EndpointAddresses): string {
 }
 
 /** Returns true if both claims have the same values, so that no write is necessary. */
-export function sameAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
+export function sameEndpointAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
   return (
     a.identity === b.identity &&
     a.hostIP === b.hostIP &&

@@ -6,7 +6,7 @@ import {
   type SliceEndpoint,
   type SlicePort,
 } from '../model/cluster-endpoint-slice.ts';
-import { type ObjectFields, readID, readTexts } from './parse-object.ts';
+import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
@@ -57,7 +57,7 @@ function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndp
 export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
   const id = readID(fields);
   const metadata = fields.map('metadata');
-  const labels = readTexts(metadata, 'labels');
+  const labels = readStringMap(metadata, 'labels');
   if (id === undefined || !labels.get(SERVICE_NAME_LABEL)) return undefined;
   const addressType = fields.word('addressType', ADDRESS_TYPES);
   if (addressType === undefined) return undefined;
@@ -69,5 +69,12 @@ export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
     const port = list.item(index);
     return port && readNamedPort(port);
   });
-  return { ...id, labels, annotations: readTexts(metadata, 'annotations'), addressType, endpoints, ports };
+  return {
+    ...id,
+    labels,
+    annotations: readStringMap(metadata, 'annotations'),
+    addressType,
+    endpoints,
+    ports,
+  };
 }

@@ -1,6 +1,6 @@
 import type { ClusterNode, NodeAddress } from '../model/cluster-node.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
-import { type ObjectFields, readClusterScopedName, readTexts } from './parse-object.ts';
+import { type ObjectFields, readClusterScopedName, readStringMap } from './parse-object.ts';
 
 /** Maximum number of addresses, and of CIDRs, of a node, as for a value of the kvstore. */
 const MAX_ADDRESSES = 1024;
@@ -80,7 +80,7 @@ export function readCiliumNode(
     .flatMap(readCIDRs);
   const health = spec.map('health');
   const ingress = spec.map('ingress');
-  const annotations = readTexts(metadata, 'annotations');
+  const annotations = readStringMap(metadata, 'annotations');
   const encryptionKey = readKey(spec.map('encryption'), 'key');
   const nodeIdentity =
     spec.value('nodeidentity') === undefined ? 0 : spec.integer('nodeidentity', 0, 0xffff_ffff);
@@ -97,7 +97,7 @@ export function readCiliumNode(
     ipv4IngressIP: ingress.addressOf(4, 'ipv4'),
     ipv6IngressIP: ingress.addressOf(6, 'ipv6'),
     encryptionKey,
-    labels: readTexts(metadata, 'labels'),
+    labels: readStringMap(metadata, 'labels'),
     annotations,
     nodeIdentity,
     wireguardPubKey: annotation(annotations, 'wg-pub-key') ?? '',
@@ -214,6 +214,6 @@ export function readNode(
     ipv4IngressIP: annotations.address(4, 'ipv4IngressIP'),
     ipv6IngressIP: annotations.address(6, 'ipv6IngressIP'),
     encryptionKey: annotations.encryptionKey,
-    labels: readTexts(metadata, 'labels'),
+    labels: readStringMap(metadata, 'labels'),
   };
 }

@@ -121,7 +121,7 @@ export function readTime(fields: ObjectFields, name: string): number {
 /**
  * Returns labels or annotations. If they are larger than an API server stores, rejects them and returns an empty map.
  */
-export function readTexts(metadata: ObjectFields, name: string): ReadonlyMap<string, string> {
+export function readStringMap(metadata: ObjectFields, name: string): ReadonlyMap<string, string> {
   const texts = metadata.strings(name);
   let size = 0;
   for (const [key, value] of texts) size += key.length + value.length;

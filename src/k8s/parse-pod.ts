@@ -8,7 +8,7 @@ import {
   readRank,
   type SharedParts,
 } from './endpoint-addresses.ts';
-import { type ObjectFields, readID, readTexts } from './parse-object.ts';
+import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
 
@@ -78,7 +78,7 @@ export function readPod(
     uid: metadata.string('uid') ?? '',
     nodeName: spec.string('nodeName') ?? '',
     serviceAccount: spec.string('serviceAccountName') ?? '',
-    labels: readTexts(metadata, 'labels'),
+    labels: readStringMap(metadata, 'labels'),
     addresses: readAddresses(fields, encryptKey, shared),
   };
 }

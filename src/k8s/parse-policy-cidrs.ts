@@ -1,5 +1,5 @@
 import { Prefix } from '../net/prefix.ts';
-import { type ObjectFields, readClusterScopedName, readID, readTexts } from './parse-object.ts';
+import { type ObjectFields, readClusterScopedName, readID, readStringMap } from './parse-object.ts';
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
 const MAX_ITEMS = 16_384;
@@ -124,5 +124,5 @@ export function readCIDRGroup(fields: ObjectFields): ParsedCIDRGroup | undefined
   const name = readClusterScopedName(fields);
   if (name === undefined) return undefined;
   const cidrs = readPrefixes(fields.map('spec').list('externalCIDRs', MAX_ITEMS));
-  return { name, cidrs, labels: readTexts(fields.map('metadata'), 'labels') };
+  return { name, cidrs, labels: readStringMap(fields.map('metadata'), 'labels') };
 }

@@ -538,7 +538,7 @@ export class KvstoreClient implements KvstoreBackend {
   async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
     const unbind = this.#unbinderOf(key);
     const answer = await this.#txn(request, options);
-    if (!hasWritten(request, answer)) return answer;
+    if (!hasApplied(request, answer)) return answer;
     unbind(answer.header.revision);
     this.#clientWrites.forget(key);
     return answer;
@@ -560,10 +560,10 @@ export class KvstoreClient implements KvstoreBackend {
     try {
       const answer = await this.#txn(leased, options);
       // The key of a conditional write that failed does not belong to this client, unless it was bound before.
-      const isForeign = previous === undefined && !answer.succeeded && !hasWritten(leased, answer);
+      const isForeign = previous === undefined && !answer.succeeded && !hasApplied(leased, answer);
       if (isForeign) keeper.unbind(binding);
       else keeper.confirm(binding, answer.header.revision);
-      if (hasWritten(leased, answer)) unbind(answer.header.revision);
+      if (hasApplied(leased, answer)) unbind(answer.header.revision);
       for (const write of appliedOperations(leased, answer))
         if (write.op === 'put') this.#clientWrites.put(key, write.value, answer.header.revision);
       return answer;
@@ -717,6 +717,6 @@ function appliedOperations(
   return succeeded ? writes : otherwise;
 }
 
-function hasWritten(request: TxnRequest, response: TxnResponse): boolean {
+function hasApplied(request: TxnRequest, response: TxnResponse): boolean {
   return appliedOperations(request, response).length > 0;
 }

@@ -33,7 +33,7 @@ export type CallOutcome =
 const SUCCEEDED: CallOutcome = { state: 'succeeded' };
 
 /** The state of a call that is retried until it succeeds. */
-export interface Attempt {
+export interface RetryState {
   /** Consecutive failures. */
   failures: number;
   error: Failure | undefined;
@@ -123,7 +123,7 @@ export class HandlerCalls {
    * Counts and reports a failure. Before the report, `scheduleRetry` is called with the delay until the next attempt.
    */
   recordFailure(
-    attempt: Attempt,
+    attempt: RetryState,
     call: NodeCall,
     node: string | undefined,
     error: unknown,

@@ -2,7 +2,12 @@ import type { Timer } from '../base/clock.ts';
 import type { DeliveryQueue } from '../base/delivery-queue.ts';
 import { WorkQueue } from '../base/work-queue.ts';
 import type { NodeConfiguration } from './address-claims.ts';
-import { type Attempt, type CallOutcome, HandlerCalls, type HandlerCallsOptions } from './handler-calls.ts';
+import {
+  type CallOutcome,
+  HandlerCalls,
+  type HandlerCallsOptions,
+  type RetryState,
+} from './handler-calls.ts';
 import type { Node } from './node.ts';
 import type { HandlerFailure, HandlerStatus, NodeHandler, SweepOutcome } from './node-handler.ts';
 import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
@@ -53,7 +58,7 @@ export class HandlerFeed {
   readonly #attemptWaiters = new Set<AttemptWaiter>();
   /** The configuration that the handler has not accepted yet. */
   #configuration: NodeConfiguration | undefined;
-  readonly #configurationAttempt: Attempt = { failures: 0, error: undefined };
+  readonly #configurationAttempt: RetryState = { failures: 0, error: undefined };
   /** Set while the configuration waits for a retry. */
   #configurationTimer: Timer | undefined;
   /** True if the handler was stopped with a request to delete its nodes. */
@@ -162,7 +167,7 @@ export class HandlerFeed {
 
   status(): HandlerStatus {
     const failing: HandlerFailure[] = [];
-    const add = (call: HandlerFailure['call'], node: string | undefined, attempt: Attempt): void => {
+    const add = (call: HandlerFailure['call'], node: string | undefined, attempt: RetryState): void => {
       const { error, failures } = attempt;
       if (error !== undefined) failing.push({ call, node, error, failures });
     };

@@ -35,7 +35,7 @@ function readSpec(fields: Fields<never>): NodeSpec {
     cluster: fields.string('cluster') ?? '',
     source: 'restored',
     clusterID: number('clusterID'),
-    addresses: fields.list('addresses').items(readAddress),
+    addresses: fields.list('addresses').items(readCheckpointAddress),
     ipv4AllocCIDR: fields.string('ipv4AllocCIDR'),
     ipv6AllocCIDR: fields.string('ipv6AllocCIDR'),
     ipv4SecondaryAllocCIDRs: texts('ipv4SecondaryAllocCIDRs'),
@@ -53,7 +53,7 @@ function readSpec(fields: Fields<never>): NodeSpec {
   };
 }
 
-function readAddress(list: Fields<never>, index: number): NodeAddress {
+function readCheckpointAddress(list: Fields<never>, index: number): NodeAddress {
   const fields = list.item(index);
   return { type: fields.text('type'), ip: fields.text('ip') };
 }

@@ -4,7 +4,7 @@ import type { Source } from '../model/source.ts';
 import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';
 
 /** The collections of a node as immutable values. */
-interface Collections {
+interface NodeCollections {
   readonly addresses: List<NodeAddress>;
   readonly ipv4SecondaryAllocCIDRs: List<string>;
   readonly ipv6SecondaryAllocCIDRs: List<string>;
@@ -22,7 +22,7 @@ export class Node implements ValueObject {
   readonly fullName: string;
   /** The same node as plain data, for codecs and hot loops. Must not be changed. */
   readonly fields: NodeFields;
-  #collections: Collections | undefined;
+  #collections: NodeCollections | undefined;
 
   /**
    * `fields` must be canonical and are kept; use `parseNode` for input of sources. `fullName` may be the string of
@@ -121,7 +121,7 @@ export class Node implements ValueObject {
     return plainNode(this.fields);
   }
 
-  #immutable(): Collections {
+  #immutable(): NodeCollections {
     this.#collections ??= {
       addresses: List(this.fields.addresses.map((address) => Object.freeze({ ...address }))),
       ipv4SecondaryAllocCIDRs: List(this.fields.ipv4SecondaryAllocCIDRs),

@@ -117,10 +117,10 @@ function addressesOf(
     // The common case: a codec returned canonical addresses.
     if (addresses.every(isCanonical)) return addresses;
   }
-  return fields.list('addresses').items(readAddress);
+  return fields.list('addresses').items(parseNodeAddress);
 }
 
-function readAddress(list: Fields<undefined>, index: number): NodeAddress | undefined {
+function parseNodeAddress(list: Fields<undefined>, index: number): NodeAddress | undefined {
   const fields = list.item(index);
   const type = fields?.text('type');
   const ip = fields?.text('ip') && fields.address('ip');

@@ -18,7 +18,7 @@ function pageFolder(): URL {
 }
 
 /** Returns the files of the page. Throws `InputError` if it has not been built. */
-export function readPage(): Promise<readonly UIFile[]> {
+export function readPageFiles(): Promise<readonly UIFile[]> {
   const from = pageFolder();
   return Promise.all(
     FILES.map(async ([name, type]) => {

@@ -4,7 +4,7 @@ import { isLoopback, type TCPCredentials } from '../api/server/api-server.ts';
 import { messageOf } from '../base/failure.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
 import { InputError, unreadable } from './input-error.ts';
-import { readPage } from './page-files.ts';
+import { readPageFiles } from './page-files.ts';
 import type { ServeOptions } from './served-api.ts';
 
 /** The addresses of the API, and the files with its credentials. */
@@ -95,6 +95,6 @@ export async function readServeOptions(source: ServeSource): Promise<ServeOption
   if (listen === undefined) return { socket, socketIsDefault };
   const credentials = (): Promise<TCPCredentials> => readCredentials(files);
   const tcp = { ...listen, names, ...(await credentials()) };
-  const page = ui ? await readPage() : undefined;
+  const page = ui ? await readPageFiles() : undefined;
   return { socket, socketIsDefault, tcp, credentials, page };
 }

@@ -23,7 +23,7 @@ export interface FollowedManifestsOptions {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-interface Reading {
+interface ManifestReading {
   readonly objects: Map<string, ManifestObject>;
   /**
    * True if a part of the manifests is invalid. That part may contain objects of earlier reads, so no missing object is
@@ -66,7 +66,7 @@ export class FollowedManifests {
     signal: AbortSignal,
     onProgress: () => void = () => {},
   ): Promise<void> {
-    const reading: Reading = { objects: new Map(), hasInvalidPart: false, signal, onProgress };
+    const reading: ManifestReading = { objects: new Map(), hasInvalidPart: false, signal, onProgress };
     try {
       for (const path of paths) {
         this.#path = path;
@@ -78,7 +78,7 @@ export class FollowedManifests {
     await this.#apply(reading);
   }
 
-  async #apply({ objects, hasInvalidPart, signal, onProgress }: Reading): Promise<void> {
+  async #apply({ objects, hasInvalidPart, signal, onProgress }: ManifestReading): Promise<void> {
     const { gate, log } = this.#options;
     const removed = [...this.#applied.values()].filter(({ key }) => !objects.has(key));
     for (const object of objects.values()) {
@@ -101,7 +101,7 @@ export class FollowedManifests {
   }
 
   /** Parses the manifests of a path. Resolves to false if the signal has fired. */
-  async #readPath(path: string, reading: Reading): Promise<boolean> {
+  async #readPath(path: string, reading: ManifestReading): Promise<boolean> {
     const { clock, log, gate, services, onReject } = this.#options;
     let reported = clock.now();
     const reject = (rejection: Rejection): void => {

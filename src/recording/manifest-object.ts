@@ -21,14 +21,14 @@ export interface ManifestObject {
 /** The value of a manifest's object. */
 export type ManifestValue = { readonly service: Service } | { readonly slice: EndpointSlice };
 
-type ObjectReader = (object: unknown, at: string) => Parsed<ManifestValue>;
+type ManifestReader = (object: unknown, at: string) => Parsed<ManifestValue>;
 
-const readService: ObjectReader = (object, at) => {
+const readService: ManifestReader = (object, at) => {
   const { value: service, rejections } = parseService(object, { at });
   return { value: service && { service }, rejections };
 };
 
-function endpointsReader(parse: (object: unknown, at: string) => Parsed<EndpointSlice>): ObjectReader {
+function endpointsReader(parse: (object: unknown, at: string) => Parsed<EndpointSlice>): ManifestReader {
   return (object, at) => {
     const { value: slice, rejections } = parse(object, at);
     return { value: slice && { slice }, rejections };
@@ -55,7 +55,7 @@ function manifestObject(value: ManifestValue, services: ServiceCache): ManifestO
 }
 
 /** Readers by API group and kind. The group matters because `serving.knative.dev` has a different kind `Service`. */
-const READERS: ReadonlyMap<string, ObjectReader> = new Map([
+const READERS: ReadonlyMap<string, ManifestReader> = new Map([
   ['/Service', readService],
   ['/Endpoints', endpointsReader((object, at) => parseEndpoints(object, { at }))],
   ['discovery.k8s.io/EndpointSlice', endpointsReader((object, at) => parseEndpointSlice(object, { at }))],

@@ -9,7 +9,7 @@ export interface YamlDocument {
   readonly lineAt: (offset: number) => number;
 }
 
-interface Piece {
+interface DocumentPiece {
   readonly text: string;
   /** Number of lines of the whole text before this piece. */
   readonly linesBefore: number;
@@ -36,7 +36,7 @@ function countLines(text: string): number {
  * Yields the text in pieces, each up to the next marker. A marker always ends a document, even within a block scalar. A
  * text that begins with a directive (`%`) is one piece, because directives end with a marker, too.
  */
-function* pieces(text: string): Generator<Piece, void, void> {
+function* pieces(text: string): Generator<DocumentPiece, void, void> {
   let linesBefore = 0;
   let from = 0;
   while (from < text.length) {

@@ -137,7 +137,7 @@ function readLabel(list: Fields<never>, index: number): Label {
 const MAX_TIME = 8.64e15;
 
 /** Returns a header, or the reason if it is invalid. */
-export function readHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
+export function readCheckpointHeader(payload: Uint8Array): Decoded<CheckpointHeader> {
   return decodeWith('checkpoint', (): CheckpointHeader => {
     const fields = Fields.of(parseJson(new TextDecoder().decode(payload)), rejectInput, 'header');
     const time = (of: Fields<never>, name: string | number): number =>

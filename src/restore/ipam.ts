@@ -28,7 +28,7 @@ export interface ReservedAddress extends AddressOwner {
  */
 export type ReserveOutcome = 'reserved' | 'in-use' | 'outside' | 'unknown-pool' | 'invalid';
 
-interface Pool {
+interface AddressPool {
   /** The valid CIDRs. */
   readonly cidrs: readonly Prefix[];
   /** True if the pool was created without CIDRs. A pool with only invalid CIDRs accepts no address. */
@@ -51,7 +51,7 @@ export const DEFAULT_POOL = 'default';
  * `status()`.
  */
 export class IPAM {
-  readonly #pools: ReadonlyMap<string, Pool>;
+  readonly #pools: ReadonlyMap<string, AddressPool>;
   readonly #rejections: RejectionLog;
   #isOpen = false;
 
@@ -167,7 +167,7 @@ const REASONS: Readonly<Record<Exclude<ReserveOutcome, 'reserved'>, string>> = {
   invalid: 'invalid IP address',
 };
 
-function isInside(ip: Prefix, { cidrs, acceptsAny }: Pool): boolean {
+function isInside(ip: Prefix, { cidrs, acceptsAny }: AddressPool): boolean {
   return acceptsAny || cidrs.some((cidr) => cidr.contains(ip));
 }
 
@@ -175,7 +175,7 @@ function isInside(ip: Prefix, { cidrs, acceptsAny }: Pool): boolean {
  * Returns true for the first address of a CIDR and for the last one of an IPv4 CIDR. Prefixes of /31, /32, /127 and
  * /128 have no such addresses.
  */
-function isNetworkOrBroadcast(ip: Prefix, { cidrs }: Pool): boolean {
+function isNetworkOrBroadcast(ip: Prefix, { cidrs }: AddressPool): boolean {
   return cidrs.some((cidr) => {
     const hostBits = addressBits(cidr.family) - cidr.length;
     if (hostBits < 2 || !cidr.contains(ip)) return false;

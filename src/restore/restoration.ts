@@ -24,7 +24,7 @@ import {
   type CheckpointEngines,
   type CheckpointHeader,
   type CheckpointIdentity,
-  readHeader,
+  readCheckpointHeader,
   readIdentity,
   readRecords,
 } from './checkpoint.ts';
@@ -242,7 +242,7 @@ export class Restoration {
   }
 
   #checkHeader(payload: Uint8Array): CheckpointHeader {
-    const header = readHeader(payload);
+    const header = readCheckpointHeader(payload);
     if (!header.ok) throw new CheckpointError('foreign', header.rejection.message);
     const { clusterName } = this.#options;
     const { cluster } = header.value;

@@ -12,7 +12,7 @@ export interface FrontendMatch {
   readonly overruled: readonly ServiceID[];
 }
 
-interface Claim {
+interface FrontendClaim {
   readonly key: string;
   readonly service: Service;
   readonly frontend: Frontend;
@@ -26,7 +26,7 @@ const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
   'external-ip': 3,
 };
 
-function compareClaims(a: Claim, b: Claim): number {
+function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   const byKind = KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind];
   if (byKind !== 0) return byKind;
   return a.key < b.key ? -1 : Number(a.key > b.key);
@@ -39,7 +39,7 @@ function compareClaims(a: Claim, b: Claim): number {
 export class FrontendIndex {
   #nodePort: NodePortOptions;
   readonly #isIndexed: (frontend: Frontend) => boolean;
-  readonly #claims = new Map<string, readonly Claim[]>();
+  readonly #claims = new Map<string, readonly FrontendClaim[]>();
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
   readonly #byAddress = new Map<string, Set<string>>();

@@ -75,7 +75,7 @@ export interface Service {
 
 const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
 
-type Collections =
+type ServiceCollections =
   | 'clusterIPs'
   | 'ports'
   | 'externalIPs'
@@ -84,8 +84,8 @@ type Collections =
   | 'labels'
   | 'selector';
 
-/** The input of {@link createService}. Collections may be any iterables. */
-export interface ServiceFields extends Partial<Omit<Service, 'id' | Collections>> {
+/** The input of {@link createService}. ServiceCollections may be any iterables. */
+export interface ServiceFields extends Partial<Omit<Service, 'id' | ServiceCollections>> {
   readonly id: ServiceID;
   readonly clusterIPs?: Iterable<string> | undefined;
   readonly ports?: Iterable<readonly [string, ServicePort]> | undefined;

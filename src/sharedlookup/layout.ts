@@ -142,7 +142,7 @@ export function isMarked(words: Readonly<Int32Array>, slot: number): boolean {
 }
 
 /** Returns the hash of a prefix. Directories use its upper bits, leaves its lower ones. */
-export function prefixHash(
+export function seededPrefixHash(
   seed: number,
   family: Family,
   words: Readonly<AddressWords>,

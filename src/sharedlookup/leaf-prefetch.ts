@@ -9,7 +9,7 @@ import {
   leafOf,
   MAX_SIZE_CLASS,
   partOf,
-  prefixHash,
+  seededPrefixHash,
   sizeClassOf,
   slotWords,
 } from './layout.ts';
@@ -41,7 +41,7 @@ export class LeafPrefetch {
       strides[at] = 0;
       if (!block.get(at, key)) continue;
       const directory = words[key.family === 4 ? HEADER.directory4 : HEADER.directory6] ?? 0;
-      const hash = prefixHash(seed, key.family, key, key.length);
+      const hash = seededPrefixHash(seed, key.family, key, key.length);
       hashes[at] = hash;
       strides[at] = slotWords(key.family);
       positions[at] = directory + 1 + partOf(hash, words[directory] ?? 0);

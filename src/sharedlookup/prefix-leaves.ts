@@ -17,8 +17,8 @@ import {
   metaOf,
   partOf,
   peerOf,
-  prefixHash,
   SLOT,
+  seededPrefixHash,
   shapeOf,
   sizeClassOf,
   slotWords,
@@ -164,7 +164,7 @@ export class PrefixLeaves {
 
   /** Returns the position of the slot of a prefix; 0 if the table does not contain it. */
   #find(key: Readonly<PrefixRegister>): number {
-    this.#hash = prefixHash(this.#seed, this.#family, key, key.length);
+    this.#hash = seededPrefixHash(this.#seed, this.#family, key, key.length);
     this.#foundLeaf = leafAt(this.#heap.words, this.#directory, this.#hash);
     return findSlot(this.#heap.words, this.#foundLeaf, key, key.length, this.#hash);
   }
@@ -392,7 +392,7 @@ export class PrefixLeaves {
     moved.w1 = isWide ? (words[slot + SLOT.w1] ?? 0) : 0;
     moved.w2 = isWide ? (words[slot + SLOT.w2] ?? 0) : 0;
     moved.w3 = isWide ? tag : 0;
-    return prefixHash(this.#seed, this.#family, moved, lengthOf(words[slot + SLOT.meta] ?? 0));
+    return seededPrefixHash(this.#seed, this.#family, moved, lengthOf(words[slot + SLOT.meta] ?? 0));
   }
 
   /** Doubles the directory. Takes about a millisecond for each million leaves. */

@@ -5,8 +5,8 @@ import {
   type AddressList,
   countAddresses,
   NUMBERS,
-  readAddress,
   readIPv4Number,
+  readListAddress,
 } from '../ipcache/address-list.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import { type AddressWords, addressBits, type Family, wordMask } from '../net/address-words.ts';
@@ -31,9 +31,9 @@ import {
   PEER,
   PEER_WORDS,
   peerOf,
-  prefixHash,
   SLOT,
   STATE_WORDS,
+  seededPrefixHash,
   stampOf,
   stemOf,
 } from './layout.ts';
@@ -205,7 +205,7 @@ export class SharedReader {
     const key = this.#key;
     const block = this.#block;
     const count = to - from;
-    for (let i = 0; i < count; i++) block.set(i, readAddress(addresses, from + i, key) ? key : undefined);
+    for (let i = 0; i < count; i++) block.set(i, readListAddress(addresses, from + i, key) ? key : undefined);
     if (count > 1) this.#prefetch.read(this.#words, this.#seed, block, count, 'header');
     let found = 0;
     for (let at = from; at < to; at++) {
@@ -281,7 +281,7 @@ export class SharedReader {
     const words = this.#words;
     const { family } = key;
     const directory = this.#header[family === 4 ? HEADER.directory4 : HEADER.directory6] ?? 0;
-    const hash = prefixHash(this.#seed, family, key, length);
+    const hash = seededPrefixHash(this.#seed, family, key, length);
     let leaf = leafAt(words, directory, hash);
     const stamp = words[leafOf(leaf) + LEAF.stamp] ?? 0;
     // A later, unpublished batch has written this leaf. Use the leaf that it replaced.

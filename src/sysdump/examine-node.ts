@@ -1,6 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
-import { compareServices, type ServiceDifference } from '../ciliumdump/compare-services.ts';
+import { compareServices, type ListedServiceDifference } from '../ciliumdump/compare-services.ts';
 import {
   type Difference,
   isNodeIdentity,
@@ -294,7 +294,7 @@ class NodeExamination {
     const listed =
       output === undefined ? undefined : readServiceList(output, this.#at('service list'), onReject);
     if (listed === undefined) return 0;
-    const kinds: Readonly<Record<Exclude<ServiceDifference['kind'], 'undecidable'>, FindingKind>> = {
+    const kinds: Readonly<Record<Exclude<ListedServiceDifference['kind'], 'undecidable'>, FindingKind>> = {
       'no-backends': 'no-backends',
       backends: 'service-backends',
       missing: 'service-missing',

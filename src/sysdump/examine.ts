@@ -14,8 +14,8 @@ import {
   type ArchiveErrorCode,
   type ArchiveLimits,
   DEFAULT_LIMITS,
-  readEntry,
   readTail,
+  readWholeEntry,
 } from './archive/archive.ts';
 import { allEntries, openArchive } from './archive/open-archive.ts';
 import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './cluster-of-dump.ts';
@@ -91,7 +91,7 @@ export async function* sysdumpObjects(
     const onBroken = (): void => {};
     for await (const entry of allEntries(archive.entries(onBroken), { limits, onBroken })) {
       if (commandFile(entry.name) !== undefined || kindOfFile(entry.name) === undefined) continue;
-      const text = await textUnlessBroken(readEntry(entry, limits), () => {});
+      const text = await textUnlessBroken(readWholeEntry(entry, limits), () => {});
       if (text === undefined) continue;
       for await (const { kind, object } of objectsOf(text, entry.name, () => {})) {
         const type = PLURALS.has(kind) ? CLUSTER_TYPES.find((one) => one.kind === kind) : undefined;
@@ -247,7 +247,7 @@ class Sysdump {
 
   /** Returns the settings in a file. If it has none, the file becomes a finding. */
   async #settingsIn(entry: ArchiveEntry): Promise<Readonly<Record<string, unknown>> | undefined> {
-    const text = await this.#text(readEntry(entry, this.#limits));
+    const text = await this.#text(readWholeEntry(entry, this.#limits));
     if (text === undefined) return undefined;
     let why = 'has no settings of Cilium';
     let settings: Readonly<Record<string, unknown>> | undefined;
@@ -263,7 +263,7 @@ class Sysdump {
   async #clusterOfReports(): Promise<DumpedCluster> {
     const { cluster, note } = await clusterOfReports(this.#entries(), (entry) => {
       this.#checkSignal();
-      return this.#text(readEntry(entry, this.#limits));
+      return this.#text(readWholeEntry(entry, this.#limits));
     });
     if (note !== undefined) this.#notes.push(note);
     return cluster;
@@ -278,7 +278,7 @@ class Sysdump {
       const kind = kindOfFile(name);
       if (commandFile(name) !== undefined || kind === undefined || isConfigFile(name)) continue;
       this.#options.onProgress?.(`reading ${name}`);
-      const text = await this.#text(readEntry(entry, this.#limits));
+      const text = await this.#text(readWholeEntry(entry, this.#limits));
       if (text === undefined) {
         builder.markIncomplete(kind);
         continue;
@@ -371,7 +371,9 @@ class Sysdump {
       if (current?.path !== command.report) finish();
       // Of an output that is not compared, only the end is read, because it contains the error of a failed command.
       const isRead = outputKind(command.file) !== undefined;
-      const text = await this.#text(isRead ? readEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES));
+      const text = await this.#text(
+        isRead ? readWholeEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES),
+      );
       if (text === undefined) continue;
       current ??= new NodeDumpBuilder(command.report);
       bytes += text.length;

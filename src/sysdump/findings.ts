@@ -67,7 +67,7 @@ export interface TableCounts {
 /** Maximum number of distinct findings of one kind that are kept. All are counted. */
 const MAX_KEPT = 1000;
 
-interface Group {
+interface FindingGroup {
   readonly kind: FindingKind;
   readonly subject: string;
   readonly text: string;
@@ -85,7 +85,9 @@ export type NodeFinding = Omit<Finding, 'nodes' | 'tables' | 'last'> & {
 
 /** Joins equal findings of several nodes. Keeps the first 1,000 different ones of each kind, and counts all. */
 export class Findings {
-  readonly #groups = new Map<FindingKind, Map<string, Group>>(FINDING_KINDS.map((kind) => [kind, new Map()]));
+  readonly #groups = new Map<FindingKind, Map<string, FindingGroup>>(
+    FINDING_KINDS.map((kind) => [kind, new Map()]),
+  );
   readonly #omitted = new Map<FindingKind, Set<string>>();
 
   add({ kind, subject, text, node, table, last }: NodeFinding): void {
@@ -99,7 +101,7 @@ export class Findings {
     group.last ??= last;
   }
 
-  #newGroup(kind: FindingKind, subject: string, text: string): Group | undefined {
+  #newGroup(kind: FindingKind, subject: string, text: string): FindingGroup | undefined {
     if ((this.#groups.get(kind)?.size ?? 0) < MAX_KEPT)
       return { kind, subject, text, nodes: new Set(), tables: new Set(), last: undefined };
     const omitted = this.#omitted.get(kind) ?? new Set();

@@ -1,6 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { InputError } from '../process/input-error.ts';
-import { type DigestDifference, Replay } from './replay.ts';
+import { type DigestDifference, TapeReplay } from './replay.ts';
 import { TapeError, type TapeLine } from './tape-line.ts';
 import {
   linesLost,
@@ -24,7 +24,7 @@ export interface ReplayOptions {
   readonly version?: string | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /** Called with each new replay before its first line. A new replay begins after each cut. */
-  readonly onReplay?: ((replay: Replay) => void) | undefined;
+  readonly onReplay?: ((replay: TapeReplay) => void) | undefined;
   /** Called with each line before it is applied. */
   readonly onLine?: ((line: TapeLine) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -39,7 +39,7 @@ export interface TapeCut {
 }
 
 export interface ReplayReport {
-  readonly replay: Replay;
+  readonly replay: TapeReplay;
   /** Wall time of the last line. */
   readonly to: number;
   readonly events: number;
@@ -77,7 +77,7 @@ class TapeReplayer {
   readonly #parts: readonly TapePart[];
   readonly #options: ReplayOptions;
   readonly #cuts: TapeCut[] = [];
-  #replay: Replay | undefined;
+  #replay: TapeReplay | undefined;
   #seq = 0;
   #life = '';
   /** Wall time of `ms` 0. */
@@ -200,7 +200,7 @@ class TapeReplayer {
     if (this.#replay !== undefined) this.#cuts.push({ at: `${part.path}:1`, lost });
     await this.#replay?.close();
     this.#life = head.life;
-    this.#replay = new Replay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
+    this.#replay = new TapeReplay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
     if (head.seq > 1) this.#replay.beginSnapshot();
     onReplay?.(this.#replay);
   }

@@ -30,7 +30,7 @@ export interface DigestDifference {
  * Applies the lines of a tape to new engines, with the clock of the tape. Opens no file or connection and calls no
  * handler.
  */
-export class Replay {
+export class TapeReplay {
   readonly clock: ReplayClock = new ReplayClock();
   readonly ipcache: IPCache;
   readonly services: ServiceCache;

@@ -76,17 +76,17 @@ class ReplayWatch implements Watch {
 }
 
 /** A run of a store. */
-interface Run {
+interface ReplayedRun {
   readonly watch: ReplayWatch;
   readonly leave: AbortController;
   readonly ended: Promise<unknown>;
 }
 
 /** A resource: the parameters of its runs, from the tape, and its current run and batch. */
-interface FollowedResource {
+interface ReplayedResource {
   prefix: string;
   keeps: boolean;
-  run: Run | undefined;
+  run: ReplayedRun | undefined;
   batch: WatchEvent[];
 }
 
@@ -104,7 +104,7 @@ export class ReplayedCluster {
   readonly identities: IdentityCache = new IdentityCache();
   readonly #name: string;
   readonly #stores: ClusterStores;
-  readonly #followed = new Map<CopiedResource, FollowedResource>();
+  readonly #followed = new Map<CopiedResource, ReplayedResource>();
   readonly #signal = new AbortController().signal;
 
   constructor({ name, settings, engines, globalServices, onReject }: ReplayedClusterOptions) {
@@ -198,7 +198,7 @@ export class ReplayedCluster {
     for (const resource of this.#followed.keys()) await this.#leave(resource);
   }
 
-  #resourceOf(resource: CopiedResource): FollowedResource {
+  #resourceOf(resource: CopiedResource): ReplayedResource {
     const followed = this.#followed.get(resource);
     if (followed === undefined) throw new Error(resource);
     return followed;
@@ -212,7 +212,7 @@ export class ReplayedCluster {
     await followed.run.watch.deliver(batch);
   }
 
-  #begin(resource: CopiedResource, { prefix, keeps }: FollowedResource): Run {
+  #begin(resource: CopiedResource, { prefix, keeps }: ReplayedResource): ReplayedRun {
     const watch = new ReplayWatch();
     const leave = new AbortController();
     const isCache = prefix === resourcePrefix(resource, this.#name, 'cache');

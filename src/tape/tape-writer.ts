@@ -31,7 +31,7 @@ function nameOf(number: number): string {
 }
 
 /** A file of the tape. */
-interface Part {
+interface OutputPart {
   readonly name: string;
   bytes: number;
   sink: StateSink | undefined;
@@ -60,7 +60,7 @@ export class TapeWriter {
   /** Resolves when all work so far has ended. */
   #work: Promise<void> = Promise.resolve();
   /** The files, oldest first; the last one is the current one. Undefined until the folder was read. */
-  #parts: Part[] | undefined;
+  #parts: OutputPart[] | undefined;
   /** Number of the next file. */
   #next = 1;
   #broken = true;
@@ -211,7 +211,7 @@ export class TapeWriter {
 
   async #readFolder(): Promise<void> {
     const { folder } = this.#options;
-    const parts: Part[] = [];
+    const parts: OutputPart[] = [];
     for (const [number, name] of tapeFiles(await folder.names())) {
       this.#next = number + 1;
       const file = await folder.open(name);

@@ -19,7 +19,7 @@ interface KeyEdit {
 }
 
 /** A visible claim and the form of its key. */
-export interface VisibleClaim {
+export interface OverlaidClaim {
   readonly claim: CompleteClaim;
   readonly form: KeyForm;
 }
@@ -32,7 +32,7 @@ function parsePrefix(key: string): { readonly prefix: string; readonly form: Key
 }
 
 /** Returns the claim that listeners see: the strongest on the endpoint, else the strongest on the CIDR (I4). */
-export function visibleOf({ endpoint, cidr }: PrefixClaims): VisibleClaim | undefined {
+export function visibleOf({ endpoint, cidr }: PrefixClaims): OverlaidClaim | undefined {
   const [onEndpoint] = endpoint;
   if (onEndpoint !== undefined) return { claim: onEndpoint, form: 'endpoint' };
   const [onCIDR] = cidr;
@@ -116,7 +116,7 @@ export class ClaimOverlay {
   }
 
   /** Returns the claim that listeners would see. `claims` are the current claims of the prefix. */
-  after(claims: PrefixClaims): VisibleClaim | undefined {
+  after(claims: PrefixClaims): OverlaidClaim | undefined {
     const endpoint = this.#afterOn(claims.prefix, 'endpoint', claims.endpoint);
     if (endpoint !== undefined) return { claim: endpoint, form: 'endpoint' };
     const cidr = this.#afterOn(claims.prefix, 'cidr', claims.cidr);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { namePath, segmentName } from '../../src/api/name-path.ts';
+import { decodedSegment, namePath } from '../../src/api/name-path.ts';
 
 describe('the path of a name', () => {
   const part = fc.oneof(
@@ -19,7 +19,7 @@ describe('the path of a name', () => {
       fc.property(name, (text) => {
         const { pathname } = new URL(`http://localhost/v1/nodes/${namePath(text)}`);
         const segments = pathname.slice('/v1/nodes/'.length).split('/');
-        expect(segments.map((segment) => segmentName(decodeURIComponent(segment))).join('/')).toBe(text);
+        expect(segments.map((segment) => decodedSegment(decodeURIComponent(segment))).join('/')).toBe(text);
       }),
     );
   });

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
-import { monitor, monitorEvents } from '../../src/client/monitor.ts';
+import { agentEvents, monitor } from '../../src/client/monitor.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
@@ -41,7 +41,7 @@ describe('the events of a monitor', () => {
       yield* text.split('|');
     }
     const events: string[] = [];
-    for await (const { name, data } of monitorEvents({ lines }, {})) events.push(`${name} ${data}`);
+    for await (const { name, data } of agentEvents({ lines }, {})) events.push(`${name} ${data}`);
     return events;
   };
 
@@ -139,7 +139,7 @@ describe('dpcache monitor', () => {
     };
     const client = { lines } satisfies Pick<ApiClient, 'lines'>;
     const events = [];
-    for await (const event of monitorEvents(client, {})) events.push(event);
+    for await (const event of agentEvents(client, {})) events.push(event);
     expect(events).toEqual([
       { name: 'synced', data: '{"revision":0}' },
       { name: 'resync', data: '{"revision":5}' },

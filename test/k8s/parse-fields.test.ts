@@ -5,12 +5,18 @@ import {
   outranks,
   readPortsByName,
   SharedParts,
-  sameAddresses,
+  sameEndpointAddresses,
 } from '../../src/k8s/endpoint-addresses.ts';
 import * as ciliumEndpoint from '../../src/k8s/parse-cilium-endpoint.ts';
 import { readCiliumIdentity } from '../../src/k8s/parse-cilium-identity.ts';
 import { readCiliumNode, readNode } from '../../src/k8s/parse-nodes.ts';
-import { isName, type ObjectFields, parseObject, readTexts, readTime } from '../../src/k8s/parse-object.ts';
+import {
+  isName,
+  type ObjectFields,
+  parseObject,
+  readStringMap,
+  readTime,
+} from '../../src/k8s/parse-object.ts';
 import * as podParser from '../../src/k8s/parse-pod.ts';
 import {
   readCIDRGroup,
@@ -178,9 +184,9 @@ describe('the endpoint that owns an address', () => {
       k8s: { namespace: 'a', podName: 'b' },
       ...rank(false, 1, 'c'),
     };
-    expect(sameAddresses(base, { ...base, ips: [...base.ips], k8s: { namespace: 'a', podName: 'b' } })).toBe(
-      true,
-    );
+    expect(
+      sameEndpointAddresses(base, { ...base, ips: [...base.ips], k8s: { namespace: 'a', podName: 'b' } }),
+    ).toBe(true);
     for (const other of [
       { ...base, ips: ['10.0.0.1'] },
       { ...base, ips: ['10.0.0.1', '10.0.0.3'] },
@@ -193,7 +199,10 @@ describe('the endpoint that owns an address', () => {
       { ...base, ...rank(false, 2, 'c') },
       { ...base, ...rank(false, 1, 'd') },
     ])
-      expect([sameAddresses(base, other), sameAddresses(other, base)]).toEqual([false, false]);
+      expect([sameEndpointAddresses(base, other), sameEndpointAddresses(other, base)]).toEqual([
+        false,
+        false,
+      ]);
   });
 
   it('ports by name are limited to 1,024; more ports of a known name do not count', () => {
@@ -574,7 +583,7 @@ describe('metadata', () => {
 
   it('has at most 256 kB of annotations', () => {
     const texts = (length: number) =>
-      read({ a: { k: 'x'.repeat(length - 1) } }, (fields) => readTexts(fields, 'a'));
+      read({ a: { k: 'x'.repeat(length - 1) } }, (fields) => readStringMap(fields, 'a'));
     expect(texts(256 * 1024)).toMatchObject({ why: [] });
     expect(texts(256 * 1024).value?.size).toBe(1);
     expect(texts(256 * 1024 + 1)).toEqual({ value: new Map(), why: ['too-large a'] });

@@ -11,8 +11,8 @@ import {
   type ArchiveErrorCode,
   type ArchiveLimits,
   DEFAULT_LIMITS,
-  readEntry,
   readTail,
+  readWholeEntry,
 } from '../../src/sysdump/archive/archive.ts';
 import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
 import { examineSysdump, sysdumpObjects } from '../../src/sysdump/examine.ts';
@@ -48,7 +48,7 @@ describe('archives', () => {
     try {
       const found: [string, string][] = [];
       for await (const entry of allEntries(archive.entries(), { limits, onBroken }))
-        found.push([entry.name, (await readEntry(entry, limits)).toString()]);
+        found.push([entry.name, (await readWholeEntry(entry, limits)).toString()]);
       return found;
     } finally {
       await archive.close();
@@ -182,7 +182,7 @@ describe('archives', () => {
     const codes: [string, string][] = [];
     for await (const entry of archive.entries()) {
       if (entry.name === 'a') for (const name of ['a', 'b']) rmSync(join(dump, name));
-      codes.push([entry.name, await codeOf(readEntry(entry, DEFAULT_LIMITS))]);
+      codes.push([entry.name, await codeOf(readWholeEntry(entry, DEFAULT_LIMITS))]);
     }
     expect(codes).toEqual([
       ['a', 'unreadable'],

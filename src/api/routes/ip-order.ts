@@ -12,10 +12,10 @@ export const MAX_SORTED = 10_000;
 
 const COLUMNS = ['prefix', 'identity', 'pod', 'node', 'source'] as const;
 
-type Column = (typeof COLUMNS)[number];
+type SortColumn = (typeof COLUMNS)[number];
 
 /** The orders of a list: by a field, with `-` descending. */
-export const ORDERS: readonly (Column | `-${Column}`)[] = COLUMNS.flatMap(
+export const ORDERS: readonly (SortColumn | `-${SortColumn}`)[] = COLUMNS.flatMap(
   (column) => [column, `-${column}`] as const,
 );
 
@@ -41,7 +41,7 @@ function keyOf(candidate: Candidate): PrefixRegister {
   return candidate.key;
 }
 
-const VALUES: Readonly<Record<Column, (entry: KeyedEntry) => Candidate['value']>> = {
+const VALUES: Readonly<Record<SortColumn, (entry: KeyedEntry) => Candidate['value']>> = {
   prefix: ({ key }) => registerOf(key),
   identity: ({ identity }) => identity,
   pod: ({ k8s }) => (k8s?.podName ? `${k8s.namespace}/${k8s.podName}` : undefined),

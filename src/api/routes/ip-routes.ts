@@ -17,8 +17,8 @@ import { PAST_FIELD } from '../schemas/history-schemas.ts';
 import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
-import { type Listing, ListPages } from './list-pages.ts';
-import { momentOf, PastLists, pastEntry, pastExplained, unknownProblem } from './past-entries.ts';
+import { ListPages, type PagedSource } from './list-pages.ts';
+import { PastLists, pastEntry, pastExplained, prefixMoment, unknownProblem } from './past-entries.ts';
 import {
   AT,
   answers,
@@ -143,7 +143,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
-  const pastOf = (key: string, at: string) => momentOf(model, clock, key, at);
+  const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
     const { at, sort, after, offset, ...rest } = query;
@@ -167,7 +167,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const view = views.snapshot(pages.isFull && !isCurrent ? 'recent' : 'current');
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
-      const list = (items: Iterable<KeyedEntry | undefined>): Listing<EntryDocument> => ({
+      const list = (items: Iterable<KeyedEntry | undefined>): PagedSource<EntryDocument> => ({
         name,
         revision,
         view,

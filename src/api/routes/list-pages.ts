@@ -2,13 +2,13 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 
-export interface Page<T> {
+export interface ListPage<T> {
   readonly items: readonly T[];
   /** Revision of the change feed for the whole list. A monitor can resume from it. */
   readonly revision: number;
   /** Token of the next page; absent on the last page. */
   readonly continue?: string;
-  /** See {@link Listing}. */
+  /** See {@link PagedSource}. */
   readonly past?: PastDocument;
 }
 
@@ -16,7 +16,7 @@ export interface Page<T> {
  * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a
  * page also limits the number of items it reads.
  */
-export interface Listing<T> {
+export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
@@ -28,14 +28,14 @@ export interface Listing<T> {
 }
 
 /** A position in a list. */
-interface Cursor<T> {
-  readonly listing: Listing<T>;
+interface ListCursor<T> {
+  readonly listing: PagedSource<T>;
   /** Number of items read. */
   readCount: number;
   /** Token of the next page; `undefined` at the end. */
   token: string | undefined;
   /** The previous page and its token, for a client that did not receive it. */
-  last: Page<T> | undefined;
+  last: ListPage<T> | undefined;
   lastToken: string | undefined;
   usedAt: number;
 }
@@ -64,7 +64,7 @@ const MAX_PAGE_WEIGHT = 10_000;
 export class ListPages<T> {
   readonly #clock: Clock;
   /** Cursors, least recently used first. */
-  readonly #cursors = new Set<Cursor<T>>();
+  readonly #cursors = new Set<ListCursor<T>>();
   readonly #ended: AbortSignal;
   readonly #weigh: (item: T) => number;
   #timer: Timer | undefined;
@@ -89,13 +89,13 @@ export class ListPages<T> {
     return this.#views().size >= MAX_VIEWS;
   }
 
-  begin(listing: Listing<T>, limit: number): Page<T> {
+  begin(listing: PagedSource<T>, limit: number): ListPage<T> {
     const from = { readCount: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
     return this.#read({ listing, ...from }, limit);
   }
 
   /** Returns the page of a `continue` token. */
-  next(token: string, limit: number): Page<T> {
+  next(token: string, limit: number): ListPage<T> {
     this.#expire();
     const cursors = [...this.#cursors];
     const cursor = cursors.find((place) => place.token === token);
@@ -111,7 +111,7 @@ export class ListPages<T> {
     });
   }
 
-  #read(cursor: Cursor<T>, limit: number): Page<T> {
+  #read(cursor: ListCursor<T>, limit: number): ListPage<T> {
     const { name, revision, items: list, past } = cursor.listing;
     const items: T[] = [];
     let done = false;
@@ -139,7 +139,7 @@ export class ListPages<T> {
   }
 
   /** Makes a cursor the most recently used one. */
-  #touch(cursor: Cursor<T>): void {
+  #touch(cursor: ListCursor<T>): void {
     cursor.usedAt = this.#clock.now();
     this.#cursors.delete(cursor);
     this.#cursors.add(cursor);

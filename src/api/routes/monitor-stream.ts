@@ -52,7 +52,7 @@ const MAX_PART_LENGTH = 65_536;
 const MAX_KEPT_BYTES: number = 2 << 20;
 
 /** A group of encoded changes after a revision. */
-interface Part {
+interface EncodedPart {
   /** Encoded events. */
   readonly bytes: Uint8Array;
   /** Revision to continue from. */
@@ -71,7 +71,7 @@ export class MonitorParts {
   readonly #feed: ChangeFeed;
   readonly #instance: string;
   /** Parts by revision and types, oldest first. */
-  readonly #parts = new Map<string, Part>();
+  readonly #parts = new Map<string, EncodedPart>();
   #bytes = 0;
 
   constructor({ model, feed, instance }: Pick<ApiContext, 'model' | 'feed' | 'instance'>) {
@@ -81,7 +81,7 @@ export class MonitorParts {
   }
 
   /** Returns the part with the changes of these types after a revision. */
-  after(revision: number, types: ReadonlySet<ChangeType>): Part {
+  after(revision: number, types: ReadonlySet<ChangeType>): EncodedPart {
     const name = `${revision} ${[...types]}`;
     const stored = this.#parts.get(name);
     if (stored !== undefined) return stored;
@@ -90,7 +90,7 @@ export class MonitorParts {
     return part;
   }
 
-  #write(from: number, types: ReadonlySet<ChangeType>): Part {
+  #write(from: number, types: ReadonlySet<ChangeType>): EncodedPart {
     const { changes, revision, hasMissed } = this.#feed.read(from, MAX_PART_CHANGES, types);
     let text = '';
     for (const change of changes) {
@@ -101,7 +101,7 @@ export class MonitorParts {
     return { bytes: ENCODER.encode(text), revision, hasMissed };
   }
 
-  #store(name: string, part: Part): void {
+  #store(name: string, part: EncodedPart): void {
     this.#parts.set(name, part);
     this.#bytes += part.bytes.length;
     for (const [oldest, { bytes }] of this.#parts) {

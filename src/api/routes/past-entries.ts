@@ -18,7 +18,7 @@ import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { type FilterValues, type IPFilters, parseFilters } from './ip-filters.ts';
-import type { Listing } from './list-pages.ts';
+import type { PagedSource } from './list-pages.ts';
 import { listName } from './route-parts.ts';
 import type { SnapshotViews } from './snapshot-views.ts';
 
@@ -29,7 +29,7 @@ const MAX_CHANGED = 200_000;
  * Resolves to the claims on an IP or a CIDR at the moment `at`; to undefined if the history knows nothing about this
  * key.
  */
-export function momentOf(
+export function prefixMoment(
   model: ReadModel,
   clock: Clock,
   key: string,
@@ -93,7 +93,7 @@ export class PastLists {
   }
 
   /** Returns the list of the moment `at`. Throws `ProblemError` if it cannot be listed. */
-  async list(at: string, query: FilterValues): Promise<Listing<EntryDocument>> {
+  async list(at: string, query: FilterValues): Promise<PagedSource<EntryDocument>> {
     const history = historyOf(this.#model);
     const { past: reader } = history;
     const filters = parseFilters(query, this.#model);

@@ -5,10 +5,10 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { UNCERTAINTIES } from '../../history/types.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
 import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts';
-import { segmentName } from '../name-path.ts';
+import { decodedSegment } from '../name-path.ts';
 import { PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts';
 import { HELD } from '../schemas/history-schemas.ts';
-import type { Listing, ListPages, Page } from './list-pages.ts';
+import type { ListPage, ListPages, PagedSource } from './list-pages.ts';
 
 /** See {@link ProblemDocument}. */
 const PROBLEM: z.ZodType<ProblemDocument> = z
@@ -179,8 +179,8 @@ export async function readPage<T>(
   pages: ListPages<T>,
   gate: TurnGate,
   { limit, continue: token, ...filters }: PageQuery,
-  begin: () => Listing<T> | Promise<Listing<T>>,
-): Promise<Page<T>> {
+  begin: () => PagedSource<T> | Promise<PagedSource<T>>,
+): Promise<ListPage<T>> {
   if (token === undefined) {
     const listing = await begin();
     return inTurn(gate, limit, () => pages.begin(listing, limit));
@@ -222,7 +222,7 @@ export const NAME: z.ZodType<string, string> = z
   .min(1)
   .max(253)
   .describe('`.` and `..` are written as `~.` and `~..`')
-  .transform(segmentName);
+  .transform(decodedSegment);
 
 /** The query of routes that can also answer for an earlier moment. */
 export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({

@@ -171,7 +171,7 @@ export class ApiServer {
   }
 
   #tcpServer(app: ApiApp, { host, names = [], tls }: TCPOptions, open: ReadonlySet<string>): Server {
-    const verdict = (request: Request): Verdict =>
+    const verdict = (request: Request): AccessVerdict =>
       checkRequest(request, { host, names, open, token: this.#credentials.token });
     const answer = listener((request, connection) => {
       const judged = verdict(request);
@@ -278,7 +278,7 @@ function answerText(document: ProblemDocument): string {
 }
 
 /** Result of an access check. `open`: a path that needs no token. A response: the refusal. */
-type Verdict = 'accepted' | 'open' | Response;
+type AccessVerdict = 'accepted' | 'open' | Response;
 
 /**
  * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an
@@ -299,7 +299,7 @@ function checkRequest(
     readonly token: string | undefined;
     readonly open: ReadonlySet<string>;
   },
-): Verdict {
+): AccessVerdict {
   const requested = new URL(request.url);
   const named = hostName(requested.hostname);
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);

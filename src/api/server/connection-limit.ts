@@ -11,7 +11,7 @@ const MAX_UNVERIFIED = 256;
 /**
  * A TCP connection. `http` is the stream that carries HTTP (the socket itself or TLS), set when a request is accepted.
  */
-interface Connection {
+interface CountedConnection {
   readonly socket: Socket;
   http: Duplex | undefined;
 }
@@ -24,9 +24,9 @@ interface Connection {
  */
 export class ConnectionLimit {
   /** Unverified connections by client address and port, oldest first. */
-  readonly #unverified = new Map<string, Connection>();
+  readonly #unverified = new Map<string, CountedConnection>();
   /** Verified connections by client address and port, least recently used first. */
-  readonly #verified = new Map<string, Connection>();
+  readonly #verified = new Map<string, CountedConnection>();
 
   constructor(server: Server) {
     server.on('connection', (socket) => this.#add(socket));

@@ -12,7 +12,7 @@ interface DiffFlags {
 }
 
 /** The token that agents over TCP receive, and the CA that verifies them. */
-type Credentials = Pick<ApiOrigin, 'token' | 'ca'>;
+type OriginCredentials = Pick<ApiOrigin, 'token' | 'ca'>;
 
 /** Returns the socket of an operand `unix:PATH`. */
 function socketOf(text: string): string | undefined {
@@ -51,7 +51,11 @@ async function remedyOf(error: AgentError): Promise<string | undefined> {
  * Returns requests to the agent that an operand names; undefined if the operand is not an agent. The error of a failed
  * request names the operand and the remedy.
  */
-async function askOf(text: string, credentials: Credentials, signal: AbortSignal): Promise<Ask | undefined> {
+async function askOf(
+  text: string,
+  credentials: OriginCredentials,
+  signal: AbortSignal,
+): Promise<Ask | undefined> {
   const { AgentError } = await import('../../api/api-client.ts');
   const { askInTime } = await import('../../api/ask-in-time.ts');
   const socket = socketOf(text);

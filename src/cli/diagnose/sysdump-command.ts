@@ -3,10 +3,10 @@ import type { AgentOptions } from '../../agent/options.ts';
 import type { SysdumpReport } from '../../sysdump/examine.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseListen, serveOptions } from '../serve-options.ts';
 
 interface SysdumpFlags {
-  readonly serve?: ListenAddress;
+  readonly serve?: ApiAddress;
   readonly output: 'text' | 'json';
   readonly quiet?: true;
 }
@@ -15,7 +15,7 @@ interface SysdumpFlags {
 async function serveState(
   file: string,
   { cluster, endpoints }: SysdumpReport,
-  listen: ListenAddress,
+  listen: ApiAddress,
   io: CommandIO,
 ): Promise<void> {
   const { createLog } = await import('../../process/log.ts');

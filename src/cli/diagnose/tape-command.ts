@@ -9,17 +9,17 @@ import type { TapeSettings } from '../../tape/tape-settings.ts';
 import type { TapeState } from '../../tape/tape-state.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ListenAddress, parseListen, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseListen, serveOptions } from '../serve-options.ts';
 import { slowProgress } from './progress.ts';
 
-interface CheckFlags {
+interface TapeCheckFlags {
   readonly output: 'text' | 'json';
   readonly quiet?: true;
 }
 
-interface ReplayFlags extends CheckFlags {
+interface ReplayFlags extends TapeCheckFlags {
   readonly at?: string;
-  readonly serve?: ListenAddress;
+  readonly serve?: ApiAddress;
   readonly ignoreVersion?: true;
 }
 
@@ -84,7 +84,7 @@ function replayLines(report: ReplayReport): readonly string[] {
 async function serveState(
   state: TapeState,
   settings: TapeSettings,
-  listen: ListenAddress,
+  listen: ApiAddress,
   io: CommandIO,
 ): Promise<void> {
   const { createLog } = await import('../../process/log.ts');
@@ -130,7 +130,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .argument('<path>', 'folder of the tape, or one of its files', parsePath)
     .addOption(outputOption())
     .addOption(quietOption())
-    .action((path: string, { output, quiet }: CheckFlags) =>
+    .action((path: string, { output, quiet }: TapeCheckFlags) =>
       run(async () => {
         const { checkTape } = await import('../../tape/check-tape.ts');
         const { writeLines } = await import('../../process/terminal.ts');
@@ -148,7 +148,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .requiredOption('--out <folder>', 'new or empty folder of the copy', parsePath)
     .addOption(outputOption())
     .addOption(quietOption())
-    .action((path: string, { out, output, quiet }: CheckFlags & { readonly out: string }) =>
+    .action((path: string, { out, output, quiet }: TapeCheckFlags & { readonly out: string }) =>
       run(async () => {
         const { StateFiles } = await import('../../agent/state-files.ts');
         const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');

@@ -20,7 +20,7 @@ export function parseIP(text: string): string {
 }
 
 /** Checks a key of the history and returns the text unchanged. */
-export function parseKey(text: string): string {
+export function parseHistoryKey(text: string): string {
   if (Prefix.parse(text) !== undefined || /^[^/]+\/[^/]+$/.test(text)) return text;
   throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
 }

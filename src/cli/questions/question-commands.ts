@@ -14,9 +14,9 @@ import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import {
   atOption,
   isLaterMoment,
+  parseHistoryKey,
   parseIdentity,
   parseIP,
-  parseKey,
   parseLimit,
   parseMoment,
   parseMomentAt,
@@ -149,7 +149,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
     .argument(
       '[key]',
       'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
-      parseKey,
+      parseHistoryKey,
     )
     .addOption(
       new Option('--from <time>', `only changes since this time: ${WHEN_FORMS}`).argParser(parseBoundary),

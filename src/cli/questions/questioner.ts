@@ -3,7 +3,7 @@ import type { LoadedSource } from '../../agent/run-agent.ts';
 import type { Ask } from '../../api/api-client.ts';
 import type { ChangeType } from '../../api/change-types.ts';
 import type { Answer, Question } from '../../client/answer.ts';
-import type { ListFormat, Listing } from '../../client/list.ts';
+import type { ListFormat, PrintedList } from '../../client/list.ts';
 import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { type CommandIO, EXIT, type ExitStatus, OUTPUT_CLOSED, type RunAction } from '../io.ts';
@@ -73,7 +73,7 @@ export class Questioner {
   addList<F extends ListFlags>(
     command: Command,
     type: ChangeType,
-    loadList: (flags: F) => Promise<Listing>,
+    loadList: (flags: F) => Promise<PrintedList>,
   ): void {
     command
       .option('--limit <n>', 'maximum number of items', parseLimit)
@@ -85,7 +85,7 @@ export class Questioner {
         ]),
       )
       .action((flags: F) => {
-        const load = (): Promise<Listing> => loadList(flags);
+        const load = (): Promise<PrintedList> => loadList(flags);
         if (flags.watch !== true) return this.#run(() => this.#print(flags, load));
         if (flags.readsMesh)
           command.error('dpcache: --watch requires a running agent: remove the options that name a source');
@@ -136,7 +136,7 @@ export class Questioner {
     signal.throwIfAborted();
   }
 
-  async #print(flags: ListFlags, load: Loader<Listing>): Promise<ExitStatus> {
+  async #print(flags: ListFlags, load: Loader<PrintedList>): Promise<ExitStatus> {
     const { stdout, signal } = this.#io;
     const listing = await load();
     const { output: format, quiet = false, count = false, limit } = flags;
@@ -156,7 +156,7 @@ export class Questioner {
     }
   }
 
-  async #watch(flags: ListFlags, load: Loader<Listing>, type: ChangeType): Promise<ExitStatus> {
+  async #watch(flags: ListFlags, load: Loader<PrintedList>, type: ChangeType): Promise<ExitStatus> {
     const { stdout, stderr, env, signal: interrupted } = this.#io;
     const { askAgent } = await import('../../client/ask-agent.ts');
     const { watchChanges } = await import('../../client/watch-changes.ts');

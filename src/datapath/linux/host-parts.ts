@@ -14,7 +14,7 @@ import {
 } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
-import { IPCACHE_PINS, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL, TUNNEL_DEVICE } from './kernel-names.ts';
+import { IPCACHE_PINS, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE, VXLAN_TUNNEL } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -41,7 +41,7 @@ export class HostParts {
     const { remoteCIDRs } = this.#access.options;
     const paths = new NodePaths(
       table,
-      { mode, ...TUNNEL, device: TUNNEL_DEVICE, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
+      { mode, ...VXLAN_TUNNEL, device: TUNNEL_DEVICE, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
       { ...this.#access.tableContext, whenDeletesAllowed: () => hold.passed() },
     );
     return {

@@ -19,4 +19,4 @@ export const NFT_TABLE = 'dpcache';
 export const ROUTE_TABLE = 254;
 export const TUNNEL_DEVICE = 'dpcache_vxlan';
 /** The port that Linux and Cilium use for VXLAN. The VNI is ours. */
-export const TUNNEL = { vni: 20_201, port: 8_472 } as const;
+export const VXLAN_TUNNEL = { vni: 20_201, port: 8_472 } as const;

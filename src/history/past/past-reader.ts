@@ -27,7 +27,7 @@ import {
   type TimelineChange,
 } from '../prefix-timeline.ts';
 import { type ClaimChange, KIND } from '../record-reader.ts';
-import { inRange, prefixRecord, recordAt, textRecord } from '../records.ts';
+import { prefixRecord, recordAt, recordFilter, textRecord } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
@@ -209,7 +209,7 @@ export class PastReader {
     if (!parseKey(key, register)) return;
     const reading = this.#newReading();
     const keys = keysOf(register);
-    const isInRange = inRange(range);
+    const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     const state = new PastState(this.#claimsOf(register));
     for (const life of reading.lives.toReversed()) {
@@ -239,7 +239,7 @@ export class PastReader {
   async *records(range: HistoryRange = {}): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
     const before = Math.min(range.before ?? Number.POSITIVE_INFINITY, reading.nextSequence);
-    const isInRange = inRange({ ...range, before });
+    const isInRange = recordFilter({ ...range, before });
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
       for (const part of life.parts.toReversed()) {
@@ -299,7 +299,7 @@ export class PastReader {
     range: HistoryRange = {},
   ): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
-    const isInRange = inRange(range);
+    const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
       for await (const places of reading.placesOf(life, kind, key)) {

@@ -6,7 +6,7 @@ import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isStart, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
 import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type TimelineChange } from '../prefix-timeline.ts';
-import { KIND, keyHash, textHash } from '../record-reader.ts';
+import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn, type RecordPlace } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type { HeldInterval, When } from '../types.ts';
@@ -143,7 +143,7 @@ export class Reading {
     kind: 'service' | 'node',
     key: string,
   ): AsyncGenerator<readonly RecordPlace[], void, void> {
-    const hash = textHash(KIND[kind], key);
+    const hash = documentKeyHash(KIND[kind], key);
     for (const part of life.parts.toReversed()) {
       if (!part.mayContain(hash)) continue;
       for await (const segment of this.segment(part)) yield* this.#slices(part, placesIn(segment, kind, key));

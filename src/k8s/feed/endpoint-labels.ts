@@ -5,7 +5,7 @@ import { CLUSTER_LABEL } from '../../model/cluster-label.ts';
 import type { LabelFilter } from '../../model/label-filter.ts';
 import { formatLabels, type Label, type Labels, sortLabels } from '../../model/labels.ts';
 import { NAMESPACE_LABEL } from '../../model/namespace-label.ts';
-import { type ObjectFields, readClusterScopedName, readTexts } from '../parse-object.ts';
+import { type ObjectFields, readClusterScopedName, readStringMap } from '../parse-object.ts';
 import type { ParsedPod } from '../parse-pod.ts';
 import type { KindReader } from './object-feed.ts';
 
@@ -174,5 +174,5 @@ export interface ParsedNamespace {
 
 function readNamespace(fields: ObjectFields): ParsedNamespace | undefined {
   const name = readClusterScopedName(fields);
-  return name === undefined ? undefined : { name, labels: readTexts(fields.map('metadata'), 'labels') };
+  return name === undefined ? undefined : { name, labels: readStringMap(fields.map('metadata'), 'labels') };
 }

@@ -1,5 +1,5 @@
 import { CiliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
-import { type EndpointAddresses, SharedParts, sameAddresses } from '../endpoint-addresses.ts';
+import { type EndpointAddresses, SharedParts, sameEndpointAddresses } from '../endpoint-addresses.ts';
 import {
   CILIUM_ENDPOINT_FIELDS,
   CILIUM_ENDPOINT_SLICE_FIELDS,
@@ -26,7 +26,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Kind
     fields: CILIUM_ENDPOINT_FIELDS,
     scanner: new CiliumEndpointScanner(shared),
     read: (fields) => readCiliumEndpoint(fields, shared),
-    same: sameAddresses,
+    same: sameEndpointAddresses,
     change: (current, previous) => holders.change(current, previous),
     batch: (changes) => ipcache.batch(changes),
   };
@@ -57,7 +57,7 @@ function comesBefore(a: Listing, b: Listing): boolean {
 function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { deleting, createdAt, uid } = a;
-  return sameAddresses(a, { ...b, deleting, createdAt, uid });
+  return sameEndpointAddresses(a, { ...b, deleting, createdAt, uid });
 }
 
 /**
@@ -135,7 +135,7 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
       undefined,
     );
     const addresses = first?.addresses;
-    if (addresses === written || (addresses && written && sameAddresses(addresses, written))) return;
+    if (addresses === written || (addresses && written && sameEndpointAddresses(addresses, written))) return;
     endpoint.written = addresses;
     this.#engine.holders.change(addresses, written);
   }

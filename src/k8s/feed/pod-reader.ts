@@ -1,5 +1,5 @@
 import { sameStringMaps } from '../../nodemanager/node-spec.ts';
-import { SharedParts, sameAddresses } from '../endpoint-addresses.ts';
+import { SharedParts, sameEndpointAddresses } from '../endpoint-addresses.ts';
 import { type ParsedPod, POD_FIELDS, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
@@ -19,7 +19,7 @@ function samePod(a: ParsedPod, b: ParsedPod): boolean {
   const sameClaims =
     a.addresses === undefined || b.addresses === undefined
       ? a.addresses === b.addresses
-      : sameAddresses(a.addresses, b.addresses);
+      : sameEndpointAddresses(a.addresses, b.addresses);
   return (
     sameClaims &&
     a.uid === b.uid &&

@@ -67,7 +67,7 @@ export class ConnectionBroken extends Error {
 const encoder = new TextEncoder();
 
 /** Yields a body from complete texts. */
-export async function* bodyOf(...texts: readonly string[]): AsyncGenerator<Uint8Array, void, void> {
+export async function* textBody(...texts: readonly string[]): AsyncGenerator<Uint8Array, void, void> {
   for (const text of texts) yield encoder.encode(text);
 }
 
@@ -117,11 +117,11 @@ export class Faults {
     switch (fault.do) {
       case 'answer': {
         const { status, body, headers = {} } = fault;
-        return { status, headers, body: bodyOf(body), isStream: false };
+        return { status, headers, body: textBody(body), isStream: false };
       }
       case 'lines': {
         const lines = fault.lines.map((line) => `${JSON.stringify(line)}\n`);
-        return { status: 200, headers: {}, body: bodyOf(...lines), isStream: true };
+        return { status: 200, headers: {}, body: textBody(...lines), isStream: true };
       }
       case 'hang':
         return new Promise(() => {});

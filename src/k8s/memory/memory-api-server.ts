@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
-import { bodyOf, ConnectionBroken, Faults, type ServedAnswer, type ServedRequest } from './faults.ts';
+import { ConnectionBroken, Faults, type ServedAnswer, type ServedRequest, textBody } from './faults.ts';
 import {
   type ObjectList,
   ObjectLists,
@@ -43,7 +43,7 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 };
 
-interface Route {
+interface ApiRoute {
   readonly type: ResourceType;
   readonly namespace: string | undefined;
   readonly name: string | undefined;
@@ -198,7 +198,7 @@ export class MemoryApiServer {
 
   async #serve(request: ServedRequest): Promise<ServedAnswer> {
     const { pathname, searchParams } = new URL(request.path, 'http://server');
-    if (HEALTH.has(pathname)) return { status: 200, headers: {}, body: bodyOf('ok'), isStream: false };
+    if (HEALTH.has(pathname)) return { status: 200, headers: {}, body: textBody('ok'), isStream: false };
     const token = this.#authenticate(request.authorization);
     const parts = pathname.split('/').slice(1).map(decodeURIComponent);
     if (pathname === '/version') return answer(200, { major: '1', minor: '20', gitVersion: 'v1.20.2' });
@@ -226,7 +226,7 @@ export class MemoryApiServer {
     throw new StatusError('Unauthorized', 'Unauthorized');
   }
 
-  #list(route: Route, query: URLSearchParams): Promise<ObjectList> {
+  #list(route: ApiRoute, query: URLSearchParams): Promise<ObjectList> {
     return this.#lists.list(selectionOf(route, query), query);
   }
 
@@ -257,7 +257,7 @@ export class MemoryApiServer {
   #object(
     { body, contentType }: ServedRequest,
     verb: string,
-    { type, namespace, name, part }: Route,
+    { type, namespace, name, part }: ApiRoute,
     manager: string | undefined,
   ): ServedAnswer {
     const content = body === '' ? undefined : parseBody(body);
@@ -302,7 +302,7 @@ function statusOf(error: unknown): readonly [number, ApiStatus] {
 
 function answer(status: number, document: unknown): ServedAnswer {
   const headers = status === 504 ? { ...JSON_TYPE, 'retry-after': '1' } : JSON_TYPE;
-  return { status, headers, body: bodyOf(`${JSON.stringify(document)}\n`), isStream: false };
+  return { status, headers, body: textBody(`${JSON.stringify(document)}\n`), isStream: false };
 }
 
 function objectAnswer(status: number, type: ResourceType, object: KubernetesObject): ServedAnswer {
@@ -343,7 +343,7 @@ function resourceList(groupVersion: string, types: readonly ResourceType[]): unk
 }
 
 /** Parses `[namespaces/NS/]PLURAL[/NAME[/status]]`. */
-function routeOf(types: readonly ResourceType[], parts: readonly string[]): Route {
+function routeOf(types: readonly ResourceType[], parts: readonly string[]): ApiRoute {
   const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
   const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;
   const type = types.find((one) => one.plural === plural);
@@ -357,13 +357,13 @@ function routeOf(types: readonly ResourceType[], parts: readonly string[]): Rout
   };
 }
 
-function verbOf(method: string, { name }: Route, query: URLSearchParams): string {
+function verbOf(method: string, { name }: ApiRoute, query: URLSearchParams): string {
   if (method !== 'GET') return VERBS[method] ?? method;
   if (name !== undefined) return 'get';
   return query.get('watch') === 'true' || query.get('watch') === '1' ? 'watch' : 'list';
 }
 
-function selectionOf({ type, namespace }: Route, query: URLSearchParams): Selection {
+function selectionOf({ type, namespace }: ApiRoute, query: URLSearchParams): Selection {
   const labels = labelSelector(query.get('labelSelector'));
   const fields = fieldSelector(query.get('fieldSelector'));
   const isNarrow = query.has('labelSelector') || query.has('fieldSelector');

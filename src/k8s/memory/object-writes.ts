@@ -15,7 +15,7 @@ export interface ObjectAddress {
   readonly part: 'status' | undefined;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
+type PlainFields = Readonly<Record<string, unknown>>;
 
 /** Returns the storage key of a resource, which all versions of its API share. */
 export function storedAs({ group, plural }: Pick<ResourceType, 'group' | 'plural'>): string {
@@ -27,7 +27,7 @@ export function keyOf(namespace: string | undefined, name: string): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-function fieldsOf(value: unknown, what: string): Fields {
+function fieldsOf(value: unknown, what: string): PlainFields {
   if (isObject(value)) return value;
   throw new StatusError('BadRequest', `${what} must be an object`);
 }
@@ -35,7 +35,7 @@ function fieldsOf(value: unknown, what: string): Fields {
 /**
  * Returns the field managers of an object after a write. They have no fields here; without a manager, none is recorded.
  */
-function managers(previous: unknown, manager: string | undefined): Fields {
+function managers(previous: unknown, manager: string | undefined): PlainFields {
   const known = Array.isArray(previous) ? previous : [];
   const isKnown = known.some((entry) => isObject(entry) && entry['manager'] === manager);
   const all = manager === undefined || isKnown ? known : [...known, { manager, operation: 'Update' }];
@@ -43,7 +43,7 @@ function managers(previous: unknown, manager: string | undefined): Fields {
 }
 
 /** Throws if the object names another type than the path. A type that it does not name is that of the path. */
-function checkType(type: ResourceType, object: Fields): void {
+function checkType(type: ResourceType, object: PlainFields): void {
   for (const [name, expected] of Object.entries(typeMeta(type))) {
     const given = object[name];
     if (given !== undefined && given !== expected)
@@ -137,7 +137,7 @@ export class ObjectWrites {
     return current;
   }
 
-  #change(address: ObjectAddress, wanted: Fields, manager: string | undefined): KubernetesObject {
+  #change(address: ObjectAddress, wanted: PlainFields, manager: string | undefined): KubernetesObject {
     const { type, namespace, name, part } = address;
     const current = this.get(address);
     const given = fieldsOf(wanted['metadata'], 'metadata');
@@ -159,7 +159,7 @@ export class ObjectWrites {
       name,
       ...(namespace === undefined ? {} : { namespace }),
     };
-    const content: Fields =
+    const content: PlainFields =
       part === 'status'
         ? { ...current, status: wanted['status'] }
         : {
@@ -167,7 +167,7 @@ export class ObjectWrites {
             ...(type.hasStatus === true ? { status: current['status'] } : {}),
             metadata: { ...given, ...kept },
           };
-    const normal: Fields = JSON.parse(JSON.stringify(content)); // drops undefined fields
+    const normal: PlainFields = JSON.parse(JSON.stringify(content)); // drops undefined fields
     if (JSON.stringify(sorted(normal)) === JSON.stringify(sorted(current))) return current;
     return this.#put(type, keyOf(namespace, name), normal);
   }
@@ -180,7 +180,7 @@ export class ObjectWrites {
     );
   }
 
-  #put(type: ResourceType, key: string, content: Fields): KubernetesObject {
+  #put(type: ResourceType, key: string, content: PlainFields): KubernetesObject {
     const metadata = fieldsOf(content['metadata'], 'metadata');
     const make = (resourceVersion: string): KubernetesObject =>
       // `create` checked the name.
@@ -200,7 +200,7 @@ export class ObjectWrites {
 }
 
 /** Returns the value with sorted object keys, so that it can be compared as text. */
-function sorted(value: unknown): Fields {
+function sorted(value: unknown): PlainFields {
   const walk = (part: unknown): unknown => {
     if (Array.isArray(part)) return part.map(walk);
     if (!isObject(part)) return part;

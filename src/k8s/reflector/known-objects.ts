@@ -22,7 +22,7 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
 /**
  * The object of the last put. If the server still has the object at this version, a watch may continue after a failure.
  */
-export interface Anchor {
+export interface LastPut {
   readonly name: string;
   readonly namespace: string | undefined;
   readonly uid: string;
@@ -57,7 +57,7 @@ export class KnownObjects {
   readonly #objects = new AgingTable<Kept>();
   readonly #keep: (object: KubernetesObject) => Kept;
   #version = '';
-  #anchor: Anchor | undefined;
+  #anchor: LastPut | undefined;
 
   /** @param keep returns the part of an object to keep */
   constructor(keep: (object: KubernetesObject) => Kept = (object) => object) {
@@ -74,7 +74,7 @@ export class KnownObjects {
   }
 
   /** Returns the last put; undefined if the last event was not a put. */
-  get anchor(): Anchor | undefined {
+  get anchor(): LastPut | undefined {
     return this.#anchor;
   }
 

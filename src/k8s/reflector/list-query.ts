@@ -2,7 +2,7 @@ import { isObject } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
 import { ApiError } from '../rest/api-error.ts';
 import { resourcePath } from '../rest/resource-path.ts';
-import type { Anchor } from './known-objects.ts';
+import type { LastPut } from './known-objects.ts';
 import type { ListSource } from './reflector-machine.ts';
 
 /** Objects per page (KUBERNETES 1): about 400 kB, a few milliseconds of work. */
@@ -62,7 +62,7 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
  * Returns the path that reads the current version of one object. It is a list, which needs no right in addition to
  * those of a reflector.
  */
-export function anchorPath(kind: ResourceKind, { name, namespace }: Anchor): string {
+export function anchorPath(kind: ResourceKind, { name, namespace }: LastPut): string {
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
   return path(kind, { fieldSelector }, namespace);

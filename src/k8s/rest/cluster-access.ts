@@ -43,7 +43,7 @@ export interface ClusterAccess {
 }
 
 /** Reads a PEM. Rejects with an ApiError that names the file. */
-export async function readPem(pem: Pem): Promise<Uint8Array> {
+export async function pemBytes(pem: Pem): Promise<Uint8Array> {
   if ('data' in pem) return pem.data;
   try {
     return await readRegularFile(pem.file);

@@ -9,7 +9,7 @@ import { withoutBrackets } from '../../net/url-host.ts';
 import { AnswerBody } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
-import { type ClusterAccess, type Pem, readPem } from './cluster-access.ts';
+import { type ClusterAccess, type Pem, pemBytes } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
 /** Time after which idle connections are closed, because a dead connection is detected only when it is used. */
@@ -83,7 +83,7 @@ export class HttpTransport implements ApiTransport {
   }
 
   /** Sends a request and resolves with the head of the response. */
-  async #exchange(pending: PendingExchange, signal: AbortSignal, text: string): Promise<Answer> {
+  async #exchange(pending: PendingExchange, signal: AbortSignal, text: string): Promise<HttpAnswer> {
     const abort = (): void => pending.abort(asError(signal.reason));
     signal.addEventListener('abort', abort);
     this.#open.add(pending);
@@ -163,7 +163,7 @@ class Pool extends Agent {
   }
 }
 
-interface Answer {
+interface HttpAnswer {
   readonly head: IncomingMessage;
   readonly body: AnswerBody;
 }
@@ -179,7 +179,7 @@ class PendingExchange {
     this.#request = request;
   }
 
-  send(text: string): Promise<Answer> {
+  send(text: string): Promise<HttpAnswer> {
     return new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#request.on('error', (error) => this.#fail(error));
@@ -223,7 +223,7 @@ function asError(reason: unknown): Error {
 }
 
 async function pemText(pem: Pem): Promise<string> {
-  return new TextDecoder().decode(await readPem(pem));
+  return new TextDecoder().decode(await pemBytes(pem));
 }
 
 /** Returns the decompressed body. An error of either stream ends both. */

@@ -46,7 +46,7 @@ export interface KubeconfigOptions {
   readonly clock?: Clock | undefined;
 }
 
-type Section = Fields<undefined>;
+type KubeconfigSection = Fields<undefined>;
 
 /** Replaces secrets in messages. */
 const SECRET = '(not shown)';
@@ -98,11 +98,11 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
 }
 
 class KubeconfigReader {
-  readonly #root: Section;
+  readonly #root: KubeconfigSection;
   readonly #folder: string;
   readonly #options: KubeconfigOptions;
 
-  constructor(root: Section, folder: string, options: KubeconfigOptions) {
+  constructor(root: KubeconfigSection, folder: string, options: KubeconfigOptions) {
     this.#root = root;
     this.#folder = folder;
     this.#options = options;
@@ -125,7 +125,7 @@ class KubeconfigReader {
   }
 
   /** Returns the section of the list element with that name: `clusters[1].cluster`. */
-  #named(list: string, name: string, section: string): Section | undefined {
+  #named(list: string, name: string, section: string): KubeconfigSection | undefined {
     const elements = this.#root.list(list).items((all, index) => all.object(index));
     const element = elements.find((candidate) => candidate.value('name') === name);
     const names = elements.map((candidate) => String(candidate.value('name'))).join(', ');
@@ -140,7 +140,7 @@ class KubeconfigReader {
     return element.reject(section, 'missing-field', 'is missing');
   }
 
-  #access(cluster: Section, user: Section): ClusterAccess | undefined {
+  #access(cluster: KubeconfigSection, user: KubeconfigSection): ClusterAccess | undefined {
     rejectUnsupported(cluster, UNSUPPORTED_OF_CLUSTER);
     rejectUnsupported(user, UNSUPPORTED_OF_USER);
     const server = this.#server(cluster);
@@ -159,7 +159,7 @@ class KubeconfigReader {
     return { server, ca, serverName, insecureSkipVerify, disableCompression, credentials };
   }
 
-  #server(cluster: Section): string | undefined {
+  #server(cluster: KubeconfigSection): string | undefined {
     const text = cluster.text('server');
     if (text === undefined) return undefined;
     const withScheme = text.includes('://') ? text : `https://${text}`;
@@ -168,7 +168,7 @@ class KubeconfigReader {
     return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
   }
 
-  #credentials(user: Section, cluster: Section): Credentials | undefined {
+  #credentials(user: KubeconfigSection, cluster: KubeconfigSection): Credentials | undefined {
     const clock = this.#options.clock ?? systemClock;
     const certificate = this.#certificate(user);
     if (user.value('exec') !== undefined) {
@@ -180,7 +180,7 @@ class KubeconfigReader {
     return fixedCredentials(this.#authorization(user), certificate);
   }
 
-  #authorization(user: Section): string | undefined {
+  #authorization(user: KubeconfigSection): string | undefined {
     const token = secret(user, 'token');
     if (token) return `Bearer ${token}`;
     const [name, password] = [user.string('username'), secret(user, 'password')];
@@ -188,7 +188,7 @@ class KubeconfigReader {
     return `Basic ${Buffer.from(`${name}:${password ?? ''}`).toString('base64')}`;
   }
 
-  #certificate(user: Section): ClientCertificate | undefined {
+  #certificate(user: KubeconfigSection): ClientCertificate | undefined {
     const certificate = this.#pem(user, 'client-certificate');
     const key = this.#pem(user, 'client-key');
     if (certificate !== undefined && key !== undefined) return { certificate, key };
@@ -200,7 +200,7 @@ class KubeconfigReader {
   }
 
   /** Returns the PEM of `x-data` (base64) if present, else of `x` (a file). */
-  #pem(section: Section, name: string): Pem | undefined {
+  #pem(section: KubeconfigSection, name: string): Pem | undefined {
     const field = `${name}-data`;
     const encoded = secret(section, field);
     if (encoded) {
@@ -212,7 +212,7 @@ class KubeconfigReader {
     return file ? { file: resolve(this.#folder, file) } : undefined;
   }
 
-  #exec(exec: Section | undefined, cluster: Section): ExecPlugin | undefined {
+  #exec(exec: KubeconfigSection | undefined, cluster: KubeconfigSection): ExecPlugin | undefined {
     if (exec === undefined) return undefined;
     const apiVersion = exec.text('apiVersion') && exec.word('apiVersion', EXEC_VERSIONS);
     const command = exec.text('command');
@@ -244,19 +244,19 @@ class KubeconfigReader {
 }
 
 /** Rejects the unsupported fields of a section. */
-function rejectUnsupported(section: Section, unsupported: ReadonlyMap<string, string>): void {
+function rejectUnsupported(section: KubeconfigSection, unsupported: ReadonlyMap<string, string>): void {
   for (const [name, why] of unsupported)
     if (section.value(name) !== undefined) section.reject(name, 'unsupported', why, SECRET);
 }
 
 /** Returns a string that is never shown in messages. */
-function secret(section: Section, name: string): string | undefined {
+function secret(section: KubeconfigSection, name: string): string | undefined {
   const value = section.value(name);
   if (typeof value === 'string' || value === undefined) return value;
   return section.reject(name, 'wrong-type', 'must be a string', SECRET);
 }
 
-function clusterInfo(cluster: Section): Readonly<Record<string, unknown>> {
+function clusterInfo(cluster: KubeconfigSection): Readonly<Record<string, unknown>> {
   const names = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'certificate-authority-data'];
   return Object.fromEntries(names.map((name) => [name, cluster.value(name)]));
 }

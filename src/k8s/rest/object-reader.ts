@@ -73,7 +73,8 @@ export class ApiObjectReader implements ObjectReader {
     let token: string | undefined;
     do {
       const path = listPath(kind, 'pages', '', token, pageSize);
-      const read = (exchange: Exchange, answer: ApiAnswer): Promise<Page> => readPage(kind, exchange, answer);
+      const read = (exchange: Exchange, answer: ApiAnswer): Promise<ObjectPage> =>
+        readObjectPage(kind, exchange, answer);
       const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
       token = page.token;
@@ -100,12 +101,16 @@ export class ApiObjectReader implements ObjectReader {
   }
 }
 
-interface Page {
+interface ObjectPage {
   readonly objects: readonly KubernetesObject[];
   readonly token: string | undefined;
 }
 
-async function readPage(kind: ResourceKind, exchange: Exchange, answer: ApiAnswer): Promise<Page> {
+async function readObjectPage(
+  kind: ResourceKind,
+  exchange: Exchange,
+  answer: ApiAnswer,
+): Promise<ObjectPage> {
   const scanner = new ListScanner(MAX_OBJECT_BYTES);
   const objects: KubernetesObject[] = [];
   for await (const bytes of exchange.read(answer)) {

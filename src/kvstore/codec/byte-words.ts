@@ -15,7 +15,7 @@ let view: DataView = new DataView(new ArrayBuffer(0));
  * Returns a view of the whole buffer of some bytes, whose indexes begin at `bytes.byteOffset`. Valid until the next
  * call.
  */
-export function viewOf(bytes: Uint8Array): DataView {
+export function bufferView(bytes: Uint8Array): DataView {
   if (bytes.buffer !== buffer) {
     buffer = bytes.buffer;
     view = new DataView(buffer);

@@ -6,7 +6,7 @@ const MAX_SLOTS = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
 const MAX_BYTES = 512;
 
-interface Entry<T> {
+interface InternedEntry<T> {
   readonly bytes: DataView;
   readonly length: number;
   readonly value: T;
@@ -20,8 +20,8 @@ interface Entry<T> {
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
   /** The last text, because most pods have the same ports as the previous pod. */
-  #last: Entry<T> | undefined;
-  #slots: (Entry<T> | undefined)[] = new Array(FIRST_SLOTS).fill(undefined);
+  #last: InternedEntry<T> | undefined;
+  #slots: (InternedEntry<T> | undefined)[] = new Array(FIRST_SLOTS).fill(undefined);
   /** Number of texts that were replaced since the number of slots grew. */
   #replaced = 0;
 
@@ -54,7 +54,7 @@ export class InternedBytes<T> {
     return value;
   }
 
-  #set(slotHash: number, entry: Entry<T>): void {
+  #set(slotHash: number, entry: InternedEntry<T>): void {
     if (this.#slots[slotHash & (this.#slots.length - 1)] !== undefined) this.#replaced++;
     if (this.#replaced > this.#slots.length && this.#slots.length < MAX_SLOTS) {
       this.#slots = new Array(2 * this.#slots.length).fill(undefined);
@@ -64,6 +64,11 @@ export class InternedBytes<T> {
   }
 }
 
-function isAt({ bytes: known, length }: Entry<unknown>, bytes: DataView, from: number, to: number): boolean {
+function isAt(
+  { bytes: known, length }: InternedEntry<unknown>,
+  bytes: DataView,
+  from: number,
+  to: number,
+): boolean {
   return length === to - from && equalFrom(bytes, from, known, length);
 }

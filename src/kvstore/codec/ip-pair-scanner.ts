@@ -1,7 +1,7 @@
 import { decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { canonicalAddress, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
-import { equalFrom, viewOf } from './byte-words.ts';
+import { bufferView, equalFrom } from './byte-words.ts';
 import { asciiText } from './bytes.ts';
 import { InternedBytes } from './interned-bytes.ts';
 import type { IPIdentityPair } from './ip-identity-pair.ts';
@@ -45,13 +45,13 @@ const SERVICE_ACCOUNT = literal(',"K8sServiceAccount":"');
 const NAMED_PORTS = literal(',"NamedPorts":');
 
 /** The ports of a text by name, and the number of its ports, duplicate names included. */
-interface NamedPorts {
+interface CountedPorts {
   readonly ports: PortConfiguration | undefined;
   readonly count: number;
 }
 
 /** Returns the ports of a text; undefined if the general decoder must read them. */
-function portsOf(text: string): NamedPorts | undefined {
+function portsOf(text: string): CountedPorts | undefined {
   try {
     const json: unknown = JSON.parse(text);
     if (!Array.isArray(json)) return undefined;
@@ -154,7 +154,7 @@ export function scanIPIdentityPair(
   limits: ValueLimits,
 ): IPIdentityPair | undefined {
   if (to - from > limits.bytes) return undefined;
-  bytes = viewOf(buffer);
+  bytes = bufferView(buffer);
   at = buffer.byteOffset + from;
   end = buffer.byteOffset + to;
   if (!skipAddress(name)) return undefined;
@@ -196,10 +196,10 @@ function scanUnique(buffer: Uint8Array): string | undefined {
   return asciiText(buffer, from, at++ - buffer.byteOffset);
 }
 
-const NO_PORTS: NamedPorts = { ports: undefined, count: 0 };
+const NO_PORTS: CountedPorts = { ports: undefined, count: 0 };
 
 /** Returns the ports, which are the last field. */
-function scanPorts(): NamedPorts | undefined {
+function scanPorts(): CountedPorts | undefined {
   const from = at;
   at = end - 1;
   return from < at ? portSets.get(bytes, from, at) : undefined;

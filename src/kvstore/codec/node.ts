@@ -16,7 +16,7 @@ import {
 // Types whose address may be a name instead of an IP. Upstream then writes an empty IP.
 const NAME_TYPES: ReadonlySet<string> = new Set(['Hostname', 'InternalDNS', 'ExternalDNS']);
 
-function readAddress(list: Fields<never>, index: number): NodeAddress | undefined {
+function decodeAddress(list: Fields<never>, index: number): NodeAddress | undefined {
   const fields = list.item(index);
   const type = fields.text('Type');
   const ip = fields.address('IP');
@@ -67,7 +67,7 @@ export function decodeNode(
       name,
       cluster,
       clusterID: fields.integer('ClusterID', 0, MAX_CLUSTER_ID) ?? 0,
-      addresses: fields.list('IPAddresses', limits.nodeAddresses).items(readAddress),
+      addresses: fields.list('IPAddresses', limits.nodeAddresses).items(decodeAddress),
       ipv4AllocCIDR: cidr(4, 'IPv4AllocCIDR'),
       ipv6AllocCIDR: cidr(6, 'IPv6AllocCIDR'),
       ipv4SecondaryAllocCIDRs: cidrs(4, 'IPv4SecondaryAllocCIDRs'),
@@ -104,7 +104,7 @@ function writeCIDR(cidr: string | undefined): string {
   ]);
 }
 
-function writeAddress({ type, ip }: NodeAddress): string {
+function encodeAddress({ type, ip }: NodeAddress): string {
   return jsonObject([
     ['Type', jsonString(type)],
     ['IP', jsonString(ip)],
@@ -131,7 +131,7 @@ export function encodeNode(
     jsonObject([
       ['Name', jsonString(node.name)],
       ['Cluster', jsonString(node.cluster)],
-      ['IPAddresses', nullIfEmpty(node.addresses.length, jsonArray(node.addresses, writeAddress))],
+      ['IPAddresses', nullIfEmpty(node.addresses.length, jsonArray(node.addresses, encodeAddress))],
       ['IPv4AllocCIDR', writeCIDR(node.ipv4AllocCIDR)],
       ['IPv4SecondaryAllocCIDRs', since117(cidrs(node.ipv4SecondaryAllocCIDRs))],
       ['IPv6AllocCIDR', writeCIDR(node.ipv6AllocCIDR)],

@@ -15,7 +15,13 @@ import {
   type WatchRequest,
   type WriteOperation,
 } from '../session/transport.ts';
-import { complete, MemoryStore, type MemoryStoreSnapshot, type StoreTxn, type Work } from './memory-store.ts';
+import {
+  complete,
+  MemoryStore,
+  type MemoryStoreSnapshot,
+  type SteppedWork,
+  type StoreTxn,
+} from './memory-store.ts';
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
@@ -210,7 +216,7 @@ export class MemoryServer {
     throw new KvstoreError('lease-not-found', `lease ${id} not found`);
   }
 
-  *#expire(id: LeaseID, lease: Lease): Work<void> {
+  *#expire(id: LeaseID, lease: Lease): SteppedWork<void> {
     if (this.#leases.get(id) !== lease) return;
     this.#leases.delete(id);
     yield* this.#write({ compare: [], writes: deletesOf(lease.keys) });
@@ -225,7 +231,7 @@ export class MemoryServer {
     this.#leases.get(to)?.keys.add(key);
   }
 
-  *#apply(request: TxnRequest): Work<TxnResponse> {
+  *#apply(request: TxnRequest): SteppedWork<TxnResponse> {
     const { writes, otherwise = [] } = request;
     for (const operations of [writes, otherwise])
       for (const operation of operations)
@@ -233,7 +239,7 @@ export class MemoryServer {
     return yield* this.#write(request);
   }
 
-  *#write(request: StoreTxn): Work<TxnResponse> {
+  *#write(request: StoreTxn): SteppedWork<TxnResponse> {
     const before = this.#store.revision;
     const response = yield* this.#store.txn(request);
     if (this.#store.revision === before) return response;
@@ -248,7 +254,7 @@ export class MemoryServer {
    * Begins work now, or after the pending work. If the work begins now and has one step, it is complete when this
    * returns.
    */
-  #start<T>(work: Work<T>): T | Promise<T> {
+  #start<T>(work: SteppedWork<T>): T | Promise<T> {
     const first = this.#pending.length === 0 ? work.next() : undefined;
     if (first?.done === true) return first.value;
     return new Promise((resolve, reject) => {
@@ -280,7 +286,7 @@ function* deletesOf(keys: Iterable<string>): Generator<WriteOperation, void, voi
 }
 
 function* stepsOf<T>(
-  work: Work<T>,
+  work: SteppedWork<T>,
   onDone: (result: T) => void,
   onError: (reason: unknown) => void,
 ): Generator<void, void, void> {

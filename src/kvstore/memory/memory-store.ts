@@ -71,8 +71,8 @@ interface Plan {
   readonly deleted: number;
 }
 
-/** Work on a store, in steps of less than 1 ms. */
-export type Work<T> = Generator<void, T, void>;
+/** SteppedWork on a store, in steps of less than 1 ms. */
+export type SteppedWork<T> = Generator<void, T, void>;
 
 /** An immutable copy of a store, like the output of `etcdctl snapshot save`. */
 export interface MemoryStoreSnapshot {
@@ -239,7 +239,7 @@ export class MemoryStore {
    * read or write the store between two steps, but a watch may read the log, because the new revision is added in the
    * last step.
    */
-  *txn({ compare, writes, otherwise = [] }: StoreTxn): Work<TxnResponse> {
+  *txn({ compare, writes, otherwise = [] }: StoreTxn): SteppedWork<TxnResponse> {
     const succeeded = compare.every((condition) => this.#holds(condition));
     const { versions, replaced, deleted } = yield* this.#plan(succeeded ? writes : otherwise);
     yield* packValues(versions);
@@ -251,7 +251,7 @@ export class MemoryStore {
    * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing.
    * Like etcd, throws if two operations write one key and one of them is a put.
    */
-  *#plan(operations: Iterable<WriteOperation>): Work<Plan> {
+  *#plan(operations: Iterable<WriteOperation>): SteppedWork<Plan> {
     const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
@@ -290,7 +290,7 @@ export class MemoryStore {
     return { versions, replaced, deleted };
   }
 
-  *#commit(versions: readonly Version[], replaced: Plan['replaced']): Work<void> {
+  *#commit(versions: readonly Version[], replaced: Plan['replaced']): SteppedWork<void> {
     for (const [index, version] of versions.entries()) {
       if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) yield;
       this.#record(version);
@@ -339,7 +339,7 @@ export class MemoryStore {
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
-  *compact(revision: number): Work<void> {
+  *compact(revision: number): SteppedWork<void> {
     this.#checkKept(revision);
     const discarded = this.#log.slice(0, revision - this.#compactRevision);
     this.#log = this.#log.slice(discarded.length);
@@ -405,7 +405,7 @@ function isOneKey({ start, end }: KeyRange): boolean {
 }
 
 /** Runs all steps and returns the result. */
-export function complete<T>(work: Work<T>): T {
+export function complete<T>(work: SteppedWork<T>): T {
   let step = work.next();
   while (step.done !== true) step = work.next();
   return step.value;

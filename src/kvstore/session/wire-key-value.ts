@@ -1,4 +1,4 @@
-import { isAscii, viewOf } from '../codec/byte-words.ts';
+import { bufferView, isAscii } from '../codec/byte-words.ts';
 import { asciiText, bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import type { KeyValue, LeaseID } from './transport.ts';
@@ -87,7 +87,7 @@ function leaseIn(buffer: Buffer, at: number): LeaseID {
 /** Returns the key in `buffer[from, to)`. */
 function textOf(buffer: Buffer, from: number, to: number): string {
   const { byteOffset } = buffer;
-  return isAscii(viewOf(buffer), byteOffset + from, byteOffset + to)
+  return isAscii(bufferView(buffer), byteOffset + from, byteOffset + to)
     ? asciiText(buffer, from, to)
     : keyOfBytes(buffer.subarray(from, to));
 }

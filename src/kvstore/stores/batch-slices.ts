@@ -15,7 +15,7 @@ const SLICE_WEIGHT = 1024;
 const STEP_WEIGHT = 1024;
 
 /** Events that are applied in one turn. */
-export interface Slice {
+export interface BatchSlice {
   readonly events: readonly WatchEvent[];
   /** For the `TurnGate`, in events of typical size. */
   readonly weight: number;
@@ -28,7 +28,7 @@ export interface Slice {
 export function* slicesOf(
   batch: readonly WatchEvent[],
   sizeOf?: (value: Uint8Array) => number,
-): Generator<Slice, void, void> {
+): Generator<BatchSlice, void, void> {
   let from = 0;
   let weight = 0;
   for (let index = 0; index < batch.length; index++) {

@@ -5,7 +5,7 @@ import { WorkQueue } from '../../base/work-queue.ts';
 /** A key that other clients may change. */
 export interface ContestedKey {
   /** The last times that the key was put back; undefined if it never was. */
-  history: History | undefined;
+  history: PutBacks | undefined;
 }
 
 /** Options of {@link ContestedKeys}. */
@@ -16,7 +16,7 @@ export interface ContestedKeysOptions<K> {
   putBack(key: K): void;
 }
 
-interface History {
+interface PutBacks {
   /** Number of times the key was put back, each time within {@link MEMORY_MS} of the previous time. */
   readonly times: number;
   /** Time at which the key was put back last. */

@@ -146,7 +146,7 @@ export interface WatchStoreStatus {
   readonly watch: WatchStatus | undefined;
 }
 
-type StoredValue = Pick<WatchEvent, 'key' | 'value'>;
+type KeyedValue = Pick<WatchEvent, 'key' | 'value'>;
 
 /** Weight of the start of a watch at the gate, in events: the first page of the listing. */
 const FIRST_PAGE = 1024;
@@ -409,7 +409,7 @@ export class WatchStore<T> {
     }
   }
 
-  #receive(row: number, name: string, kv: StoredValue, decoded: Decoded<T>, run: WatchStoreRun): void {
+  #receive(row: number, name: string, kv: KeyedValue, decoded: Decoded<T>, run: WatchStoreRun): void {
     const { rejections } = this.#options;
     if (!decoded.ok) {
       rejections.add(decoded.rejection);
@@ -422,14 +422,14 @@ export class WatchStore<T> {
     this.#update(row, name, kv, decoded.value, bytesOfKey(run.prefix).length);
   }
 
-  #update(row: number, name: string, kv: StoredValue, value: T, prefixLength: number): void {
+  #update(row: number, name: string, kv: KeyedValue, value: T, prefixLength: number): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
     this.#markReceived(row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row);
     this.#updates++;
     this.#observer.onUpdate(name, value);
   }
 
-  #scan(name: string, kv: StoredValue): T | undefined {
+  #scan(name: string, kv: KeyedValue): T | undefined {
     const { scan } = this.#options;
     if (scan === undefined || !(kv instanceof WireKeyValue)) return undefined;
     try {
@@ -439,7 +439,7 @@ export class WatchStore<T> {
     }
   }
 
-  #decode(name: string, { key, value }: StoredValue): Decoded<T> {
+  #decode(name: string, { key, value }: KeyedValue): Decoded<T> {
     try {
       return this.#options.decode(name, value, key);
     } catch (error) {

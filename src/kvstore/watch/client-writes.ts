@@ -14,7 +14,7 @@ export type ReadKey = (key: string, revision?: number) => Promise<KeyValue | und
  * another history without the put. `unknown`: the key does not exist and its history is compacted, so the store may
  * have had the put.
  */
-type Verdict = 'proven' | 'restored' | 'unknown';
+type PutVerdict = 'proven' | 'restored' | 'unknown';
 
 /**
  * The last writes of a client under its leases. If the history of the store does not contain one of them, the store was
@@ -87,7 +87,7 @@ export class ClientWrites {
   }
 }
 
-async function verdictOf(put: Anchor, read: ReadKey): Promise<Verdict> {
+async function verdictOf(put: Anchor, read: ReadKey): Promise<PutVerdict> {
   const kv = await read(put.key);
   if (kv === undefined) return verdictOfHistory(put, read);
   return kv.modRevision > put.modRevision || isUnchanged(put, kv) ? 'proven' : 'restored';
@@ -97,7 +97,7 @@ function isUnchanged(put: Anchor, kv: KeyValue | undefined): boolean {
   return kv?.modRevision === put.modRevision && equalBytes(kv.value, put.value);
 }
 
-async function verdictOfHistory(put: Anchor, read: ReadKey): Promise<Verdict> {
+async function verdictOfHistory(put: Anchor, read: ReadKey): Promise<PutVerdict> {
   try {
     return isUnchanged(put, await read(put.key, put.modRevision)) ? 'proven' : 'restored';
   } catch (error) {

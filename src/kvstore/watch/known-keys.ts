@@ -1,4 +1,4 @@
-import { hashOfBytes, viewOf } from '../codec/byte-words.ts';
+import { bufferView, hashOfBytes } from '../codec/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';
@@ -178,10 +178,10 @@ function isPut(event: TransportEvent): event is Anchor {
 function checksumOf(kv: Pick<Anchor, 'value'>): number {
   if (kv instanceof WireKeyValue) {
     const { buffer, valueAt, valueEnd } = kv;
-    return hashOfBytes(viewOf(buffer), buffer.byteOffset + valueAt, buffer.byteOffset + valueEnd);
+    return hashOfBytes(bufferView(buffer), buffer.byteOffset + valueAt, buffer.byteOffset + valueEnd);
   }
   const { value } = kv;
-  return hashOfBytes(viewOf(value), value.byteOffset, value.byteOffset + value.length);
+  return hashOfBytes(bufferView(value), value.byteOffset, value.byteOffset + value.length);
 }
 
 /** A set of rows of known keys, one bit each. */

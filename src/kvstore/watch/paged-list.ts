@@ -26,7 +26,7 @@ export interface ListRequest {
 }
 
 /** Keys of a listing, ascending. */
-export interface Page extends RangeResponse {
+export interface KeyPage extends RangeResponse {
   /** All keys of the listing before this key are in this page or an earlier page. */
   readonly end: string;
 }
@@ -51,7 +51,7 @@ class Pager {
     return this.#nextKey === this.#request.range.end;
   }
 
-  async next(): Promise<Page> {
+  async next(): Promise<KeyPage> {
     const end = this.#bounds.endFor(this.#nextKey);
     const { page, limit } = await this.#readPage(end);
     this.#check(page.header);
@@ -115,7 +115,7 @@ class Pager {
  * Yields the pages of a range, all at one revision. There is at least one page; pages may be empty. The next page is
  * requested while the current one is processed. If a page fails, the listing fails with its error.
  */
-export async function* listPages(request: ListRequest): AsyncGenerator<Page> {
+export async function* listPages(request: ListRequest): AsyncGenerator<KeyPage> {
   const pager = new Pager(request);
   let page = await pager.next();
   while (!pager.isDone) {

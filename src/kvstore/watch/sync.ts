@@ -7,7 +7,7 @@ import type { Anchor } from './anchors.ts';
 import { type Cursor, DivergedError } from './cursor.ts';
 import { type KnownKeys, ListedRows } from './known-keys.ts';
 import type { PageSize } from './page-size.ts';
-import { listPages, type Page, type Read } from './paged-list.ts';
+import { type KeyPage, listPages, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
 /** Inputs of a sync. */
@@ -219,7 +219,7 @@ class Sync {
     await inSlices(cursor.knownKeys.dropUnconfirmed(this.#revision), this.#options);
   }
 
-  #pages(range: Cursor['unlisted'], { keysOnly = false } = {}): AsyncGenerator<Page> {
+  #pages(range: Cursor['unlisted'], { keysOnly = false } = {}): AsyncGenerator<KeyPage> {
     const { prefix, size, clock } = this.#options;
     const read: Read = (request) => this.#read(request);
     return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });

@@ -24,7 +24,7 @@ export interface SessionOptions {
 }
 
 /** Parameters and callbacks for following a stream. */
-export interface FollowOptions {
+export interface FollowStreamOptions {
   /** Duration after which the stream is closed without an error. */
   readonly lifetimeMs: number;
   /**
@@ -113,7 +113,7 @@ export class WatchSession {
   }
 
   /** Follows the stream. Resolves after `lifetimeMs`; rejects if the stream fails, stops answering or is closed. */
-  follow(options: FollowOptions): Promise<void> {
+  follow(options: FollowStreamOptions): Promise<void> {
     const { clock, limits } = this.#options;
     const follower = new StreamFollower(this.#stream, clock, options, new RevisionBuffer(limits));
     this.#follower = follower;
@@ -151,7 +151,7 @@ class StreamFollower {
   readonly done: Promise<void>;
   readonly #stream: WatchStream;
   readonly #clock: Clock;
-  readonly #options: FollowOptions;
+  readonly #options: FollowStreamOptions;
   readonly #lifetime: Timer;
   readonly #revision: RevisionBuffer;
   #nextCheck: Timer;
@@ -161,7 +161,7 @@ class StreamFollower {
   #finished = false;
   #finish: (error: unknown) => void = () => {};
 
-  constructor(stream: WatchStream, clock: Clock, options: FollowOptions, revision: RevisionBuffer) {
+  constructor(stream: WatchStream, clock: Clock, options: FollowStreamOptions, revision: RevisionBuffer) {
     this.#stream = stream;
     this.#revision = revision;
     this.#clock = clock;

@@ -6,7 +6,7 @@ import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Leadership } from '../elect/leader-election.ts';
 import { CollectError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
-import { UnsafeSettingError } from './unsafe-setting.ts';
+import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link KvstoreCollector}. */
 export interface KvstoreCollectorOptions {
@@ -21,11 +21,6 @@ export interface KvstoreCollectorOptions {
 export const LOCK_GC_INTERVAL_MS = 25_000;
 /** `identity-gc-interval`. */
 export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
-/**
- * Lease of an agent's keys. If an agent loses its connection, its slave keys may be missing for this time although its
- * pods run.
- */
-const AGENT_LEASE_MS: number = 15 * 60_000;
 /** 2,500 a minute (OPERATOR 19). */
 const IDENTITY_REMOVALS_PER_SECOND: number = 2500 / 60;
 const LOCK_REMOVALS_PER_SECOND = 20;

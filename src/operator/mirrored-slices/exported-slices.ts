@@ -51,7 +51,7 @@ interface LocalSlice {
 }
 
 /** An exported Service and its derived Service. */
-interface ExportedService {
+interface DerivedService {
   /** `namespace/name` of the Service. */
   readonly name: string;
   readonly service: KubernetesObject | undefined;
@@ -111,7 +111,7 @@ function portText(port: unknown): string {
  * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by
  * port names. Omits ports whose name an older export of another cluster uses for another number or protocol.
  */
-function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
+function copiedPorts(ports: readonly unknown[], { service, derived }: DerivedService): readonly unknown[] {
   const names = new Map(
     items(derived, 'spec', 'ports').map((port) => [portText(port), field(port, 'name') ?? '']),
   );
@@ -258,7 +258,7 @@ export class ExportedSlices implements SliceSource {
 
   #copy(
     { name: local, addressType, endpoints, copy }: LocalSlice,
-    { derived }: ExportedService,
+    { derived }: DerivedService,
     ports: readonly unknown[],
     service: string,
   ): WantedSlice {
@@ -282,7 +282,7 @@ export class ExportedSlices implements SliceSource {
   }
 
   /** Returns an exported Service and its derived Service, or the reason why one of them is missing. */
-  #exported(key: string): ExportedService | string {
+  #exported(key: string): DerivedService | string {
     const { objects, clusterName } = this.#options;
     const serviceExport = objects.objects('serviceexports').get(key);
     if (serviceExport === undefined) return `${key} is not exported`;

@@ -80,7 +80,7 @@ export function mirroredName(service: string, cluster: string, slice: string): s
 }
 
 /** Returns the object of a slice, for a write. */
-export function bodyOf({ namespace, name, labels, owner, content }: WantedSlice): SliceBody {
+export function sliceBody({ namespace, name, labels, owner, content }: WantedSlice): SliceBody {
   const fields: unknown = JSON.parse(content);
   return {
     apiVersion: 'discovery.k8s.io/v1',

@@ -14,7 +14,7 @@ import { writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
-import { bodyOf, digestOf, ENDPOINT_SLICES, FIELD_MANAGER, type WantedSlice } from './slice-content.ts';
+import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
 
 /** The part of a slice of the server that is kept in memory. */
 export interface KnownSlice extends KubernetesObject {
@@ -236,7 +236,7 @@ export class SliceWriter implements Duty {
       const place = { kind: ENDPOINT_SLICES, namespace, name };
       return { write: { verb: 'delete', place, uid, resourceVersion }, reason, written: undefined };
     }
-    const body = bodyOf(wanted);
+    const body = sliceBody(wanted);
     const digest = digestOf(body);
     if (known?.digest === digest) return undefined;
     const { reason, namespace, name } = wanted;

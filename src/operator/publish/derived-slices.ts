@@ -13,7 +13,7 @@ const MAX_ENDPOINTS = 100;
 const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
 /** Backends with the same family and ports, which can be in one slice. */
-interface Group {
+interface SliceGroup {
   readonly family: 'IPv4' | 'IPv6';
   readonly ports: readonly SlicePort[];
   readonly addresses: string[];
@@ -25,8 +25,8 @@ function portsOf(ports: ReadonlyMap<string, PortProtocol>): readonly SlicePort[]
     .map(([name, { port, protocol }]) => ({ name, port, protocol }));
 }
 
-function groupsOf({ backends }: ClusterService): readonly Group[] {
-  const groups = new Map<string, Group>();
+function groupsOf({ backends }: ClusterService): readonly SliceGroup[] {
+  const groups = new Map<string, SliceGroup>();
   for (const [address, named] of backends) {
     const ports = portsOf(named);
     const family = address.includes(':') ? 'IPv6' : 'IPv4';
@@ -61,7 +61,7 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
   };
   const counts = { IPv4: 0, IPv6: 0 };
   const groups = groupsOf(service);
-  const empty: Group = { family: 'IPv4', ports: [], addresses: [] };
+  const empty: SliceGroup = { family: 'IPv4', ports: [], addresses: [] };
   for (const { family, ports, addresses } of groups.length === 0 ? [empty] : groups) {
     for (let from = 0; from === 0 || from < addresses.length; from += MAX_ENDPOINTS) {
       const slice = `${name}-${family.toLowerCase()}-${counts[family]++}`;

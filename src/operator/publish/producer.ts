@@ -77,7 +77,7 @@ export interface ProducerKind {
 }
 
 /** The state of one run. After the run it stays unchanged, for the status. */
-interface Run {
+interface ProducerRun {
   readonly keys: PublishedPrefix;
   readonly rejections: RejectionLog;
   inputs?: FollowedInputs;
@@ -97,7 +97,7 @@ export class Producer implements Duty {
   readonly #kind: ProducerKind;
   readonly #options: ProducerOptions;
   readonly #guard: CallbackGuard;
-  #run: Run;
+  #run: ProducerRun;
   #state: DutyState = 'waiting';
   /**
    * Resolves when the inputs are complete and their keys are written, in the current run or, between two runs, in the
@@ -160,7 +160,7 @@ export class Producer implements Duty {
     this.#state = 'ended';
   }
 
-  #newRun(): Run {
+  #newRun(): ProducerRun {
     const { backend, clusterName, clock, random, gate, canaries = true } = this.#options;
     const { onReject, onFailure, onAction, sweepAfter } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;

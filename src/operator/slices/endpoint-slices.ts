@@ -23,7 +23,7 @@ export interface PlannedSlice {
   readonly after: ReadonlySet<string>;
 }
 
-interface Slice extends PlannedSlice {
+interface MutableSlice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
   readonly after: Set<string>;
   /** The group of the slice in `#withRoom`; `undefined` if the slice is full or empty. */
@@ -74,13 +74,13 @@ export class EndpointSlices {
   readonly #mode: SliceMode;
   readonly #maxEndpoints: number;
   readonly #random: Random;
-  readonly #slices = new Map<string, Slice>();
+  readonly #slices = new Map<string, MutableSlice>();
   /** Slices with room, by group. */
-  readonly #withRoom = new Map<string, Set<Slice>>();
+  readonly #withRoom = new Map<string, Set<MutableSlice>>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
   /** By the name of a slice: the slices that have this name in `after`. */
-  readonly #waitersOf = new Map<string, Set<Slice>>();
+  readonly #waitersOf = new Map<string, Set<MutableSlice>>();
   readonly #dirty = new Set<string>();
 
   constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
@@ -177,7 +177,7 @@ export class EndpointSlices {
   }
 
   /** Delays the write of `slice` until the slice `name` is written. */
-  #addWait(slice: Slice, name: string): void {
+  #addWait(slice: MutableSlice, name: string): void {
     slice.after.add(name);
     const waiters = this.#waitersOf.get(name) ?? new Set();
     this.#waitersOf.set(name, waiters.add(slice));
@@ -189,20 +189,20 @@ export class EndpointSlices {
     this.#waitersOf.delete(name);
   }
 
-  #enter(slice: Slice, key: string, core: CoreEndpoint): void {
+  #enter(slice: MutableSlice, key: string, core: CoreEndpoint): void {
     slice.endpoints.set(core.name, core);
     this.#sliceOf.set(key, slice.name);
     this.#regroup(slice);
   }
 
-  #leave(slice: Slice, name: string): void {
+  #leave(slice: MutableSlice, name: string): void {
     slice.endpoints.delete(name);
     this.#dirty.add(slice.name);
     this.#regroup(slice);
   }
 
   /** Updates the group of a slice after its content has changed. */
-  #regroup(slice: Slice): void {
+  #regroup(slice: MutableSlice): void {
     const [first] = slice.endpoints.values();
     const hasRoom = first !== undefined && slice.endpoints.size < this.#maxEndpoints;
     const group = hasRoom ? this.#groupOf(slice.namespace, first) : undefined;
@@ -229,8 +229,8 @@ export class EndpointSlices {
     this.#endWaits(name);
   }
 
-  #make(name: string, namespace: string): Slice {
-    const slice: Slice = { name, namespace, endpoints: new Map(), after: new Set(), group: undefined };
+  #make(name: string, namespace: string): MutableSlice {
+    const slice: MutableSlice = { name, namespace, endpoints: new Map(), after: new Set(), group: undefined };
     this.#slices.set(name, slice);
     return slice;
   }
@@ -239,8 +239,8 @@ export class EndpointSlices {
    * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is
    * skipped, because otherwise two slices could wait for each other.
    */
-  #roomFor(namespace: string, core: CoreEndpoint, excluded: Slice | undefined): Slice {
-    let best: Slice | undefined;
+  #roomFor(namespace: string, core: CoreEndpoint, excluded: MutableSlice | undefined): MutableSlice {
+    let best: MutableSlice | undefined;
     for (const slice of this.#withRoom.get(this.#groupOf(namespace, core)) ?? []) {
       if (slice === excluded || slice.after.size > 0) continue;
       if (slice.endpoints.size > (best?.endpoints.size ?? 0)) best = slice;

@@ -11,7 +11,7 @@ export type CheckStep =
   | 'canaries'
   | 'read';
 
-export interface Check {
+export interface CheckResult {
   readonly step: CheckStep;
   /** Object of the check: a path, a host, an endpoint, a key or a prefix. */
   readonly subject: string;

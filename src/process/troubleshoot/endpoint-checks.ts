@@ -8,7 +8,7 @@ import { counted } from '../../base/show-value.ts';
 import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
-import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
+import { CHECK_TIMEOUT_MS, type CheckResult, NO_ANSWER } from './check.ts';
 import { type ConnectionProblem, connectionProblem } from './connection-problem.ts';
 
 /** A certificate with less time left gets a warning. */
@@ -61,12 +61,12 @@ function openSSLReason(error: unknown): string | undefined {
  * {@link remedyOf} does not know.
  */
 function failedCheck(
-  step: Check['step'],
+  step: CheckResult['step'],
   subject: string,
   error: unknown,
   otherwise: string,
   ifLate: string = otherwise,
-): Check {
+): CheckResult {
   const code = String(errorCode(error) ?? '');
   const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? messageOf(error));
   const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
@@ -79,7 +79,12 @@ function nameOf(lines: string | undefined): string {
 }
 
 /** Returns the check of a certificate that is otherwise accepted. */
-function validityCheck(subject: string, certificate: X509Certificate, now: number, renewal: string): Check {
+function validityCheck(
+  subject: string,
+  certificate: X509Certificate,
+  now: number,
+  renewal: string,
+): CheckResult {
   const validTo = Date.parse(certificate.validTo);
   const text = `subject ${nameOf(certificate.subject)}; issuer ${nameOf(certificate.issuer)}; valid to ${new Date(validTo).toISOString()}`;
   const days = Math.floor((validTo - now) / DAY_MS);
@@ -102,7 +107,7 @@ function validityCheck(subject: string, certificate: X509Certificate, now: numbe
 }
 
 /** Returns the check of the client certificate of a configuration; none if it has no client certificate. */
-export function checkClientCertificate({ certificate }: EtcdTLS, now: number): readonly Check[] {
+export function checkClientCertificate({ certificate }: EtcdTLS, now: number): readonly CheckResult[] {
   if (certificate === undefined) return [];
   return [validityCheck('cert-file', new X509Certificate(certificate), now, 'renew cert-file')];
 }
@@ -112,11 +117,11 @@ export async function checkEndpoint(
   endpoint: string,
   tls: EtcdTLS | undefined,
   now: number,
-): Promise<readonly Check[]> {
+): Promise<readonly CheckResult[]> {
   const { hostname, protocol } = new URL(endpoint);
   const host = withoutBrackets(hostname);
   const at = { host, port: Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT) };
-  const checks: Check[] = [];
+  const checks: CheckResult[] = [];
   if (isIP(host) === 0) checks.push(await checkName(host));
   if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, at));
   if (checks.every(isPassed) && protocol === 'https:')
@@ -125,7 +130,7 @@ export async function checkEndpoint(
 }
 
 /** Returns false if a check has failed. */
-export function isPassed({ status }: Check): boolean {
+export function isPassed({ status }: CheckResult): boolean {
   return status !== 'failed';
 }
 
@@ -134,7 +139,7 @@ interface HostAndPort {
   readonly port: number;
 }
 
-async function checkName(host: string): Promise<Check> {
+async function checkName(host: string): Promise<CheckResult> {
   try {
     const addresses = await withinLimit(lookup(host, { all: true }));
     return {
@@ -148,7 +153,7 @@ async function checkName(host: string): Promise<Check> {
   }
 }
 
-async function checkTCP(subject: string, place: HostAndPort): Promise<Check> {
+async function checkTCP(subject: string, place: HostAndPort): Promise<CheckResult> {
   const socket = connect(place);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
@@ -165,7 +170,7 @@ async function checkTLS(
   { host, port }: HostAndPort,
   tls: EtcdTLS,
   now: number,
-): Promise<Check> {
+): Promise<CheckResult> {
   const socket = connectTLS({
     ...tlsOptions(host, tls),
     port,
@@ -191,7 +196,7 @@ async function checkTLS(
   }
 }
 
-function certificateCheck(subject: string, socket: TLSSocket, tls: EtcdTLS, now: number): Check {
+function certificateCheck(subject: string, socket: TLSSocket, tls: EtcdTLS, now: number): CheckResult {
   const certificate = socket.getPeerX509Certificate();
   if (certificate === undefined)
     return { step: 'tls', subject, status: 'failed', text: 'no certificate', remedy: 'check the server' };

@@ -24,7 +24,7 @@ import { EtcdTransport } from '../../kvstore/etcd/etcd-transport.ts';
 import { asKvstoreError, type KvstoreError } from '../../kvstore/session/errors.ts';
 import { STALE_MS } from '../../kvstore/session/health.ts';
 import type { RangeResponse } from '../../kvstore/session/transport.ts';
-import { CHECK_TIMEOUT_MS, type Check, NO_ANSWER } from './check.ts';
+import { CHECK_TIMEOUT_MS, type CheckResult, NO_ANSWER } from './check.ts';
 
 /** The cluster whose keys are checked. */
 export interface CheckedCluster {
@@ -52,7 +52,7 @@ export async function checkKvstore(
   cluster: CheckedCluster,
   endpoints: readonly string[],
   context: CheckContext,
-): Promise<readonly Check[]> {
+): Promise<readonly CheckResult[]> {
   const readers = endpoints.map((endpoint) => new EndpointReader(cluster.config, endpoint, context));
   try {
     const logins = await Promise.all(readers.map((reader) => checkLogin(cluster, reader)));
@@ -113,7 +113,7 @@ function lacksRight({ code, message }: KvstoreError): boolean {
 
 interface Login {
   readonly endpoint: string;
-  readonly check: Check;
+  readonly check: CheckResult;
   /** Undefined if no answer had one. */
   readonly clusterID?: string;
 }
@@ -145,10 +145,10 @@ function loginRemedy({ code }: KvstoreError): string {
  * `otherwise`.
  */
 function failedCheck(
-  check: Pick<Check, 'step' | 'subject'>,
+  check: Pick<CheckResult, 'step' | 'subject'>,
   { code, message }: KvstoreError,
   otherwise: string,
-): Check {
+): CheckResult {
   if (code === 'deadline') return { ...check, status: 'failed', text: NO_ANSWER, remedy: otherwise };
   const at = message.lastIndexOf('; ');
   const [text, remedy] = at < 0 ? [message, otherwise] : [message.slice(0, at), message.slice(at + 2)];
@@ -157,11 +157,11 @@ function failedCheck(
 
 /** Returns the check of a key or prefix that cannot be read. */
 function unreadableCheck(
-  check: Pick<Check, 'step' | 'subject'>,
+  check: Pick<CheckResult, 'step' | 'subject'>,
   error: KvstoreError,
   { config }: CheckedCluster,
   right: string = check.subject,
-): Check {
+): CheckResult {
   const user = config.auth === undefined ? 'the user' : `user ${config.auth.username}`;
   const remedy = lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER;
   return failedCheck(check, error, remedy);
@@ -169,7 +169,7 @@ function unreadableCheck(
 
 function checkClusterIDs(
   logins: readonly { readonly endpoint: string; readonly clusterID: string }[],
-): readonly Check[] {
+): readonly CheckResult[] {
   const [first] = logins;
   if (first === undefined) return [];
   const hex = (id: string): string => BigInt(id).toString(16);
@@ -184,7 +184,7 @@ async function checkKeys(
   cluster: CheckedCluster,
   reader: EndpointReader,
   { clock }: CheckContext,
-): Promise<readonly Check[]> {
+): Promise<readonly CheckResult[]> {
   const heartbeat = checkHeartbeat(cluster, reader, clock.wallTime());
   const { check, config } = await checkConfig(cluster, reader);
   const layout = config?.capabilities.cached === true ? 'cache' : 'state';
@@ -218,7 +218,11 @@ function isRead(
   return exportsResource(resource, capabilities);
 }
 
-async function checkHeartbeat(cluster: CheckedCluster, reader: EndpointReader, now: number): Promise<Check> {
+async function checkHeartbeat(
+  cluster: CheckedCluster,
+  reader: EndpointReader,
+  now: number,
+): Promise<CheckResult> {
   const check = { step: 'heartbeat', subject: HEARTBEAT_KEY } as const;
   const answer = await reader.read(keyRange(HEARTBEAT_KEY));
   if (isError(answer)) return unreadableCheck(check, answer, cluster);
@@ -239,7 +243,7 @@ async function checkHeartbeat(cluster: CheckedCluster, reader: EndpointReader, n
 async function checkConfig(
   cluster: CheckedCluster,
   reader: EndpointReader,
-): Promise<{ readonly check: Check; readonly config?: ClusterConfig }> {
+): Promise<{ readonly check: CheckResult; readonly config?: ClusterConfig }> {
   const key = clusterConfigKey(cluster.name);
   const check = { step: 'cluster-config', subject: key } as const;
   const answer = await reader.read(keyRange(key));
@@ -266,7 +270,7 @@ async function checkCanaries(
   reader: EndpointReader,
   resources: readonly MeshResource[],
   layout: KeyLayout,
-): Promise<readonly Check[]> {
+): Promise<readonly CheckResult[]> {
   const check = { step: 'canaries', subject: syncedPrefix(cluster.name) } as const;
   const keys = resources.map((resource) => syncedKey(cluster.name, resource, layout));
   const answers = await Promise.all(keys.map((key) => reader.read(keyRange(key), { keysOnly: true })));
@@ -280,7 +284,11 @@ async function checkCanaries(
   return [{ ...check, status: 'failed', text: `missing: ${missing.join(', ')}`, remedy: CHECK_WRITER }];
 }
 
-async function checkRight(cluster: CheckedCluster, reader: EndpointReader, prefix: string): Promise<Check> {
+async function checkRight(
+  cluster: CheckedCluster,
+  reader: EndpointReader,
+  prefix: string,
+): Promise<CheckResult> {
   const check = { step: 'read', subject: prefix } as const;
   const answer = await reader.read(prefixRange(prefix), { keysOnly: true });
   if (isError(answer)) return unreadableCheck(check, answer, cluster, `the prefix ${prefix}`);

@@ -6,7 +6,7 @@ import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
 import { listConfigFolder } from '../config-folder.ts';
 import { InputError, unreadable } from '../input-error.ts';
 import { printable } from '../terminal.ts';
-import type { Check } from './check.ts';
+import type { CheckResult } from './check.ts';
 import { checkClientCertificate, checkEndpoint, isPassed } from './endpoint-checks.ts';
 import { type CheckContext, checkKvstore } from './kvstore-checks.ts';
 
@@ -29,7 +29,7 @@ export interface ClusterChecks {
   /** True if no check has failed. */
   readonly passed: boolean;
   /** In the order in which a connection is made. After a failure, checks that depend on it are omitted. */
-  readonly checks: readonly Check[];
+  readonly checks: readonly CheckResult[];
 }
 
 interface Target {
@@ -89,7 +89,7 @@ async function listFolder(folder: string, clusterName: string): Promise<readonly
   });
 }
 
-function fileFailure(path: string, text: string): Check {
+function fileFailure(path: string, text: string): CheckResult {
   const remedy = 'check the file, and the files that it names';
   return { step: 'file', subject: path, status: 'failed', text, remedy };
 }
@@ -97,7 +97,7 @@ function fileFailure(path: string, text: string): Check {
 async function checkCluster(
   { cluster, path, local }: Target,
   context: CheckContext,
-): Promise<readonly Check[]> {
+): Promise<readonly CheckResult[]> {
   let config: EtcdConfig;
   try {
     ({ config } = await loadEtcdConfigFile(path));
@@ -105,7 +105,7 @@ async function checkCluster(
     return [fileFailure(path, messageOf(error))];
   }
   const now = context.clock.wallTime();
-  const read: Check = {
+  const read: CheckResult = {
     step: 'file',
     subject: path,
     status: 'ok',
@@ -119,9 +119,9 @@ async function checkCluster(
   return [read, ...checkClientCertificate(config.tls ?? {}, now), ...endpointChecks.flat(), ...kvstore];
 }
 
-const SIGNS: Readonly<Record<Check['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
+const SIGNS: Readonly<Record<CheckResult['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
 
-const STEPS: Readonly<Record<Check['step'], string>> = {
+const STEPS: Readonly<Record<CheckResult['step'], string>> = {
   file: 'file',
   dns: 'DNS',
   tcp: 'TCP',

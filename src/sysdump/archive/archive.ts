@@ -102,7 +102,7 @@ export function checkCount(count: number, path: string, { entries }: ArchiveLimi
 }
 
 /** Returns the whole content of an entry. Throws if it is larger than the limit. */
-export async function readEntry(entry: ArchiveEntry, limits: ArchiveLimits): Promise<Buffer> {
+export async function readWholeEntry(entry: ArchiveEntry, limits: ArchiveLimits): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of entry.content()) {

@@ -66,7 +66,7 @@ class BlockSource {
   }
 }
 
-interface Header {
+interface TarHeader {
   readonly name: string;
   readonly size: number;
   readonly modifiedAt: number | undefined;
@@ -100,7 +100,7 @@ function isHeader(block: Buffer): boolean {
   return sum === number(block, CHECKSUM.from, CHECKSUM.to);
 }
 
-function headerOf(block: Buffer): Header {
+function headerOf(block: Buffer): TarHeader {
   const isUstar = text(block, 257, 263).startsWith('ustar');
   const folder = isUstar ? text(block, 345, 500) : '';
   const name = text(block, 0, 100);

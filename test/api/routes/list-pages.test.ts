@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ProblemError } from '../../../src/api/problem.ts';
-import { type Listing, ListPages, type Page } from '../../../src/api/routes/list-pages.ts';
+import { type ListPage, ListPages, type PagedSource } from '../../../src/api/routes/list-pages.ts';
 import { FakeClock } from '../../agent/support/fake-clock.ts';
 
-function listing(items: readonly (number | undefined)[], name = 'list', view?: object): Listing<number> {
+function listing(items: readonly (number | undefined)[], name = 'list', view?: object): PagedSource<number> {
   return { name, revision: 7, ...(view && { view }), items: items[Symbol.iterator]() };
 }
 
@@ -29,7 +29,7 @@ describe('a list in pages', () => {
         fc.boolean(),
         (items, limit, twice) => {
           const pages = new ListPages<number>(new FakeClock(), never());
-          let page: Page<number> = pages.begin(listing(items), limit);
+          let page: ListPage<number> = pages.begin(listing(items), limit);
           const read = [...page.items];
           while (page.continue !== undefined) {
             const token = page.continue;
@@ -76,7 +76,7 @@ describe('a list in pages', () => {
         (items, turns, limit) => {
           const pages = new ListPages<number>(new FakeClock(), never());
           const readers = Array.from({ length: 4 }, () => ({ read: [] as number[], token: '' }));
-          const firsts: Page<number>[] = [];
+          const firsts: ListPage<number>[] = [];
           const turn = (reader: { read: number[]; token: string | undefined }): void => {
             if (reader.token === undefined) return;
             const page =

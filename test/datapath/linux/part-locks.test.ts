@@ -13,7 +13,7 @@ import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
 import { ServiceParts } from '../../../src/datapath/linux/services/service-parts.ts';
-import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
+import { runInNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
@@ -49,7 +49,7 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     dryRun: false,
     ...others,
   });
-  const within = <T>(namespace: Namespace, work: () => T): T => inNamespace(kernel, namespace.path, work);
+  const within = <T>(namespace: Namespace, work: () => T): T => runInNamespace(kernel, namespace.path, work);
   const open = (namespace: Namespace, options: HostDatapathOptions): LinuxDatapath => {
     const { datapath } = within(namespace, () => openHostDatapath(options, context()));
     scratch.defer(() => datapath[Symbol.dispose]());

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
-import { inNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
+import { runInNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
@@ -49,7 +49,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
         },
         { engines, clock, random, nodeName: 'here', clusterName: 'own' },
       );
-    const { datapath } = inNamespace(kernel, host.path, open);
+    const { datapath } = runInNamespace(kernel, host.path, open);
     scratch.defer(() => datapath[Symbol.dispose]());
     await datapath.adopt();
     datapath.connect(engines);
@@ -169,7 +169,7 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     for (let round = 0; round < 3; round++) await datapath.repair();
     expect(readdirSync('/proc/self/fd').length).toBe(open);
     rmSync(path);
-    await inNamespace(kernel, host.path, () => datapath.repair());
+    await runInNamespace(kernel, host.path, () => datapath.repair());
     expect(states()).toEqual(['nodes off', 'ipcache running', 'services running']);
     expect(attached()).toHaveLength(8);
   });

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import { type EndpointAddresses, sameAddresses } from '../../../src/k8s/endpoint-addresses.ts';
+import { type EndpointAddresses, sameEndpointAddresses } from '../../../src/k8s/endpoint-addresses.ts';
 import { AddressHolders, type AddressSink, type FedIPCache } from '../../../src/k8s/feed/address-holders.ts';
 import { ApiServerAddresses } from '../../../src/k8s/feed/api-server-addresses.ts';
 import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
@@ -341,7 +341,7 @@ describe('a broken feed is detected', () => {
     const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
     const rank = { deleting: false, createdAt: 0, uid: 'a' };
     const one = { ips: ['10.1.0.1'], ...claim, ...rank };
-    expect(sameAddresses(one, { ...one })).toBe(true);
+    expect(sameEndpointAddresses(one, { ...one })).toBe(true);
     for (const other of [
       { ...one, ips: ['10.1.0.2'] },
       { ...one, ips: ['10.1.0.1', '10.1.0.2'] },
@@ -353,6 +353,6 @@ describe('a broken feed is detected', () => {
       { ...one, createdAt: 1 },
       { ...one, uid: 'b' },
     ])
-      expect(sameAddresses(one, other)).toBe(false);
+      expect(sameEndpointAddresses(one, other)).toBe(false);
   });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Anchor, isKubernetesObject, KnownObjects } from '../../../src/k8s/reflector/known-objects.ts';
+import { isKubernetesObject, KnownObjects, type LastPut } from '../../../src/k8s/reflector/known-objects.ts';
 import { type KubernetesObject, objectVersion, type ResourceEvent } from '../../../src/k8s/resource.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 
@@ -80,7 +80,7 @@ function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly Re
 }
 
 /** Returns the anchor after an event of this object. A watch can continue there. */
-function anchorOf({ metadata }: KubernetesObject): Anchor {
+function anchorOf({ metadata }: KubernetesObject): LastPut {
   const { name: own, namespace, uid: life, resourceVersion } = metadata;
   return { name: own, namespace, uid: life, version: resourceVersion };
 }

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { equalFrom, hashOfBytes, isAscii, viewOf } from '../../../src/kvstore/codec/byte-words.ts';
+import { bufferView, equalFrom, hashOfBytes, isAscii } from '../../../src/kvstore/codec/byte-words.ts';
 
 function hashOf(value: Uint8Array): number {
-  return hashOfBytes(viewOf(value), value.byteOffset, value.byteOffset + value.length);
+  return hashOfBytes(bufferView(value), value.byteOffset, value.byteOffset + value.length);
 }
 
 it('a hash depends on the bytes alone, not on the message that contains them', () => {
@@ -49,10 +49,10 @@ it('bytes equal other bytes, or are ASCII, as their bytes one by one', () => {
       const all = Uint8Array.of(...value.subarray(0, offset), ...other, ...value);
       const from = Math.min(offset, value.length);
       const { length } = other;
-      expect(equalFrom(viewOf(all), from, new DataView(other.slice().buffer), length)).toBe(true);
+      expect(equalFrom(bufferView(all), from, new DataView(other.slice().buffer), length)).toBe(true);
       const changed = other.map((byte, i) => (i === length - 1 ? byte ^ 1 : byte));
-      expect(equalFrom(viewOf(all), from, new DataView(changed.buffer), length)).toBe(length === 0);
-      expect(isAscii(viewOf(all), from, from + length)).toBe(other.every((byte) => byte < 0x80));
+      expect(equalFrom(bufferView(all), from, new DataView(changed.buffer), length)).toBe(length === 0);
+      expect(isAscii(bufferView(all), from, from + length)).toBe(other.every((byte) => byte < 0x80));
     }),
   );
 });

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { viewOf } from '../../../src/kvstore/codec/byte-words.ts';
+import { bufferView } from '../../../src/kvstore/codec/byte-words.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { InternedBytes } from '../../../src/kvstore/codec/interned-bytes.ts';
 
 function get<T>(interned: InternedBytes<T>, text: string): T | undefined {
   const bytes = bytesOfText(text);
-  return interned.get(viewOf(bytes), bytes.byteOffset, bytes.byteOffset + bytes.length);
+  return interned.get(bufferView(bytes), bytes.byteOffset, bytes.byteOffset + bytes.length);
 }
 
 it('every text has its own value, however many there are', () => {

@@ -12,7 +12,7 @@ import {
 } from '../../../src/kvstore/session/transport.ts';
 import { PageBounds } from '../../../src/kvstore/watch/page-bounds.ts';
 import { PageSize } from '../../../src/kvstore/watch/page-size.ts';
-import { type ListRequest, listPages, type Page } from '../../../src/kvstore/watch/paged-list.ts';
+import { type KeyPage, type ListRequest, listPages } from '../../../src/kvstore/watch/paged-list.ts';
 import { WATCH_LIMITS } from '../../../src/kvstore/watch/watch-limits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
@@ -23,7 +23,7 @@ function pagesOf(
   transport: Transport,
   prefix: string,
   more: Partial<ListRequest> = {},
-): AsyncGenerator<Page> {
+): AsyncGenerator<KeyPage> {
   const [size, clock] = [new PageSize(WATCH_LIMITS), new ManualClock()];
   const read = (request: RangeRequest) => transport.range(request);
   return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, size, clock, ...more });

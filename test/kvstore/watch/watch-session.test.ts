@@ -10,7 +10,7 @@ import type {
   WatchRequest,
   WatchStream,
 } from '../../../src/kvstore/session/transport.ts';
-import { type FollowOptions, WatchSession } from '../../../src/kvstore/watch/watch-session.ts';
+import { type FollowStreamOptions, WatchSession } from '../../../src/kvstore/watch/watch-session.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
 const REQUEST: WatchRequest = { prefix: 'p/', startRevision: 7 };
@@ -77,7 +77,7 @@ describe('a session', () => {
     session = new WatchSession({ transport: stream, request: REQUEST, clock, signal: caller.signal, limits });
   });
 
-  const follower: FollowOptions = {
+  const follower: FollowStreamOptions = {
     lifetimeMs: 3_600_000,
     onEvents: (events, isPartial) =>
       delivered.push([

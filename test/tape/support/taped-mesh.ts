@@ -12,7 +12,7 @@ import type { IdentityCache } from '../../../src/model/identity-cache.ts';
 import { formatLabels } from '../../../src/model/labels.ts';
 import type { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import type { ServiceCache } from '../../../src/servicecache/service-cache.ts';
-import type { Replay } from '../../../src/tape/replay.ts';
+import type { TapeReplay } from '../../../src/tape/replay.ts';
 import { type ReplayOptions, type ReplayReport, replayTape } from '../../../src/tape/replay-tape.ts';
 import { Tape, type TapeOptions } from '../../../src/tape/tape.ts';
 import type { TapeSettings } from '../../../src/tape/tape-settings.ts';
@@ -129,7 +129,7 @@ export async function tapeMesh(
 
 /** Puts the services that no tape contains into the engines of a replay. */
 export function addLocalServices(
-  { services }: Replay,
+  { services }: TapeReplay,
   objects: typeof LOCAL_SERVICES = LOCAL_SERVICES,
 ): void {
   for (const object of objects) {
@@ -146,7 +146,7 @@ export async function replayMesh(
   localServices: typeof LOCAL_SERVICES = LOCAL_SERVICES,
 ): Promise<{ readonly dump: unknown; readonly log: readonly string[]; readonly report: ReplayReport }> {
   let log: string[] = [];
-  const onReplay = (replay: Replay): void => {
+  const onReplay = (replay: TapeReplay): void => {
     addLocalServices(replay, localServices);
     log = listen(replay);
   };

@@ -15,7 +15,7 @@ import type { UIFile } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
 import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
-import { readPage } from '../../../src/process/page-files.ts';
+import { readPageFiles } from '../../../src/process/page-files.ts';
 import type { TestModel } from '../../api/support/model.ts';
 import { type TestApp, testApp } from '../../api/support/test-app.ts';
 import { freePort } from '../../base/support/free-port.ts';
@@ -80,7 +80,7 @@ async function start(): Promise<Started> {
   execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
   const executablePath = '/usr/bin/chromium';
   const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
-  return { browser, files: await readPage() };
+  return { browser, files: await readPageFiles() };
 }
 
 /** Builds the page and starts a browser before the tests of a file, if no other file did. */

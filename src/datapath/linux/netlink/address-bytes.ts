@@ -26,7 +26,7 @@ export function familyWithNumber(number: number): Family | undefined {
 }
 
 /** Writes an attribute with an address, or the address of a prefix. Returns the length of the prefix. */
-export function writeAddress(writer: MessageWriter, type: number, text: string): number {
+export function writeAddressAttribute(writer: MessageWriter, type: number, text: string): number {
   const length = parse(text);
   writer.u16(scratch.family === 4 ? 8 : 20).u16(type);
   writer.be32(scratch.w0);
@@ -54,7 +54,7 @@ export function addressBytes(text: string): Uint8Array {
 }
 
 /** Returns the address in an attribute as text; `undefined` if the attribute is missing. */
-export function readAddress(bytes: Uint8Array | undefined): string | undefined {
+export function readAddressAttribute(bytes: Uint8Array | undefined): string | undefined {
   return bytes && formatAddress(wordsOf(bytes));
 }
 

@@ -1,4 +1,4 @@
-import { AF, familyWithNumber, readAddress } from './address-bytes.ts';
+import { AF, familyWithNumber, readAddressAttribute } from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
@@ -29,7 +29,7 @@ export function readInterfaceAddress({ type, body }: NetlinkMessage): InterfaceA
   const [number = 0, length = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
   // On a point-to-point link, `address` is that of the peer.
-  const address = readAddress(attributes.bytes(IFA.local) ?? attributes.bytes(IFA.address));
+  const address = readAddressAttribute(attributes.bytes(IFA.local) ?? attributes.bytes(IFA.address));
   if (familyWithNumber(number) === undefined || address === undefined) return undefined;
   return { interface: viewOf(body).getUint32(4, true), address, length };
 }

@@ -1,4 +1,11 @@
-import { AF, familyOf, formatMAC, parseMAC, readAddress, writeAddress } from './address-bytes.ts';
+import {
+  AF,
+  familyOf,
+  formatMAC,
+  parseMAC,
+  readAddressAttribute,
+  writeAddressAttribute,
+} from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 
@@ -67,7 +74,8 @@ export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'c
 function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan): void {
   writer.attributeU32(VXLAN.id, id).attributeBE16(VXLAN.port, port);
   writer.attributeU8(VXLAN.learning, learning ? 1 : 0);
-  if (local !== undefined) writeAddress(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
+  if (local !== undefined)
+    writeAddressAttribute(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
 }
 
 /** Writes the body of a request for all links, or for the one with this index or name. */
@@ -107,7 +115,7 @@ function readVxlan(data: Attributes | undefined): Vxlan | undefined {
     data && {
       id: data.u32(VXLAN.id) ?? 0,
       port: data.be16(VXLAN.port) ?? 0,
-      local: readAddress(data.bytes(VXLAN.local) ?? data.bytes(VXLAN.local6)),
+      local: readAddressAttribute(data.bytes(VXLAN.local) ?? data.bytes(VXLAN.local6)),
       learning: (data.u8(VXLAN.learning) ?? 0) !== 0,
     }
   );

@@ -5,8 +5,8 @@ import {
   familyWithNumber,
   formatMAC,
   parseMAC,
-  readAddress,
-  writeAddress,
+  readAddressAttribute,
+  writeAddressAttribute,
 } from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
@@ -47,7 +47,7 @@ export function writeNeighbor(writer: MessageWriter, neighbor: Neighbor): void {
     .u16(neighbor.permanent ? NUD_PERMANENT : 0)
     .u8(isFDB ? NTF_SELF : 0)
     .u8(0);
-  if (address !== undefined) writeAddress(writer, NDA.address, address);
+  if (address !== undefined) writeAddressAttribute(writer, NDA.address, address);
   if (mac !== undefined) writer.attributeBytes(NDA.mac, parseMAC(mac));
   if (!isFDB && neighbor.protocol !== 0) writer.attributeU8(NDA.protocol, neighbor.protocol);
 }
@@ -80,7 +80,7 @@ export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefin
   return {
     kind: number === AF.bridge ? 'fdb' : 'neighbor',
     interface: view.getUint32(4, true),
-    address: readAddress(attributes.bytes(NDA.address)),
+    address: readAddressAttribute(attributes.bytes(NDA.address)),
     mac: mac && formatMAC(mac),
     permanent: (view.getUint16(8, true) & NUD_PERMANENT) !== 0,
     protocol: attributes.u8(NDA.protocol) ?? 0,

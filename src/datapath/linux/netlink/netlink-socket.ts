@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
-import { inNamespace } from '../syscall/in-namespace.ts';
+import { runInNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import { AF } from './address-bytes.ts';
@@ -73,7 +73,7 @@ export class NetlinkSocket implements Disposable {
     { protocol = NETLINK.route, namespace, groups = [] }: NetlinkSocketOptions = {},
   ) {
     this.#kernel = kernel;
-    this.#fd = inNamespace(kernel, namespace, () =>
+    this.#fd = runInNamespace(kernel, namespace, () =>
       kernel.socket(AF.netlink, SOCK_RAW | SOCK_CLOEXEC, protocol),
     );
     try {

@@ -3,9 +3,9 @@ import {
   familyOf,
   familyWithNumber,
   prefixLength,
-  readAddress,
+  readAddressAttribute,
   readPrefix,
-  writeAddress,
+  writeAddressAttribute,
 } from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, readU16, readU32 } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
@@ -64,9 +64,9 @@ export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 
     .u8(isDelete ? RT_SCOPE_NOWHERE : 0)
     .u8(isDelete ? 0 : RTN_UNICAST);
   writer.u32(route.onlink ? RTNH_F_ONLINK : 0);
-  writeAddress(writer, RTA.dst, destination);
+  writeAddressAttribute(writer, RTA.dst, destination);
   writer.attributeU32(RTA.table, table);
-  if (gateway !== undefined) writeAddress(writer, RTA.gateway, gateway);
+  if (gateway !== undefined) writeAddressAttribute(writer, RTA.gateway, gateway);
   if (route.interface !== 0) writer.attributeU32(RTA.oif, route.interface);
   if (metric !== 0) writer.attributeU32(RTA.priority, metric);
 }
@@ -85,7 +85,7 @@ export function writeRouteQuestion(writer: MessageWriter, address: string): void
     .u16(0)
     .u32(0)
     .u32(0);
-  writeAddress(writer, RTA.dst, address);
+  writeAddressAttribute(writer, RTA.dst, address);
 }
 
 /**
@@ -104,7 +104,7 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
     destination: readPrefix(attributes.bytes(RTA.dst), length, family),
     table: attributes.u32(RTA.table) ?? table,
     protocol,
-    gateway: readAddress(attributes.bytes(RTA.gateway)),
+    gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
     interface: attributes.u32(RTA.oif) ?? 0,
     hops: readHops(attributes.bytes(RTA.multipath)),
     onlink: (flags & RTNH_F_ONLINK) !== 0,
@@ -125,7 +125,10 @@ function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined
     if (length < RTNH_FIXED_BYTES || length > rest)
       throw new NetlinkFormatError(`invalid next hop length ${length} at offset ${at} of ${bytes.length}`);
     const attributes = new Attributes(bytes.subarray(at, at + length), RTNH_FIXED_BYTES);
-    hops.push({ gateway: readAddress(attributes.bytes(RTA.gateway)), interface: readU32(bytes, at + 4) });
+    hops.push({
+      gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
+      interface: readU32(bytes, at + 4),
+    });
     at += (length + 3) & ~3;
   }
   return hops;

@@ -25,7 +25,7 @@ const NONE: ReadonlySet<number> = new Set();
 export const EMPTY_SLOT = '';
 
 /** State in the kernel of a frontend, or of a cluster IP with any port. */
-export interface KnownFrontend {
+export interface KernelFrontend {
   /** A cluster IP with any port. */
   readonly isAny: boolean;
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
@@ -36,12 +36,12 @@ export interface KnownFrontend {
 }
 
 /** Returns the state of a frontend without elements. */
-export function emptyFrontend(endpoint: Endpoint): KnownFrontend {
+export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
   return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
 }
 
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
-export function itemOf({ isAny, backends, slots, listed }: KnownFrontend): ServiceItem {
+export function itemOf({ isAny, backends, slots, listed }: KernelFrontend): ServiceItem {
   const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
   const masquerade = !isAny && listed.size > 0;
   return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
@@ -50,9 +50,9 @@ export function itemOf({ isAny, backends, slots, listed }: KnownFrontend): Servi
 /** Returns the state of a frontend after a change to an item. */
 export function changedFrontend(
   endpoint: Endpoint,
-  previous: KnownFrontend | undefined,
+  previous: KernelFrontend | undefined,
   item: ServiceItem,
-): KnownFrontend {
+): KernelFrontend {
   const slots = assignSlots(previous?.slots ?? [], item.backends);
   const isAny = isAnyPort(endpoint);
   const backends = isAny ? undefined : slots.length;
@@ -66,7 +66,7 @@ export function changedFrontend(
 export function changeRequests(
   table: NftTable,
   frontend: Endpoint,
-  known: KnownFrontend | undefined,
+  known: KernelFrontend | undefined,
   item: ServiceItem | undefined,
 ): readonly NetlinkRequest[] {
   const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));

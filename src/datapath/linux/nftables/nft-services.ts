@@ -14,7 +14,7 @@ import {
   EMPTY_SLOT,
   emptyFrontend,
   itemOf,
-  type KnownFrontend,
+  type KernelFrontend,
 } from './frontend-elements.ts';
 import {
   addChain,
@@ -38,7 +38,7 @@ import {
   pickName,
   readClusterIP,
   readFrontend,
-  readPort,
+  readPortKey,
   readSlot,
   SETS,
   setKind,
@@ -93,7 +93,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly #table: string;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
-  readonly #known: Readonly<Record<Family, Map<string, KnownFrontend>>> = { 4: new Map(), 6: new Map() };
+  readonly #known: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
   readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
   /** Number of frontends that use each chain, by its number of backends. */
   readonly #picks: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
@@ -286,18 +286,18 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#knownAt(family, readFrontend(key, family)).backends = pickedOf(chain) ?? 0;
     } else if (contents.kind === 'masquerade') {
       const { protocol } = contents;
-      this.#knownAt(family, { ...readPort(key, family), protocol }).listed.add(protocol);
+      this.#knownAt(family, { ...readPortKey(key, family), protocol }).listed.add(protocol);
     } else {
       const { protocol } = contents;
       const { slot, ...frontend } = readSlot(key, family);
       const { slots } = this.#knownAt(family, { ...frontend, protocol });
       while (slots.length < slot) slots.push(EMPTY_SLOT);
       slots[slot] =
-        value === undefined ? EMPTY_SLOT : formatFrontend({ ...readPort(value, family), protocol });
+        value === undefined ? EMPTY_SLOT : formatFrontend({ ...readPortKey(value, family), protocol });
     }
   }
 
-  #knownAt(family: Family, endpoint: Endpoint): KnownFrontend {
+  #knownAt(family: Family, endpoint: Endpoint): KernelFrontend {
     const name = formatFrontend(endpoint);
     const known = this.#known[family].get(name) ?? emptyFrontend(endpoint);
     this.#known[family].set(name, known);

@@ -1,5 +1,5 @@
 import type { Family } from '../../../net/address-words.ts';
-import { addressBytes, familyOf, readAddress } from '../netlink/address-bytes.ts';
+import { addressBytes, familyOf, readAddressAttribute } from '../netlink/address-bytes.ts';
 import { NetlinkFormatError, viewOf } from '../netlink/message-reader.ts';
 import type { Endpoint } from '../services/service-layout.ts';
 import {
@@ -322,7 +322,7 @@ function readKey(
 ): { readonly ip: string; readonly rest: DataView } {
   const at = 4 * addressWords(family);
   if (bytes.length < at + restBytes) throw new NetlinkFormatError(`invalid key: ${bytes.length} bytes`);
-  return { ip: readAddress(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
+  return { ip: readAddressAttribute(bytes.subarray(0, at)) ?? '', rest: viewOf(bytes.subarray(at)) };
 }
 
 /** Reads a key of {@link frontendKey}. Throws `NetlinkFormatError`. */
@@ -341,7 +341,7 @@ export function readSlot(
 }
 
 /** Reads a key of {@link portKey}: a frontend or a backend. Throws `NetlinkFormatError`. */
-export function readPort(bytes: Uint8Array, family: Family): Omit<Endpoint, 'protocol'> {
+export function readPortKey(bytes: Uint8Array, family: Family): Omit<Endpoint, 'protocol'> {
   const { ip, rest } = readKey(bytes, family, 2);
   return { ip, port: rest.getUint16(0) };
 }

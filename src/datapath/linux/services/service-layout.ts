@@ -84,7 +84,7 @@ export function parseEndpoint(text: string): Endpoint {
 }
 
 /** Writes an address in network order, 4 or 16 bytes. */
-export function writeAddress(view: DataView, at: number, ip: string): void {
+export function writeAddressAt(view: DataView, at: number, ip: string): void {
   if (!parsePrefix(ip, register)) throw new RangeError(`${ip} is not an address`);
   view.setInt32(at, register.w0);
   if (register.family === 4) return;
@@ -94,7 +94,7 @@ export function writeAddress(view: DataView, at: number, ip: string): void {
 }
 
 /** Returns the address at an offset as text. */
-export function readAddress(view: DataView, at: number, family: Family): string {
+export function readAddressAt(view: DataView, at: number, family: Family): string {
   const isSix = family === 6;
   return formatAddress({
     family,
@@ -109,7 +109,7 @@ export function readAddress(view: DataView, at: number, family: Family): string 
 export function endpointText(view: DataView, at: number, family: Family, protocolAt: number): string {
   const bytes = addressBits(family) / 8;
   return formatFrontend({
-    ip: readAddress(view, at, family),
+    ip: readAddressAt(view, at, family),
     port: view.getUint16(at + bytes),
     protocol: view.getUint8(at + protocolAt),
   });

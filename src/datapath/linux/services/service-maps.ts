@@ -5,7 +5,7 @@ import {
   type Endpoint,
   endpointText,
   type ServiceMapName,
-  writeAddress,
+  writeAddressAt,
 } from './service-layout.ts';
 
 /** An entry of the map of services: a frontend (slot 0), or one of its slots. */
@@ -39,7 +39,7 @@ export class ServiceMaps {
   writeServiceKey(at: number, { ip, port, protocol }: Endpoint, slot: number): void {
     const { view } = this.maps.services.keys;
     const end = at + this.#addressBytes;
-    writeAddress(view, at, ip);
+    writeAddressAt(view, at, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, slot, true);
     view.setUint32(end + 4, protocol, true);
@@ -62,7 +62,7 @@ export class ServiceMaps {
   writeBackend(at: number, { ip, port, protocol }: Endpoint): void {
     const { view } = this.maps.backends.values;
     const end = at + this.#addressBytes;
-    writeAddress(view, at, ip);
+    writeAddressAt(view, at, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, protocol, true);
     view.setUint32(end + 4, 0, true);
@@ -71,7 +71,7 @@ export class ServiceMaps {
   writeMember(keyAt: number, valueAt: number, { ip, port, protocol }: Endpoint, backend: number): void {
     const { view } = this.maps.members.keys;
     const end = keyAt + this.#addressBytes;
-    writeAddress(view, keyAt, ip);
+    writeAddressAt(view, keyAt, ip);
     view.setUint16(end, port);
     view.setUint16(end + 2, protocol, true);
     view.setUint32(end + 4, backend, true);

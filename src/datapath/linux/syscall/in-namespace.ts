@@ -7,7 +7,7 @@ const CLONE_NEWNET = 0x40000000;
  * Runs `work` in the network namespace with this path, or in the current one if it is undefined. This thread switches
  * to the namespace and back before other code runs.
  */
-export function inNamespace<T>(kernel: Kernel, namespace: string | undefined, work: () => T): T {
+export function runInNamespace<T>(kernel: Kernel, namespace: string | undefined, work: () => T): T {
   if (namespace === undefined) return work();
   const there = openSync(namespace, 'r');
   try {

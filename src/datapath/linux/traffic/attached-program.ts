@@ -12,7 +12,7 @@ import {
   writeFilter,
   writeFilterDump,
 } from '../netlink/traffic-filter.ts';
-import { inNamespace } from '../syscall/in-namespace.ts';
+import { runInNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 
@@ -130,7 +130,7 @@ function tryLink(
 ): number | SyscallError {
   const attachType = direction === 'ingress' ? 'tcxIngress' : 'tcxEgress';
   try {
-    return inNamespace(kernel, namespace, () => attachToInterface(bpf, program, ifindex, attachType));
+    return runInNamespace(kernel, namespace, () => attachToInterface(bpf, program, ifindex, attachType));
   } catch (error) {
     if (error instanceof SyscallError) return error;
     throw error;

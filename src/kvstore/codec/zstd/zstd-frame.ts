@@ -78,7 +78,7 @@ function sizeAt(view: DataView, at: number, bytes: number): number {
   }
 }
 
-interface Header {
+interface FrameHeader {
   readonly window: number;
   readonly declaredSize: number | undefined;
   readonly hasChecksum: boolean;
@@ -86,7 +86,7 @@ interface Header {
   readonly blocksAt: number;
 }
 
-function readHeader(frame: Uint8Array, view: DataView): Header {
+function readFrameHeader(frame: Uint8Array, view: DataView): FrameHeader {
   const size = frame.length;
   if (size < 6 || view.getUint32(0, true) !== MAGIC) rejectFrame(size, 'is not a zstd frame');
   const descriptor = view.getUint8(4);
@@ -109,7 +109,7 @@ function readHeader(frame: Uint8Array, view: DataView): Header {
 /** Returns the blocks and the maximum size of their content. The last block must end where the frame ends. */
 function readBlocks(
   frame: Uint8Array,
-  { window, hasChecksum, blocksAt }: Header,
+  { window, hasChecksum, blocksAt }: FrameHeader,
 ): Pick<ZstdFrame, 'maxSize' | 'blockEnds' | 'raw'> {
   const size = frame.length;
   const maxLength = Math.min(window, MAX_BLOCK);
@@ -148,7 +148,7 @@ function readBlocks(
 export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;
   const view = new DataView(frame.buffer, frame.byteOffset, size);
-  const header = readHeader(frame, view);
+  const header = readFrameHeader(frame, view);
   const { window, declaredSize } = header;
   const sizeLimit = Math.min(MAX_CONTENT, Math.max(MIB, MAX_RATIO * size));
   if (declaredSize !== undefined && declaredSize > sizeLimit)
