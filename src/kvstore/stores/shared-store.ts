@@ -66,6 +66,10 @@ export class SharedStore<T> {
   readonly #deletes: DelayedDeletes<T>;
   readonly #guard: CallbackGuard;
   readonly #tasks: Supervisor;
+  /** Latest revision of the events of this run; and its value when the watch was last interrupted. */
+  #latest = 0;
+  #followed = 0;
+  #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {
     this.#options = options;
@@ -84,8 +88,20 @@ export class SharedStore<T> {
       onFault,
       observer: this.#deletes,
       keys,
-      onRow: (row, event) => !this.#local.receiveEventAt(row, event) || observesLocal,
+      onRow: (row, event) => {
+        this.#isReturned = event.modRevision <= this.#followed;
+        this.#latest = Math.max(this.#latest, event.modRevision);
+        return !this.#local.receiveEventAt(row, event) || observesLocal;
+      },
     });
+  }
+
+  /**
+   * For the observer, during a call: true if the value is older than the last interruption of the watch. Such a value was
+   * deleted or overwritten before, and a restore of the kvstore from a backup has brought it back.
+   */
+  get isReturned(): boolean {
+    return this.#isReturned;
   }
 
   /** Resolves when the shared keys are complete for the first time. */
@@ -153,8 +169,13 @@ export class SharedStore<T> {
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;
     this.#deletes.resume();
+    this.#latest = 0;
+    this.#followed = 0;
     const follow = async (until: AbortSignal): Promise<void> => {
-      const onState = (state: WatchState): void => void this.#local.watchState(state, until);
+      const onState = (state: WatchState): void => {
+        if (state !== 'watching') this.#followed = this.#latest;
+        void this.#local.watchState(state, until);
+      };
       const onListed = (): void => this.#local.recordListed();
       await this.#shared.run({ backend, prefix, signal: until, onState, onListed });
     };

@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Clock, Random, Timer } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -47,6 +47,12 @@ export interface PublishedPrefixOptions {
  */
 const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
+/**
+ * Time after which keys that a restored backup brought back are deleted. The objects of keys that others have written
+ * since are known then.
+ */
+const RETURNED_MS = 60_000;
+
 /** Status of one published resource, such as the nodes of a cluster. */
 export interface PublishedPrefixStatus extends PublishedKeys {
   readonly failures: number;
@@ -58,7 +64,8 @@ export interface PublishedPrefixStatus extends PublishedKeys {
  * keys, and others may write there:
  * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
  * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the
- *   canary is written. Before that, only keys published in this run are deleted.
+ *   canary is written. Before that, only keys published in this run are deleted. After that, keys that a restore of the
+ *   kvstore from a backup brings back are deleted, too.
  *
  * A reader therefore never loses content that is published both in the previous run and in this run.
  */
@@ -68,7 +75,10 @@ export class PublishedPrefix {
   readonly #prefixBytes: number;
   /** The desired values, if `isEquivalent` is set. Otherwise only the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
-  /** Existing keys of earlier runs that are not desired. They are deleted once, when the content is complete. */
+  /**
+   * Existing keys of earlier runs that are not desired. They are deleted when the content is complete, and those of a
+   * backup a minute after its restore.
+   */
   readonly #leftovers = new Set<string>();
   /**
    * If `isEquivalent` is set: the values passed to the store for desired keys, which are the desired values or
@@ -85,6 +95,8 @@ export class PublishedPrefix {
   #isComplete = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
   #isSweepDue = false;
+  /** Runs while there are keys of a restored backup that are not deleted yet. */
+  #returned: Timer | undefined;
 
   constructor(options: PublishedPrefixOptions) {
     this.#options = options;
@@ -220,12 +232,22 @@ export class PublishedPrefix {
     }
   }
 
+  #sweepLater(): void {
+    const { clock, gate = OPEN_GATE } = this.#options;
+    this.#returned ??= clock.after(RETURNED_MS, () => {
+      this.#returned = undefined;
+      gate.runInBackground(this.#sweep(gate.slice));
+    });
+  }
+
   /**
    * Writes until the signal fires. The keys then stay until their lease expires, or until the next run adopts them.
    * Only one run at a time.
    */
-  run(signal: AbortSignal): Promise<void> {
-    return this.#store.run(signal);
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#store.run(signal);
+    this.#returned?.cancel();
+    this.#returned = undefined;
   }
 
   /** Passes a desired key to the store, with the desired value or the equivalent value that another writer has put. */
@@ -250,8 +272,14 @@ export class PublishedPrefix {
         if (isEquivalent !== undefined) this.#found.set(name, value);
         if (isEquivalent !== undefined && this.#wanted.has(name)) {
           if (this.#isListed) this.#publish(name);
-        } else if (!this.#isComplete && !this.#isDesired(name) && isOwned(name, value))
+        } else if (
+          (!this.#isComplete || this.#store.isReturned) &&
+          !this.#isDesired(name) &&
+          isOwned(name, value)
+        ) {
           this.#leftovers.add(name);
+          if (this.#isComplete) this.#sweepLater();
+        }
       },
       onDelete: (name) => {
         this.#found.delete(name);

@@ -23,11 +23,12 @@ class Session {
   readonly #ended = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(server: MemoryServer, clock: ManualClock, leaseSeconds?: number) {
+  constructor(server: MemoryServer, clock: ManualClock, leaseSeconds?: number, leased = true) {
     this.backend = new FaultyMemoryBackend({ server, clock, leaseSeconds });
     this.prefix = new PublishedPrefix({
       backend: this.backend,
       prefix: 'p/',
+      leased,
       clock,
       random: () => 0.5,
       rejections: new RejectionLog(),
@@ -62,8 +63,8 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     for (const session of sessions) await session.end(false);
   });
 
-  const begin = (leaseSeconds?: number): Session => {
-    const session = new Session(server, clock, leaseSeconds);
+  const begin = (leaseSeconds?: number, leased?: boolean): Session => {
+    const session = new Session(server, clock, leaseSeconds, leased);
     sessions.push(session);
     return session;
   };
@@ -196,6 +197,34 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     expect(below('p/').map((kv) => kv.lease)).not.toContain(lease);
     await advance(clock, HOUR_MS);
     expect(content()).toEqual({ a: '1', b: '1', c: '1' });
+  });
+
+  it.each([true, false])('deletes keys that a restored backup brings back (leased: %s)', async (leased) => {
+    const session = begin(undefined, leased);
+    session.set({ a: '1', b: '1', c: '1' });
+    await session.prefix.markSynced();
+    const backup = server.snapshot();
+    session.prefix.delete('b');
+    session.set({ d: '1' });
+    await advance(clock, 60_000);
+    expect(content()).toEqual({ a: '1', c: '1', d: '1' });
+    server.restore(backup);
+    await advance(clock, 120_000);
+    expect(content()).toEqual({ a: '1', c: '1', d: '1' });
+  });
+
+  it('keeps a key that another client writes during an interruption', async () => {
+    const session = begin();
+    session.set({ a: '1' });
+    await session.prefix.markSynced();
+    session.backend.link.down();
+    const other = new FaultyMemoryBackend({ server, clock });
+    await other.update('p/b', bytesOfText('2'));
+    await advance(clock, 5000);
+    session.backend.link.up();
+    await advance(clock, 120_000);
+    expect(content()).toEqual({ a: '1', b: '2' });
+    await other.close();
   });
 
   it('retries while the server is unreachable, and writes what it cannot adopt', async () => {
