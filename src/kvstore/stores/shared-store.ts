@@ -97,8 +97,8 @@ export class SharedStore<T> {
   }
 
   /**
-   * For the observer, during a call: true if the value is older than the last interruption of the watch. Such a value was
-   * deleted or overwritten before, and a restore of the kvstore from a backup has brought it back.
+   * For the observer, during a call: true if the value is older than the last interruption of the watch. Such a value
+   * was deleted or overwritten before, and a restore of the kvstore from a backup has brought it back.
    */
   get isReturned(): boolean {
     return this.#isReturned;
