@@ -78,7 +78,7 @@ export interface ExplanationDocument {
   readonly decidedBy?: DecidingRule | undefined;
   /** Strongest first. Empty if no prefix contains the IP of a service or node. */
   readonly claims: readonly ClaimDocument[];
-  /** The services and nodes with the requested IP. Absent for a CIDR, and for an earlier moment. */
+  /** The roles of the requested IP in services and nodes. Absent for a CIDR, and for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
   /** Present if a datapath keeps a map of prefixes; absent for an earlier moment. */
   readonly kernel?: KernelEntryDocument | undefined;

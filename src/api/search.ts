@@ -8,7 +8,7 @@ import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identi
 import { Prefix, prefixOfKey } from '../net/prefix.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import { parseServiceKey } from '../servicecache/service-id.ts';
-import { addressRoles } from './address-roles.ts';
+import { addressRoles, podCIDRRoles } from './address-roles.ts';
 import type { ReadModel } from './read-model.ts';
 
 /** The kinds of results, in the order of groups with equal matches. */
@@ -230,6 +230,7 @@ class Search {
       if (k8s?.podName) this.#add('pod', `${k8s.namespace}/${k8s.podName}`, 'related');
     }
     for (const { kind, name } of addressRoles(this.#model, query)) this.#add(kind, name, 'exact');
+    for (const { name } of podCIDRRoles(this.#model, query)) this.#add('node', name, 'related');
   }
 
   /** Adds the prefixes whose text starts with an incomplete IPv4 address. */

@@ -111,7 +111,7 @@ export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = namePath(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
-    if (explanation === undefined) return emptyAnswer(key);
+    if (explanation === undefined) return key.includes('/') ? emptyAnswer(key) : unclaimedAnswer(key);
     const { prefix, decidedBy, claims, roles = [] } = explanation;
     const columns: readonly Column<(typeof claims)[number]>[] = [
       { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },
@@ -126,14 +126,20 @@ export function explainPrefix(key: string): Question {
       lines: [
         ...roles.map(({ text }) => `${key}: ${text}`),
         ...(decidedBy === undefined
-          ? [`${prefix}: no prefix contains it`]
+          ? [`${prefix}: no source claims it, and no prefix contains it`]
           : [
               `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
               ...documentTable(columns, claims, view),
             ]),
         ...kernelLines(explanation.kernel),
       ],
-      succeeded: true,
+      // An IP that is only in a pod CIDR is unknown.
+      succeeded: claims.length > 0 || roles.some(({ as }) => as !== 'pod-cidr'),
     };
   };
+}
+
+function unclaimedAnswer(ip: string): Answer {
+  const text = 'no source claims it, and it is in no pod CIDR; dpcache status names incomplete sources';
+  return { ...emptyAnswer(ip), lines: [`${ip}: ${text}`] };
 }

@@ -1,6 +1,6 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it, vi } from 'vitest';
-import { addressRoles } from '../../src/api/address-roles.ts';
+import { addressRoles, podCIDRRoles } from '../../src/api/address-roles.ts';
 import { pastNode, pastService } from '../../src/api/history-documents.ts';
 import type { ClusterMetrics } from '../../src/api/read-model.ts';
 import { streamOf } from '../../src/api/routes/event-stream.ts';
@@ -480,6 +480,23 @@ it('the roles of an address are all ports of a service, and each address of a no
     '',
     '',
   ]);
+});
+
+it('an address without a pod is in a pod CIDR of a node', () => {
+  const model = new TestModel();
+  model.nodes.nodeUpdated({
+    ...{ cluster: 'own', name: 'n1', source: 'k8s', ipv4AllocCIDR: '10.1.0.0/24' },
+    ...{ ipv4SecondaryAllocCIDRs: ['10.1.8.0/24'], ipv6SecondaryAllocCIDRs: ['fd00:8::/64'] },
+  });
+  model.nodes.nodeUpdated({ cluster: 'far', name: 'n2', source: 'k8s', ipv6AllocCIDR: 'fd00:2::/64' });
+  const textsOf = (ip: string): readonly string[] => podCIDRRoles(model, ip).map(({ text }) => text);
+  expect(podCIDRRoles(model, '10.1.0.9')).toEqual([
+    { kind: 'node', name: 'own/n1', as: 'pod-cidr', text: 'in pod CIDR 10.1.0.0/24 of node own/n1' },
+  ]);
+  expect(textsOf('10.1.8.1')).toEqual(['in pod CIDR 10.1.8.0/24 of node own/n1']);
+  expect(textsOf('fd00:8::1')).toEqual(['in pod CIDR fd00:8::/64 of node own/n1']);
+  expect(textsOf('fd00:2:0::1')).toEqual(['in pod CIDR fd00:2::/64 of node far/n2']);
+  expect([...textsOf('10.1.1.1'), ...textsOf('x')]).toEqual([]);
 });
 
 describe('a sorted view', () => {

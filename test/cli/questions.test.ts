@@ -127,8 +127,17 @@ describe('dpcache ipcache', () => {
   it('explain: the service that has an IP', async () => {
     expect(await lines('ipcache', 'explain', '172.16.0.10')).toEqual([
       '172.16.0.10: cluster IP of shop/checkout (8080/TCP)',
-      '172.16.0.10/32: no prefix contains it',
+      '172.16.0.10/32: no source claims it, and no prefix contains it',
     ]);
+  });
+
+  it('explain: the node whose pod CIDR contains an unknown IP, and status 1', async () => {
+    expect(await dpcache('ipcache', 'explain', '10.10.0.99', ...MESH)).toMatchObject({
+      status: 1,
+      stderr:
+        'dpcache: 10.10.0.99: in pod CIDR 10.10.0.0/24 of node atlantic/atlantic-node-1\n' +
+        'dpcache: 10.10.0.99/32: no source claims it, and no prefix contains it\n',
+    });
   });
 
   it('whois: what matches a text, and status 1 if nothing does', async () => {
@@ -145,7 +154,11 @@ describe('dpcache ipcache', () => {
   it.each([
     [['get', '9.9.9.9'], 'dpcache: 9.9.9.9: not found'],
     [['get', '9.9.9.0/24'], 'dpcache: 9.9.9.0/24: not found'],
-    [['explain', '9.9.9.9'], 'dpcache: 9.9.9.9: not found'],
+    [
+      ['explain', '9.9.9.9'],
+      'dpcache: 9.9.9.9: no source claims it, and it is in no pod CIDR; dpcache status names incomplete sources',
+    ],
+    [['explain', '9.9.9.0/24'], 'dpcache: 9.9.9.0/24: not found'],
   ])('%j of an unknown object: status 1 and the reason', async (words, why) => {
     expect(await dpcache('ipcache', ...words, ...MESH)).toEqual({
       status: 1,

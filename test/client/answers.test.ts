@@ -688,7 +688,7 @@ describe('an explained prefix', () => {
         "10.0.0.1/32: the first claim (*) is effective, because it is the only claim.",
         "10.0.0.1/32: the first claim (*) is effective, because the sources are equal and the name of its owner sorts first.",
         "10.0.0.1/32: the first claim (*) is effective, because an endpoint IP shadows the CIDR of the same single address.",
-        "10.0.0.1/32: no prefix contains it",
+        "10.0.0.1/32: no source claims it, and no prefix contains it",
       ]
     `);
   });

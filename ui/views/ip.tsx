@@ -84,7 +84,7 @@ function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
   );
-  const name = document?.roles?.find(({ kind }) => kind === 'node')?.name;
+  const name = document?.roles?.find(({ kind, as }) => kind === 'node' && as !== 'pod-cidr')?.name;
   const { document: node } = useAnswer<NodeDocument>(
     name === undefined ? undefined : `/v1/nodes/${namePath(name)}`,
   );
@@ -176,6 +176,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
               />
             ))}
           </ol>
+          {first === undefined && <p class="why">No source claims it, and no prefix contains it.</p>}
           {reason !== undefined && <p class="why">Why the first one is effective: {reason}</p>}
         </Panel>
       )}

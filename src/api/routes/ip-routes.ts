@@ -2,7 +2,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { SOURCES } from '../../model/source.ts';
 import { Prefix } from '../../net/prefix.ts';
-import { addressRoles } from '../address-roles.ts';
+import { addressRoles, podCIDRRoles } from '../address-roles.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import {
   type EntryDocument,
@@ -216,9 +216,12 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   });
 }
 
-/** Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. */
+/**
+ * Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. If the IP has no entry
+ * of its own, the roles include the pod CIDR that contains it.
+ */
 function explainIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
-  const roles = addressRoles(model, ip);
+  const roles = [...addressRoles(model, ip), ...podCIDRRoles(model, ip)];
   const entry = model.ipcache.lookup(ip);
   if (entry === undefined && roles.length > 0)
     return { prefix: Prefix.parse(ip)?.toString() ?? ip, claims: [], roles };

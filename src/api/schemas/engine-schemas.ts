@@ -101,7 +101,9 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
     roles: z
       .array(ROLE)
       .optional()
-      .describe('Services and nodes with the IP; absent for a CIDR and with `at`'),
+      .describe(
+        'Services and nodes with the IP, and nodes with a pod CIDR that contains an IP without an entry of its own (`pod-cidr`); absent for a CIDR and with `at`',
+      ),
     kernel: z
       .object({
         kernel: z.string().optional(),

@@ -145,6 +145,24 @@ describe('GET /v1/ipcache/explain', () => {
     expect(await get('/v1/ipcache/explain/172.16.0.11')).toMatchObject({ status: 404 });
   });
 
+  it('names the pod CIDR of an IP that has no entry of its own, and no CIDR of one that has', async () => {
+    const { app, model } = testApp();
+    const node = { cluster: 'own', name: 'n1', source: 'k8s', ipv6AllocCIDR: 'fd00:1::/64' } as const;
+    model.nodes.nodeUpdated({ ...node, ipv4AllocCIDR: '10.0.0.0/24' });
+    const get = async (ip: string): Promise<object> => {
+      const answer = await app.request(`/v1/ipcache/explain/${ip}`);
+      return { status: answer.status, body: await answer.json() };
+    };
+    const roles = [{ kind: 'node', name: 'own/n1', as: 'pod-cidr' }];
+    expect(await get('fd00:1::9')).toMatchObject({
+      ...{ status: 200, body: { prefix: 'fd00:1::9/128', claims: [], roles } },
+    });
+    expect(await get('10.0.0.9')).toMatchObject({ body: { prefix: '10.0.0.0/8', claims: [{}], roles } });
+    expect(await get('10.0.0.1')).toMatchObject({ body: { prefix: '10.0.0.1/32', roles: [] } });
+    expect(await found('fd00:1::9', model)).toEqual(['node own/n1 related']);
+    expect(await found('10.0.0.1', model)).not.toContain('node own/n1 related');
+  });
+
   it('names the origin of each claim', async () => {
     const get = requests();
     expect(await get('/v1/ipcache/explain/10.0.0.1')).toMatchObject({
