@@ -61,8 +61,8 @@ export function addressRoles(
 }
 
 /**
- * Returns the nodes with a pod CIDR that contains this IP; none if the IP has an entry of its own. Costs one pass over the nodes,
- * about 0.5 µs each.
+ * Returns the nodes with a pod CIDR that contains this IP; none if the IP has an entry of its own. Costs one pass over
+ * the nodes, about 0.5 µs each.
  */
 export function podCIDRRoles(
   { ipcache, nodes }: Pick<ReadModel, 'ipcache' | 'nodes'>,

@@ -29,17 +29,42 @@ export interface View {
 /** A question to an agent: a running one, or one that is started only for this answer. */
 export type Question = (ask: Ask, view: View) => Promise<Answer>;
 
+/** Columns are not made narrower than this number of characters. */
+const MIN_SHRUNK = 12;
+
 /**
- * Returns the lines of a table. Control characters are escaped. Lines are cut at the width of the view unless it is
- * wide. `widths`: see {@link alignColumns}.
+ * Returns the lines of a table. Control characters are escaped. Unless the view is wide, lines have at most its width:
+ * the widest columns except the first are cut as far as necessary; if that does not suffice, the lines are cut instead.
+ * `widths`: see {@link alignColumns}.
  */
 export function table(
   rows: readonly (readonly string[])[],
   { wide, width = Number.POSITIVE_INFINITY }: View,
   widths: number[] = [],
 ): readonly string[] {
-  const lines = alignColumns(rows, widths);
-  return wide ? lines : lines.map((line) => cutText(line, width));
+  if (wide || !Number.isFinite(width)) return alignColumns(rows, widths);
+  const limit = cellLimit(rows, width, widths);
+  const cells = rows.map((row) => row.map((cell, column) => (column === 0 ? cell : cutText(cell, limit))));
+  return alignColumns(cells, widths).map((line) => cutText(line, width));
+}
+
+/**
+ * Returns the maximum width of a column after the first for which lines fit into `width`; infinity if none is necessary
+ * or helps.
+ */
+function cellLimit(rows: readonly (readonly string[])[], width: number, minimum: readonly number[]): number {
+  const widths = [...minimum];
+  for (const row of rows)
+    row.forEach((cell, column) => {
+      widths[column] = Math.max(widths[column] ?? 0, printable(cell).length);
+    });
+  const [first = 0, ...others] = widths;
+  const widthOf = (limit: number): number =>
+    others.reduce((sum, column) => sum + 2 + Math.min(column, limit), first);
+  if (widthOf(Number.POSITIVE_INFINITY) <= width) return Number.POSITIVE_INFINITY;
+  for (let limit = Math.max(...others); limit >= MIN_SHRUNK; limit--)
+    if (widthOf(limit) <= width) return limit;
+  return Number.POSITIVE_INFINITY;
 }
 
 /** A column of a table of documents. A wide column is shown in wide views only. */
@@ -59,6 +84,33 @@ export function documentTable<T>(
   const shown = columns.filter(({ wide }) => view.wide || wide === undefined);
   const rows = documents.map((document) => shown.map(({ cell }) => cell(document)));
   return table([shown.map(({ title }) => title), ...rows], view, widths);
+}
+
+/**
+ * Returns the lines of one object, or of its claims: a table, or a block of `TITLE value` lines for each document if
+ * the table does not fit into the view. Nothing is cut, because an object has few lines.
+ */
+export function objectLines<T>(
+  columns: readonly Column<T>[],
+  documents: readonly T[],
+  view: View,
+): readonly string[] {
+  const lines = documentTable(columns, documents, { wide: view.wide });
+  const { width = Number.POSITIVE_INFINITY } = view;
+  if (view.wide || lines.every(({ length }) => length <= width)) return lines;
+  const narrow = columns.filter(({ wide }) => wide === undefined);
+  const titled = narrow.filter(({ title }) => title !== '');
+  // A column without a title marks documents: its cell is put before the first line.
+  const mark = narrow.find(({ title }) => title === '');
+  const widths: number[] = [];
+  return documents.flatMap((document, index) => {
+    const rows = titled.map(({ title, cell }, row) => [
+      ...(mark === undefined ? [] : [row === 0 ? mark.cell(document) : '']),
+      title,
+      cell(document),
+    ]);
+    return [...(index === 0 ? [] : ['']), ...alignColumns(rows, widths)];
+  });
 }
 
 /** Returns the lines of a table, or the hint if it has no rows. */

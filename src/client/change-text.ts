@@ -1,8 +1,7 @@
-import type { List } from 'immutable';
+import type { NodeDocument } from '../api/documents.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import { counted } from '../base/show-value.ts';
 import type { IPCacheChange, IPCacheEntry } from '../ipcache/types.ts';
-import type { NodeAddress } from '../model/cluster-node.ts';
 import { labelName } from '../model/label-name.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
@@ -40,7 +39,7 @@ const MAX_NAMED_BACKENDS = 3;
 const ARROW = '→';
 
 /** Marks an entry that only a checkpoint provides, because it may be outdated. */
-function restoredMark(source: Source | undefined): string[] {
+function restoredMark(source: string | undefined): string[] {
   return source === 'restored' ? ['restored'] : [];
 }
 
@@ -101,20 +100,22 @@ export function prefixChangeText(
   return { sign: '~', kind: 'ip', subject: prefix, detail: entryDifference(old, now, nameOf) };
 }
 
-function addressText({ type, ip }: NodeAddress): string {
+function addressText({ type, ip }: Addresses[number]): string {
   return `${type} ${ip}`;
 }
 
+/** The fields of a node that a text shows. `NodeFields` and documents have them. */
+type ShownNode = Omit<NodeDocument, 'cluster' | 'name' | 'clusterID' | 'labels' | 'restored' | 'past'>;
+type Addresses = ShownNode['addresses'];
+
 /** Returns the changed addresses of each type: `InternalIP 10.0.0.1 → 10.0.0.2`. */
-function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>): string[] {
-  const removed = before.filterNot((address) =>
-    after.some((other) => addressText(other) === addressText(address)),
-  );
-  const added = after.filterNot((address) =>
-    before.some((other) => addressText(other) === addressText(address)),
-  );
+function addressDifferences(before: Addresses, after: Addresses): string[] {
+  const without = (all: Addresses, others: Addresses): Addresses =>
+    all.filter((address) => !others.some((other) => addressText(other) === addressText(address)));
+  const removed = without(before, after);
+  const added = without(after, before);
   const types = new Set([...removed, ...added].map(({ type }) => type));
-  const list = (addresses: List<NodeAddress>, type: string): string | undefined =>
+  const list = (addresses: Addresses, type: string): string | undefined =>
     addresses
       .filter((address) => address.type === type)
       .map(({ ip }) => ip)
@@ -122,7 +123,8 @@ function addressDifferences(before: List<NodeAddress>, after: List<NodeAddress>)
   return [...types].flatMap((type) => difference(type, list(removed, type), list(added, type)));
 }
 
-function nodeDifference(before: Node, after: Node): string {
+/** Returns the changed fields of a node: `InternalIP 10.0.0.1 → 10.0.0.2, boot a → b`. */
+export function nodeDifference(before: ShownNode, after: ShownNode): string {
   const differences = [
     ...addressDifferences(before.addresses, after.addresses),
     ...difference('key', String(before.encryptionKey), String(after.encryptionKey)),
@@ -140,11 +142,12 @@ function nodeDifference(before: Node, after: Node): string {
 }
 
 /** Returns a node in one line: its addresses and its pod CIDRs. */
-export function nodeText(node: Node): string {
+export function nodeText(node: ShownNode): string {
   const internal = node.addresses.filter(({ type }) => type === 'InternalIP');
-  const addresses = internal.isEmpty() ? node.addresses : internal;
+  const addresses = internal.length === 0 ? node.addresses : internal;
   const primary = [node.ipv4AllocCIDR, node.ipv6AllocCIDR].filter((cidr) => cidr !== undefined);
-  const pods = [...primary, ...node.ipv4SecondaryAllocCIDRs, ...node.ipv6SecondaryAllocCIDRs];
+  const { ipv4SecondaryAllocCIDRs = [], ipv6SecondaryAllocCIDRs = [] } = node;
+  const pods = [...primary, ...ipv4SecondaryAllocCIDRs, ...ipv6SecondaryAllocCIDRs];
   return [
     addresses.map(({ ip }) => ip).join(' ') || 'no address',
     ...(pods.length === 0 ? [] : [`pods ${pods.join(' ')}`]),
@@ -157,9 +160,9 @@ export function nodeText(node: Node): string {
 export function nodeChangeText(before: Node | undefined, after: Node | undefined): ChangeText {
   const subject = (after ?? before)?.fullName ?? '';
   if (after === undefined)
-    return { sign: '-', kind: 'node', subject, detail: before ? nodeText(before) : '' };
-  if (before === undefined) return { sign: '+', kind: 'node', subject, detail: nodeText(after) };
-  return { sign: '~', kind: 'node', subject, detail: nodeDifference(before, after) };
+    return { sign: '-', kind: 'node', subject, detail: before ? nodeText(before.fields) : '' };
+  if (before === undefined) return { sign: '+', kind: 'node', subject, detail: nodeText(after.fields) };
+  return { sign: '~', kind: 'node', subject, detail: nodeDifference(before.fields, after.fields) };
 }
 
 function namedBackends(sign: string, addresses: readonly string[]): string[] {

@@ -1,4 +1,4 @@
-import type { ExplanationDocument } from '../api/documents.ts';
+import type { ExplanationDocument, NodeDocument } from '../api/documents.ts';
 import type {
   CauseDocument,
   CausesDocument,
@@ -8,8 +8,9 @@ import type {
 import { namePath } from '../api/name-path.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
-import { localTimeText } from '../process/terminal.ts';
-import { type Answer, emptyAnswer, find, identityCell, type Question, table } from './answer.ts';
+import { alignColumns, localTimeText } from '../process/terminal.ts';
+import { type Answer, emptyAnswer, find, identityCell, type Question } from './answer.ts';
+import { nodeDifference, nodeText } from './change-text.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
@@ -31,7 +32,7 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
 
 /** Returns the question for all claims on a prefix at the moment `at`, a text that the API accepts. */
 export function explainPast(key: string, at: string): Question {
-  return async (ask, view) => {
+  return async (ask) => {
     const path = `/v1/ipcache/explain/${namePath(key)}`;
     const past = await find<ExplanationDocument>(ask, `${path}?at=${encodeURIComponent(at)}`);
     if (past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
@@ -49,7 +50,7 @@ export function explainPast(key: string, at: string): Question {
       json: past,
       lines: [
         `${prefix} at ${localTimeText(past.past.at)}: identity ${identityCell(first?.identity ?? 0, first?.labels)}, by ${decidedBy}`,
-        ...table(rows, view),
+        ...alignColumns(rows),
         ...uncertaintyLines(past.past),
         `  now: ${nowText(current)}`,
       ],
@@ -135,7 +136,7 @@ export async function exportHistory(
 
 /** Returns the question for the changes of a prefix, or all changes, newest first. */
 export function askHistory(query: HistoryQuery): Question {
-  return async (ask, view): Promise<Answer> => {
+  return async (ask): Promise<Answer> => {
     const items: HistoryRecordDocument[] = [];
     let held: HeldDocument | undefined;
     let changes = 0;
@@ -152,7 +153,7 @@ export function askHistory(query: HistoryQuery): Question {
     return {
       json: { items, held, changes, more },
       lines: [
-        ...(rows.length === 0 ? ['No matching changes.'] : table(rows, view)),
+        ...(rows.length === 0 ? ['No matching changes.'] : alignColumns(rows)),
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
         heldLine,
       ],
@@ -173,7 +174,7 @@ function recordCells(record: HistoryRecordDocument, queriedKey: string | undefin
     time,
     `${sign} ${owner === undefined ? source : `${source} ${owner}`}`,
     subject,
-    record.kind === 'service' ? backendsChange(before, after) : valueText(after ?? before),
+    valueText(record),
     effective === undefined || effective.before === effective.after
       ? ''
       : `effective ${effective.before ?? 'none'} → ${effective.after ?? 'none'}`,
@@ -201,8 +202,17 @@ function backendsChange(before: unknown, after: unknown): string {
   return parts.length === 0 ? 'fields' : `${parts.join(' ')} backends`;
 }
 
-/** Returns a claim in short: `55 batch/job-7`. */
-function valueText(value: unknown): string {
+/** Returns a claim in short (`55 batch/job-7`), the changed number of backends, or a node and its changed fields. */
+function valueText({ kind, before, after }: HistoryRecordDocument): string {
+  if (kind === 'service') return backendsChange(before, after);
+  const value = after ?? before;
+  if (kind === 'node') {
+    // A process of the same version sent it.
+    const [old, now] = [before, after] as readonly (NodeDocument | undefined)[];
+    return old !== undefined && now !== undefined
+      ? nodeDifference(old, now)
+      : nodeText(value as NodeDocument);
+  }
   const { identity, namespace, podName, hostIP } = (value ?? {}) as Readonly<Record<string, unknown>>;
   const pod = podName === undefined ? undefined : `${namespace}/${podName}`;
   return [identity, pod ?? hostIP].filter((part) => part !== undefined).join(' ');
@@ -210,7 +220,7 @@ function valueText(value: unknown): string {
 
 /** Returns the question for the changes around a moment, grouped by cause, the largest group first. */
 export function askAround(at: string, windowMs: number, limit: number): Question {
-  return async (ask, view): Promise<Answer> => {
+  return async (ask): Promise<Answer> => {
     const query = `at=${encodeURIComponent(at)}&window=${windowMs / 1000}&limit=${limit}`;
     const causes = (await ask(`/v1/history/around?${query}`)) as CausesDocument;
     const { groups, held } = causes;
@@ -219,7 +229,7 @@ export function askAround(at: string, windowMs: number, limit: number): Question
       json: causes,
       lines:
         groups.length > 0
-          ? table(rows, view)
+          ? alignColumns(rows)
           : [
               `No changes within ${windowMs / 1000} s of ${localTimeText(causes.at)}; held from ${localTimeText(held.from)} on.`,
             ],

@@ -1,6 +1,6 @@
 import type { IdentityDocument } from '../api/documents.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
-import { type Column, documentTable, emptyAnswer, find, type Question, restoredText } from './answer.ts';
+import { type Column, emptyAnswer, find, objectLines, type Question, restoredText } from './answer.ts';
 import { type ListFilters, listing, type PrintedList } from './list.ts';
 
 const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
@@ -30,7 +30,7 @@ export function getIdentity(identity: number): Question {
   return async (ask, view) => {
     const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
     if (known === undefined) return emptyAnswer(String(identity));
-    const lines = documentTable(IDENTITY_COLUMNS, [known], view);
+    const lines = objectLines(IDENTITY_COLUMNS, [known], view);
     return { json: known, lines, succeeded: true, names: [String(known.identity)] };
   };
 }

@@ -1,7 +1,7 @@
 import type { ExplainedNodeDocument, NodeDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, documentTable, emptyAnswer, find, type Question } from './answer.ts';
+import { ageText, type Column, emptyAnswer, find, objectLines, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
 import { type ListFilters, listing, type PrintedList } from './list.ts';
 
@@ -79,7 +79,7 @@ export function getNode(name: string, at?: string): Question {
     return {
       json: node,
       lines: [
-        ...documentTable(NODE_COLUMNS, claims, view),
+        ...objectLines(NODE_COLUMNS, claims, view),
         ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
         ...(heldBack ? ['Handlers still have an earlier version of this node.'] : []),
         ...lost.map(printable),

@@ -8,10 +8,10 @@ import {
   type Answer,
   ageText,
   type Column,
-  documentTable,
   emptyAnswer,
   find,
   identityCell,
+  objectLines,
   portsCell,
   type Question,
   type View,
@@ -73,7 +73,7 @@ export function getPrefix(key: string, at?: string): Question {
           .items[0]
       : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
     if (entry === undefined) return emptyAnswer(key);
-    const lines = documentTable(PREFIX_COLUMNS, [entry], view);
+    const lines = objectLines(PREFIX_COLUMNS, [entry], view);
     return { json: entry, lines, succeeded: true, names: [entry.prefix] };
   };
 }
@@ -84,7 +84,7 @@ async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promis
   const past = await find<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
   if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
-  const lines = [...documentTable(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
+  const lines = [...objectLines(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
   return { json: { ...entry, past: past.past }, lines, succeeded: true, names: [entry.prefix] };
 }
 
@@ -129,7 +129,7 @@ export function explainPrefix(key: string): Question {
           ? [`${prefix}: no source claims it, and no prefix contains it`]
           : [
               `${prefix}: the first claim (*) is effective, because ${RULES[decidedBy]}.`,
-              ...documentTable(columns, claims, view),
+              ...objectLines(columns, claims, view),
             ]),
         ...kernelLines(explanation.kernel),
       ],

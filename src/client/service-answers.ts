@@ -7,6 +7,7 @@ import {
   documentTable,
   emptyAnswer,
   find,
+  objectLines,
   orHint,
   portsCell,
   type Question,
@@ -33,21 +34,21 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   { title: 'SERVICE', cell: serviceName },
   { title: 'TYPE', cell: ({ type }) => type },
   { title: 'CLUSTER IP', cell: ({ clusterIPs }) => clusterIPs.join(' ') || '-' },
-  {
-    title: 'EXTERNAL IP',
-    cell: ({ externalIPs = [], loadBalancerIPs = [] }) =>
-      [...new Set([...loadBalancerIPs, ...externalIPs])].join(' ') || '-',
-  },
   { title: 'PORTS', cell: ({ ports, nodePorts }) => portsCell(ports, nodePorts) },
+  { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
   {
     title: 'MESH',
     cell: ({ global, shared, restored }) =>
       [global ? 'global' : '', shared ? 'shared' : '', restoredText(restored)].filter(Boolean).join(' ') ||
       '-',
   },
+  {
+    title: 'EXTERNAL IP',
+    cell: ({ externalIPs = [], loadBalancerIPs = [] }) =>
+      [...new Set([...loadBalancerIPs, ...externalIPs])].join(' ') || '-',
+  },
   { title: 'AFFINITY', cell: ({ affinity }) => affinity || '-', wide: true },
   { title: 'NODES', cell: nodesText, wide: true },
-  { title: 'BACKENDS', cell: ({ backends }) => backendsText(backends) },
   {
     title: 'ADDRESSES',
     cell: ({ backends }) => backends.map(({ address }) => address).join(' ') || '-',
@@ -93,7 +94,7 @@ export function getService(name: string, at?: string): Question {
     return {
       json: document,
       lines: [
-        ...documentTable(SERVICE_COLUMNS, [service], view),
+        ...objectLines(SERVICE_COLUMNS, [service], view),
         '',
         ...documentTable(BACKEND_COLUMNS, service.backends, view),
         ...pastLines(service.past),

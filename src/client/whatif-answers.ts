@@ -2,10 +2,10 @@ import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
 import type { WhatIfLine } from '../api/whatif-documents.ts';
 import { counted } from '../base/show-value.ts';
-import { printable } from '../process/terminal.ts';
-import { identityCell, table, type View } from './answer.ts';
+import { alignColumns } from '../process/terminal.ts';
+import { identityCell } from './answer.ts';
 
-/** Maximum number of prefixes, and of services, that the text shows. All are counted, and `-o json` has more. */
+/** Maximum number of prefixes, nodes and services that the text shows. All are counted, and `-o json` has more. */
 const MAX_SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
@@ -18,15 +18,15 @@ export interface WhatIfText {
 }
 
 /** Sends edits to `/v1/whatif` and returns the answer. */
-export async function askWhatIf(ask: Ask, edits: readonly object[], view: View): Promise<WhatIfText> {
+export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<WhatIfText> {
   const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[]; // a process of the same version sent it
   const linesOfType = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
     answer.filter((line): line is LineOf<T> => line.type === type);
   const [summary] = linesOfType('summary');
   if (summary === undefined) throw new Error('what-if: the answer has no summary');
   const lines = [
-    ...prefixLines(linesOfType('prefix'), summary, view),
-    nodeLine(summary),
+    ...prefixLines(linesOfType('prefix'), summary),
+    ...nodeLines(linesOfType('node'), summary),
     ...serviceLines(linesOfType('service'), summary),
     ...(summary.identities.unknown === 0
       ? []
@@ -48,7 +48,6 @@ function countsText(of: readonly (readonly [number, string])[]): string {
 function prefixLines(
   prefixes: readonly LineOf<'prefix'>[],
   { prefixes: all }: LineOf<'summary'>,
-  view: View,
 ): readonly string[] {
   const head = countsText([
     [all.gone, 'deleted'],
@@ -68,8 +67,7 @@ function prefixLines(
     ];
   });
   const total = all.gone + all.changed + all.revealed + all.created;
-  const more = total > rows.length ? [`  and ${numberText(total - rows.length)} more`] : [];
-  return [`prefixes   ${head}`, ...table(rows, view), ...more];
+  return [`prefixes   ${head}`, ...rowLines(rows, total)];
 }
 
 /** Returns an entry as text. Host and encryption key are included if `other` has another one. */
@@ -82,15 +80,21 @@ function entryText(entry: EntryDocument | undefined, other: EntryDocument | unde
   return `${identityCell(identity, labels)} ${source}${owner === undefined ? '' : ` ${owner}`}${pod}${host}${key}`;
 }
 
-function nodeLine({ nodes }: LineOf<'summary'>): string {
+function nodeLines(changes: readonly LineOf<'node'>[], { nodes }: LineOf<'summary'>): readonly string[] {
   const head = countsText([
     [nodes.gone, 'deleted'],
     [nodes.changed, 'changed'],
   ]);
-  if (nodes.gone === 0) return `nodes      ${head}`;
   const addresses = counted(nodes.addresses, 'address', 'addresses');
   const routes = counted(nodes.podCIDRs, 'pod CIDR');
-  return `nodes      ${head}: ${addresses}, ${routes} (routes of --datapath linux)`;
+  const lost = nodes.gone === 0 ? '' : `: ${addresses}, ${routes} (routes of --datapath linux)`;
+  const rows = changes
+    .slice(0, MAX_SHOWN)
+    .map(({ node, oldSource, newSource }) => [
+      `  ${node}`,
+      newSource === undefined ? 'deleted' : `${oldSource} → ${newSource}`,
+    ]);
+  return [`nodes      ${head}${lost}`, ...rowLines(rows, nodes.gone + nodes.changed)];
 }
 
 function serviceLines(
@@ -104,7 +108,21 @@ function serviceLines(
     [all.changed, 'changed'],
     [all.created, 'new'],
   ]);
-  const lost = services.filter(({ kind }) => kind === 'empty' || kind === 'gone').slice(0, MAX_SHOWN);
-  const names = lost.map(({ service }) => printable(service)).join(', ');
-  return [`services   ${head}${names === '' ? '' : `: ${names}`}`];
+  const isLost = ({ kind }: LineOf<'service'>): boolean => kind === 'empty' || kind === 'gone';
+  const sorted = services.toSorted((a, b) => Number(isLost(b)) - Number(isLost(a)));
+  const rows = sorted.slice(0, MAX_SHOWN).map((service) => [`  ${service.service}`, serviceText(service)]);
+  const total = all.fewer + all.empty + all.gone + all.changed + all.created;
+  return [`services   ${head}`, ...rowLines(rows, total)];
+}
+
+function serviceText({ kind, before, after }: LineOf<'service'>): string {
+  if (kind === 'gone') return 'deleted';
+  if (kind === 'created') return `new, ${counted(after, 'backend')}`;
+  return before === after ? 'changed' : `${before} → ${counted(after, 'backend')}`;
+}
+
+/** Returns the lines of the shown rows, and the number of the others. Nothing is cut, because the ends differ. */
+function rowLines(rows: readonly (readonly string[])[], total: number): readonly string[] {
+  const more = total > rows.length ? [`  and ${numberText(total - rows.length)} more`] : [];
+  return [...alignColumns(rows), ...more];
 }

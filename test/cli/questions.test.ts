@@ -178,7 +178,7 @@ describe('dpcache service list and node list', () => {
     const rows = await lines('service', 'list');
     expect(rows).toHaveLength(6);
     expect(rows[5]).toMatch(
-      /^shop\/checkout +ClusterIP +172\.16\.0\.10 +- +http:8080\/TCP +global shared +24 backends \(12 baltic, 12 caspian\)$/,
+      /^shop\/checkout +ClusterIP +172\.16\.0\.10 +http:8080\/TCP +24 backends \(12 baltic, 12 caspian\) +global shared +-$/,
     );
     const services = (await json('service', 'list')) as readonly { name: string }[];
     expect(services.find(({ name }) => name === 'ledger')).toMatchObject({

@@ -403,6 +403,33 @@ describe('the history', () => {
     `);
   });
 
+  it('names the changed fields of a node (regression: only the node was listed)', async () => {
+    const node = (ip: string, bootID: string): object => ({
+      ...NODE,
+      addresses: [{ type: 'InternalIP', ip }],
+      bootID,
+    });
+    const record = (sequence: number, more: object): object => ({
+      ...{ sequence, at: at(1), kind: 'node', key: 'far/n1', source: 'k8s' },
+      ...more,
+    });
+    const items = [
+      record(3, { before: node('1.1.1.2', 'b') }),
+      record(2, { before: node('1.1.1.1', 'a'), after: node('1.1.1.2', 'b') }),
+      record(1, { after: node('1.1.1.1', 'a') }),
+    ];
+    const { lines } = await answerOf(askHistory({ key: 'far/n1', limit: 7 }), {
+      '/v1/history?key=far%2Fn1&limit=7': { items, held: HELD, more: false, changes: 3 },
+    });
+    expect(lines.slice(0, 3).map((line) => line.replace(/^\S+ \S+ +/, ''))).toMatchInlineSnapshot(`
+      [
+        "- k8s    1.1.1.2, pods 10.0.0.0/24 fd00::/64 10.0.1.0/24 fd01::/64, key 3",
+        "~ k8s    InternalIP 1.1.1.1 → 1.1.1.2, boot a → b",
+        "+ k8s    1.1.1.1, pods 10.0.0.0/24 fd00::/64 10.0.1.0/24 fd01::/64, key 3",
+      ]
+    `);
+  });
+
   it('without changes does not succeed', async () => {
     const page = { items: [], held: HELD, more: false, changes: 1 };
     const answer = await answerOf(askHistory({ limit: 7 }), { '/v1/history?limit=7': page });
@@ -589,8 +616,8 @@ describe('a service', () => {
     expect(answer).toMatchObject({ succeeded: true, names: ['shop/cart'], json });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
-        "SERVICE    TYPE          CLUSTER IP  EXTERNAL IP      PORTS                          MESH                              AFFINITY  NODES                        BACKENDS                     ADDRESSES",
-        "shop/cart  LoadBalancer  10.96.0.1   2.2.2.2 3.3.3.3  http:80/TCP,node:30000 81/UDP  global shared restored, 60 s old  local     service.cilium.io/node=edge  2 backends (1 local, 1 far)  10.0.0.1 10.0.0.2",
+        "SERVICE    TYPE          CLUSTER IP  PORTS                          BACKENDS                     MESH                              EXTERNAL IP      AFFINITY  NODES                        ADDRESSES",
+        "shop/cart  LoadBalancer  10.96.0.1   http:80/TCP,node:30000 81/UDP  2 backends (1 local, 1 far)  global shared restored, 60 s old  2.2.2.2 3.3.3.3  local     service.cilium.io/node=edge  10.0.0.1 10.0.0.2",
         "",
         "BACKEND   CLUSTER  NODE  ZONE  PORTS          STATE        WEIGHT",
         "10.0.0.1  far      n     z     http:8080/TCP  active       7",
@@ -727,10 +754,9 @@ describe('a what-if', () => {
         return lines;
       },
       [{ edit: 'x' }],
-      { wide: true },
     );
 
-  it('has each count, changed prefixes first, and the services without backends', async () => {
+  it('has each count, changed prefixes first, nodes, and services, lost ones first', async () => {
     const changes = [
       { type: 'prefix', kind: 'gone', prefix: '10.0.0.1/32', old: entry(5) },
       {
@@ -743,9 +769,13 @@ describe('a what-if', () => {
         ...{ type: 'prefix', kind: 'changed', prefix: '10.0.0.5/32', old: entry(5) },
         new: entry(6, { podName: 'cart', namespace: 'shop', hostIP: '2.2.2.2', encryptKey: 3 }),
       },
-      { type: 'service', kind: 'empty', service: 'a/b' },
-      { type: 'service', kind: 'fewer', service: 'c/d' },
-      { type: 'service', kind: 'gone', service: 'e/f' },
+      { type: 'node', kind: 'gone', node: 'far/n1', oldSource: 'kvstore' },
+      { type: 'node', kind: 'changed', node: 'far/n2', oldSource: 'kvstore', newSource: 'k8s' },
+      { type: 'service', kind: 'fewer', service: 'c/d', before: 9, after: 3 },
+      { type: 'service', kind: 'changed', service: 'c/e', before: 2, after: 2 },
+      { type: 'service', kind: 'created', service: 'c/f', before: 0, after: 1 },
+      { type: 'service', kind: 'empty', service: 'a/b', before: 2, after: 0 },
+      { type: 'service', kind: 'gone', service: 'e/f', before: 1, after: 0 },
     ];
     const { lines, json, loses } = await ask([...changes, SUMMARY]);
     expect([json, loses]).toEqual([{ changes, summary: SUMMARY }, true]);
@@ -759,7 +789,16 @@ describe('a what-if', () => {
         "  10.0.0.2/32  init k8s deleted; then covered by 10.0.0.0/8 remote-node k8s",
         "  and 5 more",
         "nodes      5 deleted, 6 changed: 7 addresses, 1 pod CIDR (routes of --datapath linux)",
-        "services   9 lose backends, 1 without backends, 9 deleted, 10 changed, 11 new: a/b, e/f",
+        "  far/n1  deleted",
+        "  far/n2  kvstore → k8s",
+        "  and 9 more",
+        "services   9 lose backends, 1 without backends, 9 deleted, 10 changed, 11 new",
+        "  a/b  2 → 0 backends",
+        "  e/f  deleted",
+        "  c/d  9 → 3 backends",
+        "  c/e  changed",
+        "  c/f  new, 1 backend",
+        "  and 34 more",
         "identities 1,200 no longer known",
       ]
     `);
@@ -780,7 +819,7 @@ describe('a what-if', () => {
     expect(lines).toEqual(['prefixes   no changes', 'nodes      no changes', 'services   no changes']);
   });
 
-  it('shows at most twenty prefixes and services', async () => {
+  it('shows at most twenty prefixes, nodes and services', async () => {
     const prefixes = Array.from({ length: 25 }, (_, index) => ({
       ...{ type: 'prefix', kind: 'created', prefix: `10.0.0.${index}/32`, new: entry(5) },
     }));
@@ -789,7 +828,11 @@ describe('a what-if', () => {
       kind: 'gone',
       service: `a/${index}`,
     }));
-    const { lines } = await ask([...prefixes, ...services, SUMMARY]);
+    const nodes = Array.from({ length: 25 }, (_, index) => ({
+      ...{ type: 'node', kind: 'gone', node: `far/n${index}`, oldSource: 'k8s' },
+    }));
+    const { lines } = await ask([...prefixes, ...nodes, ...services, SUMMARY]);
+    expect(lines.filter((line) => line.startsWith('  far/n'))).toHaveLength(20);
     expect(lines.filter((line) => line.startsWith('  10.'))).toHaveLength(20);
     expect(lines.join('\n').match(/a\/\d+/g)).toHaveLength(20);
   });

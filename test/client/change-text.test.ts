@@ -89,16 +89,16 @@ describe('a change of a node', () => {
 });
 
 it('a node has its internal addresses, else all, and its pod CIDRs', () => {
-  expect(nodeText(node({ addresses: [] }))).toBe('no address');
+  expect(nodeText(node({ addresses: [] }).fields)).toBe('no address');
   const external = [{ type: 'ExternalIP', ip: '2.2.2.2' }] as const;
-  expect(nodeText(node({ addresses: external, source: 'restored' }))).toBe('2.2.2.2, restored');
+  expect(nodeText(node({ addresses: external, source: 'restored' }).fields)).toBe('2.2.2.2, restored');
   const pods = {
     ipv4AllocCIDR: '10.0.0.0/24',
     ipv6AllocCIDR: 'fd00::/64',
     ipv4SecondaryAllocCIDRs: ['10.0.1.0/24'],
     ipv6SecondaryAllocCIDRs: ['fd01::/64'],
   };
-  expect(nodeText(node(pods))).toBe('1.1.1.1, pods 10.0.0.0/24 fd00::/64 10.0.1.0/24 fd01::/64');
+  expect(nodeText(node(pods).fields)).toBe('1.1.1.1, pods 10.0.0.0/24 fd00::/64 10.0.1.0/24 fd01::/64');
 });
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -27,7 +27,7 @@ it('shows the host and the key of a prefix if they change (regression: both side
     change({ hostIP: '192.168.0.9' }, { hostIP: '192.168.0.9', identity: 7 }),
     summary,
   ];
-  const { lines } = await askWhatIf(ask, [], { wide: false });
+  const { lines } = await askWhatIf(ask, []);
   expect(lines.slice(1, 4).map((line) => line.replace(/^ +\S+ +/, ''))).toEqual([
     'remote-node kvstore a/n1 at no host → remote-node kvstore a/n1 at 192.168.0.1',
     'remote-node kvstore a/n1 key 3 → remote-node kvstore a/n1 key 4',

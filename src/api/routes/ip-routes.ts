@@ -217,8 +217,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
 }
 
 /**
- * Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. If the IP has no entry
- * of its own, the roles include the pod CIDR that contains it.
+ * Returns the claims on the prefix of an IP, and the roles of the IP. An IP of a service may have no prefix. If the IP
+ * has no entry of its own, the roles include the pod CIDR that contains it.
  */
 function explainIP(model: ReadModel, requested: string, ip: string): ExplanationDocument {
   const roles = [...addressRoles(model, ip), ...podCIDRRoles(model, ip)];

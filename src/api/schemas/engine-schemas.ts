@@ -102,7 +102,7 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
       .array(ROLE)
       .optional()
       .describe(
-        'Services and nodes with the IP, and nodes with a pod CIDR that contains an IP without an entry of its own (`pod-cidr`); absent for a CIDR and with `at`',
+        'Services and nodes with the IP; `pod-cidr`: nodes whose pod CIDR contains it, if it has no entry; absent for a CIDR and with `at`',
       ),
     kernel: z
       .object({

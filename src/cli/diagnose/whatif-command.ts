@@ -89,7 +89,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
       const { askWhatIf } = await import('../../client/whatif-answers.ts');
       const { lines, json, loses } = await askAgent(
         socketPath(flags, io.env),
-        (client) => askWhatIf(client.ask, edits, { wide: false, width: io.stdout.columns }),
+        (client) => askWhatIf(client.ask, edits),
         io.signal,
         socketAdvice(),
       ).catch((error: unknown) => {
