@@ -265,6 +265,15 @@ describe('the end of a connection', () => {
     expect(server.streams).toBe(0);
   });
 
+  it('by stop does not add a cluster whose removal had to end first', async () => {
+    const server = newCluster(clock, 'a', 1);
+    await follow('a', server);
+    const removal = agent.mesh.remove('a');
+    const addition = agent.mesh.add('a', () => agent.connect('a', server));
+    await agent.mesh.stop();
+    expect([await removal, await addition, agent.mesh.names]).toEqual([true, 'stopped', []]);
+  });
+
   it('by a new one keeps known state and sweeps deleted keys, in the same identity cache (trap: one cache per reconnect)', async () => {
     const server = newCluster(clock, 'a', 1);
     writeIP(server, '10.1.0.1', 0x1_0200);

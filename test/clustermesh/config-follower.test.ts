@@ -174,8 +174,9 @@ describe('a configuration directory that is followed', () => {
     directory.list = () => new Promise(() => {});
     directory.write('a', config('1'));
     await advance(clock, 1000);
+    expect(directory.isWatched).toBe(true);
     await follower.stop();
-    expect([did, problems, clock.pending]).toEqual([[], [], 0]);
+    expect([did, problems, clock.pending, directory.isWatched]).toEqual([[], [], 0, false]);
   });
 
   it.each([

@@ -1,18 +1,24 @@
 import { describe, expect, it } from 'vitest';
 import {
   type ClusterLimits,
+  exportDecoder,
   identityDecoder,
   ipDecoder,
   ipScanner,
+  largeSliceDecoder,
   NO_LIMITS,
   nodeDecoder,
   serviceDecoder,
+  sliceDecoder,
   splitServiceName,
 } from '../../src/clustermesh/decoders.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.ts';
 import type { ValueDecoder } from '../../src/kvstore/codec/value.ts';
+import { rawZstdFrame } from '../../src/kvstore/codec/zstd/zstd-frame.ts';
+import type { ClusterEndpointSlice } from '../../src/model/cluster-endpoint-slice.ts';
 import type { IdentityRange } from '../../src/model/numeric-identity.ts';
+import { protoBytes } from '../kvstore/codec/support/slice-proto.ts';
 
 const LIMITS: ClusterLimits = {
   clusterID: 2,
@@ -22,7 +28,8 @@ const AT = 'cilium/state/…';
 
 /** Returns the reason and the field of a rejection; `ok` if the value is accepted. */
 function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): string {
-  const decoded = decode(name, bytesOfText(typeof value === 'string' ? value : JSON.stringify(value)), AT);
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const decoded = decode(name, value instanceof Uint8Array ? value : bytesOfText(text), AT);
   if (decoded.ok) return 'ok';
   expect(decoded.rejection.at).toBe(AT);
   return `${decoded.rejection.reason} ${decoded.rejection.field}`;
@@ -127,6 +134,12 @@ describe('the cluster in the labels of an identity', () => {
 
 describe('the cluster id in a value', () => {
   const node = (ClusterID: number): object => ({ Name: 'n1', Cluster: 'a', ClusterID });
+  const slice = (clusterID: number, size: number): Uint8Array => {
+    const endpoint = { addresses: ['10.0.0.1'], nodeName: 'n'.repeat(63) };
+    const value = { cluster: 'a', namespace: 'ns', name: 'web', clusterID, addressType: 'IPv4' };
+    const labels = { 'kubernetes.io/service-name': 'web' };
+    return rawZstdFrame(protoBytes({ ...value, labels, endpoints: Array(size).fill(endpoint) }));
+  };
   const service = (clusterID: number): object => ({ cluster: 'a', namespace: 'ns', name: 'web', clusterID });
 
   it('must be that of its cluster, or 0', () => {
@@ -163,6 +176,26 @@ describe('the cluster id in a value', () => {
     expect(verdict(decode, 'n1', node(3))).toBe('cluster-id-mismatch ClusterID');
   });
 
+  it('must be that of its cluster in a slice of any size, because a slice always has an id', () => {
+    const decode = sliceDecoder('a', () => LIMITS);
+    const decodeLarge = largeSliceDecoder('a', () => LIMITS);
+    const inSteps: ValueDecoder<ClusterEndpointSlice> = (name, value, at) => {
+      const steps = value instanceof Uint8Array ? decodeLarge(name, value, at) : undefined;
+      for (let step = steps?.next(); step !== undefined; step = steps?.next())
+        if (step.done) return step.value;
+      return decode(name, value, at);
+    };
+    for (const size of [1, 1000]) {
+      const slices = [0, 2, 3].map((clusterID) => slice(clusterID, size));
+      const expected = ['cluster-id-mismatch clusterID', 'ok', 'cluster-id-mismatch clusterID'];
+      for (const each of [decode, inSteps]) {
+        expect(slices.map((value) => verdict(each, 'ns/web', value))).toEqual(expected);
+        expect(verdict(each, 'web', slice(2, size))).toBe('invalid-key key');
+      }
+      expect(decodeLarge('ns/web', slice(2, size), AT) !== undefined).toBe(size > 1);
+    }
+  });
+
   it('is checked only in a valid value', () => {
     expect(
       verdict(
@@ -174,6 +207,7 @@ describe('the cluster id in a value', () => {
     const decode = serviceDecoder('a', () => LIMITS);
     expect(verdict(decode, 'ns/other', service(3))).not.toMatch(/^ok|cluster-id/);
     expect(verdict(decode, 'web', service(2))).toBe('invalid-key key');
+    expect(verdict(exportDecoder('a'), 'web', service(2))).toBe('invalid-key key');
   });
 });
 

@@ -11,6 +11,10 @@ export class FakeDirectory implements ConfigSource {
   listings = 0;
   #onChange: (() => void) | undefined;
 
+  get isWatched(): boolean {
+    return this.#onChange !== undefined;
+  }
+
   list(): Promise<ConfigListing> {
     this.listings++;
     if (this.unreadable !== undefined) return Promise.reject(new Error(this.unreadable));

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { type Unsubscribe, unsubscribeOnce } from '../../../src/base/subscription.ts';
 import type { ServedAnswer } from '../../../src/k8s/memory/faults.ts';
 import { MCS_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
@@ -6,6 +7,7 @@ import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
 import { McsObjects } from '../../../src/operator/mcs/mcs-objects.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
+import { RemoteClusters } from '../../../src/operator/remote-clusters.ts';
 import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
 
 async function newMesh(change: Partial<OperatorDutiesOptions> = {}, count = 2): Promise<McsMesh> {
@@ -405,19 +407,26 @@ describe('the duty', () => {
   });
 });
 
-it('an operator that is not elected any more does not listen to the objects of the group', async () => {
-  const present = new Set<object>();
-  const { listen } = McsObjects.prototype;
-  vi.spyOn(McsObjects.prototype, 'listen').mockImplementation(function (this: McsObjects, listener) {
-    const leave = listen.call(this, listener);
-    present.add(listener);
-    return () => {
-      present.delete(listener);
-      leave();
-    };
-  });
-  const mesh = await newMesh();
-  expect(present.size).toBeGreaterThan(0);
-  await mesh.stop();
-  expect(present.size).toBe(0);
-});
+it.each([
+  ['the objects of the group', McsObjects.prototype, 'listen'],
+  ['the other clusters', RemoteClusters.prototype, 'onChange'],
+] as const)(
+  'an operator that is not elected any more does not listen to %s',
+  async (_, prototype, method) => {
+    const methods: Record<string, (listener: unknown) => Unsubscribe> = prototype as never;
+    const listen = methods[method];
+    const present = new Set<unknown>();
+    vi.spyOn(methods, method).mockImplementation(function (this: unknown, listener) {
+      const leave = listen?.call(this, listener);
+      present.add(listener);
+      return unsubscribeOnce(() => {
+        present.delete(listener);
+        leave?.();
+      });
+    });
+    const mesh = await newMesh();
+    expect(present.size).toBeGreaterThan(0);
+    await mesh.stop();
+    expect(present.size).toBe(0);
+  },
+);
