@@ -479,6 +479,28 @@ describe('a fenced write', () => {
     expect(backend.status().isFenced).toBe(true);
   });
 
+  it.each([
+    ['keepLeaseAlive', 'unavailable', 'unavailable'],
+    ['txn', 'unavailable', 'unavailable'],
+    ['txn', 'forbidden', true], // without the right to write a fence there is none
+  ] as const)(
+    'of the earlier holder of a lease is cut off when the lease is adopted: if %s fails as %s, the outcome is %s',
+    async (call, code, outcome) => {
+      const earlier = new MemoryBackend({
+        clock: new ManualClock(),
+        random: () => 0.5,
+        server: backend.server,
+      });
+      await earlier.update('leased', bytesOfText('1'), { leased: true });
+      await earlier.close({ keepLeases: true });
+      const [lease = ''] = backend.server.leases;
+      vi.spyOn(backend.link, call).mockRejectedValueOnce(new KvstoreError(code, 'refused'));
+      const adoption = backend.adoptLease(lease, ['leased']).catch((error: KvstoreError) => error.code);
+      expect(await adoption).toBe(outcome);
+      expect(await backend.adoptLease(lease, ['leased'])).toBe(true);
+    },
+  );
+
   it('whose caller aborts ends immediately, even while the fence is being written', async () => {
     backend.link.blackHole();
     const controller = new AbortController();

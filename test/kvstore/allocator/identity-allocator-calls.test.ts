@@ -100,6 +100,17 @@ describe('an allocator of identities', () => {
     expect(options?.minModRevision).toBe(cursor);
   });
 
+  it('deletes the slave key of an allocation whose answer was lost', async () => {
+    const update = backend.updateIfDifferent.bind(backend);
+    vi.spyOn(backend, 'updateIfDifferent').mockImplementationOnce(async (...call) => {
+      await update(...call);
+      throw new KvstoreError('unavailable', 'connection reset');
+    });
+    await expect(allocator.allocate(WEB)).rejects.toMatchObject({ code: 'unavailable' });
+    await advance(clock, 60_000);
+    expect(await backend.get(identityValueKey(formatLabels(WEB), '10.0.0.1'))).toBeUndefined();
+  });
+
   it('uses no number from a slave key of longer labels, nor an invalid number', async () => {
     await putSlave('b=c;/10.0.0.9', '258');
     await putSlave('10.0.0.8', 'many');

@@ -15,6 +15,8 @@ class Source extends ReadOnlyBackend {
   readonly opened: string[] = [];
   /** The signals of the opened changes. */
   readonly signals: AbortSignal[] = [];
+  /** Number of opened changes that have ended. */
+  ended = 0;
   failure: Error | undefined;
   #queue: (SourceChange[] | Error | undefined)[] = [];
   #waiting: (() => void)[] = [];
@@ -53,14 +55,18 @@ class Source extends ReadOnlyBackend {
     this.signals.push(signal);
     this.#queue = [];
     signal.addEventListener('abort', () => this.#wake());
-    while (!signal.aborted) {
-      while (this.#queue.length > 0) {
-        const next = this.#queue.shift();
-        if (next === undefined) return;
-        if (next instanceof Error) throw next;
-        yield next;
+    try {
+      while (!signal.aborted) {
+        while (this.#queue.length > 0) {
+          const next = this.#queue.shift();
+          if (next === undefined) return;
+          if (next instanceof Error) throw next;
+          yield next;
+        }
+        await new Promise<void>((resolve) => this.#waiting.push(resolve));
       }
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    } finally {
+      this.ended++;
     }
   }
 
@@ -239,6 +245,14 @@ describe('a read-only backend', () => {
     expect(source.signals.map(({ aborted }) => aborted)).toEqual([true]);
     await source.close();
     await reading;
+  });
+
+  it('ends changes that wait until their reader continues, which a signal does not end', async () => {
+    const source = new Source();
+    source.whileListing = () => source.set('a/1', 'x');
+    for await (const batch of source.watch('a/')) if (batch.some(({ type }) => type === 'list-done')) break;
+    expect(source.ended).toBe(1);
+    await source.close();
   });
 
   it('records no failure of a watch or list that is aborted (regression: an aborted list counted as failed)', async () => {

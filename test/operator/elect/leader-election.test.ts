@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { electionFault, electionIdentity, SOLE_LEADER } from '../../../src/operator/elect/leader-election.ts';
@@ -583,11 +583,13 @@ describe('the Lease of an election', () => {
 
   it('that the server refuses or cannot return is a failure with its reason', async () => {
     const world = new World();
-    const one = world.add('one');
+    const onFailure = vi.fn();
+    const one = world.add('one', { onFailure });
     world.api.down();
     one.start();
     await advance(world.clock, 1000);
     expect(one.election.status().failures).toBeGreaterThan(0);
+    expect(onFailure).toHaveBeenCalledTimes(one.election.status().failures);
     world.api.up();
     await advance(world.clock, 10_000);
     expect(one.working).toBe(true);

@@ -323,6 +323,21 @@ describe('an export', () => {
     expect(a.failures).toEqual([]);
   });
 
+  it('is reported, and repeated, if it can be neither written nor read again', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    const body = JSON.stringify({ kind: 'Status', message: 'gone', reason: 'NotFound', code: 404 });
+    let refusals = 1;
+    a.intercept = (method, path) =>
+      method === 'PATCH' && path.includes('serviceexports') && refusals-- > 0 ? answer(404, body) : undefined;
+    a.api.deny('get', 'serviceexports');
+    await a.export('cart');
+    await mesh.pass(20_000);
+    a.api.allow('get', 'serviceexports');
+    expect(await a.conditions(EXPORTS, 'cart')).toContain('Valid=True Valid');
+    expect(a.failures).toEqual([expect.stringContaining('grant the verb "get"')]);
+  });
+
   it('that disagrees with an older one reports the conflict in every cluster', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];

@@ -323,6 +323,31 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
+  it('that can be neither written nor read again are a failure, and written when that is possible', async () => {
+    const world = new World('identity');
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    world.start();
+    await advance(world.clock, 3000);
+    const [slice] = await world.slices();
+    world.api.faults.order(
+      { do: 'hang' },
+      { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
+    );
+    world.api.endWatches();
+    await advance(world.clock, 2000);
+    await world.slicesUser.delete(slice?.metadata.name ?? '');
+    const { failures = 0 } = world.duty?.status() ?? {};
+    world.api.deny('get', 'ciliumendpointslices');
+    await world.put('shop', 'a', 1001, '10.0.0.2');
+    await advance(world.clock, 1000);
+    expect(world.duty?.status().failures).toBeGreaterThan(failures);
+    expect(world.duty?.status().lastFailure?.message).toMatch(/grant the verb "get"/);
+    world.api.allow('get', 'ciliumendpointslices');
+    await advance(world.clock, 10_000);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
   it('have a status whose cost does not grow with the endpoints', async () => {
     const clock = new ManualClock();
     const ceps = ['a', 'b'].map((name) => ({
