@@ -1,4 +1,4 @@
-import { ascending } from '../base/sorted-list.ts';
+import { ascending } from '../base/sorted-map.ts';
 import type { ComparedDocument } from '../compare/document-digest.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
 import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';

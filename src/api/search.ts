@@ -1,5 +1,5 @@
 import { counted } from '../base/show-value.ts';
-import { ascending } from '../base/sorted-list.ts';
+import { ascending } from '../base/sorted-map.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { labelName } from '../model/label-name.ts';

@@ -1,5 +1,5 @@
 import { sortedRecord } from '../api/documents.ts';
-import { ascending } from '../base/sorted-list.ts';
+import { ascending } from '../base/sorted-map.ts';
 import type { IPCacheEntry, KeyedEntry } from '../ipcache/types.ts';
 import { protocolName } from '../net/port.ts';
 import { prefixOfKey } from '../net/prefix.ts';

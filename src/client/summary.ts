@@ -10,7 +10,7 @@ import type {
   StatusDocument,
 } from '../api/status-document.ts';
 import { counted } from '../base/show-value.ts';
-import { ascending } from '../base/sorted-list.ts';
+import { ascending } from '../base/sorted-map.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { ownerCluster } from '../model/source.ts';

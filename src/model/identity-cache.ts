@@ -1,4 +1,4 @@
-import { SortedList } from '../base/sorted-list.ts';
+import { SortedMap } from '../base/sorted-map.ts';
 import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
 
@@ -15,7 +15,7 @@ export class IdentityCache {
     { readonly id: NumericIdentity; readonly key: string; readonly labels: Labels }
   >();
   /** The number for each text of labels; a list if there are several numbers, which is rare. */
-  readonly #byLabels = new Map<string, NumericIdentity | SortedList<NumericIdentity>>();
+  readonly #byLabels = new Map<string, NumericIdentity | SortedMap<NumericIdentity, true>>();
   #changes = 0;
 
   /**
@@ -82,12 +82,12 @@ export class IdentityCache {
 
   /** Returns a list of the numbers with the same labels as `id`, and `id`. */
   #with(
-    others: NumericIdentity | SortedList<NumericIdentity>,
+    others: NumericIdentity | SortedMap<NumericIdentity, true>,
     id: NumericIdentity,
-  ): SortedList<NumericIdentity> {
-    const list = typeof others === 'object' ? others : new SortedList(this.#compare);
-    if (typeof others !== 'object') list.add(others);
-    list.add(id);
+  ): SortedMap<NumericIdentity, true> {
+    const list = typeof others === 'object' ? others : new SortedMap<NumericIdentity, true>(this.#compare);
+    if (typeof others !== 'object') list.set(others, true);
+    list.set(id, true);
     return list;
   }
 }

@@ -1,6 +1,6 @@
 import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
-import { ascending } from '../base/sorted-list.ts';
+import { ascending } from '../base/sorted-map.ts';
 import { type AnnouncedService, announcedPart, changeBetween, shareAnnounced } from './announcement.ts';
 import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';

@@ -1,5 +1,4 @@
-import { SortedList } from '../../base/sorted-list.ts';
-import { SortedMap } from '../../columns/sorted-map.ts';
+import { SortedMap } from '../../base/sorted-map.ts';
 import { charactersOf, equalBytes } from '../codec/bytes.ts';
 import { compareKeys, inRange, type KeyRange, keyAfter, NO_END } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -96,9 +95,9 @@ const KEYS_PER_STEP = 512;
  */
 export class MemoryStore {
   /** The version of each key, or its versions in order. Most keys have one version. */
-  readonly #versions = new SortedMap<Version | Version[]>(compareKeys);
+  readonly #versions = new SortedMap<string, Version | Version[]>(compareKeys);
   /** The keys in `#versions` whose last version is a delete. */
-  readonly #deleted = new SortedList<string>(compareKeys);
+  readonly #deleted = new SortedMap<string, true>(compareKeys);
   /** Index 0 has the versions of revision `compactRevision + 1`. */
   #log: (readonly Version[])[] = [];
   readonly #blocks = new ExpandedBlocks();
@@ -191,7 +190,7 @@ export class MemoryStore {
     return [...keys].sort(compareKeys);
   }
 
-  #countIn(keys: Pick<SortedList<string>, 'size' | 'rank'>, { start, end }: KeyRange): number {
+  #countIn(keys: Pick<SortedMap<string, unknown>, 'size' | 'rank'>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
 
@@ -306,7 +305,7 @@ export class MemoryStore {
     if (stored === undefined) this.#versions.set(key, version);
     else if (stored instanceof Version) this.#versions.set(key, [stored, version]);
     else stored.push(version);
-    if (value === undefined) this.#deleted.add(key);
+    if (value === undefined) this.#deleted.set(key, true);
     else if (stored !== undefined) this.#deleted.delete(key);
   }
 

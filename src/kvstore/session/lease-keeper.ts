@@ -1,4 +1,4 @@
-import { SortedList } from '../../base/sorted-list.ts';
+import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { asKvstoreError, closedError } from './errors.ts';
@@ -76,7 +76,7 @@ export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
   /** Leases with room for more keys, the oldest first, so that the newest leases become empty and expire. */
-  readonly #withRoom = new SortedList<HeldLease>((a, b) => a.order - b.order);
+  readonly #withRoom = new SortedMap<HeldLease, true>((a, b) => a.order - b.order);
   /** Number of leases held so far. */
   #grants = 0;
   /** Running adoptions of leases. */
@@ -231,7 +231,7 @@ export class LeaseKeeper {
     this.#bindings.delete(binding.key);
     const { held: lease } = binding;
     lease.keys.delete(binding.key);
-    if (lease.isHeld && lease.keys.size === KEYS_PER_LEASE - 1) this.#withRoom.add(lease);
+    if (lease.isHeld && lease.keys.size === KEYS_PER_LEASE - 1) this.#withRoom.set(lease, true);
   }
 
   /**
@@ -412,7 +412,7 @@ export class LeaseKeeper {
   #hold(id: LeaseID, requestedAt: ClockReading, isAdopted: boolean): HeldLease {
     const lease = new HeldLease(id, requestedAt, this.#options, this.#grants++, isAdopted);
     this.#leases.set(id, lease);
-    this.#withRoom.add(lease);
+    this.#withRoom.set(lease, true);
     this.#options.onGranted?.(id);
     this.#wakeFor(lease);
     this.#startKeepalives();

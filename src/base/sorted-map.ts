@@ -1,8 +1,13 @@
+/** Compares texts by UTF-16 code unit. ASCII texts then have the same order as in JSON libraries of other languages. */
+export function ascending(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
 /** Keys per block. An insertion or deletion moves at most four times this number of pointers. */
 const BLOCK = 512;
 
-interface Block<V> {
-  readonly keys: string[];
+interface Block<K, V> {
+  readonly keys: K[];
   readonly values: V[];
 }
 
@@ -11,16 +16,16 @@ interface Block<V> {
  * map. A key takes 16 bytes. It grows in small steps, unlike a `Map`. It searches first in the block of the last
  * access.
  */
-export class SortedMap<V> {
-  readonly #compare: (a: string, b: string) => number;
-  #blocks: Block<V>[] = [{ keys: [], values: [] }];
+export class SortedMap<K, V> {
+  readonly #compare: (a: K, b: K) => number;
+  #blocks: Block<K, V>[] = [{ keys: [], values: [] }];
   #size = 0;
   /** The place of the last key that was searched: the key is there, or would be inserted there. */
   #block = 0;
   #position = 0;
 
-  /** @param compare returns 0 only for equal keys */
-  constructor(compare: (a: string, b: string) => number) {
+  /** @param compare must return a constant order for two keys that are in the map, and 0 only if they are equal */
+  constructor(compare: (a: K, b: K) => number) {
     this.#compare = compare;
   }
 
@@ -28,11 +33,15 @@ export class SortedMap<V> {
     return this.#size;
   }
 
-  get(key: string): V | undefined {
+  get first(): K | undefined {
+    return this.#blocks[0]?.keys[0];
+  }
+
+  get(key: K): V | undefined {
     return this.#find(key) ? this.#blocks[this.#block]?.values[this.#position] : undefined;
   }
 
-  set(key: string, value: V): void {
+  set(key: K, value: V): void {
     const isKnown = this.#find(key);
     const block = this.#blocks[this.#block];
     if (block === undefined) return;
@@ -48,7 +57,7 @@ export class SortedMap<V> {
       this.#blocks.splice(this.#block + 1, 0, { keys: keys.splice(BLOCK), values: values.splice(BLOCK) });
   }
 
-  delete(key: string): void {
+  delete(key: K): void {
     const block = this.#find(key) ? this.#blocks[this.#block] : undefined;
     if (block === undefined) return;
     block.keys.splice(this.#position, 1);
@@ -63,7 +72,7 @@ export class SortedMap<V> {
   }
 
   /** Iterates over the entries from the key `start` on, in order. The map must not change during the iteration. */
-  *from(start: string): Generator<readonly [key: string, value: V], void, void> {
+  *from(start: K): Generator<readonly [key: K, value: V], void, void> {
     this.#find(start);
     let position = this.#position;
     for (let at = this.#block; at < this.#blocks.length; at++, position = 0) {
@@ -76,7 +85,7 @@ export class SortedMap<V> {
   }
 
   /** Returns the number of keys before `key`, which need not be in the map. Costs one step for each block before it. */
-  rank(key: string): number {
+  rank(key: K): number {
     this.#find(key);
     let rank = this.#position;
     for (let at = 0; at < this.#block; at++) rank += this.#blocks[at]?.keys.length ?? 0;
@@ -84,7 +93,7 @@ export class SortedMap<V> {
   }
 
   /** Sets the place of a key. Returns true if the key is there. */
-  #find(key: string): boolean {
+  #find(key: K): boolean {
     const known = this.#blocks[this.#block]?.keys;
     if (known?.[this.#position] === key) return true;
     if (known?.[this.#position + 1] === key) {
@@ -105,7 +114,7 @@ export class SortedMap<V> {
   }
 
   /** Returns true if the key belongs to the block of the last access. */
-  #isInBlock(key: string): boolean {
+  #isInBlock(key: K): boolean {
     const first = this.#blocks[this.#block]?.keys[0];
     const end = this.#blocks[this.#block + 1]?.keys[0];
     return (
@@ -114,7 +123,7 @@ export class SortedMap<V> {
   }
 
   /** Returns the index of the block that contains the key, or into which it would be inserted. */
-  #blockOf(key: string): number {
+  #blockOf(key: K): number {
     let low = 0;
     let high = this.#blocks.length - 1;
     while (low < high) {
@@ -125,7 +134,7 @@ export class SortedMap<V> {
     return low;
   }
 
-  #isBefore(a: string | undefined, b: string): boolean {
+  #isBefore(a: K | undefined, b: K): boolean {
     return a !== undefined && this.#compare(a, b) < 0;
   }
 }
