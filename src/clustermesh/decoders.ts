@@ -9,7 +9,7 @@ import {
   decodeIPIdentityPair,
   type IPIdentityPair,
 } from '../kvstore/codec/ip-identity-pair.ts';
-import { scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
+import { scanIdentity, scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import { decodeServiceExport } from '../kvstore/codec/service-export.ts';
 import { VALUE_LIMITS, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
@@ -106,6 +106,20 @@ export function ipScanner(
     if (pair === undefined) return undefined;
     // The scanner leaves names with an address space to the decoder.
     return isAllowed(pair.identity, limits().identities) ? pair : undefined;
+  };
+}
+
+/**
+ * Returns a fast form of {@link ipDecoder} that creates no objects: true if the decoder accepts the value, and the
+ * value has the form that Go writes.
+ */
+export function ipChecker(
+  limits: () => ClusterLimits,
+  valueLimits: ValueLimits = VALUE_LIMITS,
+): (name: string, value: Uint8Array) => boolean {
+  return (name, value) => {
+    const identity = scanIdentity(name, value, valueLimits);
+    return identity >= 0 && isAllowed(identity, limits().identities);
   };
 }
 

@@ -3,6 +3,7 @@ import {
   type ClusterLimits,
   exportDecoder,
   identityDecoder,
+  ipChecker,
   ipDecoder,
   ipScanner,
   largeSliceDecoder,
@@ -53,6 +54,7 @@ describe('the scanner of IPs', () => {
   ])('reads exactly what the decoder accepts, and leaves address spaces to it: %s', (_, limits) => {
     const decode = ipDecoder(() => limits);
     const scan = ipScanner(() => limits);
+    const check = ipChecker(() => limits);
     for (const key of names) {
       for (const identity of ids) {
         const value = encodeIPIdentityPair({ key, identity, encryptKey: 0 });
@@ -61,6 +63,7 @@ describe('the scanner of IPs', () => {
         const decoded = decode(key, value, AT);
         const expected = decoded.ok && !key.includes('@') ? decoded.value : undefined;
         expect([key, identity, scanned]).toEqual([key, identity, expected]);
+        expect([key, identity, check(key, value)]).toEqual([key, identity, expected !== undefined]);
       }
     }
   });

@@ -73,7 +73,12 @@ export function textOfBytes(bytes: Uint8Array): string | undefined {
  * `Uint8Array` takes over 400. As a copy, it does not keep the received page in memory.
  */
 export function charactersOf(bytes: Uint8Array): string {
-  return latin1Slice.call(bytes, 0, bytes.length);
+  return charactersIn(bytes, 0, bytes.length);
+}
+
+/** Returns {@link charactersOf} the bytes `bytes[from, to)`. */
+export function charactersIn(bytes: Uint8Array, from: number, to: number): string {
+  return latin1Slice.call(bytes, from, to);
 }
 
 /** Returns the Base64 text of bytes. */

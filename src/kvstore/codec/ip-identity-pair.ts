@@ -158,6 +158,17 @@ function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadat
 
 /** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
+  write(pair);
+  return out.copy();
+}
+
+/** Like {@link encodeIPIdentityPair}, but the bytes are valid only until the next pair is encoded. */
+export function viewOfIPIdentityPair(pair: IPIdentityPair): Uint8Array {
+  write(pair);
+  return out.view();
+}
+
+function write(pair: IPIdentityPair): void {
   const { identity, hostIP = '', encryptKey, k8s } = pair;
   const name = withoutSpace(pair.key);
   const slash = name.indexOf('/');
@@ -177,5 +188,4 @@ export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   out.json(',"Metadata":""');
   if (k8s !== undefined) writePod(k8s);
   out.json('}');
-  return out.copy();
 }

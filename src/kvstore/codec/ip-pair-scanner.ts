@@ -77,6 +77,18 @@ let bytes: DataView = literal('').bytes;
 let at = 0;
 let end = 0;
 
+/** The fields of the value that was scanned last. `podFrom` and `podTo` are the ends of the name of its pod. */
+const fields = {
+  hostIP: '',
+  identity: 0,
+  encryptKey: 0,
+  namespace: '',
+  podFrom: 0,
+  podTo: 0,
+  serviceAccount: '',
+  ports: undefined as PortConfiguration | undefined,
+};
+
 /** Moves the position behind a literal. Returns false, without moving, if the literal is not at the position. */
 function skip({ bytes: expected, length }: Literal): boolean {
   if (at + length > end || !equalFrom(bytes, at, expected, length)) return false;
@@ -139,6 +151,56 @@ function isCanonical(name: string): boolean {
 }
 
 /**
+ * Reads the fields of the value of `…/ip/v1/<address space>/<name>`. Returns true if the value has the form that Go
+ * writes and nothing in it is rejected or dropped. Creates objects only for new hosts, namespaces and ports.
+ */
+function scanFields(
+  name: string,
+  buffer: Uint8Array,
+  from: number,
+  to: number,
+  limits: ValueLimits,
+): boolean {
+  if (to - from > limits.bytes) return false;
+  bytes = bufferView(buffer);
+  at = buffer.byteOffset + from;
+  end = buffer.byteOffset + to;
+  if (!skipAddress(name)) return false;
+  const hostFrom = at;
+  if (!endString()) return false;
+  const hostIP = at === hostFrom ? '' : hosts.get(bytes, hostFrom, at);
+  if (hostIP === undefined || !skip(ID)) return false;
+  const identity = scanInteger(0xffff_ffff);
+  if (identity < 0 || !skip(KEY)) return false;
+  const encryptKey = scanInteger(0xff);
+  if (encryptKey < 0 || !skip(METADATA)) return false;
+  const namespace = skip(NAMESPACE) ? scanRepeated() : '';
+  fields.podFrom = 0;
+  fields.podTo = 0;
+  if (skip(POD_NAME)) {
+    fields.podFrom = at;
+    if (!endString()) return false;
+    fields.podTo = at++;
+  }
+  const serviceAccount = skip(SERVICE_ACCOUNT) ? scanRepeated() : '';
+  if (namespace === undefined || serviceAccount === undefined) return false;
+  const ports = skip(NAMED_PORTS) ? scanPorts() : NO_PORTS;
+  if (ports === undefined || ports.count > limits.podPorts || !isAtEnd()) return false;
+  fields.hostIP = hostIP;
+  fields.identity = identity;
+  fields.encryptKey = encryptKey;
+  fields.namespace = namespace;
+  fields.serviceAccount = serviceAccount;
+  fields.ports = ports.ports;
+  return true;
+}
+
+/** Returns the identity in a value that {@link scanIPIdentityPair} accepts; -1 for other values. Creates no pair. */
+export function scanIdentity(name: string, value: Uint8Array, limits: ValueLimits): number {
+  return scanFields(name, value, 0, value.length, limits) ? fields.identity : -1;
+}
+
+/**
  * Returns the value of `…/ip/v1/<address space>/<name>` if it has the form that Go writes and nothing in it is rejected
  * or dropped; `undefined` otherwise. The result equals that of the general decoder. Results share their hosts,
  * namespaces and ports.
@@ -153,32 +215,17 @@ export function scanIPIdentityPair(
   to: number,
   limits: ValueLimits,
 ): IPIdentityPair | undefined {
-  if (to - from > limits.bytes) return undefined;
-  bytes = bufferView(buffer);
-  at = buffer.byteOffset + from;
-  end = buffer.byteOffset + to;
-  if (!skipAddress(name)) return undefined;
-  const hostFrom = at;
-  if (!endString()) return undefined;
-  const hostIP = at === hostFrom ? '' : hosts.get(bytes, hostFrom, at);
-  if (hostIP === undefined || !skip(ID)) return undefined;
-  const identity = scanInteger(0xffff_ffff);
-  if (identity < 0 || !skip(KEY)) return undefined;
-  const encryptKey = scanInteger(0xff);
-  if (encryptKey < 0 || !skip(METADATA)) return undefined;
-  const namespace = skip(NAMESPACE) ? scanRepeated() : '';
-  const podName = skip(POD_NAME) ? scanUnique(buffer) : '';
-  const serviceAccount = skip(SERVICE_ACCOUNT) ? scanRepeated() : '';
-  if (namespace === undefined || podName === undefined || serviceAccount === undefined) return undefined;
-  const ports = skip(NAMED_PORTS) ? scanPorts() : NO_PORTS;
-  if (ports === undefined || ports.count > limits.podPorts || !isAtEnd()) return undefined;
+  if (!scanFields(name, buffer, from, to, limits)) return undefined;
+  const { hostIP, identity, encryptKey, namespace, podFrom, podTo, serviceAccount, ports } = fields;
+  const { byteOffset } = buffer;
+  const podName = podFrom === podTo ? '' : asciiText(buffer, podFrom - byteOffset, podTo - byteOffset);
   const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
     key: name,
     identity,
     encryptKey,
   };
   if (hostIP !== '') pair.hostIP = hostIP;
-  const k8s = podOf(namespace, podName, serviceAccount, ports.ports);
+  const k8s = podOf(namespace, podName, serviceAccount, ports);
   if (k8s !== undefined) pair.k8s = k8s;
   return pair;
 }
@@ -187,13 +234,6 @@ export function scanIPIdentityPair(
 function scanRepeated(): string | undefined {
   const from = at;
   return endString() ? names.get(bytes, from, at++) : undefined;
-}
-
-/** Returns the rest of a string, not interned, and moves behind it; undefined if it has another form. */
-function scanUnique(buffer: Uint8Array): string | undefined {
-  const from = at - buffer.byteOffset;
-  if (!endString()) return undefined;
-  return asciiText(buffer, from, at++ - buffer.byteOffset);
 }
 
 const NO_PORTS: CountedPorts = { ports: undefined, count: 0 };

@@ -1,6 +1,8 @@
 import { jsonString } from './go-json.ts';
 
 const FIRST_BYTES = 1024;
+/** Longer values are not kept as views. */
+const MAX_VIEW_BYTES = 1024;
 const QUOTE = 0x22;
 const ZERO = 0x30;
 const ASCII_END = 0x80;
@@ -17,10 +19,20 @@ const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
 export class JsonBytes {
   #buffer = Buffer.alloc(FIRST_BYTES);
   #end = 0;
+  /** Views of the first bytes of the buffer, by their number. */
+  #views: Uint8Array[] = [];
 
   /** Begins a new value. */
   begin(): void {
     this.#end = 0;
+  }
+
+  /** Returns the bytes since {@link begin}. They are valid until the next call of it. */
+  view(): Uint8Array {
+    const length = this.#end;
+    if (length > MAX_VIEW_BYTES) return this.#buffer.subarray(0, length);
+    this.#views[length] ??= this.#buffer.subarray(0, length);
+    return this.#views[length];
   }
 
   /** Returns a copy of the bytes since {@link begin}. */
@@ -94,5 +106,6 @@ export class JsonBytes {
     const grown = Buffer.alloc(2 * size);
     grown.set(this.#buffer);
     this.#buffer = grown;
+    this.#views = [];
   }
 }

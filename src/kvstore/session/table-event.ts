@@ -1,4 +1,4 @@
-import { byteLengthOf } from '../codec/bytes.ts';
+import { byteLengthOf, charactersIn, charactersOf } from '../codec/bytes.ts';
 import type { WatchEvent } from './backend.ts';
 import { WireKeyValue } from './wire-key-value.ts';
 
@@ -36,6 +36,13 @@ export class TableEvent implements WatchEvent {
 export function valueLength(event: WatchEvent): number {
   if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue)) return event.value.length;
   return event.kv.valueEnd - event.kv.valueAt;
+}
+
+/** Returns `charactersOf` the value of an event, without creating a view of the value. */
+export function charactersOfValue(event: WatchEvent): string {
+  if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue)) return charactersOf(event.value);
+  const { buffer, valueAt, valueEnd } = event.kv;
+  return charactersIn(buffer, valueAt, valueEnd);
 }
 
 /**

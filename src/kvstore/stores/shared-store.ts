@@ -11,6 +11,7 @@ import {
   guardedObserver,
   type StoreDecoder,
   type StoreObserver,
+  type StoreScanner,
   WatchStore,
   type WatchStoreStatus,
 } from './watch-store.ts';
@@ -25,6 +26,8 @@ export interface SharedStoreOptions<T>
   /** Ends in `/`. */
   readonly prefix: string;
   readonly decode: StoreDecoder<T>;
+  /** @internal See `WatchStoreOptions`. */
+  readonly scan?: StoreScanner<T> | undefined;
   readonly observer: StoreObserver<T>;
   /**
    * @internal False if the observer does not need the local keys. It then does not receive events of keys that are
@@ -73,7 +76,16 @@ export class SharedStore<T> {
 
   constructor(options: SharedStoreOptions<T>) {
     this.#options = options;
-    const { clock, random, decode, rejections, deleteDelayMs = DELETE_DELAY_MS, gate, onFailure } = options;
+    const {
+      clock,
+      random,
+      decode,
+      scan,
+      rejections,
+      deleteDelayMs = DELETE_DELAY_MS,
+      gate,
+      onFailure,
+    } = options;
     const { observesLocal = true } = options;
     const keys = new KeyTable();
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
@@ -83,6 +95,7 @@ export class SharedStore<T> {
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({
       decode,
+      scan,
       rejections,
       gate,
       onFault,

@@ -16,7 +16,7 @@ import {
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
-import { nameOf } from '../session/table-event.ts';
+import { charactersOfValue, nameOf } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
@@ -312,7 +312,7 @@ export class SyncStore {
     const key = known ?? this.#keys.add(name ?? nameOf(event, this.#options.prefix), row);
     key.inherited = isDelete
       ? undefined
-      : { value: sharedText(charactersOf(event.value), key.wanted), lease: event.lease };
+      : { value: sharedText(charactersOfValue(event), key.wanted), lease: event.lease };
     this.#inherit(key);
     this.#forgetUnneeded(key);
   }

@@ -9,6 +9,7 @@ import {
   clusterLimits,
   exportDecoder,
   identityDecoder,
+  ipChecker,
   ipDecoder,
   nodeDecoder,
   serviceDecoder,
@@ -17,7 +18,7 @@ import {
 import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
-import { encodeIPIdentityPair, type IPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
+import { type IPIdentityPair, viewOfIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
 import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
@@ -116,6 +117,8 @@ export class ClusterPublisher {
   readonly #slices = new Map<string, Iterable<string>>();
   /** The decoders of readers of the mesh. */
   readonly #decoders: Readonly<Record<CopiedResource, ValueDecoder<unknown>>>;
+  /** Like the decoder of IPs, but faster. If it returns false, the decoder decides. */
+  readonly #isValidIP: (name: string, value: Uint8Array) => boolean;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #contentComplete = deferred();
@@ -161,6 +164,7 @@ export class ClusterPublisher {
       identities: identityDecoder(clusterName, limits),
       ip: ipDecoder(limits),
     };
+    this.#isValidIP = ipChecker(limits);
     this.#config = new ClusterConfigKeeper({
       ...common,
       clusterName,
@@ -241,7 +245,9 @@ export class ClusterPublisher {
   /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
   upsertIP(pair: IPIdentityPair): void {
     const key = canonicalKey(pair.key) ?? pair.key;
-    this.#upsert('ip', key, encodeIPIdentityPair(key === pair.key ? pair : { ...pair, key }));
+    const value = viewOfIPIdentityPair(key === pair.key ? pair : { ...pair, key });
+    if (this.#isValidIP(key, value)) this.#prefixes.ip.upsert(key, value);
+    else this.#upsert('ip', key, value);
   }
 
   /** @param key as in `upsertIP` */

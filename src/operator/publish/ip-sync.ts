@@ -3,7 +3,7 @@ import type { EndpointAddresses } from '../../k8s/endpoint-addresses.ts';
 import { AddressHolders, type FedIPCache } from '../../k8s/feed/address-holders.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from '../../k8s/feed/endpoint-readers.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
-import { encodeIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
+import { viewOfIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import type { ExportStage } from './global-namespaces.ts';
 import {
@@ -23,8 +23,9 @@ export interface IPSyncOptions extends ProducerOptions {
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | undefined;
 }
 
-function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): Uint8Array {
-  return encodeIPIdentityPair({
+/** Returns the value of a claim. It is valid until the next call. */
+function valueOfClaim(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): Uint8Array {
+  return viewOfIPIdentityPair({
     key,
     // The feed claims an endpoint without identity as `unmanaged`. In the kvstore its identity is 0 (OPERATOR 40).
     identity: identity === RESERVED_IDENTITIES.unmanaged ? 0 : identity,
@@ -38,7 +39,7 @@ function pairOf(key: string, { identity, hostIP, encryptKey = 0, k8s }: Claim): 
 function claimPublisher(keys: PublishedPrefix): FedIPCache {
   return {
     upsert: (key, claim) => {
-      keys.upsert(key, pairOf(key, claim));
+      keys.upsert(key, valueOfClaim(key, claim));
       return 'applied';
     },
     delete: (key) => {

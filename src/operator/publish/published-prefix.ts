@@ -105,6 +105,7 @@ export class PublishedPrefix {
       ...options,
       canaryLeased: true,
       decode: (_name, value) => ({ ok: true, value }),
+      scan: (_name, buffer, from, to) => buffer.subarray(from, to),
       observer: this.#observer(),
       observesLocal: options.isEquivalent !== undefined,
       deleteDelayMs: 0,
@@ -164,8 +165,10 @@ export class PublishedPrefix {
   }
 
   /**
-   * Sets the value of a key. The bytes are not copied, so the caller must not change them. A value that is too large is
-   * rejected and its key deleted, because the kvstore would refuse the write, and the canary would wait for it.
+   * Sets the value of a key. A value that is too large is rejected and its key deleted, because the kvstore would
+   * refuse the write, and the canary would wait for it.
+   *
+   * @param value copied, unless `isEquivalent` is set
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isEquivalent, gate = OPEN_GATE } = this.#options;
@@ -269,14 +272,15 @@ export class PublishedPrefix {
     const { isOwned, isEquivalent } = this.#options;
     return {
       onUpdate: (name, value) => {
-        if (isEquivalent !== undefined) this.#found.set(name, value);
-        if (isEquivalent !== undefined && this.#wanted.has(name)) {
-          if (this.#isListed) this.#publish(name);
-        } else if (
-          (!this.#isComplete || this.#store.isReturned) &&
-          !this.#isDesired(name) &&
-          isOwned(name, value)
-        ) {
+        if (isEquivalent !== undefined) {
+          this.#found.set(name, value);
+          if (this.#wanted.has(name)) {
+            if (this.#isListed) this.#publish(name);
+            return;
+          }
+        }
+        // Without `isEquivalent`, the desired keys are the local keys of the store, whose events it does not pass on.
+        if ((!this.#isComplete || this.#store.isReturned) && isOwned(name, value)) {
           this.#leftovers.add(name);
           if (this.#isComplete) this.#sweepLater();
         }

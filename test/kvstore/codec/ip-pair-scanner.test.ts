@@ -7,7 +7,7 @@ import {
   type IPIdentityPair,
   parseIPIdentityPair,
 } from '../../../src/kvstore/codec/ip-identity-pair.ts';
-import { scanIPIdentityPair } from '../../../src/kvstore/codec/ip-pair-scanner.ts';
+import { scanIdentity, scanIPIdentityPair } from '../../../src/kvstore/codec/ip-pair-scanner.ts';
 import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
 
 const LIMITS = { ...VALUE_LIMITS, podPorts: 3 };
@@ -135,6 +135,7 @@ function swapped(bytes: Uint8Array, { at, length }: Mutation): Uint8Array {
 /** Checks that the scanner gives the result of the general decoder, or none. Returns true if it gave one. */
 function checkAgreement(at: string, value: Uint8Array): boolean {
   const scanned = scanIPIdentityPair(at, value, 0, value.length, LIMITS);
+  expect(scanIdentity(at, value, LIMITS)).toBe(scanned?.identity ?? -1);
   if (scanned === undefined) return false;
   expect({ ok: true, value: scanned }).toStrictEqual(parseIPIdentityPair(at, value, at, LIMITS));
   return true;

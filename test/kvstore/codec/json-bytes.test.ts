@@ -32,6 +32,22 @@ it('writes the bytes of the concatenated text', () => {
         }
       }
       expect(Buffer.from(bytes.copy()).toString()).toBe(Buffer.from(expected).toString());
+      expect(Buffer.compare(bytes.view(), bytes.copy())).toBe(0);
     }),
   );
+});
+
+it('gives the same view to values of equal length, also after its buffer has grown', () => {
+  const bytes = new JsonBytes();
+  const textOf = (text: string): string => {
+    bytes.begin();
+    bytes.json(text);
+    return Buffer.from(bytes.view()).toString();
+  };
+  expect([textOf('one'), textOf('two')]).toEqual(['one', 'two']);
+  const view = bytes.view();
+  expect(textOf('x'.repeat(5000))).toHaveLength(5000);
+  expect(textOf('six')).toBe('six');
+  expect(bytes.view()).not.toBe(view);
+  expect(bytes.view()).toBe(bytes.view());
 });
