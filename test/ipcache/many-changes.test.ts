@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ChangeBatch } from '../../src/ipcache/change-reader.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { growthPerItem } from '../base/support/cpu-time.ts';
 
 async function next(reader: AsyncIterator<ChangeBatch, undefined>): Promise<ChangeBatch> {
   const { value } = await reader.next();
@@ -23,4 +24,20 @@ describe('a reader of changes', () => {
     const batch = await next(reader);
     expect(batch.kind === 'resync' && batch.snapshot.size).toBe(70_001);
   });
+});
+
+it('many claims on one key cost time linear in their number: to set, change and delete', async () => {
+  const growth = await growthPerItem(128, (count) => {
+    const cache = new IPCache();
+    const claims = Array.from(
+      { length: count },
+      (_, index) => ({ source: 'clustermesh', owner: `a/${(index * 7919) % 65_536}`, identity: 1 }) as const,
+    );
+    for (const claim of claims) cache.upsert('10.0.0.1', claim);
+    for (const claim of claims) cache.upsert('10.0.0.1', { ...claim, identity: 2 });
+    expect(cache.status()).toMatchObject({ overruledClaims: count - 1 });
+    for (const claim of claims) cache.delete('10.0.0.1', claim);
+    expect(cache.size).toBe(0);
+  });
+  expect(growth).toBeLessThan(6);
 });

@@ -25,20 +25,30 @@ export class OverruledClaims {
   }
 
   find(slot: number, writer: Writer): CompleteClaim | undefined {
-    return this.of(slot).find((claim) => isOf(claim, writer));
+    const claims = this.of(slot);
+    const claim = claims[placeOf(claims, writer)];
+    return claim !== undefined && isOf(claim, writer) ? claim : undefined;
   }
 
   /** Adds a claim. It replaces an earlier one of the same writer. */
   put(slot: number, claim: CompleteClaim): void {
-    const others = this.of(slot).filter((other) => !isOf(other, claim));
-    this.set(slot, [...others, claim].sort(compareWriters));
+    const claims = this.of(slot);
+    const at = placeOf(claims, claim);
+    const known = claims[at];
+    const replaced = known !== undefined && isOf(known, claim) ? 1 : 0;
+    this.#bySlot.set(slot, claims.toSpliced(at, replaced, claim));
+    if (replaced === 1) return;
+    this.#byWriter.add(claim, slot);
+    this.#count++;
   }
 
   remove(slot: number, writer: Writer): void {
-    this.set(
-      slot,
-      this.of(slot).filter((claim) => !isOf(claim, writer)),
-    );
+    if (this.find(slot, writer) === undefined) return;
+    const claims = this.of(slot);
+    if (claims.length === 1) this.#bySlot.delete(slot);
+    else this.#bySlot.set(slot, claims.toSpliced(placeOf(claims, writer), 1));
+    this.#byWriter.delete(writer, slot);
+    this.#count--;
   }
 
   /** Replaces the claims of a slot. They must be sorted. */
@@ -59,4 +69,17 @@ export class OverruledClaims {
   slotsOf(writer: Writer): Pick<ClaimPlaces<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }
+}
+
+/** Returns the index of the first of the sorted claims that is not stronger than a claim of this writer. */
+function placeOf(claims: readonly CompleteClaim[], { source, owner = '' }: Writer): number {
+  const writer = { source, owner };
+  let low = 0;
+  let high = claims.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (compareWriters(claims[middle] ?? writer, writer) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
