@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
-import { compareWriters, sourceRank } from '../model/source.ts';
+import { compareSources, compareWriters, sourceRank } from '../model/source.ts';
 import {
   type AddressClaim,
   addressClaims,
@@ -267,9 +267,14 @@ export class NodeAddresses {
     }
   }
 
-  /** Reviews one address. It uses the current holder, because the change may be outdated. */
+  /**
+   * Reviews one address. It uses the current holder, because the change may be outdated. If both owners have the same
+   * rank, other nodes that lost the address are not affected: it is as lost to them as before.
+   */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
-    const interested = new Set(this.#losers.get(key));
+    const isSameRank =
+      current !== undefined && previous && compareSources(previous.source, current.source) === 0;
+    const interested = new Set(isSameRank && !this.#options.rewrite ? undefined : this.#losers.get(key));
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
       if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);

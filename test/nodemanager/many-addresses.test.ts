@@ -54,3 +54,18 @@ describe.each([true, false])('a node with 32,000 addresses (retainOverruled: %s)
     expect(ipcache.size).toBe(COUNT);
   });
 });
+
+it('nodes that all claim one address cost time linear in their number: to add and to delete', async () => {
+  const growth = await growthPerItem(128, (count) => {
+    const { manager, ipcache } = fresh();
+    const names = Array.from({ length: count }, (_, index) => `n${String(index).padStart(6, '0')}`);
+    const addresses = manyAddresses(0, 1);
+    for (const name of names) manager.nodeUpdated(node(name, { addresses, source: 'clustermesh' }));
+    for (const name of names) {
+      expect(ipcache.get(ip(0))?.owner).toBe(`east/${name}`);
+      manager.nodeDeleted(node(name, { source: 'clustermesh' }));
+    }
+    expect(ipcache.size).toBe(0);
+  });
+  expect(growth).toBeLessThan(6);
+});
