@@ -2,19 +2,22 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { type KvstoreMeshProcessOptions, runKvstoreMesh } from '../../src/agent/run-kvstoremesh.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import * as kvstoreMesh from '../../src/operator/kvstoremesh/kvstore-mesh.ts';
-import { SoleWriter } from '../../src/operator/kvstoremesh/sole-writer.ts';
+import * as soleWriter from '../../src/operator/kvstoremesh/sole-writer.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import * as remotes from '../../src/process/remote-etcds.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
+import { settle } from './support/fake-clock.ts';
 import { type RunInTest, runInTest } from './support/run-in-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
 const Mesh = kvstoreMesh.KvstoreMesh;
+const { SoleWriter } = soleWriter;
 
 interface Running extends RunInTest {
   readonly folder: string;
@@ -66,14 +69,29 @@ async function copies({ clock, made, get }: Running): Promise<void> {
 describe('a kvstoremesh', () => {
   it('passes each of its options on, and keeps its leases at the end', async () => {
     const source = vi.spyOn(remotes, 'remoteEtcds');
+    const writers = spyOnConstructor(soleWriter, 'SoleWriter');
+    const stopped = vi.spyOn(Mesh.prototype, 'stop');
     const mesh = copy();
     await copies(mesh);
     expect(mesh.opened[0]?.slice(0, 2)).toEqual(['/etcd', { qps: 9 }]);
     expect(mesh.opened[0]?.[2]).toMatchObject({ witnessLeases: true });
     expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: 3 });
     expect(source.mock.calls[0]).toEqual([mesh.folder, expect.objectContaining({ rateLimit: { qps: 9 } })]);
+    const { clock, gate, random } = mesh.opened[0]?.[2] ?? {};
+    for (const options of [mesh.made(), source.mock.calls[0]?.[1]])
+      expect([options?.clock === clock, options?.gate === gate, options?.random === random]).toEqual(
+        [true, true, true], // one gate bounds the turns of the whole process
+      );
+    expect([clock === mesh.clock, gate, random]).toEqual([true, expect.any(TurnGate), expect.any(Function)]);
+    const backend = await vi.mocked(localEtcd.openLocalEtcd).mock.results[0]?.value;
+    expect(mesh.made()?.local).toBe(backend);
+    expect(writers.mock.calls[0]?.[0]).toMatchObject({ backend, clock, random });
+    const status = JSON.parse(await mesh.get('/v1/status'));
+    expect(status.ready).toBe(true); // all clusters of the folder were added
+    expect(status.steps).toMatchObject([{ name: 'API' }, { name: 'local kvstore' }, { name: 'clusters' }]);
     mesh.stop.abort();
     await mesh.ended;
+    expect(stopped).toHaveBeenCalled();
     expect(mesh.closed).toEqual([{ keepLeases: true }]);
     expect(mesh.clock.pending).toBe(0);
   });
@@ -109,14 +127,24 @@ describe('a kvstoremesh', () => {
     await expect(copy().ended).rejects.toThrow('boom');
   });
 
-  it('is ready as a standby, and tells who copies', async () => {
+  it('is ready as a standby, and not before it is known that another one copies', async () => {
+    const writers = spyOnConstructor(soleWriter, 'SoleWriter');
     vi.spyOn(SoleWriter.prototype, 'holder', 'get').mockReturnValue('lock/1');
     vi.spyOn(SoleWriter.prototype, 'run').mockImplementation(async (_, signal) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve));
       return 'ended';
     });
     const mesh = copy();
-    await until('it runs', async () => (await mesh.get('/v1/status')).includes('standby'));
+    await until('it waits for the lock', () => writers.mock.calls.length > 0);
+    await settle();
+    expect(await mesh.get('/readyz')).toContain('"ready":false');
+    expect(mesh.logged.join()).not.toContain('standby');
+    const writer = writers.mock.calls[0]?.[0] as soleWriter.SoleWriterOptions | undefined;
+    writer?.onStandby?.();
+    await until('it is ready', async () => (await mesh.get('/readyz')).includes('"ready":true'));
+    expect(mesh.logged).toContain(
+      'warn  standby, because another kvstoremesh copies into this kvstore (lock lock/1)',
+    );
     expect(mesh.made()).toBeUndefined();
     expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({
       cluster: 'own',
@@ -127,6 +155,18 @@ describe('a kvstoremesh', () => {
     });
   });
 
+  it('that waits for the lock can be stopped', async () => {
+    const run = vi.spyOn(SoleWriter.prototype, 'run').mockImplementation(async (_, signal) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      return 'ended';
+    });
+    const mesh = copy();
+    await until('it waits for the lock', () => run.mock.calls.length > 0);
+    mesh.stop.abort();
+    await mesh.ended;
+    expect(mesh.closed).toHaveLength(1);
+  });
+
   it('reports unusable files of remote clusters, and of its own kvstore', async () => {
     const mesh = copy({}, { far: 'endpoints: 7\n' });
     await copies(mesh);
@@ -134,10 +174,12 @@ describe('a kvstoremesh', () => {
     await until('the file was read', async () => (await mesh.get('/v1/status')).includes('/far: '));
     expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toEqual([
       '--kvstore-config /etcd: no certificate',
-      expect.stringContaining(`--clustermesh-config ${join(mesh.folder, 'far')}: `),
+      expect.stringMatching(`--clustermesh-config ${join(mesh.folder, 'far')}: .*endpoints`),
     ]);
     expect(mesh.logged).toContain('warn  --kvstore-config /etcd: no certificate');
-    expect(mesh.logged).toContainEqual(expect.stringMatching(/^warn {2}--clustermesh-config .*\/far: /));
+    expect(mesh.logged).toContainEqual(
+      expect.stringMatching(/^warn {2}--clustermesh-config .*\/far: .*endpoints/),
+    );
     mesh.opened[0]?.[2].onProblem?.(undefined);
     expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toHaveLength(1);
   });
@@ -157,6 +199,11 @@ describe('a kvstoremesh', () => {
     expect(JSON.parse(await mesh.get('/readyz')).blockers.join()).toContain(
       'the local kvstore does not answer: refused; check the endpoints and certificates of --kvstore-config',
     );
+    await until('the time is over', () => {
+      mesh.clock.advance(10_000);
+      return mesh.closed.length > 0;
+    });
+    await expect(mesh.ended).rejects.toThrow('local kvstore: no progress for 30 s');
   });
 });
 
@@ -187,21 +234,26 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     vi.spyOn(Mesh.prototype, 'isReady', 'get').mockReturnValue(false);
     const metrics = (await mesh.get('/metrics'))
       .split('\n')
-      .filter((line) => /^dpcache_(cluster|kvstoremesh)/.test(line));
+      .filter((line) => /^(# TYPE )?dpcache_(cluster|kvstoremesh)/.test(line));
     expect(metrics).toMatchInlineSnapshot(`
       [
+        "# TYPE dpcache_cluster_ready gauge",
         "dpcache_cluster_ready{cluster="far"} 0",
         "dpcache_cluster_ready{cluster="near"} 1",
         "dpcache_cluster_ready{cluster="held"} 0",
+        "# TYPE dpcache_cluster_connected gauge",
         "dpcache_cluster_connected{cluster="far"} 0",
         "dpcache_cluster_connected{cluster="near"} 1",
         "dpcache_cluster_connected{cluster="held"} 1",
+        "# TYPE dpcache_kvstoremesh_keys gauge",
         "dpcache_kvstoremesh_keys{cluster="far"} 11",
         "dpcache_kvstoremesh_keys{cluster="near"} 1",
         "dpcache_kvstoremesh_keys{cluster="held"} 1",
+        "# TYPE dpcache_kvstoremesh_pending_keys gauge",
         "dpcache_kvstoremesh_pending_keys{cluster="far"} 12",
         "dpcache_kvstoremesh_pending_keys{cluster="near"} 2",
         "dpcache_kvstoremesh_pending_keys{cluster="held"} 2",
+        "# TYPE dpcache_kvstoremesh_failures_total counter",
         "dpcache_kvstoremesh_failures_total{cluster="far"} 13",
         "dpcache_kvstoremesh_failures_total{cluster="near"} 3",
         "dpcache_kvstoremesh_failures_total{cluster="held"} 3",
@@ -212,5 +264,7 @@ describe('the metrics and readiness of a kvstoremesh', () => {
       blockers: ['cluster far is not copied yet: connecting'],
     });
     expect(JSON.parse(await mesh.get('/v1/status'))).toMatchObject({ problems: ['a problem'], clusters });
+    vi.spyOn(Mesh.prototype, 'isReady', 'get').mockReturnValue(true); // a cluster that was added later does not count
+    expect(JSON.parse(await mesh.get('/readyz'))).toMatchObject({ ready: true, blockers: [] });
   });
 });

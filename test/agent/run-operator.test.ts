@@ -1,16 +1,21 @@
+import { hostname } from 'node:os';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import * as access from '../../src/agent/kubernetes-access.ts';
 import { type OperatorOptions, runOperator } from '../../src/agent/run-operator.ts';
 import { rejection } from '../../src/base/rejection.ts';
+import { TurnGate } from '../../src/base/turn-gate.ts';
+import * as kubernetesClient from '../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
-import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
+import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
+import * as memoryBackend from '../../src/kvstore/memory/memory-backend.ts';
 import { UnsafeSettingError } from '../../src/operator/collect/unsafe-setting.ts';
 import * as duties from '../../src/operator/duties.ts';
 import type { DutyStatus } from '../../src/operator/duty.ts';
 import { NotReadyError } from '../../src/operator/duty-report.ts';
 import * as election from '../../src/operator/elect/leader-election.ts';
-import { KvstoreReach } from '../../src/operator/kvstore-reach.ts';
+import * as kvstoreReach from '../../src/operator/kvstore-reach.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import * as remotes from '../../src/process/remote-etcds.ts';
 import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
@@ -19,6 +24,9 @@ import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
 import { settle } from './support/fake-clock.ts';
 import { type RunInTest, runInTest } from './support/run-in-test.ts';
+
+const { KvstoreReach } = kvstoreReach;
+const { MemoryBackend } = memoryBackend;
 
 const OPTIONS: OperatorOptions = {
   clusterName: 'own',
@@ -125,6 +133,8 @@ describe('an operator', () => {
   it('passes each of its options on', async () => {
     const elected = vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
     const elections = spyOnConstructor(election, 'LeaderElection');
+    const reaches = spyOnConstructor(kvstoreReach, 'KvstoreReach');
+    const clients = spyOnConstructor(kubernetesClient, 'KubernetesClient');
     const source = vi.spyOn(remotes, 'remoteEtcds');
     const operator = operate();
     await until('it is elected', () => elected.mock.calls.length > 0);
@@ -139,9 +149,46 @@ describe('an operator', () => {
       writeTimeoutMs: 5000,
     });
     expect(vi.mocked(access.kubernetesAccess).mock.calls[0]?.[0]).toMatchObject({ kubeconfig, context });
-    expect(elections.mock.calls[0]?.[0]).toMatchObject({ namespace, times });
+    const { clock, gate, random } = operator.opened[0]?.[2] ?? {};
+    expect([clock === operator.clock, gate, random]).toEqual([
+      ...[true, expect.any(TurnGate), expect.any(Function)],
+    ]);
+    expect(vi.mocked(access.kubernetesAccess).mock.calls[0]?.[1]).toBe(clock);
+    for (const options of [operator.made(), clients.mock.calls[0]?.[1], source.mock.calls[0]?.[1]])
+      expect([options?.clock === clock, options?.gate === gate, options?.random === random]).toEqual(
+        [true, true, true], // one gate bounds the turns of the whole process
+      );
+    const backend = await vi.mocked(localEtcd.openLocalEtcd).mock.results[0]?.value;
+    expect(reaches.mock.calls[0]?.[0]).toMatchObject({ backend, clock, key: clusterConfigKey('own') });
+    expect(operator.made().kubernetes).toBe(clients.mock.results[0]?.value);
+    expect(elections.mock.calls[0]?.[0]).toMatchObject({
+      ...{ namespace, times, clock, random, client: operator.made().kubernetes },
+      identity: expect.stringMatching(`^${hostname()}-[a-z0-9]{10}$`),
+    });
+    const elect = elections.mock.calls[0]?.[0] as election.LeaderElectionOptions | undefined;
+    elect?.onFailure?.(new Error('refused'));
+    clients.mock.calls[0]?.[1]?.onFault?.(new Error('boom'));
+    expect(operator.logged.slice(-2)).toEqual([
+      'warn  cannot acquire the Lease of the leader election: refused',
+      'error a duty failed: boom',
+    ]);
     expect(source.mock.calls[0]).toEqual([clustermeshConfig, expect.objectContaining({ rateLimit })]);
     expect(operator.made().remotes).toBe(source.mock.results[0]?.value);
+  });
+
+  it('without a kvstore has one in memory, and its objects have their namespaces', async () => {
+    const backends = spyOnConstructor(memoryBackend, 'MemoryBackend');
+    const added = vi.spyOn(RecordedKubernetes.prototype, 'addNamespaces');
+    vi.spyOn(RecordedKubernetes.prototype, 'load').mockResolvedValue(undefined as never);
+    const closed = vi.spyOn(kubernetesClient.KubernetesClient.prototype, 'close');
+    const operator = operate({ kvstoreConfig: undefined, load: ['/objects'] });
+    await leads(operator);
+    expect(backends.mock.calls[0]?.[0]).toMatchObject({ clock: operator.clock, gate: operator.made().gate });
+    expect(backends.mock.calls[0]?.[0]?.random).toBe(operator.made().random);
+    expect(added).toHaveBeenCalledOnce();
+    operator.stop.abort();
+    await operator.ended;
+    expect(closed).toHaveBeenCalled();
   });
 
   it('without a folder of remote clusters reads none', async () => {
@@ -189,9 +236,10 @@ describe('an operator', () => {
         finish = resolve;
       });
     });
-    const { clock, ended } = operate({ load: ['/objects'] });
+    const { clock, ended, get } = operate({ load: ['/objects'] });
     onTestFinished(() => finish());
     await settle();
+    expect(JSON.parse(await get('/v1/status'))).toMatchObject({ duties: [], clusters: [], kvstore: 'none' });
     clock.advance(179_000);
     progress();
     clock.advance(179_000);
@@ -277,7 +325,7 @@ describe('a dry run of an operator', () => {
   it('has no election and no fence, and prints each write with the reason of its namespace', async () => {
     const printed: string[] = [];
     const namespaces = {
-      reason: (name: string) => `${name} is not global`,
+      reasonNotGlobal: (name: string) => `${name} is not global`,
       counts: () => ({ known: 3, global: 1 }),
     };
     const write = (text: string): void => void printed.push(text);
@@ -287,9 +335,12 @@ describe('a dry run of an operator', () => {
     expect(operator.made().election).toBeUndefined();
     const { backend, dryRun } = operator.made();
     dryRun?.('a line');
-    await backend.update('cilium/state/ip/v1/default/10.0.0.1', new Uint8Array([1]));
+    const key = 'cilium/state/ip/v1/default/10.0.0.1';
+    await backend.update(key, bytesOfText('{"IP": "10.0.0.1", "K8sNamespace": "shop", "ID": 300}'));
+    await backend.delete(key);
     expect(printed[0]).toBe('a line\n');
     expect(printed[1]).toMatch(/^put cilium\/state\/ip\/v1\/default\/10\.0\.0\.1 /);
+    expect(printed[2]).toBe(`delete ${key}: shop is not global\n`);
     expect(await operator.get('/metrics')).toContain('dpcache_operator_leader 1\n');
   });
 });
@@ -320,26 +371,44 @@ describe('the metrics and the status of an operator', () => {
     const of = duty();
     const operator = operate({}, { ...PARTS, published: [of] } as never, of);
     await leads(operator);
+    const { steps } = JSON.parse(await operator.get('/v1/status'));
+    expect(steps.map(({ name }: { name: string }) => name)).toEqual([
+      ...['API', 'recorded objects', 'kvstore', 'Kubernetes', 'duties'],
+    ]);
     const metrics = (await operator.get('/metrics'))
       .split('\n')
-      .filter((line) => /^dpcache_operator/.test(line));
+      .filter((line) => /^(# TYPE )?dpcache_operator/.test(line));
     expect(metrics).toMatchInlineSnapshot(`
       [
+        "# TYPE dpcache_operator_duty_running gauge",
         "dpcache_operator_duty_running{duty="a duty"} 1",
+        "# TYPE dpcache_operator_failures_total counter",
         "dpcache_operator_failures_total{duty="a duty"} 3",
+        "# TYPE dpcache_operator_keys gauge",
         "dpcache_operator_keys{duty="a duty"} 11",
+        "# TYPE dpcache_operator_pending_keys gauge",
         "dpcache_operator_pending_keys{duty="a duty"} 12",
+        "# TYPE dpcache_operator_writes_total counter",
         "dpcache_operator_writes_total{duty="a duty"} 13",
+        "# TYPE dpcache_operator_marked gauge",
         "dpcache_operator_marked{duty="a duty"} 14",
+        "# TYPE dpcache_operator_deleted_total counter",
         "dpcache_operator_deleted_total{duty="a duty"} 15",
+        "# TYPE dpcache_operator_conflicts_total counter",
         "dpcache_operator_conflicts_total{duty="a duty"} 16",
+        "# TYPE dpcache_operator_namespaces gauge",
         "dpcache_operator_namespaces{global="true"} 2",
         "dpcache_operator_namespaces{global="false"} 3",
+        "# TYPE dpcache_operator_mcs_exports gauge",
         "dpcache_operator_mcs_exports{cluster="own"} 1",
         "dpcache_operator_mcs_exports{cluster="far"} 3",
+        "# TYPE dpcache_operator_mcs_imports gauge",
         "dpcache_operator_mcs_imports 2",
+        "# TYPE dpcache_operator_mcs_conflicts gauge",
         "dpcache_operator_mcs_conflicts{reason="type"} 4",
+        "# TYPE dpcache_operator_mcs_held_imports gauge",
         "dpcache_operator_mcs_held_imports 5",
+        "# TYPE dpcache_operator_leader gauge",
         "dpcache_operator_leader 1",
       ]
     `);
@@ -349,6 +418,7 @@ describe('the metrics and the status of an operator', () => {
       clusterID: 7,
       dryRun: false,
       kvstore: 'memory',
+      kubernetes: 'memory',
       election: { state: 'leader' },
       duties: [{ name: 'a duty', published, rounds }],
       namespaces: { known: 5, global: 2 },
@@ -358,6 +428,14 @@ describe('the metrics and the status of an operator', () => {
       blockers: ['namespaces is incomplete', 'a duty is incomplete: refused'],
     });
     expect(status.clusters[0]).not.toHaveProperty('more');
+  });
+
+  it('have no multi-cluster services and no namespaces if these are off (regression: 0 imports)', async () => {
+    const operator = operate();
+    await leads(operator);
+    const metrics = await operator.get('/metrics');
+    expect(metrics).not.toMatch(/^dpcache_operator_(namespaces|mcs)/m);
+    expect(metrics).toContain('dpcache_operator_leader 1\n');
   });
 
   it('of a candidate are ready without the duties, unless the kvstore does not answer', async () => {

@@ -58,11 +58,16 @@ export class ProcessMetrics {
 
 function register(registry: Registry, { name, help, type, labels = [], samples }: Description): void {
   const options = { name, help, labelNames: [...labels], registers: [registry] };
+  /** Removes all samples. `reset` alone sets a metric without labels to 0. */
+  const clear = (metric: Gauge | Counter): void => {
+    metric.reset();
+    if (labels.length === 0) metric.remove();
+  };
   if (type === 'gauge') {
     new Gauge({
       ...options,
       collect() {
-        this.reset();
+        clear(this);
         for (const { labels: sampleLabels = {}, value } of samples()) this.set(sampleLabels, value);
       },
     });
@@ -70,7 +75,7 @@ function register(registry: Registry, { name, help, type, labels = [], samples }
     new Counter({
       ...options,
       collect() {
-        this.reset();
+        clear(this);
         for (const { labels: sampleLabels = {}, value } of samples()) this.inc(sampleLabels, value);
       },
     });
