@@ -231,6 +231,11 @@ describe('a client of a kvstore', () => {
       several: () => client.writeAll([{ key: 'a', value: ONE }, { key: 'b' }]),
     };
 
+    it('adopts no lease while it may not', async () => {
+      may = false;
+      await expect(client.adoptLease('1', ['a'])).rejects.toMatchObject({ code: 'not-leader' });
+    });
+
     it.each(Object.entries(write))('sends nothing while it may not (%s)', async (_, send) => {
       const txn = vi.spyOn(link, 'txn');
       may = false;

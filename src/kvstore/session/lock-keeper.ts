@@ -92,7 +92,6 @@ export class LockKeeper {
   async close(): Promise<void> {
     this.#closed.abort();
     for (const lost of this.#held.values()) lost.abort();
-    for (const { stop } of this.#leaving.values()) stop.abort();
     await this.#leases.close(true);
   }
 

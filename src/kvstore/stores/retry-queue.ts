@@ -105,11 +105,10 @@ export class RetryQueue<J> {
   /** Runs jobs until the signal fires, and resolves when all attempts have ended. Never rejects. One run at a time. */
   async run(signal: AbortSignal): Promise<void> {
     const stop = (): void => this.#wake();
-    allowManyListeners(signal).addEventListener('abort', stop);
+    allowManyListeners(signal).addEventListener('abort', stop, { once: true });
     const { concurrency = CONCURRENCY } = this.#options;
     await Promise.all(Array.from({ length: concurrency }, () => this.#work(signal)));
     this.#jobs.endDelays();
-    signal.removeEventListener('abort', stop);
   }
 
   /** Runs one job after the other, and waits if there is none. No `await` may be between the check and the wait. */

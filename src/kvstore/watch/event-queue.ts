@@ -71,7 +71,6 @@ export class EventQueue {
   /** Wakes a waiting reader after the source has pushed events. */
   flush(): void {
     this.#wakeReader?.();
-    this.#wakeReader = undefined;
   }
 
   /** Returns the next batch; an empty one if the queue has ended. */
@@ -121,7 +120,6 @@ export class EventQueue {
 
   #wakeWaitingSource(): void {
     this.#wakeSource?.();
-    this.#wakeSource = undefined;
   }
 
   #batchEnd(): number {

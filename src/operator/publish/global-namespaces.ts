@@ -190,7 +190,6 @@ export class GlobalNamespaces implements Duty {
     const stop = (): void => this.#wake.resolve();
     signal.addEventListener('abort', stop, { once: true });
     await this.#tasks.runWithRestart(this.name, (until) => this.#applyChanges(followed, until), { signal });
-    signal.removeEventListener('abort', stop);
     await this.#tasks.stop();
     await followed.stop();
     this.#state = 'ended';

@@ -311,6 +311,22 @@ describe('the locks of one client', () => {
       await later.close();
     });
 
+    it('its wait leaves no stream, whether it ends or is aborted', async () => {
+      const held = await other.lock(PATH);
+      const controller = new AbortController();
+      const aborted = backend.lock(PATH, { signal: controller.signal });
+      await settle(4);
+      expect(backend.link.streams).toBe(1);
+      controller.abort();
+      await expect(aborted).rejects.toMatchObject({ code: 'aborted' });
+      expect(backend.link.streams).toBe(0);
+      const waiting = backend.lock(PATH);
+      await settle(6);
+      await held.release();
+      await (await waiting).release();
+      expect(backend.link.streams).toBe(0);
+    });
+
     it('one of a path below it is another lock', async () => {
       const below = await other.lock(`${PATH}/below`);
       await (await backend.lock(PATH)).release();

@@ -64,6 +64,19 @@ describe('a store that is restored from a backup', () => {
     },
   );
 
+  it('is detected with the next keepalives, by a client that watches nothing, a second time, too', async () => {
+    const lost: string[] = [];
+    backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+    for (let time = 1; time <= 2; time++) {
+      await backend.update('a', bytesOfText('1'), { leased: true });
+      const backup = server.snapshot();
+      await backend.update('b', bytesOfText('1'), { leased: true });
+      server.restore(backup);
+      await advance(clock, 600_000);
+      expect(lost.splice(0).sort()).toEqual(['a', 'b']);
+    }
+  });
+
   it('costs the client its leases once, however many watches detect it, and when (regression: once for each)', async () => {
     const lost: string[] = [];
     backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
