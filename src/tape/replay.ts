@@ -165,12 +165,12 @@ export class TapeReplay {
     return cluster;
   }
 
-  #compare(sums: Readonly<Record<string, unknown>>): DigestDifference | undefined {
+  #compare(sums: Readonly<Record<string, string>>): DigestDifference | undefined {
     for (const _ of this.#digest.read());
     const replayed = new Map(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
     const writers = new Set([...Object.keys(sums), ...replayed.keys()]);
     for (const writer of writers) {
-      const recorded = Object.hasOwn(sums, writer) ? String(sums[writer]) : undefined;
+      const recorded = Object.hasOwn(sums, writer) ? sums[writer] : undefined;
       if (recorded === replayed.get(writer) || !isTaped(writer)) continue;
       const recentKeys = this.#recent
         .filter(({ store }) => store === this.#storeOf(writer))

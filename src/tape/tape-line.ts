@@ -93,7 +93,7 @@ export type TapeEntry =
   /** A reflector of a kind begins, or its list is complete. */
   | { readonly ev: 'kind'; readonly kind: string; readonly do: 'start' | 'listed'; readonly snap?: 1 }
   /** The sums of the claims of each group of writers. */
-  | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, unknown>> }
+  | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, string>> }
   /** The wall time of `ms` 0 has changed, because the clock was set. */
   | { readonly ev: 'clock'; readonly wall: number }
   /** A signal, a change of settings or another event of the process, for readers. */
@@ -112,6 +112,7 @@ type FieldKind =
   | 'time'
   | 'boolean'
   | 'object'
+  | 'object of texts'
   | 'Kubernetes object'
   | 'resource'
   | 'scope'
@@ -153,7 +154,7 @@ const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> =
   gone: { kind: 'text', object: 'Kubernetes object', more: 'one?' },
   kind: { kind: 'text', do: 'start or listed', snap: 'one?' },
   kubernetes: { clusterID: 'number', snap: 'one?' },
-  digest: { sums: 'object' },
+  digest: { sums: 'object of texts' },
   clock: { wall: 'time' },
   note: { text: 'text' },
 };
@@ -164,6 +165,8 @@ const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   time: (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIME,
   boolean: (value) => typeof value === 'boolean',
   object: isObject,
+  'object of texts': (value) =>
+    isObject(value) && Object.values(value).every((text) => typeof text === 'string'),
   'Kubernetes object': isKubernetesObject,
   resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
   scope: (value) => value === 'services' || value === 'everything',

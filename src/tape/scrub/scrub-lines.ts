@@ -24,6 +24,9 @@ const NOT_UTF8: TapeValue = { value64: '/w==' };
 /** Replacement of an invalid slice. No decoder accepts it. */
 const INVALID_SLICE: TapeValue = { value64: 'AA==' };
 
+/** Lists and objects at this depth become null. No decoder reads so deep, and deeper ones would exceed the stack. */
+const MAX_DEPTH = 100;
+
 /**
  * Replaces names and addresses in the lines of a tape. It keeps numbers, times, the words of the formats, the order of
  * names (because rules compare them) and the longest match of addresses. All lines are passed to
@@ -114,16 +117,20 @@ export class LineScrub {
     return name;
   }
 
-  #json(value: unknown): unknown {
+  #json(value: unknown, depth = 0): unknown {
     if (typeof value === 'string') return this.text(value);
-    if (Array.isArray(value)) return value.map((item) => this.#json(item));
-    return isObject(value) ? this.#object(value) : value;
+    if (depth === MAX_DEPTH) return null;
+    if (Array.isArray(value)) return value.map((item) => this.#json(item, depth + 1));
+    return isObject(value) ? this.#object(value, depth + 1) : value;
   }
 
-  #object(object: object): Record<string, unknown> {
+  #object(object: object, depth = 0): Record<string, unknown> {
     const masked = 'IP' in object && 'Mask' in object ? this.#masked(object) : undefined;
     return Object.fromEntries(
-      Object.entries(object).map(([key, value]) => [this.text(key), masked?.get(key) ?? this.#json(value)]),
+      Object.entries(object).map(([key, value]) => [
+        this.text(key),
+        masked?.get(key) ?? this.#json(value, depth),
+      ]),
     );
   }
 
