@@ -42,7 +42,7 @@ export interface FollowingOptions {
   readonly gate?: TurnGate | undefined;
   /** Size limits of values and their parts. Larger values are rejected. Default `VALUE_LIMITS`. */
   readonly valueLimits?: ValueLimits | undefined;
-  /** Receives every rejected value, with its kvstore key. */
+  /** Receives every rejected value, with its kvstore key, and the name of the cluster in the message. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
@@ -116,10 +116,13 @@ export class FollowedCluster {
   #failingSince = 0;
 
   constructor(options: FollowedClusterOptions) {
-    const { clock, random } = options;
+    const { name, clock, random, onReject } = options;
     this.#options = options;
     this.#state = options.initial;
-    this.#rejections = new RejectionLog(options.onReject);
+    // Clusters have equal keys, so the log of all clusters needs the name.
+    this.#rejections = new RejectionLog((item) =>
+      onReject?.({ ...item, message: `cluster ${name}: ${item.message}` }),
+    );
     this.#tasks = new Supervisor({ clock, random });
     this.#status = new ClusterView(clock);
     this.#stores = options.stores({

@@ -145,6 +145,8 @@ describe('an invalid value of a remote cluster', () => {
       ['cilium/state/services/v1/a/ns/s0', 'invalid-json'],
     ]);
     expect(statusOf('a').rejections.total).toBe(4);
+    // All clusters have the same keys (regression: the log of the mesh did not name the cluster).
+    expect(agent.rejections.filter(({ message }) => !message.startsWith('cluster a: cilium/'))).toEqual([]);
     expect(statusOf('a').resources.ip).toMatchObject({ keys: 2, rejected: 1 });
     expect(agent.ipcache.get('10.1.0.3')?.identity).toBe(2);
     expect(agent.nodes.exists('a/n2')).toBe(true);
