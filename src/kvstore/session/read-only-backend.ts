@@ -6,6 +6,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
+import { systemClock } from '../../base/system-clock.ts';
 import { compareKeys } from '../codec/key-range.ts';
 import type {
   BackendStatus,
@@ -40,8 +41,10 @@ export interface SourceChange {
 export interface ReadOnlyBackendOptions {
   /** For display: `file`, `consul`. */
   readonly kind: string;
-  readonly clock: Clock;
-  readonly random: Random;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
 }
 
 /** Delays between two attempts to follow a source. */
@@ -58,7 +61,9 @@ const BATCH = 256;
  * All writes, leases and locks fail with `forbidden`.
  */
 export abstract class ReadOnlyBackend implements KvstoreBackend {
-  readonly #options: ReadOnlyBackendOptions;
+  readonly #kind: string;
+  readonly #clock: Clock;
+  readonly #random: Random;
   readonly #closed = new AbortController();
   readonly #watches = new Set<SourceWatch>();
   /** Increases with each list and each batch, because a source has no revisions. */
@@ -66,8 +71,10 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   #lastFailure: Failure | undefined;
   readonly #requests = { ok: 0, internal: 0 };
 
-  constructor(options: ReadOnlyBackendOptions) {
-    this.#options = options;
+  constructor({ kind, clock = systemClock, random = Math.random }: ReadOnlyBackendOptions) {
+    this.#kind = kind;
+    this.#clock = clock;
+    this.#random = random;
   }
 
   /** Returns all present entries whose keys have this prefix, in any order. */
@@ -87,7 +94,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   async read(key: string, options: CallOptions = {}): Promise<KeyRead> {
     const kv = (await this.listPrefix(key, options)).find((entry) => entry.key === key);
-    return { kv, header: { clusterID: this.#options.kind, revision: this.#revision, raftTerm: 0 } };
+    return { kv, header: { clusterID: this.#kind, revision: this.#revision, raftTerm: 0 } };
   }
 
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
@@ -106,8 +113,8 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
     const watch = new SourceWatch(prefix, {
-      clock: this.#options.clock,
-      random: this.#options.random,
+      clock: this.#clock,
+      random: this.#random,
       signal: options.signal,
       closed: this.#closed.signal,
       onState: options.onState,
@@ -168,7 +175,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   status(): BackendStatus {
     const watches = [...this.#watches].map((watch) => watch.status());
     return {
-      kind: this.#options.kind,
+      kind: this.#kind,
       connected: watches.every(({ state }) => state !== 'waiting'),
       clusterID: undefined,
       requests: { ...this.#requests },
@@ -194,13 +201,13 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   #recordFailure(error: unknown): KvstoreError {
     this.#requests.internal++;
-    this.#lastFailure = failureOf(error, this.#options.clock);
+    this.#lastFailure = failureOf(error, this.#clock);
     return asKvstoreError(error);
   }
 
   #refuse(): Promise<never> {
     return Promise.reject(
-      new KvstoreError('forbidden', `the source ${this.#options.kind} is read-only: write to its origin`),
+      new KvstoreError('forbidden', `the source ${this.#kind} is read-only: write to its origin`),
     );
   }
 }

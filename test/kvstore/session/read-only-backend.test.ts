@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type { Watch } from '../../../src/kvstore/session/backend.ts';
@@ -100,6 +101,27 @@ async function passPause(source: Source): Promise<void> {
   while (source.clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
   source.clock.advance(60_000);
 }
+
+it('has the system clock if none is given (regression: without a clock, each watch waited forever)', async () => {
+  class OneKey extends ReadOnlyBackend {
+    protected override async list(): Promise<readonly SourceEntry[]> {
+      return [{ key: 'a', value: bytesOfText('1') }];
+    }
+
+    protected override async *changes(_: string, signal: AbortSignal): AsyncGenerator<SourceChange[]> {
+      await once(signal, 'abort');
+      yield [];
+    }
+  }
+  const backend = new OneKey({ kind: 'one' });
+  const events: string[] = [];
+  for await (const batch of backend.watch('')) {
+    events.push(...batch.map(({ type, key }) => `${type} ${key}`));
+    if (batch.some(({ type }) => type === 'list-done')) break;
+  }
+  expect(events).toEqual(['create a', 'list-done ']);
+  await backend.close();
+});
 
 describe('a read-only backend', () => {
   it('delivers the listed keys, then list-done, then each change once', async () => {
