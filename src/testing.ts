@@ -1,6 +1,6 @@
 /**
  * The entry `datapath-cache/testing`, for tests of programs that use this library: a kvstore and an API server in the
- * process, both with the faults of real ones, and a clock that a test advances.
+ * process, both with the faults of real ones.
  */
 
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';

@@ -81,7 +81,10 @@ export class EtcdBackend extends KvstoreClient {
     this.#rateLimit?.endBootstrap();
   }
 
-  /** Replaces the configuration without loss of state: see `EtcdTransport.reconfigure`. */
+  /**
+   * Replaces the configuration (certificates, password or endpoints) without loss of state. Streams and calls on the
+   * old connections fail like on any disconnect, and are resumed on the new ones.
+   */
   reconfigure(config: EtcdConfig): void {
     this.#transport.reconfigure(config);
   }

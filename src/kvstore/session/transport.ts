@@ -164,7 +164,10 @@ export interface EndpointStatus {
   readonly error?: string;
 }
 
-/** The interface to a kvstore server; see the top of this file. */
+/**
+ * The interface to a kvstore server: requests in the terms of etcd. Every method rejects only with a `KvstoreError`. A
+ * transport may reconnect, but it never retries a request and never resumes a watch.
+ */
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse>;
