@@ -8,7 +8,7 @@ const ZERO = 0x30;
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Returns the bytes of an ASCII name, for {@link ByteCursor.isName}. */
+/** Returns the bytes of an ASCII name, for {@link ByteCursor.indexOfName}. */
 export function nameBytes(name: string): Uint8Array {
   return Buffer.from(name, 'latin1');
 }
@@ -51,13 +51,36 @@ export class ByteCursor {
     return this.skip(COLON);
   }
 
-  /** Returns true if the name that was read last equals `name`. */
-  isName(name: Uint8Array): boolean {
+  /** Index of the quote before the name that was read last. */
+  get nameStart(): number {
+    return this.#nameFrom - 1;
+  }
+
+  /**
+   * Returns the index of the name that was read last, or -1. Compares first with `names[next]`, because fields have an
+   * order.
+   */
+  indexOfName(names: readonly Uint8Array[], next: number): number {
+    const expected = names[next];
+    if (expected !== undefined && this.#isName(expected)) return next;
+    for (let i = 0; i < names.length; i++) {
+      const name = names[i];
+      if (name !== undefined && this.#isName(name)) return i;
+    }
+    return -1;
+  }
+
+  #isName(name: Uint8Array): boolean {
     const bytes = this.#bytes;
     const from = this.#nameFrom;
     if (this.#nameTo - from !== name.length) return false;
     for (let i = 0; i < name.length; i++) if (bytes[from + i] !== name[i]) return false;
     return true;
+  }
+
+  /** Moves behind the colon between a name and its value. */
+  colon(): boolean {
+    return this.skip(COLON);
   }
 
   /** Returns a string of printable ASCII characters without escapes. */
@@ -91,12 +114,9 @@ export class ByteCursor {
     return length === 0 || isPadded || value > max ? -1 : value;
   }
 
-  /** Moves behind any value and returns its text; undefined if it is not ASCII. */
-  value(): string | undefined {
-    const from = this.at;
-    if (!this.skipValue()) return undefined;
-    for (let at = from; at < this.at; at++) if ((this.#bytes[at] ?? 0) > 0x7e) return undefined;
-    return this.#bytes.toString('latin1', from, this.at);
+  /** Returns the bytes of a range as text, one character for each byte. */
+  text(from: number, to: number): string {
+    return this.#bytes.toString('latin1', from, to);
   }
 
   /** Moves behind any value. Its content is not checked, because it is not used. */

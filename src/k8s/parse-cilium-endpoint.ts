@@ -1,8 +1,9 @@
 import type { ServiceID } from '../servicecache/service-id.ts';
 import {
   type EndpointAddresses,
+  type EndpointFields,
   type EndpointRank,
-  endpointAddresses,
+  endpointClaim,
   MAX_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
@@ -26,6 +27,29 @@ function isInvalid(fields: ObjectFields, name: string, read: number | undefined)
   return read === undefined && fields.value(name) !== undefined;
 }
 
+/** The names of the fields that {@link readOptionalFields} reads. */
+export const OPTIONAL_FIELDS: readonly string[] = ['encryption', 'named-ports', 'service-account'];
+
+/**
+ * Returns the optional fields of an endpoint, or undefined if the key is out of range. Ports and service account are
+ * shared.
+ */
+export function readOptionalFields(
+  fields: ObjectFields,
+  shared: SharedParts,
+): Pick<EndpointFields, 'encryptKey' | 'namedPorts' | 'serviceAccount'> | undefined {
+  const encryption = fields.map('encryption');
+  const key = encryption.integer('key', 0, 255);
+  if (isInvalid(encryption, 'key', key)) return undefined;
+  const ports = readPortsByName([fields.list('named-ports')], 'port');
+  const account = fields.string('service-account');
+  return {
+    encryptKey: key ?? 0,
+    namedPorts: ports && shared.ports(ports),
+    serviceAccount: account && shared.account(account),
+  };
+}
+
 /**
  * Returns the claim of an endpoint from the fields of a CiliumEndpoint's status. Returns undefined if networking, node
  * or IP is missing (KUBERNETES 30), or if the identity or the key is out of range.
@@ -40,20 +64,17 @@ function readEndpoint(
   const networking = fields.map('networking');
   const hostIP = networking.address('node');
   const ips = readListedIPs(networking.list('addressing', MAX_ADDRESSES), ['ipv4', 'ipv6']);
-  const encryption = fields.map('encryption');
-  const key = encryption.integer('key', 0, 255);
-  if (hostIP === undefined || ips.length === 0 || isInvalid(encryption, 'key', key)) return undefined;
-  const namedPorts = readPortsByName([fields.list('named-ports')], 'port');
-  const serviceAccount = fields.string('service-account');
-  const addresses = { ips, identity, hostIP, encryptKey: key ?? 0, namedPorts, serviceAccount };
-  return endpointAddresses('custom-resource', id, rank, addresses, shared);
+  const optional = readOptionalFields(fields, shared);
+  if (hostIP === undefined || ips.length === 0 || optional === undefined) return undefined;
+  const addresses = { ...optional, ips, identity, hostIP: shared.host(hostIP) };
+  return endpointClaim('custom-resource', id, rank, addresses);
 }
 
 /** The fields that {@link readCiliumEndpoint} reads. */
 export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
-  ...['status.identity.id', 'status.networking', 'status.encryption', 'status.named-ports'],
-  'status.service-account',
+  ...['status.identity.id', 'status.networking'],
+  ...OPTIONAL_FIELDS.map((name) => `status.${name}`),
 ];
 
 /** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (KUBERNETES 30, 31), or undefined if it claims no address. */

@@ -67,31 +67,56 @@ function readWeight(fields: ObjectFields): number {
   return weight ?? DEFAULT_WEIGHT;
 }
 
-/** Appends the backends of all addresses of an endpoint. */
-function readEndpoint(
-  endpoint: ObjectFields,
-  { ports, weight }: Pick<Backend, 'ports' | 'weight'>,
-  backends: Backend[],
-): void {
+/** The names of the fields that {@link readBackendParts} reads. */
+export const BACKEND_FIELDS: readonly string[] =
+  'conditions hostname nodeName zone hints topology deprecatedTopology'.split(' ');
+
+/** The fields of an endpoint, which are the same for all its addresses. */
+export type BackendParts = Pick<Backend, 'nodeName' | 'zone' | 'hostname' | 'state' | 'forZones'>;
+
+/** Returns the fields of an endpoint except its addresses. */
+export function readBackendParts(endpoint: ObjectFields): BackendParts {
   const topology = endpoint.object('topology') ?? endpoint.object('deprecatedTopology');
-  const nodeName = endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '';
-  const zone = endpoint.string('zone') ?? topology?.string(ZONE_TOPOLOGY) ?? '';
-  const hostname = endpoint.string('hostname') ?? '';
-  const state = readState(endpoint);
-  const forZones = readForZones(endpoint);
-  const addresses = endpoint.list('addresses');
-  for (let index = 0; index < addresses.size; index++) {
-    const address = addresses.address(index);
-    if (address === undefined) continue;
-    backends.push(createBackend({ address, ports, nodeName, zone, hostname, state, weight, forZones }));
-  }
+  return {
+    nodeName: endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '',
+    zone: endpoint.string('zone') ?? topology?.string(ZONE_TOPOLOGY) ?? '',
+    hostname: endpoint.string('hostname') ?? '',
+    state: readState(endpoint),
+    forZones: readForZones(endpoint),
+  };
 }
 
-function readBackends(fields: ObjectFields, shared: SharedValues<Ports> | undefined): readonly Backend[] {
-  const common = { ports: readPorts(fields, shared), weight: readWeight(fields) };
+/** The fields of a slice, which are the same for all its backends. */
+export type SliceParts = Pick<Backend, 'ports' | 'weight'>;
+
+/** Returns true if the addresses of a slice are IPs. Otherwise its type is rejected. */
+export function hasIPAddresses(fields: ObjectFields): boolean {
+  return (
+    (fields.value('addressType') ?? '') === '' || fields.word('addressType', ADDRESS_TYPES) !== undefined
+  );
+}
+
+/** Returns the ports and the weight of a slice. Equal ports are shared. */
+export function readSliceParts(fields: ObjectFields, shared: SharedValues<Ports> | undefined): SliceParts {
+  return { ports: readPorts(fields, shared), weight: readWeight(fields) };
+}
+
+/** Returns the backend at an address. */
+export function backendOfParts(address: string, parts: BackendParts, { ports, weight }: SliceParts): Backend {
+  const { nodeName, zone, hostname, state, forZones } = parts;
+  return createBackend({ address, ports, nodeName, zone, hostname, state, weight, forZones });
+}
+
+function readBackends(fields: ObjectFields, slice: SliceParts): readonly Backend[] {
   const backends: Backend[] = [];
-  for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index)))
-    readEndpoint(endpoint, common, backends);
+  for (const endpoint of fields.list('endpoints').items((list, index) => list.item(index))) {
+    const parts = readBackendParts(endpoint);
+    const addresses = endpoint.list('addresses');
+    for (let index = 0; index < addresses.size; index++) {
+      const address = addresses.address(index);
+      if (address !== undefined) backends.push(backendOfParts(address, parts, slice));
+    }
+  }
   return backends;
 }
 
@@ -102,13 +127,7 @@ export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
   'addressType',
   'ports',
   'endpoints.addresses',
-  'endpoints.conditions',
-  'endpoints.hostname',
-  'endpoints.nodeName',
-  'endpoints.zone',
-  'endpoints.hints',
-  'endpoints.topology',
-  'endpoints.deprecatedTopology',
+  ...BACKEND_FIELDS.map((name) => `endpoints.${name}`),
 ];
 
 /**
@@ -120,10 +139,9 @@ export function readEndpointSlice(
   shared?: SharedValues<Ports>,
 ): EndpointSlice | undefined {
   const id = readSliceID(fields);
-  const hasType = (fields.value('addressType') ?? '') !== '';
-  if (hasType && fields.word('addressType', ADDRESS_TYPES) === undefined) return undefined;
-  if (id === undefined) return undefined;
-  const { backends, notReady } = backendsByReadiness(readBackends(fields, shared));
+  if (!hasIPAddresses(fields) || id === undefined) return undefined;
+  const slice = readSliceParts(fields, shared);
+  const { backends, notReady } = backendsByReadiness(readBackends(fields, slice));
   return { service: id.service, name: id.name, backends, notReady };
 }
 

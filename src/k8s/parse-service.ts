@@ -97,9 +97,10 @@ function readServicePorts(
 }
 
 /** Returns the labels and the selector; one object for both if they are equal, as for many services. */
-function readLabels(metadata: ObjectFields, spec: ObjectFields): Pick<Service, 'labels' | 'selector'> {
-  const labels = metadata.strings('labels');
-  const selector = spec.strings('selector');
+export function labelsAndSelector(
+  labels: ReadonlyMap<string, string>,
+  selector: ReadonlyMap<string, string>,
+): Pick<Service, 'labels' | 'selector'> {
   const shared = ImmutableMap(labels);
   let isEqual = labels.size === selector.size;
   for (const [key, value] of selector) isEqual &&= labels.get(key) === value;
@@ -179,12 +180,18 @@ export function readFlags(annotations: Annotations): Pick<Service, 'global' | 's
   };
 }
 
+/** The names of the fields of `spec` that {@link readService} reads, except cluster IPs and selector. */
+export const SETTINGS: readonly string[] = [
+  ...['type', 'ports', 'externalIPs', 'loadBalancerSourceRanges', 'healthCheckNodePort'],
+  ...['externalTrafficPolicy', 'internalTrafficPolicy', 'sessionAffinity', 'sessionAffinityConfig'],
+  ...['publishNotReadyAddresses', 'trafficDistribution'],
+];
+
 /** The fields that {@link readService} reads. */
 export const SERVICE_FIELDS: readonly string[] = [
-  'metadata.annotations',
-  'metadata.labels',
-  'spec',
-  'status.loadBalancer',
+  ...['metadata.annotations', 'metadata.labels', 'status.loadBalancer'],
+  ...['spec.clusterIP', 'spec.clusterIPs', 'spec.selector'],
+  ...SETTINGS.map((name) => `spec.${name}`),
 ];
 
 /**
@@ -228,7 +235,7 @@ export function readService(
     healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),
     sessionAffinitySeconds: readSessionAffinity(spec),
     publishNotReady: spec.boolean('publishNotReadyAddresses') ?? false,
-    ...readLabels(metadata, spec),
+    ...labelsAndSelector(metadata.strings('labels'), spec.strings('selector')),
   });
 }
 

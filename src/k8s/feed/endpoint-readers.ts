@@ -1,4 +1,4 @@
-import { CiliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
+import { ciliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
 import { type EndpointAddresses, SharedParts, sameEndpointAddresses } from '../endpoint-addresses.ts';
 import {
   CILIUM_ENDPOINT_FIELDS,
@@ -24,7 +24,7 @@ export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): Kind
   return {
     kind: 'CiliumEndpoint',
     fields: CILIUM_ENDPOINT_FIELDS,
-    scanner: new CiliumEndpointScanner(shared),
+    scanner: ciliumEndpointScanner(shared),
     read: (fields) => readCiliumEndpoint(fields, shared),
     same: sameEndpointAddresses,
     change: (current, previous) => holders.change(current, previous),

@@ -1,10 +1,12 @@
 import type { EndpointSlice, Ports } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 import type { ServiceCache } from '../../servicecache/service-cache.ts';
+import { endpointSliceScanner } from '../endpoint-slice-scanner.ts';
 import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../parse-endpoint-slice.ts';
 import { ENDPOINTS_FIELDS, readEndpoints } from '../parse-endpoints.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import { readService, SERVICE_FIELDS } from '../parse-service.ts';
+import { serviceScanner } from '../service-scanner.ts';
 import { SharedValues } from '../shared-values.ts';
 import type { KindReader } from './object-feed.ts';
 
@@ -23,6 +25,7 @@ export function serviceReader(services: FedServices): KindReader<Service> {
   return {
     kind: 'Service',
     fields: SERVICE_FIELDS,
+    scanner: serviceScanner(ports),
     read: (fields) => readService(fields, ports),
     change: (current, previous) => {
       if (current !== undefined) services.updateService(current);
@@ -37,7 +40,7 @@ export function serviceReader(services: FedServices): KindReader<Service> {
  * the slice is removed from the previous service (KUBERNETES 10).
  */
 function sliceReader(
-  object: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'read'>,
+  object: Pick<KindReader<EndpointSlice>, 'kind' | 'fields' | 'scanner' | 'read'>,
   services: FedServices,
 ): KindReader<EndpointSlice> {
   return {
@@ -56,7 +59,8 @@ function sliceReader(
 export function endpointSliceReader(services: FedServices): KindReader<EndpointSlice> {
   const ports = new SharedValues<Ports>();
   const read = (fields: ObjectFields): EndpointSlice | undefined => readEndpointSlice(fields, ports);
-  return sliceReader({ kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, read }, services);
+  const scanner = endpointSliceScanner(ports);
+  return sliceReader({ kind: 'EndpointSlice', fields: ENDPOINT_SLICE_FIELDS, scanner, read }, services);
 }
 
 /** Returns the reader of Endpoints, which are never used together with slices (KUBERNETES 13). */

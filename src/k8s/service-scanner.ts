@@ -1,0 +1,78 @@
+import { List } from 'immutable';
+import { createService, type Service } from '../servicecache/service.ts';
+import {
+  FieldGroup,
+  objectScanner,
+  scanAddress,
+  scanList,
+  scanObject,
+  scanStrings,
+} from './object-scanner.ts';
+import { labelsAndSelector, readService, SETTINGS } from './parse-service.ts';
+import type { ObjectScanner } from './resource.ts';
+import { SharedValues } from './shared-values.ts';
+
+/** Identifies the services whose settings are read by the general decoder. */
+const ANY_ID = { namespace: 'any', name: 'any' };
+
+const DIGIT = /^\d/;
+
+/** Returns a scanner of services with a cluster IP, whose results equal those of `readService`. */
+export function serviceScanner(shared: SharedValues<Service['ports']>): ObjectScanner<Service> {
+  const settings = new FieldGroup(
+    (fields) => readService(fields, shared),
+    ({ annotations, loadBalancer, ...spec }) => ({
+      metadata: { ...ANY_ID, annotations },
+      spec,
+      status: { loadBalancer },
+    }),
+  );
+  const names = new SharedValues<string>();
+  let clusterIP = '';
+  let clusterIPs: string[] = [];
+  let labels = new Map<string, string>();
+  let selector = new Map<string, string>();
+  const addTo = (texts: Map<string, string>, name: string, text: string): boolean => {
+    texts.set(names.share(name, name), text);
+    return !DIGIT.test(name); // the order of an object has such names first
+  };
+  return objectScanner({
+    metadata: {
+      labels: scanStrings((name, text) => addTo(labels, name, text)),
+      ...settings.fields(['annotations']),
+    },
+    fields: {
+      spec: scanObject({
+        ...settings.fields(SETTINGS),
+        selector: scanStrings((name, text) => addTo(selector, name, text)),
+        clusterIP: scanAddress((ip) => {
+          clusterIP = ip;
+        }),
+        clusterIPs: scanList(
+          scanAddress((ip) => {
+            if (!clusterIPs.includes(ip)) clusterIPs.push(ip);
+          }),
+        ),
+      }),
+      status: scanObject(settings.fields(['loadBalancer'])),
+    },
+    begin: () => {
+      clusterIP = '';
+      clusterIPs = [];
+      labels = new Map();
+      selector = new Map();
+      settings.begin();
+    },
+    value: (id, _, cursor) => {
+      const common = settings.value(cursor);
+      if (clusterIP === '' || common === undefined) return undefined;
+      return createService({
+        ...common,
+        id,
+        addressing: 'assigned',
+        clusterIPs: List(clusterIPs.length > 0 ? clusterIPs : [clusterIP]),
+        ...labelsAndSelector(labels, selector),
+      });
+    },
+  });
+}

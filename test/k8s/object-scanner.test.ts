@@ -1,0 +1,427 @@
+import fc from 'fast-check';
+import { isCollection } from 'immutable';
+import { describe, expect, it } from 'vitest';
+import { ciliumEndpointScanner } from '../../src/k8s/cilium-endpoint-scanner.ts';
+import { SharedParts } from '../../src/k8s/endpoint-addresses.ts';
+import { endpointSliceScanner } from '../../src/k8s/endpoint-slice-scanner.ts';
+import { CILIUM_ENDPOINT_FIELDS, readCiliumEndpoint } from '../../src/k8s/parse-cilium-endpoint.ts';
+import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../../src/k8s/parse-endpoint-slice.ts';
+import { type ObjectFields, parseObject } from '../../src/k8s/parse-object.ts';
+import { readService, SERVICE_FIELDS } from '../../src/k8s/parse-service.ts';
+import { FieldTree } from '../../src/k8s/reflector/field-tree.ts';
+import { isKubernetesObject } from '../../src/k8s/reflector/known-objects.ts';
+import { ListScanner } from '../../src/k8s/reflector/list-scanner.ts';
+import type { ObjectScanner, ScannedObject } from '../../src/k8s/resource.ts';
+import { serviceScanner } from '../../src/k8s/service-scanner.ts';
+import { SharedValues } from '../../src/k8s/shared-values.ts';
+
+const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'] as const;
+
+/** A kind with a scanner, and its general decoder. */
+class Kind {
+  readonly #name: string;
+  readonly #fields: FieldTree;
+  readonly #decode: (fields: ObjectFields) => unknown;
+  readonly #scanner: ObjectScanner;
+
+  constructor(
+    name: string,
+    fields: readonly string[],
+    decode: (fields: ObjectFields) => unknown,
+    scanner: ObjectScanner,
+  ) {
+    this.#name = name;
+    this.#fields = FieldTree.of([...IDENTIFYING.map((field) => `metadata.${field}`), ...fields]);
+    this.#decode = decode;
+    this.#scanner = scanner;
+  }
+
+  general(list: Uint8Array): readonly unknown[] {
+    return new ListScanner(1_000_000, this.#fields).feed(list).map((text) => this.#read(text));
+  }
+
+  /** The items of a list with the scanner before the general decoder, and the number of items that the scanner read. */
+  scanned(list: Uint8Array): { readonly items: readonly unknown[]; readonly count: number } {
+    const scan = new ListScanner<ScannedObject<unknown>>(1_000_000, this.#fields, 'list', this.#scanner);
+    let count = 0;
+    const items = scan.feed(list).map((item) => {
+      if (typeof item === 'string') return this.#read(item);
+      count++;
+      const metadata = IDENTIFYING.map((name) => item.metadata[name]);
+      return { metadata, value: plain(item.value), rejections: [] };
+    });
+    return { items, count };
+  }
+
+  /** The result of the general decoder for the text of an item. */
+  #read(text: string): unknown {
+    const object = decoded(text);
+    if (!isKubernetesObject(object)) return 'invalid';
+    const { value, rejections } = parseObject(this.#name, object, {}, this.#decode);
+    const metadata = IDENTIFYING.map((name) => object.metadata[name]);
+    return { metadata, value: plain(value), rejections };
+  }
+}
+
+/** Immutable collections as lists, with the order of their elements. */
+function plain(value: unknown): unknown {
+  if (isCollection(value)) return [...value].map(plain);
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || value instanceof Map)
+    return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, plain(field)]));
+}
+
+const endpointParts = [new SharedParts(), new SharedParts()] as const;
+const ENDPOINTS = new Kind(
+  'CiliumEndpoint',
+  CILIUM_ENDPOINT_FIELDS,
+  (fields) => readCiliumEndpoint(fields, endpointParts[0]),
+  ciliumEndpointScanner(endpointParts[1]),
+);
+const SERVICES = new Kind(
+  'Service',
+  SERVICE_FIELDS,
+  (fields) => readService(fields),
+  serviceScanner(new SharedValues()),
+);
+const SLICES = new Kind(
+  'EndpointSlice',
+  ENDPOINT_SLICE_FIELDS,
+  (fields) => readEndpointSlice(fields),
+  endpointSliceScanner(new SharedValues()),
+);
+
+function decoded(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const word = fc.constantFrom('web', 'team-1', 'checkout-7d9c5b8f6d-kaj', 'a.b', 'x'.repeat(253));
+const odd = fc.constantFrom<unknown>(
+  ...['', 'a/b', 'ä', 'a"b', 'a\\b', ' ', '\u007f', 'x'.repeat(254), null, 0, -1, 1.5, 1e30, true],
+  ...[[], {}, [null], [{}], '01', 256, 4294967296, 'TCP'],
+);
+const ip = fc.oneof(
+  fc.ipV4(),
+  fc.ipV6(),
+  fc.constantFrom('10.0.0.1', 'fd00::1', '2001:DB8::1', '::ffff:10.0.0.1', '10.0.0.1/32', '010.0.0.1', ''),
+);
+const time = fc.constantFrom(
+  '2026-01-05T10:00:00Z',
+  '2026-02-31T10:00:00Z',
+  '2026-01-05T10:00:00.5+01:00',
+  '',
+);
+const address = fc.record({ ipv4: ip, ipv6: ip }, { requiredKeys: [] });
+const port = fc.record(
+  {
+    name: fc.constantFrom('http', 'dns', ''),
+    port: fc.nat(70_000),
+    protocol: fc.constantFrom('TCP', 'UDP', 'X'),
+  },
+  { requiredKeys: ['port'] },
+);
+const times = { creationTimestamp: time, deletionTimestamp: time };
+const labels = fc.dictionary(
+  fc.oneof(fc.constantFrom('app', '7', 'kubernetes.io/service-name'), fc.string()),
+  fc.string(),
+);
+
+/** Metadata with any of these fields. */
+function metadataOf(fields: Record<string, fc.Arbitrary<unknown>>): fc.Arbitrary<unknown> {
+  const managedFields = fc.array(fc.dictionary(fc.string(), fc.jsonValue()), { maxLength: 2 });
+  return fc.record(
+    {
+      ...fields,
+      generation: fc.nat(),
+      managedFields,
+      name: word,
+      namespace: word,
+      resourceVersion: word,
+      uid: word,
+    },
+    { requiredKeys: [...IDENTIFYING] },
+  );
+}
+
+/** An object with any of these fields. */
+function anyOf(fields: Record<string, fc.Arbitrary<unknown>>): fc.Arbitrary<unknown> {
+  return fc.record(fields, { requiredKeys: [] });
+}
+
+const ports = fc.array(port, { maxLength: 3 });
+const endpoint = fc.record({
+  apiVersion: fc.constant('cilium.io/v2'),
+  metadata: metadataOf({ ...times, labels }),
+  status: fc.record(
+    {
+      encryption: anyOf({ key: fc.nat(300) }),
+      id: fc.nat(),
+      identity: fc.record({ id: fc.nat(), labels: fc.array(fc.string(), { maxLength: 2 }) }),
+      'named-ports': ports,
+      networking: fc.record({ addressing: fc.array(address, { maxLength: 3 }), node: ip }),
+      'service-account': fc.constantFrom('', 'default', 'ä'),
+      state: fc.string(),
+    },
+    { requiredKeys: ['identity', 'networking'] },
+  ),
+});
+
+const service = fc.record(
+  {
+    metadata: metadataOf({
+      annotations: fc.dictionary(
+        fc.constantFrom(
+          'service.cilium.io/global',
+          'service.cilium.io/node-selector',
+          'io.cilium/shared-service',
+          'a',
+        ),
+        fc.constantFrom('true', 'local', 'a in (b)', '!', 'ä'),
+      ),
+      labels,
+    }),
+    spec: fc.record(
+      {
+        ports,
+        selector: labels,
+        clusterIP: fc.oneof(ip, fc.constantFrom('None')),
+        clusterIPs: fc.array(ip, { maxLength: 3 }),
+        type: fc.constantFrom('ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName', 'X', ''),
+        externalIPs: fc.array(ip, { maxLength: 2 }),
+        sessionAffinity: fc.constantFrom('None', 'ClientIP'),
+        sessionAffinityConfig: anyOf({ clientIP: anyOf({ timeoutSeconds: fc.nat(100_000) }) }),
+        loadBalancerSourceRanges: fc.array(fc.constantFrom('10.0.0.0/8', 'x'), { maxLength: 2 }),
+        externalTrafficPolicy: fc.constantFrom('Local', 'Cluster', 'X'),
+        healthCheckNodePort: fc.nat(70_000),
+        publishNotReadyAddresses: fc.boolean(),
+        trafficDistribution: fc.constantFrom('PreferClose', 'X'),
+        ipFamilies: fc.array(fc.string(), { maxLength: 2 }),
+      },
+      { requiredKeys: ['clusterIP'] },
+    ),
+    status: anyOf({
+      loadBalancer: anyOf({
+        ingress: fc.array(anyOf({ ip, ipMode: fc.constantFrom('VIP', 'Proxy') }), { maxLength: 2 }),
+      }),
+      conditions: fc.jsonValue(),
+    }),
+  },
+  { requiredKeys: ['metadata', 'spec'] },
+);
+
+const topology = fc.dictionary(
+  fc.constantFrom('kubernetes.io/hostname', 'topology.kubernetes.io/zone', 'other'),
+  fc.constantFrom('n1', 'n2', 'ä'),
+);
+const slice = fc.record(
+  {
+    metadata: metadataOf({
+      annotations: fc.dictionary(
+        fc.constantFrom('service.cilium.io/weight', 'a'),
+        fc.constantFrom('0', '7', '-1'),
+      ),
+      labels: fc
+        .tuple(labels, word)
+        .map(([others, name]) => ({ ...others, 'kubernetes.io/service-name': name })),
+    }),
+    addressType: fc.constantFrom('IPv4', 'IPv6', 'IP', 'FQDN', ''),
+    endpoints: fc.array(
+      fc.record(
+        {
+          addresses: fc.array(ip, { maxLength: 2 }),
+          conditions: anyOf({ ready: fc.boolean(), serving: fc.boolean(), terminating: fc.boolean() }),
+          hostname: word,
+          targetRef: fc.jsonValue(),
+          topology,
+          deprecatedTopology: topology,
+          nodeName: word,
+          zone: word,
+          hints: anyOf({ forZones: fc.array(anyOf({ name: word }), { maxLength: 2 }) }),
+        },
+        { requiredKeys: ['addresses'] },
+      ),
+      { maxLength: 4 },
+    ),
+    ports,
+  },
+  { requiredKeys: ['metadata', 'endpoints'] },
+);
+
+/** Replaces one field, at any depth, by an odd value. */
+function withOdd(value: unknown, at: number, by: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return by;
+  const names = Object.keys(value);
+  if (names.length === 0 || at % (names.length + 1) === names.length) return by;
+  const name = names[at % (names.length + 1)] ?? '';
+  const next = Math.floor(at / (names.length + 1));
+  const copy = Array.isArray(value) ? [...value] : { ...value };
+  return Object.assign(copy, { [name]: withOdd(Reflect.get(value, name), next, by) });
+}
+
+const mutation = fc.record({
+  at: fc.nat(5000),
+  removed: fc.nat(3),
+  added: fc.constantFrom(
+    '',
+    '"',
+    '\\',
+    ',',
+    '{',
+    '}',
+    '[',
+    ']',
+    ':',
+    ' ',
+    '0',
+    'null',
+    'é',
+    '\n',
+    '"id":7,',
+    '\u0000',
+  ),
+});
+
+function listOf(
+  objects: readonly unknown[],
+  mutations: readonly { at: number; removed: number; added: string }[],
+): Uint8Array {
+  let text = objects.map((object) => JSON.stringify(object)).join(',');
+  for (const { at, removed, added } of mutations) {
+    const from = at % (text.length + 1);
+    text = `${text.slice(0, from)}${added}${text.slice(from + removed)}`;
+  }
+  return new TextEncoder().encode(`{"items":[${text}]}`);
+}
+
+const KINDS: readonly (readonly [name: string, kind: Kind, object: fc.Arbitrary<unknown>])[] = [
+  ['CiliumEndpoints', ENDPOINTS, endpoint],
+  ['services', SERVICES, service],
+  ['EndpointSlices', SLICES, slice],
+];
+
+describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, kind, object) => {
+  const odds = fc.array(fc.tuple(fc.nat(100_000), odd), { maxLength: 1 });
+  const objects = fc.array(
+    fc
+      .tuple(object, odds)
+      .map(([one, changes]) => changes.reduce<unknown>((changed, [at, by]) => withOdd(changed, at, by), one)),
+    { minLength: 1, maxLength: 3 },
+  );
+
+  it('for objects with any fields, valid or not', () => {
+    fc.assert(
+      fc.property(objects, (some) => {
+        const list = listOf(some, []);
+        expect(kind.scanned(list).items).toEqual(kind.general(list));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('for objects with changed bytes', () => {
+    fc.assert(
+      fc.property(objects, fc.array(mutation, { minLength: 1, maxLength: 2 }), (some, mutations) => {
+        const list = listOf(some, mutations);
+        expect(kind.scanned(list).items).toEqual(kind.general(list));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+const metadata = { name: 'a', namespace: 'b', resourceVersion: '1', uid: 'u' };
+const networking = { addressing: [{ ipv4: '10.0.0.1', ipv6: 'fd00::1' }], node: '192.0.2.1' };
+const status = { identity: { id: 7 }, networking };
+
+it.each<[string, object]>([
+  ['without optional fields', { metadata, status }],
+  [
+    'with all fields',
+    {
+      metadata: { creationTimestamp: '2026-01-05T10:00:00Z', ...metadata, labels: { a: '"\\' } },
+      status: {
+        ...status,
+        encryption: { key: 255 },
+        'named-ports': [{ name: 'http', port: 80, protocol: 'TCP' }],
+        'service-account': 'default',
+      },
+    },
+  ],
+  [
+    'with addresses of two elements',
+    {
+      metadata,
+      status: {
+        ...status,
+        networking: { ...networking, addressing: [{ ipv6: 'fd00::1' }, { ipv4: '10.0.0.1' }] },
+      },
+    },
+  ],
+])('a CiliumEndpoint %s is read by the scanner', (_, object) => {
+  expect(ENDPOINTS.scanned(listOf([object, object], [])).count).toBe(2);
+});
+
+it.each<[string, object]>([
+  ['that is being deleted', { metadata: { ...metadata, deletionTimestamp: '2026-01-05T10:00:00Z' }, status }],
+  ['without an identity', { metadata, status: { networking } }],
+  ['without a namespace', { metadata: { ...metadata, namespace: undefined }, status }],
+  ['with an identity above 32 bits', { metadata, status: { ...status, identity: { id: 2 ** 32 } } }],
+  ['with an encryption key above 255', { metadata, status: { ...status, encryption: { key: 256 } } }],
+])('a CiliumEndpoint %s is left to the general decoder', (_, object) => {
+  expect(ENDPOINTS.scanned(listOf([object], [])).count).toBe(0);
+});
+
+const spec = { ports: [{ name: 'http', port: 80 }], selector: { app: 'a' }, clusterIP: '10.0.0.1' };
+const labelled = { ...metadata, labels: { 'kubernetes.io/service-name': 'a' } };
+
+it.each<[string, Kind, object]>([
+  ['a service', SERVICES, { metadata, spec }],
+  [
+    'a service with other fields',
+    SERVICES,
+    {
+      metadata: { ...metadata, annotations: { 'service.cilium.io/global': 'true' } },
+      spec: {
+        ...spec,
+        clusterIPs: ['10.0.0.1', 'fd00::1'],
+        type: 'LoadBalancer',
+        sessionAffinity: 'ClientIP',
+      },
+      status: { loadBalancer: { ingress: [{ ip: '192.0.2.1' }] } },
+    },
+  ],
+  ['a slice without endpoints', SLICES, { metadata: labelled, addressType: 'IPv4', endpoints: [] }],
+  [
+    'a slice',
+    SLICES,
+    {
+      metadata: labelled,
+      addressType: 'IPv4',
+      endpoints: [
+        { addresses: ['10.0.0.1'], conditions: { ready: true }, targetRef: { kind: 'Pod' }, nodeName: 'n1' },
+        { addresses: ['10.0.0.2', '10.0.0.3'], conditions: { ready: false } },
+      ],
+      ports: [{ name: 'http', port: 80, protocol: 'TCP' }],
+    },
+  ],
+])('%s is read by the scanner', (_, kind, object) => {
+  expect(kind.scanned(listOf([object, object], [])).count).toBe(2);
+});
+
+it.each<[string, Kind, object]>([
+  ['a headless service', SERVICES, { metadata, spec: { ...spec, clusterIP: 'None' } }],
+  ['a service with an invalid port', SERVICES, { metadata, spec: { ...spec, ports: [{ port: 0 }] } }],
+  ['a slice without a service', SLICES, { metadata, addressType: 'IPv4', endpoints: [] }],
+  ['a slice of host names', SLICES, { metadata: labelled, addressType: 'FQDN', endpoints: [] }],
+  [
+    'a slice with an invalid condition',
+    SLICES,
+    { metadata: labelled, endpoints: [{ addresses: [], conditions: { ready: 1 } }] },
+  ],
+])('%s is left to the general decoder', (_, kind, object) => {
+  expect(kind.scanned(listOf([object], [])).count).toBe(0);
+});
