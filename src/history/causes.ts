@@ -52,7 +52,6 @@ type MutableGroup = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
   revisions: [string, string];
   kinds: Partial<Record<HistoryRecord['kind'], number>>;
   samples: string[];
-  emptied: string[];
 };
 
 /**
@@ -62,6 +61,8 @@ type MutableGroup = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
  */
 export class CauseGroups {
   readonly #groups = new Map<string, MutableGroup>();
+  /** The services of each group that lost their last backend. A service may have several records. */
+  readonly #emptied = new Map<MutableGroup, Set<string>>();
   readonly #nodeOf: NodeOfHost;
   readonly #isEmptied: (service: string) => boolean;
 
@@ -76,7 +77,9 @@ export class CauseGroups {
     const node = withdrawal ? undefined : this.#nodeOfRecord(record, host);
     const group = groupOf(this.#groups, record, { store, host, node, withdrawal });
     countRecord(group, record, revision);
-    if (record.kind === 'service' && this.#isEmptied(record.key)) group.emptied.push(record.key);
+    if (record.kind !== 'service' || !this.#isEmptied(record.key)) return;
+    const emptied = this.#emptied.get(group) ?? new Set<string>();
+    this.#emptied.set(group, emptied.add(record.key));
   }
 
   #nodeOfRecord(record: HistoryRecord, host: string | undefined): string | undefined {
@@ -86,6 +89,7 @@ export class CauseGroups {
 
   /** Returns the groups, largest first. */
   sorted(): readonly CauseGroup[] {
+    for (const [group, emptied] of this.#emptied) group.emptied = [...emptied];
     return [...this.#groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
   }
 }

@@ -292,6 +292,21 @@ describe('a look-up', () => {
 });
 
 describe('records', () => {
+  it('of a service that lost its backends one by one name it once among the emptied ones', () => {
+    const { clock, history } = recorded();
+    for (let i = 3; i > 0; i--) {
+      clock.advance(10);
+      const backends = [{ address: `10.0.0.${i}` }];
+      history.recordDocument('service', 'shop/cart', 'k8s', {
+        before: { backends },
+        after: { backends: [] },
+      });
+    }
+    const isEmptied = (): boolean => true;
+    const groups = history.around(clock.wallTime(), { windowMs: 1000, isEmptied });
+    expect(groups.map(({ changed, emptied }) => [changed, emptied])).toContainEqual([3, ['shop/cart']]);
+  });
+
   it('keep their cause in a segment that begins with a mark', () => {
     const { clock, cache, history } = recorded(256 * KIB);
     const cause = { store: 'atlantic', revision: '7' };
