@@ -1,5 +1,5 @@
 /**
- * The entry `datapath-cache/formats`: the formats in which Cilium keeps a cluster in its kvstore: names of keys, and
+ * The entry `datapath-cache/formats`: the formats of a cluster in the kvstore of Cilium: names of keys, and
  * encoders and decoders of their values. With a `SyncStore` a program publishes a cluster that every Cilium can follow;
  * with a `WatchStore` it reads one. Encoders write the bytes that Cilium writes. Decoders accept any bytes and return a
  * value, or a rejection that names field and value.

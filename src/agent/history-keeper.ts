@@ -26,7 +26,7 @@ const MAX_HANDLERS = 64;
 /** Maximum length of the reason in the mark of a failure. */
 const MAX_DETAIL = 200;
 
-/** Maximum time in which the segments of earlier processes are read. */
+/** Maximum time to read the segments of earlier processes. */
 const READ_MS = 60_000;
 
 /** The kinds of Kubernetes objects that the agent follows; see `KubernetesFeed`. */

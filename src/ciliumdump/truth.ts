@@ -58,7 +58,7 @@ export interface Truth {
     readonly services: boolean;
     readonly identities: boolean;
   };
-  /** Kinds of which a part cannot be read. The sources may have further objects of these kinds. */
+  /** Kinds that cannot be read completely. The sources may have further objects of these kinds. */
   readonly incomplete: ReadonlySet<SourceKind>;
   /** By canonical prefix with a length. */
   readonly prefixes: ReadonlyMap<string, KnownPrefix>;

@@ -23,7 +23,7 @@ export interface DirectoryState {
 interface FollowedConfig {
   /** Undefined if the last change of the cluster failed. */
   readonly hash: string | undefined;
-  /** Monotonic start of the time in which the file exists but has no `endpoints:`. */
+  /** Monotonic start of the state without `endpoints:`. */
   readonly invalidSince: number | undefined;
 }
 

@@ -6,7 +6,7 @@ import { SharedPages } from './shared-pages.ts';
 /** Most tables are small: a cluster has a configuration and some nodes. */
 const FIRST_ROWS = 16;
 const FIRST_BYTES = 64;
-/** Factor by which the array of a page grows. Small, so that a page has little unused memory. */
+/** Growth factor of the array of a page. Small, so that a page has little unused memory. */
 const GROWTH = 1.25;
 /** A length up to this value is stored in one byte, a longer one in four more. */
 const SHORT = 0xfe;

@@ -18,7 +18,7 @@ export class Int32Rows {
   /** Rows of the first page at its creation. It doubles until it has `PAGE_ROWS`. */
   readonly #firstRows: number;
 
-  /** @param firstRows rows of the first page, for tables of which there are many small ones */
+  /** @param firstRows rows of the first page, for many small tables */
   constructor(
     stride: number,
     pages: SharedPages<Int32Array> = new SharedPages(),

@@ -11,7 +11,7 @@ import { readNamedPort } from './ports.ts';
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
 
-/** A slice in the form in which it is published to the mesh, without its cluster. */
+/** A slice in its published form, without its cluster. */
 export type SharedSlice = Omit<ClusterEndpointSlice, 'cluster' | 'clusterID'>;
 
 /** The fields that {@link readSharedSlice} reads. */

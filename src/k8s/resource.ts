@@ -42,7 +42,7 @@ export class ScannedObject<T> implements KubernetesObject {
   }
 }
 
-/** Reads objects of one kind from bytes, in the form in which API servers send them. */
+/** Reads objects of one kind from the bytes of an API server. */
 export interface ObjectScanner<T = unknown> {
   /** Returns the object that begins at `bytes[from]`, or undefined if the general decoder must read it. */
   scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;

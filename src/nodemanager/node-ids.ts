@@ -43,7 +43,7 @@ export class NodeIDs implements NodeHandler {
   readonly #uses = new Map<string, number>();
   /** The counted addresses of each node, by full name. */
   readonly #counted = new Map<string, ReadonlySet<string>>();
-  /** Addresses without a node, in the order in which they were freed. */
+  /** Addresses without a node, the one that was freed first at the front. */
   readonly #unused = new KeyedQueue<string>();
   /** The lowest id that no call has allocated; all higher ones are free, too, except restored ones. */
   #nextID = 1;

@@ -87,7 +87,7 @@ export interface OperatorDutiesOptions extends DutyOptions {
 export interface SliceSyncOptions {
   /** Maximum number of endpoints in a slice, at most 100. */
   readonly endpointsPerSlice: number;
-  /** Time in which changes are gathered. */
+  /** Time to gather changes. */
   readonly batchMs: number;
 }
 

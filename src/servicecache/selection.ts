@@ -24,7 +24,7 @@ export interface SelectionContext {
   readonly zone: string;
 }
 
-/** Returns the backends to which a node sends traffic. It must be pure. */
+/** Returns the backends that receive traffic from a node. It must be pure. */
 export type BackendSelection = (backends: Backends, context: SelectionContext) => Backends;
 
 function policyOf({ service, frontend, origin = 'outside' }: SelectionContext): TrafficPolicy {

@@ -17,7 +17,7 @@ import {
 
 /** The first frame of a segment. */
 export interface SegmentHead {
-  /** Number of the life in which it was written. */
+  /** Number of the life that wrote it. */
   readonly life: number;
   /** Number of the segment in its life, from 0. */
   readonly number: number;

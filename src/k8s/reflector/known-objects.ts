@@ -68,7 +68,7 @@ export class KnownObjects {
     return this.#objects.size;
   }
 
-  /** Returns the version from which a watch continues; empty before the first list. */
+  /** Returns the version at the start of the next watch; empty before the first list. */
   get version(): string {
     return this.#version;
   }

@@ -21,7 +21,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;
   #waiting: Uint8Array[] = [];
   #size = 0;
-  /** Buffer in which chunks are joined. It is reused, so that no memory waits for the garbage collector. */
+  /** Buffer that joins chunks. It is reused, so that no memory waits for the garbage collector. */
   #joined = NO_BYTES;
   /** The end of the body: `null` if the response is complete. */
   #end: Error | null | undefined;

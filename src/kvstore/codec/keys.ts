@@ -22,7 +22,7 @@ export type CopiedResource = MeshResource | 'serviceexports';
 
 export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
 
-/** The two formats in which a cluster publishes its services: whole, or as endpoint slices (1.20). */
+/** The two formats of the services that a cluster publishes: whole, or as endpoint slices (1.20). */
 export type ServiceResource = 'services' | 'endpointslices';
 
 export const SERVICE_RESOURCES: readonly ServiceResource[] = ['services', 'endpointslices'];

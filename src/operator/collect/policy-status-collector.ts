@@ -26,7 +26,7 @@ export interface PolicyStatusCollectorOptions {
 const MIN_AGE_MS = 2 * 60_000;
 /** Objects per page of a list. Few, because the status of one object may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
-/** A patch has at most 10,000 operations, of which an entry takes two. */
+/** A patch has at most 10,000 operations, two for an entry. */
 const ENTRIES_PER_PATCH = 5000;
 
 /**

@@ -1,7 +1,7 @@
 import type { ExportedPort, ExportedService, ServiceExport } from '../../model/service-export.ts';
 import { protocolName } from '../../net/port.ts';
 
-/** Reasons of the condition `Conflict`, in the order in which they are reported. The names are those of the API. */
+/** Reasons of the condition `Conflict`, in the order of the reports. The names are those of the API. */
 export type ConflictReason =
   | 'PortConflict'
   | 'IPFamilyConflict'
@@ -13,7 +13,7 @@ export type ConflictReason =
   | 'InternalTrafficPolicyConflict'
   | 'TrafficDistributionConflict';
 
-/** A property in which clusters disagree. */
+/** A property with different values in several clusters. */
 export interface ExportConflict {
   readonly reason: ConflictReason;
   /** A sentence in the words of upstream. */
@@ -170,7 +170,7 @@ function mergeFamilies(exports: readonly ServiceExport[]): {
   return { families, message };
 }
 
-/** Returns the first property in which a younger export differs from the oldest. */
+/** Returns the first property of a younger export that differs from the oldest one. */
 function propertyConflict(
   oldest: ServiceExport,
   exports: readonly ServiceExport[],

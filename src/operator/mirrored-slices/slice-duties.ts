@@ -23,7 +23,7 @@ export interface SliceDutyContext extends DutyOptions {
    * Default: a new writer.
    */
   readonly writer?: ObjectWriter | undefined;
-  /** Time in which changes are gathered. Default 500 ms. */
+  /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;

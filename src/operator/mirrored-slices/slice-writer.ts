@@ -69,7 +69,7 @@ export interface SliceWriterOptions extends DutyOptions {
   readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'notReadyReason' | 'use' | 'listen'>;
   /** Limits the writes a second. */
   readonly writer: ObjectWriter;
-  /** Time in which changes are gathered. Default 500 ms. */
+  /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;

@@ -47,7 +47,7 @@ class ServiceKeys {
     this.#cache.markSynced(); // services are published as soon as they exist
   }
 
-  /** The engine to which the feed writes. */
+  /** The engine of the feed. */
   get engine(): FedServices {
     const cache = this.#cache;
     return {

@@ -38,7 +38,7 @@ export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
   readonly gate?: TurnGate | undefined;
 }
 
-/** Delay in which changes are collected before they are written. */
+/** Time to collect changes before they are written. */
 const GATHER_MS = 500;
 /** Delays of retries, doubling. `cap` is also the longest sleep without work. */
 const BACKOFF_MS = { first: 1000, cap: 100_000 };

@@ -1,4 +1,4 @@
-/** The checks, in the order in which they run. */
+/** The checks in the order of their execution. */
 export type CheckStep =
   | 'file'
   | 'dns'
