@@ -28,7 +28,7 @@ import { NodeManager } from '../nodemanager/node-manager.ts';
 import type { Logger } from '../process/log.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
-import type { Step } from '../process/start-step.ts';
+import { READ_MS, type Step } from '../process/start-step.ts';
 import { Startup } from '../process/startup.ts';
 import { openSteps } from '../process/step-text.ts';
 import { FollowedManifests } from '../recording/followed-manifests.ts';
@@ -76,9 +76,6 @@ function reportedClusters(followed: FollowedClusters): ReportedClusters {
     },
   };
 }
-
-/** Maximum time without progress while manifests or recorded Kubernetes objects are read. */
-const READ_MS = 180_000;
 
 /** Returns the folder and maximum size of the stored history; undefined if it is not stored. */
 function historyDisk({ stateDir, historyDisk: maxBytes = 0 }: AgentOptions): HistoryKeeperOptions['disk'] {

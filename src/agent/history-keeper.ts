@@ -27,7 +27,7 @@ const MAX_HANDLERS = 64;
 const MAX_DETAIL = 200;
 
 /** Maximum time to read the segments of earlier processes. */
-const READ_MS = 60_000;
+const READ_SEGMENTS_MS = 60_000;
 
 /** The kinds of Kubernetes objects that the agent follows; see `KubernetesFeed`. */
 export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
@@ -78,7 +78,7 @@ export class HistoryKeeper {
   step(): Step {
     return {
       name: 'history',
-      progressTimeoutMs: READ_MS,
+      progressTimeoutMs: READ_SEGMENTS_MS,
       onTimeout: 'continue',
       waitsFor: () => [`reading ${this.#options.disk?.path}`],
       start: async () => {

@@ -20,7 +20,7 @@ import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
-import type { Step } from '../process/start-step.ts';
+import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import { clusterStatuses, type FollowedClusters } from './agent-status.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
@@ -37,15 +37,6 @@ export interface MeshFeedContext {
   /** Counts a rejection that is reported elsewhere. */
   readonly countRejection: (rejection: Rejection) => void;
 }
-
-/** Maximum time without progress while files are read. */
-const READ_MS = 180_000;
-
-/**
- * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the
- * process.
- */
-const REACH_MS = 30_000;
 
 /**
  * Maximum time without progress of a cluster's initial sync. After it the agent starts without the missing state. A

@@ -23,7 +23,7 @@ import {
   runProcess,
   type ServedProcess,
 } from '../process/served-process.ts';
-import type { Step } from '../process/start-step.ts';
+import { REACH_MS, type Step } from '../process/start-step.ts';
 
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
@@ -41,12 +41,6 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
   readonly cluster: string;
   readonly configProblems: readonly string[];
 }
-
-/**
- * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the
- * process.
- */
-const REACH_MS = 30_000;
 
 class KvstoreMeshProcess implements ServedProcess {
   readonly #options: KvstoreMeshProcessOptions;

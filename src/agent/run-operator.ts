@@ -42,7 +42,7 @@ import {
   runProcess,
   type ServedProcess,
 } from '../process/served-process.ts';
-import type { Step } from '../process/start-step.ts';
+import { READ_MS, type Step } from '../process/start-step.ts';
 import type { Output } from '../process/terminal.ts';
 import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
@@ -106,8 +106,6 @@ export interface OperatorDocument extends ProcessDocument {
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
 }
 
-/** Maximum time without progress while recorded objects are read. */
-const READ_MS = 180_000;
 /** Maximum duration of stopping the duties. Usually they end and release the Lease in milliseconds. */
 const STOP_MS = 10_000;
 

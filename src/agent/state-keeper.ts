@@ -8,7 +8,7 @@ import { counted } from '../base/show-value.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../model/labels.ts';
 import type { Logger } from '../process/log.ts';
-import { STOP_MS, type Step } from '../process/start-step.ts';
+import { READ_MS, STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
@@ -35,9 +35,6 @@ export interface StateKeeperOptions {
   /** Returns a number that changes with the identities. */
   readonly identityChanges: () => number;
 }
-
-/** Maximum time without progress while a checkpoint is read. */
-const READ_MS = 180_000;
 
 /** Maximum duration of writing the last checkpoint, twice the time for 10,000,000 entries. */
 const WRITE_MS = 60_000;

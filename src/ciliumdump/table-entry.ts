@@ -1,3 +1,4 @@
+import { isNumericIdentity } from '../model/numeric-identity.ts';
 import { formatPrefixOf, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 
 /** An entry of a node's ipcache, as the agent or the map of the kernel has it. */
@@ -18,7 +19,6 @@ export interface TableEntry {
 /** The part of an entry that a map of the kernel stores. */
 export type MapValue = Pick<TableEntry, 'identity' | 'hostIP' | 'skipTunnel'>;
 
-const MAX_IDENTITY = 0xffff_ffff;
 const NO_HOST: ReadonlySet<string> = new Set(['', '0.0.0.0', '::', '<nil>']);
 
 const register: PrefixRegister = prefixRegister();
@@ -35,9 +35,7 @@ export function hostOf(text: string): string | undefined {
 
 /** Returns an identity of 32 bits; undefined if the value is no identity. */
 export function identityOf(value: unknown): number | undefined {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= MAX_IDENTITY
-    ? value
-    : undefined;
+  return isNumericIdentity(value) ? value : undefined;
 }
 
 /**

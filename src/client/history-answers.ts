@@ -11,6 +11,7 @@ import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, emptyAnswer, find, identityCell, type Question } from './answer.ts';
 import { nodeDifference, nodeText } from './change-text.ts';
+import { MAX_PAGE_ITEMS } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
@@ -97,9 +98,6 @@ export interface HistoryQuery {
   readonly to?: string | undefined;
   readonly limit: number;
 }
-
-/** Maximum number of records in one response. */
-const MAX_PAGE_ITEMS = 1_000;
 
 /** Yields the pages of a range, newest first. */
 export async function* historyPages(

@@ -53,7 +53,7 @@ export interface PrintedList {
 const MAX_SORTED = 10_000;
 
 /** Maximum number of items that the API returns in a page. */
-const MAX_PAGE_ITEMS = 1_000;
+export const MAX_PAGE_ITEMS = 1_000;
 
 /**
  * Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last

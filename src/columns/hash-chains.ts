@@ -32,11 +32,6 @@ export class HashChains {
     return this.#size;
   }
 
-  /** Memory in bytes, without the rows. */
-  get bytes(): number {
-    return this.#heads.bytes;
-  }
-
   /** Returns the first row with a hash; -1 if there is none. */
   first(hash: number): number {
     return this.#skip(this.#heads.get(this.#bucketOf(hash), 0), hash);

@@ -45,12 +45,6 @@ export class SplitMap<V> {
     return isDeleted;
   }
 
-  clear(): void {
-    this.#buckets = [new Map()];
-    this.#round = 1;
-    this.#size = 0;
-  }
-
   /**
    * Iterates over the entries in any order. The map may change during the iteration: an entry that exists all the time
    * is visited once, an entry that is deleted before it is reached is not visited, and an entry that is added may be

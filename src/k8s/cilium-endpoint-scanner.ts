@@ -1,3 +1,4 @@
+import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import type { ByteCursor } from './byte-cursor.ts';
 import {
   type EndpointAddresses,
@@ -15,7 +16,7 @@ import {
   scanString,
   scanWholeObject,
 } from './object-scanner.ts';
-import { MAX_IDENTITY, OPTIONAL_FIELDS, readOptionalFields } from './parse-cilium-endpoint.ts';
+import { OPTIONAL_FIELDS, readOptionalFields } from './parse-cilium-endpoint.ts';
 import { parseTime } from './parse-object.ts';
 import type { ObjectScanner } from './resource.ts';
 

@@ -1,3 +1,4 @@
+import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import {
   type EndpointAddresses,
@@ -12,9 +13,6 @@ import {
   type SharedParts,
 } from './endpoint-addresses.ts';
 import { isName, type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
-
-/** Maximum number of an identity. */
-export const MAX_IDENTITY = 0xffff_ffff;
 
 /** Maximum number of endpoints of a slice; the operator writes at most 1,000. */
 const MAX_ENDPOINTS = 16_384;

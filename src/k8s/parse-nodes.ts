@@ -1,4 +1,5 @@
 import type { ClusterNode, NodeAddress } from '../model/cluster-node.ts';
+import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readStringMap } from './parse-object.ts';
 
@@ -83,7 +84,7 @@ export function readCiliumNode(
   const annotations = readStringMap(metadata, 'annotations');
   const encryptionKey = readKey(spec.map('encryption'), 'key');
   const nodeIdentity =
-    spec.value('nodeidentity') === undefined ? 0 : spec.integer('nodeidentity', 0, 0xffff_ffff);
+    spec.value('nodeidentity') === undefined ? 0 : spec.integer('nodeidentity', 0, MAX_IDENTITY);
   if (name === undefined || encryptionKey === undefined || nodeIdentity === undefined) return undefined;
   return {
     name,

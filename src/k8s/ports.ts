@@ -1,11 +1,10 @@
 import { Map as ImmutableMap } from 'immutable';
-import { type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
+import { PORT_PROTOCOLS, type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import { NO_PORTS, type Ports } from '../servicecache/backend.ts';
 import type { ObjectFields } from './parse-object.ts';
 import type { SharedValues } from './shared-values.ts';
 
 const MAX_PORT = 0xffff;
-const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 
 /** Returns the port number of a field, 1 to 65535. */
 export function readPortNumber(fields: ObjectFields, name: string): number | undefined {
@@ -20,7 +19,7 @@ export function readNodePort(fields: ObjectFields, name: string): number {
 /** Returns the protocol number, TCP if the field is missing. */
 function readProtocol(fields: ObjectFields): number | undefined {
   if ((fields.value('protocol') ?? '') === '') return PROTOCOL_NUMBERS.TCP;
-  const name = fields.word('protocol', PROTOCOLS);
+  const name = fields.word('protocol', PORT_PROTOCOLS);
   return name === undefined ? undefined : PROTOCOL_NUMBERS[name];
 }
 

@@ -12,6 +12,8 @@
 export type NumericIdentity = number & { readonly [brand]: 'NumericIdentity' };
 declare const brand: unique symbol;
 
+export const MAX_IDENTITY = 0xffff_ffff;
+
 /** Returns true if `value` is a valid identity: an integer in [0, 2³²). */
 export function isNumericIdentity(value: unknown): value is NumericIdentity {
   return typeof value === 'number' && value >>> 0 === value;

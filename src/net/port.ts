@@ -1,6 +1,9 @@
 /** Names of the IP protocols of ports and policies, with their IANA numbers. `ANY` is 0. */
 export const PROTOCOL_NUMBERS = { ANY: 0, ICMP: 1, TCP: 6, UDP: 17, ICMPv6: 58, SCTP: 132 } as const;
 
+/** The protocols of ports in Kubernetes. */
+export const PORT_PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
+
 const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(PROTOCOL_NUMBERS));
 const NAMES: ReadonlyMap<number, string> = new Map(
   Object.entries(PROTOCOL_NUMBERS).map(([name, n]) => [n, name]),

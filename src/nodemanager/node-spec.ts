@@ -87,7 +87,7 @@ function sameStringLists(a: readonly string[] = [], b: readonly string[] = []): 
   return true;
 }
 
-const NO_STRINGS: ReadonlyMap<string, string> = new Map();
+export const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 
 export function sameStringMaps(
   a: ReadonlyMap<string, string> = NO_STRINGS,

@@ -5,9 +5,15 @@ import { isSource } from '../model/source.ts';
 import { Fields, isObject, type RejectField } from '../net/fields.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../net/prefix.ts';
 import { Node } from './node.ts';
-import { type NodeFields, type NodeSpec, nodeFullName, sameAddresses, sameStringMaps } from './node-spec.ts';
+import {
+  NO_STRINGS,
+  type NodeFields,
+  type NodeSpec,
+  nodeFullName,
+  sameAddresses,
+  sameStringMaps,
+} from './node-spec.ts';
 
-const NO_STRINGS: ReadonlyMap<string, string> = new Map();
 const NO_CIDRS: readonly string[] = Object.freeze([]);
 const NO_ADDRESSES: readonly NodeAddress[] = Object.freeze([]);
 

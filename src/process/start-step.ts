@@ -59,6 +59,13 @@ const STALL_MS = 1_000;
  * 30 s.
  */
 export const STOP_MS = 5_000;
+/** Maximum time without progress of a step that reads a file or a recording. */
+export const READ_MS = 180_000;
+/**
+ * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the
+ * process.
+ */
+export const REACH_MS = 30_000;
 
 /** Runs one step: its times, its progress and its outcome. */
 export class StartStep {

@@ -1,6 +1,7 @@
 import type { Rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
+import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, parseJson, rejectInput } from '../net/fields.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
@@ -119,7 +120,7 @@ export function readIdentity(
     const fields = Fields.ofList(record, rejectInput, 'record');
     return {
       cluster: fields.text(0),
-      identity: fields.integer(1, 0, 2 ** 32 - 1) ?? fields.reject(1, 'missing-field', 'is missing'),
+      identity: fields.integer(1, 0, MAX_IDENTITY) ?? fields.reject(1, 'missing-field', 'is missing'),
       labels: sortLabels(fields.list(2).items(readLabel)),
     };
   });

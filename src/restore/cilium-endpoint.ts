@@ -1,5 +1,5 @@
 import { type Label, type Labels, sortLabels } from '../model/labels.ts';
-import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
+import { MAX_IDENTITY, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { type Decoded, decodeWith, Fields, rejectInput } from '../net/fields.ts';
 
 /** An endpoint from the state directory of a Cilium agent (AGENT 9), without unused fields. */
@@ -31,7 +31,6 @@ export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 
 const MARK = 'CILIUM_BASE64_';
 const MAX_ID = 65_535;
-const MAX_IDENTITY = 2 ** 32 - 1;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
 /**

@@ -13,6 +13,7 @@ import type {
 import { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { readTime } from '../k8s/parse-object.ts';
+import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { Fields, isObject } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
@@ -260,7 +261,7 @@ export class TruthBuilder {
     if (metadata.value('deletionTimestamp') !== undefined) return;
     const status = fields.map('status');
     const networking = status.map('networking');
-    const identity = status.map('identity').integer('id', 0, 0xffff_ffff);
+    const identity = status.map('identity').integer('id', 0, MAX_IDENTITY);
     const hostIP = networking.address('node');
     if (identity === undefined || hostIP === undefined) return;
     const createdAt = readTime(metadata, 'creationTimestamp');

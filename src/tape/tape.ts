@@ -18,8 +18,8 @@ import { TapeWriter } from './tape-writer.ts';
 const DIGEST_MS = 5_000;
 /** Maximum time until lines reach the disk. A crash loses the lines since. */
 const FLUSH_MS = 1_000;
-/** The defaults of {@link TapeOptions}. */
 const PART_MS = 10 * 60_000;
+/** Size after which a new file begins. */
 const PART_BYTES = 64 << 20;
 /** Time after a failure of the disk or of a snapshot until a new file is tried. */
 const RETRY_MS = 10_000;
@@ -39,12 +39,8 @@ export interface TapeOptions {
   readonly labelsOf?: ((identity: number) => string) | undefined;
   readonly clock: Clock;
   readonly gate: TurnGate;
-  /**
-   * Time and size after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min,
-   * 64 MiB.
-   */
+  /** Time after which a new file begins with a snapshot, so that earlier files may be removed. Default 10 min. */
   readonly partMs?: number | undefined;
-  readonly partBytes?: number | undefined;
   /**
    * Called with the first failure of the disk, of a snapshot or of a digest, and with undefined when all of them
    * succeed again.
@@ -233,9 +229,9 @@ export class Tape {
   /** Begins the next file, with a snapshot, if it is time. */
   #checkPart(): void {
     if (this.#running.has('snapshot')) return;
-    const { clock, maxBytes, partMs = PART_MS, partBytes = PART_BYTES } = this.#options;
+    const { clock, maxBytes, partMs = PART_MS } = this.#options;
     const now = clock.now();
-    const isFull = this.#writer.partBytes >= Math.min(partBytes, maxBytes / 4);
+    const isFull = this.#writer.partBytes >= Math.min(PART_BYTES, maxBytes / 4);
     const isDue = now - this.#partAt >= partMs || isFull;
     const isFailed = this.#writer.broken || this.#failures.has('snapshot');
     if (!(isFailed ? now >= this.#retryAt : isDue)) return;

@@ -1,5 +1,5 @@
 import { closeSync, openSync } from 'node:fs';
-import type { Kernel } from './syscall/kernel.ts';
+import { AF_UNIX, type Kernel, SOCK_CLOEXEC } from './syscall/kernel.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 
 /** Thrown if another process owns a part. */
@@ -14,9 +14,7 @@ export class PartLockedError extends Error {
  */
 export type NamespacePart = 'routes' | 'rules';
 
-const AF_UNIX = 1;
 const SOCK_STREAM = 1;
-const SOCK_CLOEXEC = 0o2000000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4; // LOCK_EX | LOCK_NB
 
 const NAMESPACE_REMEDIES: Readonly<Record<NamespacePart, string>> = {

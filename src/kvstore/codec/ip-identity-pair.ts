@@ -1,3 +1,4 @@
+import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { formatKeyOf, parseKey, parsePrefix, prefixRegister } from '../../net/prefix.ts';
@@ -116,7 +117,7 @@ export function parseIPIdentityPair(
     checkAgreement(fields, key);
     const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
       key,
-      identity: fields.integer('ID', 0, 0xffff_ffff) ?? 0,
+      identity: fields.integer('ID', 0, MAX_IDENTITY) ?? 0,
       encryptKey: fields.integer('Key', 0, 0xff) ?? 0,
     };
     const hostIP = fields.address('HostIP');

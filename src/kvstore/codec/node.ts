@@ -1,4 +1,5 @@
 import type { ClusterNode, NodeAddress, NodeName } from '../../model/cluster-node.ts';
+import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import type { Family } from '../../net/address-words.ts';
 import type { Decoded, Fields } from '../../net/fields.ts';
 import { MAX_CLUSTER_ID, Prefix } from '../../net/prefix.ts';
@@ -79,7 +80,7 @@ export function decodeNode(
       encryptionKey: fields.integer('EncryptionKey', 0, 0xff) ?? 0,
       labels: fields.strings('Labels', limits.labels),
       annotations: fields.strings('Annotations', limits.labels),
-      nodeIdentity: fields.integer('NodeIdentity', 0, 0xffff_ffff) ?? 0,
+      nodeIdentity: fields.integer('NodeIdentity', 0, MAX_IDENTITY) ?? 0,
       wireguardPubKey: fields.string('WireguardPubKey') ?? '',
       bootID: fields.string('BootID') ?? '',
     };

@@ -9,7 +9,7 @@ import {
   TRAFFIC_POLICIES,
 } from '../../model/service-export.ts';
 import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
-import { PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
+import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
 import { timestampText } from './timestamp.ts';
@@ -22,7 +22,6 @@ const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
-const PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 
 /** Returns a field that must be equal to a part of the key. */
 function readPart(fields: Fields<never>, field: keyof ServiceExportKey, expected: string): string {
@@ -54,7 +53,7 @@ function readPort(fields: Fields<never>, drop: RejectField<undefined>): Exported
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 0xffff)
     return drop('out-of-range', fields.pathOf('port'), port, 'must be an integer from 1 to 65535');
   const word = fields.string('protocol') || 'TCP';
-  const protocol = PROTOCOLS.find((known) => known === word);
+  const protocol = PORT_PROTOCOLS.find((known) => known === word);
   if (protocol === undefined)
     return drop('unknown-protocol', fields.pathOf('protocol'), word, 'must be TCP, UDP or SCTP');
   return {

@@ -37,7 +37,7 @@ const PROGRESS_BYTES_PER_MS = 1;
 // because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
-const passThrough = (bytes: Buffer): Buffer => bytes;
+export const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
  * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives

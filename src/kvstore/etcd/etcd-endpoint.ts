@@ -7,6 +7,7 @@ import {
   type Deadline,
   EtcdConnection,
   type EtcdStream,
+  passThrough,
   type StreamObserver,
   type UnaryCall,
 } from './etcd-connection.ts';
@@ -14,8 +15,6 @@ import type { EtcdService } from './etcd-definitions.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
 
 const NO_USERS = 'authentication is not enabled';
-
-const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
  * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user

@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { runInNamespace } from '../syscall/in-namespace.ts';
-import type { Kernel } from '../syscall/kernel.ts';
+import { type Kernel, SOCK_CLOEXEC, SOL_SOCKET } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import { AF } from './address-bytes.ts';
 import { endsAnswer, errorIn } from './answer.ts';
@@ -12,8 +12,6 @@ import { MessageWriter, NLM_F } from './message-writer.ts';
 export const NETLINK = { route: 0, netfilter: 12 } as const;
 
 const SOCK_RAW = 3;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
 const SO_RCVBUF = 8;
 const SO_RCVBUFFORCE = 33;
 const SOL_NETLINK = 270;

@@ -1,6 +1,11 @@
 import { type Arena, Native, type SyscallName } from './native.ts';
 import { SyscallError } from './syscall-error.ts';
 
+// Constants of sockets, the same on all architectures that are supported.
+export const AF_UNIX = 1;
+export const SOCK_CLOEXEC = 0o2000000;
+export const SOL_SOCKET = 1;
+
 /** Buffer size of a call: the maximum of one rtnetlink message. */
 const BUFFER_BYTES = 1 << 16;
 

@@ -1,11 +1,8 @@
 import { closeSync } from 'node:fs';
-import type { Kernel } from './kernel.ts';
+import { AF_UNIX, type Kernel, SOCK_CLOEXEC, SOL_SOCKET } from './kernel.ts';
 import { SyscallError } from './syscall-error.ts';
 
-const AF_UNIX = 1;
 const SOCK_DGRAM = 2;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
 const SO_NETNS_COOKIE = 71;
 
 /**
