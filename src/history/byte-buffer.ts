@@ -173,8 +173,9 @@ export class ByteBuffer {
     for (let i = 0; i < 4; i++) this.#bytes[position + i] = value >>> (24 - 8 * i);
   }
 
-  /** Frees the unused part of the buffer. */
+  /** Frees the unused part of the buffer, and the memory of {@link ByteBuffer.load}. */
   trim(): void {
+    this.#loaded = new Uint8Array(0);
     this.#bytes = this.#bytes.slice(0, this.#length);
   }
 

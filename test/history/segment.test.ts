@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { ByteBuffer } from '../../src/history/byte-buffer.ts';
 import { KIND } from '../../src/history/record-reader.ts';
 import { Segment } from '../../src/history/segment.ts';
 import type { CompleteClaim } from '../../src/ipcache/row-reader.ts';
@@ -134,4 +135,13 @@ it('a segment reads each claim back, whatever claim was before it', () => {
     ),
     { numRuns: 100 },
   );
+});
+
+it('a buffer that is trimmed keeps no memory of the longest text that it has loaded', () => {
+  const buffer = new ByteBuffer(new Uint8Array(16), 1 << 20);
+  const length = buffer.load('x'.repeat(1_000_000));
+  buffer.writeLoaded(0, length);
+  buffer.trim();
+  expect([buffer.capacity, buffer.loaded.length]).toEqual([buffer.length, 0]);
+  expect(buffer.load('shop')).toBe(4);
 });
