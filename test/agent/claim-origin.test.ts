@@ -35,6 +35,26 @@ describe('claimOrigin', () => {
     expect(textOf(source, owner)).toBe(text);
   });
 
+  it.each<[Source, string, object]>([
+    [
+      'kvstore',
+      '',
+      { cluster: 'atlantic', store: 'etcd', key: 'cilium/state/ip/v1/atlantic/10.0.0.1', revision: 7 },
+    ],
+    [
+      'clustermesh',
+      'recorded/n1',
+      { cluster: 'recorded', store: 'memory', key: 'cilium/state/nodes/v1/recorded/n1', revision: 7 },
+    ],
+    ['k8s', '', { cluster: 'atlantic', store: 'kubernetes' }],
+    ['custom-resource', 'atlantic/n1', { cluster: 'atlantic', store: 'kubernetes', key: 'node n1' }],
+    ['restored', 'baltic', { cluster: 'baltic', store: 'checkpoint' }],
+    ['generated', '', { store: 'agent' }],
+  ])('has the store and the key of a claim from %s of "%s"', (source, owner, fields) => {
+    const { text: _, ...rest } = claimOrigin({ key: '10.0.0.1', source, owner, k8s: undefined }, sources);
+    expect(rest).toEqual(fields);
+  });
+
   it('names the pod of a claim of Kubernetes', () => {
     expect(textOf('k8s', '', '10.0.0.1', 'web-1')).toBe('Kubernetes of atlantic, pod shop/web-1');
   });

@@ -15,6 +15,7 @@ import { FakeClock, settle } from './support/fake-clock.ts';
 
 interface View {
   readonly ipcache: CountingCache;
+  readonly nodes: NodeManager;
   readonly clock: FakeClock;
   readonly view: LiveView;
   /** Bytes that the reader has not taken. */
@@ -56,7 +57,12 @@ function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
     labelsOf: (): undefined => undefined,
   };
   const view = new LiveView(knowledge, new Terminal(output, {}), clock, options);
-  return { ipcache, clock, view, reader, printed: () => written.join('') };
+  return { ipcache, nodes, clock, view, reader, printed: () => written.join('') };
+}
+
+/** Returns a node of a remote cluster with one address. */
+function node(name: string, ip: string): Parameters<NodeManager['nodeUpdated']>[0] {
+  return { cluster: 'far', name, source: 'clustermesh', addresses: [{ type: 'InternalIP', ip }] };
 }
 
 const CLAIM = { identity: 300, source: 'kvstore' } as const;
@@ -169,12 +175,45 @@ describe('the live view', () => {
     ]);
   });
 
+  it('shows nothing at its end without changes, and nothing after its end', async () => {
+    const { ipcache, nodes, clock, view, printed } = viewOf(false);
+    const unsubscribe = view.follow();
+    unsubscribe();
+    ipcache.upsert('10.0.0.1', CLAIM);
+    nodes.nodeUpdated(node('n1', '192.168.0.1'));
+    await clock.advance(1000);
+    expect(printed()).toBe('');
+  });
+
+  it('shows a node that is added, changed and deleted, and counts the nodes of a burst', async () => {
+    const { nodes, clock, view, printed } = viewOf(false);
+    using _following = view.follow();
+    nodes.nodeUpdated(node('n1', '192.168.0.1'));
+    nodes.nodeUpdated(node('n1', '192.168.0.2'));
+    nodes.nodeDeleted({ cluster: 'far', name: 'n1', source: 'clustermesh' });
+    await clock.advance(100);
+    const lines = printed().split('\n');
+    expect(lines.map((line) => line.slice(9, 25)).slice(0, 3)).toEqual([
+      ...['+ node  far/n1  ', '~ node  far/n1  ', '- node  far/n1  '],
+    ]);
+    expect(lines.slice(0, 3).map((line) => line.match(/192\.168\.0\.\d/g)?.join())).toEqual([
+      ...['192.168.0.1', '192.168.0.1,192.168.0.2', '192.168.0.2'],
+    ]);
+    for (let i = 0; i < 9; i++) nodes.nodeUpdated(node(`m${i}`, `192.168.1.${i}`));
+    await clock.advance(100);
+    expect(printed()).toContain('… and 1 more node: in total 9 added, 0 changed, 0 removed');
+  });
+
   it('uses colours on a terminal', () => {
     const { ipcache, view, printed } = viewOf(true);
     const unsubscribe = view.follow();
     ipcache.upsert('10.0.0.1', CLAIM);
+    ipcache.upsert('10.0.0.1', { ...CLAIM, identity: 301 });
+    ipcache.delete('10.0.0.1', { source: 'kvstore' });
     unsubscribe();
     expect(printed()).toContain('\u001B[32m+ ip  10.0.0.1/32  identity 300\u001B[0m');
+    expect(printed()).toContain('\u001B[33m~ ip  10.0.0.1/32');
+    expect(printed()).toContain('\u001B[31m- ip  10.0.0.1/32');
   });
 
   it('escapes names, so that they cannot control the terminal', () => {

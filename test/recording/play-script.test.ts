@@ -16,6 +16,8 @@ const SCRIPT = `
     - { replace: x, with: y, under: p/, store: a }
     - leave: b
     - join: b
+    - apply: { kind: Service }
+    - remove: { kind: Node }
 - say: nothing is done
 `;
 
@@ -33,6 +35,8 @@ describe('a script', () => {
           { kind: 'replace', store: 'a', prefix: 'p/', text: 'x', replacement: 'y' },
           { kind: 'leave', cluster: 'b' },
           { kind: 'join', cluster: 'b' },
+          { kind: 'apply', object: { kind: 'Service' } },
+          { kind: 'remove', object: { kind: 'Node' } },
         ],
       },
       { after: 0, text: 'nothing is done', actions: [] },

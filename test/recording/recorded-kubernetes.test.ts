@@ -1,6 +1,9 @@
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { Rejection } from '../../src/base/rejection.ts';
+import { textOf } from '../../src/k8s/rest/api-transport.ts';
 import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
+import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 
 /** Returns an object that contains itself a number of times. */
@@ -51,4 +54,65 @@ it.each([
 ])('%s is a reason, not a crash', async (_, object, reason) => {
   const recorded = new RecordedKubernetes(new ManualClock());
   expect(await recorded.apply({ apiVersion: 'v1', ...object })).toMatch(reason);
+});
+
+/** Returns the status code of a path of the API server, and the object there. */
+async function read(recorded: RecordedKubernetes, path: string): Promise<readonly [number, unknown]> {
+  const { status, body } = await recorded.transport.send({ path, signal: new AbortController().signal });
+  return [status, JSON.parse(await textOf(body))];
+}
+
+it('an object is created, replaced with its status, and deleted; its namespace is added', async () => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  const service = (type: string): Record<string, unknown> => ({
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { name: 'cart', namespace: 'shop' } },
+    ...{
+      spec: { type },
+      status: { loadBalancer: { ingress: [{ ip: type === 'ClusterIP' ? '' : '10.0.0.1' }] } },
+    },
+  });
+  const path = '/api/v1/namespaces/shop/services/cart';
+  for (const type of ['ClusterIP', 'LoadBalancer']) {
+    expect(await recorded.apply(service(type))).toBeUndefined();
+    expect(await read(recorded, path)).toMatchObject([
+      200,
+      { spec: { type }, status: service(type)['status'] },
+    ]);
+  }
+  await recorded.addNamespaces();
+  expect(await read(recorded, '/api/v1/namespaces/shop')).toMatchObject([
+    200,
+    { metadata: { name: 'shop' } },
+  ]);
+  expect(await recorded.delete(service(''))).toBeUndefined();
+  expect((await read(recorded, path))[0]).toBe(404);
+  expect(await recorded.delete(service(''))).toBe('the API server returned status 404');
+});
+
+it('an object of an unknown kind or without a name is neither applied nor deleted', async () => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  for (const [object, reason] of [
+    [{ apiVersion: 'v2', kind: 'Service', metadata: { name: 'a' } }, 'v2 Service is not supported'],
+    [{ apiVersion: 'v1', kind: 'Service' }, 'the object has no name'],
+  ] as const)
+    expect([await recorded.apply(object), await recorded.delete(object)]).toEqual([reason, reason]);
+});
+
+it('a rejected object of a file is reported with its place, and the others are stored', async () => {
+  const recorded = new RecordedKubernetes(new ManualClock());
+  const text =
+    'apiVersion: v1\nkind: Namespace\nmetadata: { name: a }\n---\napiVersion: v1\nkind: Namespace\n';
+  const path = join(temporaryFolder({ 'all.yaml': text }), 'all.yaml');
+  const rejected: Rejection[] = [];
+  let progress = 0;
+  await recorded.load(
+    path,
+    (one) => rejected.push(one),
+    () => progress++,
+  );
+  expect(rejected.map(({ message }) => message)).toEqual([
+    expect.stringMatching(/all\.yaml:5.*the object has no name/),
+  ]);
+  expect(progress).toBe(2);
+  expect((await read(recorded, '/api/v1/namespaces/a'))[0]).toBe(200);
 });

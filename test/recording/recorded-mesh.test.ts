@@ -60,6 +60,90 @@ describe('a recorded mesh', () => {
     await mesh.close();
   });
 
+  it('stores no key that no reader would find, and names it with its line', async () => {
+    const keys = [
+      ['foo', 'unknown-key'],
+      ['cilium/state/nodes/v1/b/n1', 'wrong-cluster'],
+      ['cilium/state/services/v1/b/shop/cart', 'wrong-cluster'],
+      ['cilium/state/ip/v1/other/10.0.0.1', 'unknown-address-space'],
+      [ip(1), undefined],
+      ['cilium/state/nodes/v1/a/n1', undefined],
+      ['cilium/cache/nodes/v1/b/n1', undefined],
+    ] as const;
+    const lines = [...keys.map(([key]) => JSON.stringify({ store: 'a', key, value: 'x' })), '{'];
+    const path = join(temporaryFolder({ 'mesh.jsonl': lines.join('\n') }), 'mesh.jsonl');
+    const mesh = new RecordedMesh(systemClock, Math.random);
+    const rejected: string[] = [];
+    let progress = 0;
+    await mesh.load(path, {
+      local: 'own',
+      onReject: ({ reason, message }) => rejected.push(`${reason} ${/mesh\.jsonl:\d+/.exec(message)}`),
+      onProgress: () => progress++,
+      signal: new AbortController().signal,
+    });
+    const stray = keys.flatMap(([, reason], i) =>
+      reason === undefined ? [] : `${reason} mesh.jsonl:${i + 1}`,
+    );
+    expect(rejected).toEqual([...stray, expect.stringMatching(/ mesh\.jsonl:8$/)]);
+    expect(progress).toBe(keys.length);
+    const stored = keys.flatMap(([key, reason]) => (reason === undefined ? key : []));
+    expect(Object.keys(await content(mesh, 'a')).sort()).toEqual(stored.toSorted());
+    await mesh.close();
+  });
+
+  it.each([
+    ['state', { syncedCanaries: true }, 'nodes services identities ip'],
+    ['cache', { syncedCanaries: true, cached: true }, 'nodes services identities ip'],
+    [
+      'state',
+      { syncedCanaries: true, endpointSlicesExportMode: 'endpointslices-only' },
+      'nodes endpointslices identities ip',
+    ],
+    ['state', { syncedCanaries: false }, ''],
+  ])(
+    'gets the missing canaries below %s if its configuration has %j: %s',
+    async (layout, capabilities, names) => {
+      const value = JSON.stringify({ id: 1, capabilities });
+      const canaries = names
+        .split(' ')
+        .flatMap((name) => (name === '' ? [] : `cilium/synced/a/cilium/${layout}/${name}/v1`));
+      const [first = 'cilium/unrelated', ...others] = canaries; // the first one is recorded
+      const mesh = await load([
+        { store: 'a', key: 'cilium/cluster-config/a', value },
+        ...(canaries.length === 0 ? [] : [{ store: 'a', key: first, value: 'x' }]),
+      ]);
+      const reported: string[] = [];
+      await mesh.complete(({ reason, message }) => reported.push(`${reason} ${message}`));
+      expect(reported).toEqual(
+        others.map((key) => expect.stringMatching(`^missing-canary cluster a: .*${key}.* is missing`)),
+      );
+      expect(await content(mesh, 'a')).toMatchObject({
+        ...(canaries.length === 0 ? {} : { [first]: 'x' }),
+        ...Object.fromEntries(others.map((key) => [key, ''])),
+      });
+      expect(Object.keys(await content(mesh, 'a'))).toHaveLength(1 + canaries.length);
+      await mesh.close();
+    },
+  );
+
+  it('has an id of the local cluster: given, or recorded, or 0, and a configuration', async () => {
+    const config = { store: 'own', key: 'cilium/cluster-config/own', value: '{"id": 5, "capabilities": {}}' };
+    for (const [lines, given, id, stored] of [
+      [[config], undefined, 5, 5],
+      [[config], 7, 7, 5],
+      [[], 7, 7, 7],
+      [[], undefined, 0, 0],
+    ] as const) {
+      const mesh = await load(lines);
+      const opened = await mesh.openLocal('own', given);
+      expect([opened.id, opened.backend]).toEqual([id, mesh.get('own')]);
+      const { [config.key]: text = '' } = await content(mesh, 'own');
+      const { id: storedID = 0, capabilities } = JSON.parse(text);
+      expect([storedID, capabilities]).toEqual([stored, {}]);
+      await mesh.close();
+    }
+  });
+
   it('is loaded no further when the signal fires', async () => {
     const stop = new AbortController();
     let read = 0;
