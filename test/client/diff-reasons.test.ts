@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Ask } from '../../src/api/api-client.ts';
+import { AgentError, type Ask } from '../../src/api/api-client.ts';
+import { problem } from '../../src/api/problem.ts';
 import type { KindDocument } from '../../src/api/status-document.ts';
 import { type DifferingClaim, DiffReasons } from '../../src/client/diff-reasons.ts';
 
@@ -123,5 +124,128 @@ describe('a kind of Kubernetes objects is the reason of a difference', () => {
     );
     expect(await claimReason({}, [good])).toBeUndefined();
     expect(await claimReason({}, [])).toBeUndefined();
+  });
+});
+
+/** The answers of one agent; by default, of one in which nothing explains a difference. */
+interface Answers {
+  readonly settings?: object;
+  readonly clusters?: readonly object[];
+  readonly rejected?: string;
+  /** The claims that the agent explains. */
+  readonly claims?: readonly object[];
+  readonly hasRecentChange?: boolean;
+  readonly error?: Error;
+}
+
+const READY = { name: 'own', ready: true };
+const AWAY = { name: 'own', ready: false, state: 'unreachable', missing: ['ip', 'nodes'], knownAt: 'noon' };
+
+describe('the reason of a different claim', () => {
+  const KEY = '10.7.0.1';
+  const kvstore = (revision: number, of: object = {}): object => ({
+    ...{ key: KEY, source: 'kvstore', owner: '', origin: { revision } },
+    ...of,
+  });
+  /** Returns the reason if `odd` is the agent of the side, and the other one `plain`. */
+  async function reasonOf(
+    side: 'a' | 'b',
+    [odd, plain]: readonly [Answers, Answers],
+    { writer = 'kvstore', owner = '', lacking = false }: Row[2],
+  ): Promise<readonly unknown[]> {
+    const agent =
+      ({ clusters = [READY], rejected, claims, hasRecentChange, error }: Answers): Ask =>
+      async (path) => {
+        if (path === '/v1/status') return { cluster: 'own', clusters };
+        if (path === '/v1/rejections')
+          return { recent: rejected === undefined ? [] : [{ message: rejected }] };
+        if (error !== undefined) throw error;
+        if (path === `/v1/ipcache/explain/${KEY}`) return { claims: claims ?? [] };
+        expect(path).toBe(`/v1/history?key=${KEY}&from=-5s&limit=1`);
+        return { items: hasRecentChange === true ? [{}] : [] };
+      };
+    const bySide = <T>(of: T, others: T): { readonly a: T; readonly b: T } =>
+      side === 'a' ? { a: of, b: others } : { a: others, b: of };
+    const digest = ({ settings = {} }: Answers) => ({ settings }) as never;
+    const reasons = await DiffReasons.read(
+      bySide(agent(odd), agent(plain)),
+      bySide(digest(odd), digest(plain)),
+    );
+    const claim = { key: KEY, place: 0, identity: 900, encryptKey: 0, owner };
+    return reasons.reasonOfClaim({ writer, key: KEY, ...bySide(lacking ? undefined : claim, claim) });
+  }
+
+  /** The answers of the agent, those of the other one, the claim, and the reason. `$` is the side of the agent. */
+  type Row = readonly [
+    odd: Answers,
+    plain: Answers,
+    claim: { readonly writer?: string; readonly owner?: string; readonly lacking?: boolean },
+    reason: string,
+    detail: string,
+  ];
+  const behind = '$ is behind: revision 7 of 9';
+  const rows: readonly Row[] = [
+    [{}, {}, {}, 'none-found', ''],
+    [{ settings: { x: 1 } }, { settings: { x: 1 } }, { owner: 'own/n1' }, 'none-found', ''],
+    [{ settings: { x: 1 } }, { settings: { x: 2 } }, { owner: 'baltic' }, 'none-found', ''],
+    [
+      { clusters: [AWAY] },
+      {},
+      {},
+      'incomplete',
+      '$: cluster own is unreachable since noon, incomplete: ip, nodes',
+    ],
+    [
+      { clusters: [READY] },
+      { clusters: [READY, { ...READY, name: 'far' }] },
+      { writer: 'clustermesh far', owner: 'far' },
+      ...(['incomplete', '$: cluster far is not followed'] as const),
+    ],
+    [{}, {}, { writer: 'restored own' }, 'incomplete', 'a: the claims are restored and not confirmed'],
+    [{ claims: [kvstore(7)] }, { claims: [kvstore(9)] }, {}, 'revision-behind', behind],
+    [{ claims: [kvstore(7)] }, { claims: [kvstore(7)] }, {}, 'none-found', ''],
+    // The claims of other keys, sources and owners do not count.
+    ...[{ key: '10.7.0.0/16' }, { source: 'k8s' }, { owner: 'x' }].map(
+      (other): Row => [
+        { claims: [kvstore(1, other), kvstore(7)] },
+        { claims: [kvstore(2, other), kvstore(9)] },
+        ...([{}, 'revision-behind', behind] as const),
+      ],
+    ),
+    [{ rejected: `ip of ${KEY}: bad` }, {}, {}, 'rejected', `$ rejected ip of ${KEY}: bad`],
+    [{ rejected: `ip of ${KEY}: bad` }, {}, { owner: 'x' }, 'rejected', `$ rejected ip of ${KEY}: bad`],
+    [{ claims: [{ key: KEY, source: 'k8s' }] }, {}, { lacking: true }, 'other-source', '$ has it from k8s'],
+    [
+      { claims: [{ key: KEY, source: 'k8s', owner: 'own/n1' }] },
+      ...([{}, { lacking: true }, 'other-source', '$ has it from k8s own/n1'] as const),
+    ],
+    [{ claims: [{ key: KEY, source: 'k8s' }] }, {}, {}, 'none-found', ''],
+    [{ claims: [{ key: '10.7.0.0/16', source: 'k8s' }] }, {}, { lacking: true }, 'none-found', ''],
+    [{ claims: [kvstore(7)] }, {}, { lacking: true }, 'none-found', ''],
+    [{ hasRecentChange: true }, {}, {}, 'recent', '$ changed it less than 5 s ago'],
+    [{ error: new AgentError('no history', problem('not-found', 'no history')) }, {}, {}, 'none-found', ''],
+  ];
+
+  it.each(rows)('is found on either side: %j, %j, %j: %s', async (odd, plain, claim, reason, detail) => {
+    for (const side of ['a', 'b'] as const) {
+      const own = detail.replace('$', side);
+      expect(await reasonOf(side, [odd, plain], claim)).toEqual([reason, own]);
+    }
+  });
+
+  it('names each setting that differs at a node, with its values at both', async () => {
+    const odd = { settings: { x: 1, y: 'on', z: 3 } };
+    const plain = { settings: { x: 2, y: 'off', z: 3 } };
+    const texts = {
+      a: 'x is 1 at a, 2 at b; y is on at a, off at b',
+      b: 'x is 2 at a, 1 at b; y is off at a, on at b',
+    };
+    for (const side of ['a', 'b'] as const)
+      expect(await reasonOf(side, [odd, plain], { owner: 'own/n1' })).toEqual(['setting', texts[side]]);
+  });
+
+  it('is not decided if an agent has stopped', async () => {
+    for (const side of ['a', 'b'] as const)
+      await expect(reasonOf(side, [{ error: new AgentError('stopped') }, {}], {})).rejects.toThrow('stopped');
   });
 });

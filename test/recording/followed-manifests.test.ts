@@ -49,6 +49,31 @@ function abortingAt(object: number): { readonly signal: AbortSignal; readonly on
 }
 
 describe('a reading of manifests', () => {
+  it('names the path that is read, until it has been applied or has failed', async () => {
+    const { manifests, file } = following(service('one'));
+    const seen: (readonly string[])[] = [];
+    await manifests.read([file], NEVER, () => seen.push([...manifests.reading]));
+    expect([seen, manifests.reading]).toEqual([[[file], []], []]);
+    await expect(manifests.read([`${file}.gone`], NEVER)).rejects.toThrow();
+    expect(manifests.reading).toEqual([]);
+  });
+
+  it('removes an object once: it is not missing at the next reading, and can come again', async () => {
+    const { manifests, services, file, logged } = following(service('one') + service('two'));
+    await manifests.read([file], NEVER);
+    for (const [text, names] of [
+      [service('one'), ['one']],
+      [`${service('one')}---\nkind: [\n`, ['one']],
+      [service('one') + service('two'), ['one', 'two']],
+      [service('two'), ['two']],
+    ] as const) {
+      writeFileSync(file, text);
+      await manifests.read([file], NEVER);
+      expect(services()).toEqual(names);
+    }
+    expect(logged).toEqual([]);
+  });
+
   it('that is interrupted changes nothing (regression: unread manifests were removed)', async () => {
     const { manifests, services, file, logged } = following(service('one') + service('two'));
     await manifests.read([file], NEVER);

@@ -144,6 +144,17 @@ describe('a recorded mesh', () => {
     }
   });
 
+  it('is unusable if all lines are invalid; keys of etcdctl belong to the local cluster', async () => {
+    const response = JSON.stringify({ kvs: [{ key: btoa(ip(1)), value: btoa('x') }] });
+    const folder = temporaryFolder({ bad: '{\n7', 'etcdctl.json': response });
+    const mesh = new RecordedMesh(systemClock, Math.random);
+    const options = { local: 'own', onReject: () => {}, signal: new AbortController().signal };
+    await expect(mesh.load(join(folder, 'bad'), options)).rejects.toThrow('none of its 2 lines is valid');
+    await mesh.load(join(folder, 'etcdctl.json'), options);
+    expect(await content(mesh, 'own')).toEqual({ [ip(1)]: 'x' });
+    await mesh.close();
+  });
+
   it('is loaded no further when the signal fires', async () => {
     const stop = new AbortController();
     let read = 0;
