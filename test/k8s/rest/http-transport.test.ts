@@ -1,14 +1,17 @@
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import { textOf } from '../../../src/k8s/rest/api-transport.ts';
 import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { until } from '../../base/support/until.ts';
+
+/** The time limit of a connection attempt. */
+const CONNECT_MS = 10_000;
 
 const never = new AbortController().signal;
 
@@ -134,6 +137,26 @@ it('distinguishes an unreachable server from a broken connection, and both from 
   });
   await expect(without.send({ path: '/', signal: never })).rejects.toBe(failure);
 });
+
+it.each(['read', 'broken'])(
+  'a request whose answer is %s leaves no listener, and no timer that would end its connection',
+  async (how) => {
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    const cleared = vi.spyOn(globalThis, 'clearTimeout');
+    const transport = await wayTo((_request, response) => {
+      if (how === 'read') return void response.end('ok');
+      response.write('o');
+      setImmediate(() => response.destroy());
+    });
+    const { signal } = new AbortController();
+    const { body } = await transport.send({ path: '/', signal });
+    if (how === 'read') expect(await textOf(body)).toBe('ok');
+    else await expect(textOf(body)).rejects.toThrow('aborted');
+    expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+    const ofConnection = timers.mock.calls.findIndex(([, ms]) => ms === CONNECT_MS);
+    expect(cleared).toHaveBeenCalledWith(timers.mock.results[ofConnection]?.value);
+  },
+);
 
 it('aborts requests when connections are closed, and opens others afterwards', async () => {
   let hangs = true;

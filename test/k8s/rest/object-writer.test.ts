@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -44,6 +45,22 @@ it('calls its fence at the turn of the write, not at its call', async () => {
   await advance(clock, 1000);
   expect(outcomes).toEqual(['done', 'not-leader']);
   expect((await maps.ask({ path: maps.path('y') })).status).toBe(200);
+});
+
+it('reads and writes leave no listener on the signal of their caller, and no timer, also if they fail', async () => {
+  const { clock, api, transport, maps } = world();
+  const { signal } = new AbortController();
+  const reader = new ApiObjectReader(transport, clock);
+  const writer = new ApiObjectWriter(transport, clock, { perSecond: 1000 });
+  const { metadata } = await maps.create('x');
+  const read = async (name: string): Promise<unknown> =>
+    reader.get({ kind: CONFIG_MAPS, namespace: 'a', name }, signal).catch(String);
+  expect([await read('x'), await read('y')]).toMatchObject([{ metadata: { name: 'x' } }, undefined]);
+  expect((await writer.write(removal('y', ''), 'unused', signal)).outcome).toBe('not-found');
+  expect((await writer.write(removal('x', metadata.uid), 'unused', signal)).outcome).toBe('done');
+  api.down();
+  expect(await read('x')).toMatch(/^ApiError: (?!.*grant)/); // the right to read is not the cause
+  expect([getEventListeners(signal, 'abort'), clock.pending]).toEqual([[], 0]);
 });
 
 it('waits as long as an overloaded server requests, and fails finally', async () => {
