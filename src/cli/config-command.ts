@@ -6,7 +6,7 @@ import { type DatapathFlags, datapathContradiction } from './datapath-options.ts
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import { contradiction, type MeshFlags } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { outputOption, parsePath } from './option-table.ts';
+import { addHelp, outputOption, parsePath } from './option-table.ts';
 import {
   addSocketOption,
   type ServeFlags,
@@ -108,10 +108,6 @@ function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
     .command('show')
     .description('print the settings that a running process uses, and where each was set')
     .addOption(outputOption())
-    .addHelpText(
-      'after',
-      '\nDurations are in milliseconds, that of kvstore-lease-ttl in seconds; sizes are in bytes. --socket names an operator or a kvstoremesh.',
-    )
     .action((flags: ShowFlags) =>
       run(async () => {
         const { askAgent } = await import('../client/ask-agent.ts');
@@ -129,5 +125,8 @@ function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
         return EXIT.ok;
       }),
     );
-  addConfiguration(addSocketOption(command), io);
+  const help =
+    'Durations are in milliseconds, that of kvstore-lease-ttl in seconds; sizes are in bytes. --socket names an ' +
+    'operator or a kvstoremesh.';
+  addConfiguration(addSocketOption(addHelp(command, 'after', help)), io);
 }

@@ -6,23 +6,23 @@ import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
-import { outputOption } from './option-table.ts';
+import { addHelp, outputOption } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
   readonly output: 'text' | 'json';
 }
 
-const HELP = `
-Exit status of status: 1 if a requested part cannot run or the kernel rejects an item; of diff: 1 if there is a
-difference; of clean: 1 if an item could not be removed; stderr names it.`;
+const HELP =
+  'status exits with 1 if a requested part cannot run or the kernel rejects an item; diff, if there is a difference; ' +
+  'clean, if an item could not be removed: stderr names it.';
 
 /** Adds `dpcache datapath`. */
 export function addDatapathCommands(program: Command, io: CommandIO, run: RunAction): void {
   const datapath = program
     .command('datapath')
-    .description('compare the kernel of this machine with the caches')
-    .addHelpText('after', HELP);
+    .description('compare the kernel of this machine with the caches');
+  addHelp(datapath, 'after', HELP);
   const command = (name: string, description: string): Command => {
     const one = datapath.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);

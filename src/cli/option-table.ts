@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { type AddHelpTextPosition, type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 
@@ -190,4 +190,15 @@ export function accessContradiction({
   if (kubeconfig !== undefined && loads)
     return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
   return undefined;
+}
+
+/** Width of help if the output is not a terminal; the default of commander. */
+const HELP_WIDTH = 80;
+
+/** Adds paragraphs below the help of a command, wrapped at its width. Returns the command. */
+export function addHelp(command: Command, position: AddHelpTextPosition, paragraphs: string): Command {
+  return command.addHelpText(position, ({ command: shown }) => {
+    const width = shown.configureOutput().getOutHelpWidth?.() ?? HELP_WIDTH;
+    return `\n${shown.createHelp().boxWrap(paragraphs, width)}`;
+  });
 }

@@ -15,14 +15,16 @@ import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
 import { addKvstoreMeshCommand } from './kvstoremesh-command.ts';
 import { addMonitorCommand } from './monitor-command.ts';
 import { addOperatorCommand } from './operator-command.ts';
+import { addHelp } from './option-table.ts';
 import { addQuestionCommands } from './questions/question-commands.ts';
 import { addRecordCommand } from './record-command.ts';
 import { addRestoreCommand } from './restore-command.ts';
 
-const EXIT_STATUSES = `
-Exit status: 0 if the command succeeds (rejected items are reported on stderr); 1 if an input cannot be read, a cluster
-is incomplete, the requested object does not exist, or a comparison or check found a difference or an error; 2 if the
-command line or the environment is invalid; 3 if the change of whatif would lose something.`;
+const EXIT_STATUSES =
+  'Exit status: 0 if the command succeeds (rejected items are reported on stderr); 1 if an input cannot be read, a ' +
+  'cluster is incomplete, the requested object does not exist, or a comparison or check found a difference or an ' +
+  'error; 2 if the command line or the environment is invalid; 3 if the change of whatif would lose a prefix, a ' +
+  'service, or the last backend of a service.';
 
 /** Shows only one line of usage after an error, so that the error stays visible. */
 function addUsage(command: Command, parents: string): void {
@@ -40,8 +42,8 @@ function createProgram(io: CommandIO, run: RunAction): Command {
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
       outputError: (text, write) => write(text.replace(/^error: /, 'dpcache: ')),
-    })
-    .addHelpText('afterAll', EXIT_STATUSES);
+    });
+  addHelp(program, 'afterAll', EXIT_STATUSES);
   addAgentCommand(program, io, run);
   addQuestionCommands(program, io, run);
   addMonitorCommand(program, io, run);

@@ -416,6 +416,16 @@ describe('an invalid command line ends with status 2 and the usage', () => {
       expect(stdout).toMatch(/Exit status: 0 if/);
     },
   );
+
+  it.each(['bundle', 'config show', 'datapath', 'whatif', 'agent'])(
+    'the help of %s has one list of exit statuses, and texts of at most 80 columns (regression: 135 columns)',
+    async (words) => {
+      const { stdout } = await dpcache(...words.split(' '), '--help');
+      expect(stdout.match(/Exit status/g)).toHaveLength(1);
+      const texts = stdout.split('\n').filter((line) => !line.startsWith('  ')); // commander formats the other lines
+      expect(texts.filter(({ length }) => length > 80)).toEqual([]);
+    },
+  );
 });
 
 describe('a recording', () => {

@@ -8,7 +8,7 @@ import { printable } from '../../process/terminal.ts';
 import { version } from '../../process/version.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { outputOption, parsePath } from '../option-table.ts';
+import { addHelp, outputOption, parsePath } from '../option-table.ts';
 import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
 
 interface BundleFlags extends SocketFlags {
@@ -21,10 +21,10 @@ interface BundleFlags extends SocketFlags {
 /** Bytes of the end of a file. */
 const TAIL_BYTES: number = 1 << 20;
 
-const HELP = `
-The bundle has the status, rejected values, conflicts, digests, the settings in use, and the last 1,000 changes: addresses, labels and
-names of the whole mesh, but no tokens, passwords, keys or certificates. With --config it has the text of that file, too. Exit status:
-1 if the agent does not answer a question; the bundle then has the rest.`;
+const HELP =
+  'The bundle has the status, rejected values, conflicts, digests, the settings in use, and the last 1,000 changes: ' +
+  'addresses, labels and names of the whole mesh, but no tokens, passwords, keys or certificates. With --config it ' +
+  'also has the text of that file. If the agent does not answer a question, the bundle has the other answers.';
 
 /** Adds `dpcache bundle`. */
 export function addBundleCommand(program: Command, io: CommandIO, run: RunAction): void {
@@ -40,7 +40,6 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
     )
     .option('--log-file <file>', 'add the last 1 MiB of this log', parsePath)
     .addOption(outputOption())
-    .addHelpText('after', HELP)
     .action((flags: BundleFlags) =>
       run(async () => {
         const { askInTime } = await import('../../api/ask-in-time.ts');
@@ -73,7 +72,7 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         return errors.length === 0 ? EXIT.ok : EXIT.failed;
       }),
     );
-  addConfiguration(addSocketOption(command), io);
+  addConfiguration(addSocketOption(addHelp(command, 'after', HELP)), io);
 }
 
 /**

@@ -7,7 +7,7 @@ import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { addConfiguration } from '../configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
-import { outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
+import { addHelp, outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
 import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
 
@@ -24,9 +24,7 @@ interface ClaimFlags extends WhatIfFlags {
   readonly pod?: { readonly namespace: string; readonly podName: string };
 }
 
-const HELP = `
-Nothing is written: the running agent evaluates the change.
-Exit status: 3 if the change would lose a prefix, a service, or the last backend of one; 1 if a name is unknown.`;
+const HELP = 'Nothing is written: the running agent evaluates the change.';
 
 const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
 
@@ -72,8 +70,8 @@ function fieldOf(problem: unknown): string {
 export function addWhatIfCommands(program: Command, io: CommandIO, run: RunAction): void {
   const whatif = program
     .command('whatif')
-    .description('print what a change would do to prefixes, nodes and services, without making it')
-    .addHelpText('after', HELP);
+    .description('print what a change would do to prefixes, nodes and services, without making it');
+  addHelp(whatif, 'after', HELP);
   const command = (name: string, description: string): Command => {
     const one = whatif.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);
