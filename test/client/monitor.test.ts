@@ -112,7 +112,7 @@ describe('dpcache monitor', () => {
   it('ends with the agent', async () => {
     const { server, ended } = await monitored('text');
     await server.stop();
-    await ended.catch(() => undefined);
+    await expect(ended).rejects.toThrow('the agent has stopped');
   });
 
   it('fails with the error of its connection, unless it was interrupted', async () => {
