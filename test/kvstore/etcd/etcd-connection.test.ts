@@ -1,8 +1,9 @@
 import dns from 'node:dns';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
@@ -115,6 +116,20 @@ it('a watch that ends before its server has answered leaves no connection', asyn
   stop.abort();
   expect(await read).toMatchObject({ done: true });
   await until('it is closed', () => server.open.size === 0);
+});
+
+it('an answered call leaves no listener on the signal of its caller, and no timer', async () => {
+  const server = new FakeServer({ range: () => Buffer.alloc(0) });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(() => server.stop());
+  onTestFinished(() => transport.close());
+  const timers = vi.spyOn(globalThis, 'setTimeout');
+  const cleared = vi.spyOn(globalThis, 'clearTimeout');
+  const { signal } = new AbortController();
+  await transport.range(keyRange('key'), { signal, deadlineMs: 86_400_000 });
+  expect(getEventListeners(signal, 'abort')).toEqual([]);
+  const ofDeadline = timers.mock.calls.findIndex(([, ms = 0]) => ms > 80_000_000);
+  expect(cleared).toHaveBeenCalledWith(timers.mock.results[ofDeadline]?.value);
 });
 
 it('calls that fail together switch to the next endpoint once', async () => {
