@@ -57,8 +57,8 @@ export async function checkKvstore(
   try {
     const logins = await Promise.all(readers.map((reader) => checkLogin(cluster, reader)));
     const checks = logins.map(({ check }) => check);
-    const ids = logins.flatMap(({ clusterID, endpoint }) =>
-      clusterID === undefined ? [] : [{ clusterID, endpoint }],
+    const ids = logins.flatMap(({ check, clusterID }) =>
+      clusterID === undefined ? [] : [{ clusterID, endpoint: check.subject }],
     );
     checks.push(...checkClusterIDs(ids));
     const reader = readers.find((_, index) => logins[index]?.check.status === 'ok');
@@ -87,7 +87,7 @@ class EndpointReader {
   /** Returns the answer, or the error of the kvstore. */
   async read(
     range: KeyRange,
-    { keysOnly }: { readonly keysOnly: boolean } = { keysOnly: false },
+    { keysOnly = false }: { readonly keysOnly?: boolean } = {},
   ): Promise<RangeResponse | KvstoreError> {
     const limits = { signal: this.#signal, deadlineMs: CHECK_TIMEOUT_MS };
     try {
@@ -112,7 +112,7 @@ function lacksRight({ code, message }: KvstoreError): boolean {
 }
 
 interface Login {
-  readonly endpoint: string;
+  /** Its subject is the endpoint. */
   readonly check: CheckResult;
   /** Undefined if no answer had one. */
   readonly clusterID?: string;
@@ -123,15 +123,14 @@ function userOf({ auth }: EtcdConfig): string {
 }
 
 async function checkLogin({ name, config }: CheckedCluster, reader: EndpointReader): Promise<Login> {
-  const { endpoint } = reader;
-  const check = { step: 'auth', subject: endpoint } as const;
+  const check = { step: 'auth', subject: reader.endpoint } as const;
   const accepted = { ...check, status: 'ok', text: `accepted ${userOf(config)}` } as const;
   for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
     const answer = await reader.read(keyRange(key));
-    if (!isError(answer)) return { endpoint, check: accepted, clusterID: answer.header.clusterID };
-    if (!lacksRight(answer)) return { endpoint, check: failedCheck(check, answer, loginRemedy(answer)) };
+    if (!isError(answer)) return { check: accepted, clusterID: answer.header.clusterID };
+    if (!lacksRight(answer)) return { check: failedCheck(check, answer, loginRemedy(answer)) };
   }
-  return { endpoint, check: accepted };
+  return { check: accepted };
 }
 
 function loginRemedy({ code }: KvstoreError): string {
