@@ -187,7 +187,7 @@ export class KubernetesFollower {
     this.#layer?.releaseWithheld();
   }
 
-  /** Resolves when all labels of prefixes received so far are claims in the IPCache. */
+  /** Resolves when the IPCache has the claims of all prefixes whose labels were received so far. */
   async waitForLabels(): Promise<void> {
     await this.#layer?.waitForRevision();
   }

@@ -13,7 +13,8 @@ export interface FrontendMatch {
 }
 
 interface FrontendClaim {
-  readonly key: string;
+  /** `namespace/name` of the service. */
+  readonly name: string;
   readonly service: Service;
   readonly frontend: Frontend;
 }
@@ -29,7 +30,7 @@ const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
 function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   const byKind = KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind];
   if (byKind !== 0) return byKind;
-  return a.key < b.key ? -1 : Number(a.key > b.key);
+  return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
 /**
@@ -40,6 +41,7 @@ export class FrontendIndex {
   #nodePort: NodePortOptions;
   readonly #isIndexed: (frontend: Frontend) => boolean;
   readonly #claims = new Map<string, readonly FrontendClaim[]>();
+  /** The indexed services by `namespace/name`. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
   readonly #byAddress = new Map<string, Set<string>>();
@@ -50,23 +52,24 @@ export class FrontendIndex {
     this.#isIndexed = isIndexed;
   }
 
-  frontendsOf(service: Service): readonly Frontend[] {
+  /** Returns the frontends of a service that are indexed. */
+  indexedFrontendsOf(service: Service): readonly Frontend[] {
     return frontendsOf(service, this.#nodePort).filter(this.#isIndexed);
   }
 
-  /** Sets or removes a service. The cost is linear in its frontends. */
-  update(key: string, service: Service | undefined): void {
-    const old = this.#indexed.get(key);
+  /** Sets or removes the service `name` (`namespace/name`). The cost is linear in its frontends. */
+  update(name: string, service: Service | undefined): void {
+    const old = this.#indexed.get(name);
     if (old === service) return;
-    if (old !== undefined) this.#remove(key, old);
-    if (service === undefined) this.#indexed.delete(key);
-    else this.#add(key, service);
+    if (old !== undefined) this.#remove(name, old);
+    if (service === undefined) this.#indexed.delete(name);
+    else this.#add(name, service);
   }
 
   /**
-   * Sets the addresses of node ports. Returns the frontends, as formatted by {@link formatFrontend}, that were added,
-   * removed, or may belong to another service. The cost is linear in the services and in the frontends of those with
-   * node ports.
+   * Sets the addresses of node ports. Returns the frontends, as formatted by {@link formatFrontend}, that a service
+   * gained or lost; each may now belong to another service. The cost is linear in the services and in the frontends of
+   * those with node ports.
    */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
     const changedFrontends = new Set<string>();
@@ -79,9 +82,9 @@ export class FrontendIndex {
       for (const text of before) if (!after.has(text)) changedFrontends.add(text);
       for (const text of after) if (!before.has(text)) changedFrontends.add(text);
     }
-    for (const [key, service] of withNodePorts) this.#remove(key, service);
+    for (const [name, service] of withNodePorts) this.#remove(name, service);
     this.#nodePort = nodePort;
-    for (const [key, service] of withNodePorts) this.#add(key, service);
+    for (const [name, service] of withNodePorts) this.#add(name, service);
     return changedFrontends;
   }
 
@@ -104,7 +107,7 @@ export class FrontendIndex {
   }
 
   /** Returns all frontends, as formatted by {@link formatFrontend}. */
-  keys(): IterableIterator<string> {
+  frontends(): IterableIterator<string> {
     return this.#claims.keys();
   }
 
@@ -116,7 +119,9 @@ export class FrontendIndex {
   get(text: string): FrontendMatch | undefined {
     const [first, ...rest] = this.#claims.get(text) ?? [];
     if (first === undefined) return undefined;
-    const others = new Map(rest.filter(({ key }) => key !== first.key).map((claim) => [claim.key, claim]));
+    const others = new Map(
+      rest.filter(({ name }) => name !== first.name).map((claim) => [claim.name, claim]),
+    );
     return {
       id: first.service.id,
       service: first.service,
@@ -125,11 +130,11 @@ export class FrontendIndex {
     };
   }
 
-  #add(key: string, service: Service): void {
-    this.#indexed.set(key, service);
-    for (const frontend of this.frontendsOf(service)) {
+  #add(name: string, service: Service): void {
+    this.#indexed.set(name, service);
+    for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const claims = [...(this.#claims.get(text) ?? []), { key, service, frontend }];
+      const claims = [...(this.#claims.get(text) ?? []), { name, service, frontend }];
       this.#claims.set(text, claims.sort(compareClaims));
       const ofAddress = this.#byAddress.get(frontend.ip);
       if (ofAddress === undefined) this.#byAddress.set(frontend.ip, new Set([text]));
@@ -137,10 +142,10 @@ export class FrontendIndex {
     }
   }
 
-  #remove(key: string, service: Service): void {
-    for (const frontend of this.frontendsOf(service)) {
+  #remove(name: string, service: Service): void {
+    for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const remaining = (this.#claims.get(text) ?? []).filter((claim) => claim.key !== key);
+      const remaining = (this.#claims.get(text) ?? []).filter((claim) => claim.name !== name);
       if (remaining.length > 0) {
         this.#claims.set(text, remaining);
         continue;

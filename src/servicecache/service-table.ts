@@ -132,7 +132,7 @@ export class ServiceTable {
   }
 
   /** Updates an index of the known services. Linear in the changes since the last call. */
-  refresh(index: { update(key: string, service: Service | undefined): void }): void {
+  refresh(index: { update(name: string, service: Service | undefined): void }): void {
     for (const key of this.#forFrontends.drain(this.#states.keys())) {
       index.update(key, this.#states.get(key)?.service);
     }

@@ -24,7 +24,7 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { printable } from '../process/terminal.ts';
 
-/** A table of Cilium: of a running agent, of the kernel, or in a file. */
+/** A source of tables of Cilium: a running agent (all tables), the map in the kernel, or a file. */
 export interface TableOperand {
   readonly kind: 'cilium' | 'bpf' | 'file';
   /** The operand on the command line. */
@@ -57,7 +57,7 @@ const MAX_LINES = 100;
 /** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
 const MAX_LISTED = 10_000;
 
-/** The parts of a table. Those that the operand does not have are undefined. */
+/** The tables of an operand. Those that it does not have are undefined. */
 interface Parts {
   readonly entries: readonly TableEntry[] | undefined;
   readonly services: readonly ListedService[] | undefined;
@@ -65,9 +65,8 @@ interface Parts {
 }
 
 /**
- * Compares the state of a dpcache agent with a table of Cilium. A table contains prefixes, services or nodes; the
- * others are not compared. Throws `InputError` if the table cannot be read, and `AgentError` if the agent cannot be
- * asked.
+ * Compares the state of a dpcache agent with the tables of Cilium that the operand has: prefixes, services, nodes. Only
+ * these are compared. Throws `InputError` if a table cannot be read, and `AgentError` if the agent cannot be asked.
  */
 export async function compareWithTable(
   ask: Ask,
@@ -261,7 +260,7 @@ function knownFrontends({
   );
 }
 
-/** Returns the node of a table, whose addresses are those with identity `host`. */
+/** Returns the node that a table is from: its addresses are those that have identity `host` in the table. */
 function ownerOf(
   truth: Truth,
   entries: readonly TableEntry[],
@@ -380,7 +379,7 @@ async function readPinnedMap(
   const { readIPCachePin } = await import('../datapath/linux/read-ipcache-pin.ts');
   try {
     return readIPCachePin(path).flatMap((entry) => {
-      // The text of a key that is no prefix consists of its bytes.
+      // If a key of the map is not a prefix, `entry.prefix` is a text of its bytes.
       const prefix = tablePrefix(entry.prefix);
       if (prefix !== undefined) return { ...entry, prefix, source: undefined, pod: undefined };
       rejections.add(rejection('invalid-prefix', 'key', entry.prefix, 'must be a prefix', text));

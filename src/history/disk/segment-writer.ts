@@ -10,7 +10,8 @@ import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } f
 const RETRY_MS = 10_000;
 
 /**
- * Maximum size of a file in segment sizes: the records, the index, and the times and states that each second appends.
+ * Maximum size of a file, as a multiple of the maximum size of a segment: the file contains the records, the index, and
+ * the times and states that each second appends.
  */
 const MAX_FILE_SEGMENTS = 3;
 
@@ -97,8 +98,8 @@ export class SegmentWriter {
     const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
-    // Read the time and the state together, before the next record, so that the written state has the wall time of all
-    // times up to `endMs`.
+    // Read the time and the state together, before the next record, so that the clock pieces of the written state give
+    // the wall time of every moment up to `endMs`.
     this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
     const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());

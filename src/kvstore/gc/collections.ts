@@ -69,8 +69,9 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Returns the `Collection` of the holders of locks. If a client hangs, its lease stays alive and its lock is never
- * released. The holder is the oldest key of a path; the keys of waiting clients are never stale.
+ * Returns the `Collection` of the holders of locks. Each holder counts as stale, so a lock that one client holds in two
+ * rounds is deleted, because a client that hangs keeps its lease alive and never releases its lock. The holder is the
+ * oldest key of a path; the keys of waiting clients are never stale.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {

@@ -1,7 +1,8 @@
 /*
  * The words of the formats of Cilium and Kubernetes that a scrubbed tape keeps: names of fields, their values, and
- * labels and annotations that have a meaning for the agent. All other words are replaced, so a word that is missing
- * here can hide a relation, but never reveals a name. A test compares the list with the fields that the readers read.
+ * labels and annotations that have a meaning for the agent. All other words are replaced. If a word is missing here, a
+ * replay of the copy may behave differently, but no name is revealed. A test compares the list with the fields that the
+ * readers read.
  */
 
 const KVSTORE = `

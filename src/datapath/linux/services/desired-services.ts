@@ -159,7 +159,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   *entries(): Generator<readonly [string, ServiceItem], void, void> {
-    for (const key of this.#index.keys()) {
+    for (const key of this.#index.frontends()) {
       const item = this.get(key);
       if (item !== undefined) yield [key, item];
     }
@@ -214,7 +214,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   #frontendsOf(service: Service): readonly string[] {
-    return this.#index.frontendsOf(service).map(formatFrontend);
+    return this.#index.indexedFrontendsOf(service).map(formatFrontend);
   }
 
   /** Stores the cluster IPs of a service; calls `changed` for each IP that it gains or loses. */
