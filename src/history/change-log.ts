@@ -344,7 +344,9 @@ export class ChangeLog implements CertaintyInputs {
       this.#floorMs = Math.max(this.#floorMs, dropped.lastMs);
     }
     const floor = this.#floorMs;
-    this.#spans = this.#spans.filter(({ toMs }) => toMs === undefined || toMs >= floor);
+    this.#spans = this.#spans.filter(
+      (span) => span.toMs === undefined || span.toMs >= floor || span === this.#rateLoss,
+    );
     return next;
   }
 

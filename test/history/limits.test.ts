@@ -4,6 +4,7 @@ import { ChangeLog } from '../../src/history/change-log.ts';
 import { History } from '../../src/history/history.ts';
 import type { PrefixRecord } from '../../src/history/types.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { parsePrefix, prefixRegister } from '../../src/net/prefix.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes } from '../ipcache/support/naive-ipcache.ts';
 import { H5_staysBelowItsMaximum, podClaim } from './support/laws.ts';
@@ -37,6 +38,31 @@ describe('the memory of a history', () => {
     const { held } = log.counts();
     expect(log.spans.length).toBeLessThan(2 * held);
     expect(log.spans[0]?.subject).toBe('baltic');
+  });
+
+  it('keeps the interval of lost changes while more changes are lost, although its end was dropped', () => {
+    const clock = new ManualClock();
+    const log = new ChangeLog(clock, 256 * KIB);
+    const key = prefixRegister();
+    parsePrefix('10.0.0.1', key);
+    const writer = { source: 'kvstore', owner: '' } as const;
+    const change = { writer, before: undefined, after: undefined, effect: 0 };
+    const loseChanges = (): void => {
+      for (let i = 0; i < 20_001; i++) log.addClaim(key, change);
+    };
+    for (let second = 0; second < 6; second++) {
+      loseChanges();
+      clock.advance(1000);
+    }
+    loseChanges();
+    const lostBefore = log.counts().lost.rate;
+    for (let i = 0; i < 20_000; i++) {
+      if (i % 100 === 0) clock.advance(1);
+      log.addMark('unreachable', 'adriatic', 'a reason of some length');
+    }
+    loseChanges();
+    expect(log.counts().lost.rate).toBeGreaterThan(lostBefore);
+    expect(log.spans).toContainEqual(expect.objectContaining({ reason: 'lost', toMs: clock.now() }));
   });
 
   it('H2: a certain answer is right, whatever was dropped', () => {
