@@ -13,12 +13,21 @@ const READ_MS = 2;
 const READ_ATTEMPTS = 10;
 
 /**
+ * Maximum number of pieces of a life, about 20 kB of a stored state. A host that steps its clock each minute has all
+ * pieces of the last two hours, because only the older half is merged.
+ */
+const MAX_PIECES = 256;
+
+/**
  * A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus
  * `offset`.
  */
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
+  /** The lowest and the highest offset between `sinceMs` and `ms` if pieces between these times were merged. */
+  readonly low?: number | undefined;
+  readonly high?: number | undefined;
   /**
    * The last time of the life before `ms` at which the previous piece still held: the clock was set between this time
    * and `ms`.
@@ -28,7 +37,8 @@ export interface ClockPiece {
 
 /**
  * The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the
- * process runs.
+ * process runs. If there are too many pieces, those with the least different offsets are merged: the wall times of the
+ * merged pieces are unknown, and {@link LifeClock.wallOf} is wrong by at most the difference of their offsets.
  */
 export class LifeClock {
   readonly #pieces: ClockPiece[];
@@ -53,7 +63,32 @@ export class LifeClock {
     this.#agreedMs = ms;
     if (Math.abs(change) <= STEP_MS) return 0;
     this.#pieces.push({ ms, offset, sinceMs });
+    if (this.#pieces.length > MAX_PIECES) this.#merge();
     return change;
+  }
+
+  /** Removes the older piece whose removal adds the least error. The time that it held becomes unclear. */
+  #merge(): void {
+    const pieces = this.#pieces;
+    let best: { readonly index: number; readonly next: ClockPiece; readonly error: number } | undefined;
+    for (let index = 1; index <= MAX_PIECES / 2; index++) {
+      const previous = pieces[index - 1];
+      const removed = pieces[index];
+      const next = pieces[index + 1];
+      if (previous === undefined || removed === undefined || next === undefined) break;
+      const { offset } = removed;
+      const low = Math.min(previous.offset, offset, next.offset, removed.low ?? offset, next.low ?? offset);
+      const high = Math.max(
+        previous.offset,
+        offset,
+        next.offset,
+        removed.high ?? offset,
+        next.high ?? offset,
+      );
+      if (best !== undefined && best.error <= high - low) continue;
+      best = { index, next: { ...next, sinceMs: removed.sinceMs, low, high }, error: high - low };
+    }
+    if (best !== undefined) pieces.splice(best.index, 2, best.next);
   }
 
   /** Returns the wall time of a time of the life. */
@@ -65,15 +100,18 @@ export class LifeClock {
   /**
    * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was
    * set back past `wall`, none if it was set forward past `wall`. Times before the life count with the first piece, and
-   * later times with the last.
+   * later times with the last. Between merged pieces, one of the times at which the clock may have shown `wall`.
    */
   timesOf(wall: number): readonly number[] {
     if (this.#pieces.length === 1) return [wall - (this.#pieces[0]?.offset ?? 0)];
     return this.#pieces
-      .flatMap(({ sinceMs, offset }, index) => {
+      .flatMap((piece, index) => {
+        const { sinceMs, offset } = piece;
         const at = wall - offset;
         const end = this.#pieces[index + 1]?.ms ?? Number.POSITIVE_INFINITY;
-        return (index === 0 || at >= sinceMs) && at < end ? [at] : [];
+        const times = (index === 0 || at >= sinceMs) && at < end ? [at] : [];
+        const merged = timeBetweenMerged(piece, wall);
+        return merged === undefined || merged === at ? times : [merged, ...times];
       })
       .sort((a, b) => a - b);
   }
@@ -82,6 +120,12 @@ export class LifeClock {
   isUnclear(ms: number): boolean {
     return this.#pieces.some((piece) => ms >= piece.sinceMs && ms < piece.ms);
   }
+}
+
+/** Returns a time between `sinceMs` and `ms` of a piece at which a merged piece may have shown `wall`, if any. */
+function timeBetweenMerged({ ms, sinceMs, low, high }: ClockPiece, wall: number): number | undefined {
+  if (low === undefined || high === undefined || wall - high >= ms || wall - low < sinceMs) return undefined;
+  return Math.max(sinceMs, wall - high);
 }
 
 /**

@@ -73,6 +73,29 @@ async function write(
 }
 
 describe('a history on disk', () => {
+  it('is uncertain after a restart at times that a clock with merged pieces may have shown twice', async () => {
+    const machine = new Machine();
+    const started = await machine.start({}, 16 * MIB);
+    const begun = machine.clock.wallTime();
+    started.cache.upsert('10.0.0.0', podClaim(1));
+    for (let second = 0; second < 600; second++) {
+      if (second < 300) machine.clock.setWallTimeBy(second % 2 === 0 ? 100_000 : -99_900);
+      for (const _half of [1, 2]) {
+        started.history.at('10.0.0.0', begun); // reads the clock
+        machine.clock.advance(500);
+      }
+    }
+    const moments = Array.from({ length: 550 }, (_, second) => begun + 1000 * second + 300);
+    const reasonsIn = ({ past }: History): Promise<readonly unknown[]> =>
+      Promise.all(moments.map(async (at) => (await past.at('10.0.0.0', at))?.reason));
+    const reasons = await reasonsIn(started.history);
+    expect(reasons).toContain(undefined);
+    await end(started);
+    const restarted = await machine.start({}, 16 * MIB);
+    expect(await reasonsIn(restarted.history)).toEqual(reasons);
+    await end(restarted);
+  });
+
   it('is certain again after an uncertain interval that began in an earlier segment', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);

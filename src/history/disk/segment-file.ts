@@ -376,9 +376,12 @@ function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeSt
   };
   return {
     pieces: list(pieces).map((piece) => {
-      const { offset } = piece;
+      const times = { ms: numberField(piece, 'ms'), sinceMs: numberField(piece, 'sinceMs') };
+      const { offset, low, high } = piece;
       if (typeof offset !== 'number') throw new DamagedError('offset is not a number');
-      return { ms: numberField(piece, 'ms'), offset, sinceMs: numberField(piece, 'sinceMs') };
+      return typeof low === 'number' && typeof high === 'number'
+        ? { ...times, offset, low, high }
+        : { ...times, offset };
     }),
     spans: list(spans).map((span) => {
       const reason = UNCERTAINTIES.find((one) => one === span['reason']);
