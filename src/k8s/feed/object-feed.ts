@@ -35,7 +35,10 @@ export interface KindReader<T> {
   batch?(changes: () => void): void;
   /** Called when a reflector begins. The puts until {@link KindReader.listed} are not in the order of the writes. */
   start?(): void;
-  /** Called when the first list is complete and missing objects are deleted. */
+  /**
+   * Called when the first list is complete, before missing objects are deleted. Later puts are in the order of the
+   * writes.
+   */
   listed?(): void;
 }
 
@@ -161,7 +164,9 @@ export class ObjectFeed<T> implements AnyFeed {
         }
       },
       onListed: () => {
-        if (run === this.#run) this.#sweep(run, onComplete);
+        if (run !== this.#run) return;
+        this.#reader.listed?.();
+        this.#sweep(run, onComplete);
       },
     };
   }
@@ -232,7 +237,6 @@ export class ObjectFeed<T> implements AnyFeed {
     if (run !== this.#run) return;
     this.#complete = true;
     this.#options.tap?.onListed();
-    this.#reader.listed?.();
     onComplete?.();
   }
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { IPCacheChange } from '../../../src/ipcache/types.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumEndpoint, ciliumEndpointSlice, pod, sliced } from './support/objects.ts';
@@ -263,6 +264,28 @@ describe('CiliumEndpointSlices', () => {
     put('s2', 2002);
     world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', []));
     expect(world.at(IP)).toContain('2002 ');
+  });
+
+  it('the slice to which an endpoint moves while the objects missing in a list are deleted counts (regression: the slice created last did)', async () => {
+    const turns: (() => void)[] = [];
+    const nextTurn = (turn: () => void): void => void turns.push(turn);
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 1 });
+    const world = new FeedWorld({ ...BY_SLICES, gate });
+    const put = (slice: string, createdAt: number, ...endpoints: readonly object[]): void =>
+      world.cluster.put('ciliumendpointslices', ciliumEndpointSlice(slice, endpoints, { createdAt }));
+    put('s1', 1);
+    put('s2', 2, sliced('web', { identity: 2000 }));
+    await world.started();
+    put('s1', 1, sliced('web', { identity: 1000 }));
+    const isComplete = (): boolean =>
+      world.feed.status().kinds.some(({ name, complete }) => name === 'ciliumendpointslices' && complete);
+    expect(isComplete()).toBe(false);
+    for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+      turn();
+      for (let tick = 0; tick < 8; tick++) await Promise.resolve();
+    }
+    expect(isComplete()).toBe(true);
+    expect(world.at(IP)).toContain('1000 ');
   });
 
   it('the fields of an endpoint in a slice before its last change do not count any more (K 35)', async () => {
