@@ -123,7 +123,10 @@ export class DatapathKeeper implements DatapathModel {
   }
 
   async repair(): Promise<readonly DatapathStepDocument[]> {
-    return (await this.#datapath?.repair()) ?? [];
+    const datapath = this.#datapath;
+    const steps = (await datapath?.repair()) ?? [];
+    await datapath?.flushed();
+    return steps;
   }
 
   status(): DatapathDocument {
@@ -183,7 +186,7 @@ export class DatapathKeeper implements DatapathModel {
   async #repairNow(): Promise<void> {
     const { log, onRepairFailed } = this.#options;
     try {
-      const steps = await this.repair();
+      const steps = (await this.#datapath?.repair()) ?? [];
       const [first] = steps;
       if (first !== undefined)
         log.warn(

@@ -84,10 +84,10 @@ it('a failed repair is logged, and the next one is tried (regression: unhandled 
   await started(keeper);
   logged.length = 0;
   let repairs = 0;
-  keeper.repair = () => {
+  vi.spyOn(LinuxDatapath.prototype, 'repair').mockImplementation(() => {
     repairs++;
     return Promise.reject(new Error('netlink is out of buffers'));
-  };
+  });
   for (let round = 0; round < 2; round++) {
     clock.advance(10_000);
     await settle();
@@ -106,13 +106,13 @@ it('the kernel is compared ten seconds after the last comparison, later if a com
   await started(keeper);
   const times: number[] = [];
   let end = (): void => {};
-  keeper.repair = async () => {
+  vi.spyOn(LinuxDatapath.prototype, 'repair').mockImplementation(async () => {
     times.push(clock.now());
     await new Promise<void>((resolve) => {
       end = resolve;
     });
     return [];
-  };
+  });
   /** Lets a comparison take `tookMs`, and returns the time from its end to the begin of the next one. */
   const pauseAfter = async (tookMs: number): Promise<number> => {
     clock.advance(tookMs);
@@ -263,4 +263,22 @@ describe('a datapath whose inputs become complete', () => {
     expect(keeper.status()).toMatchObject({ kind: 'linux', layout: '1.17', dryRun: true });
     keeper.step().stop?.();
   });
+});
+
+it('the kernel is repaired every ten seconds although deletes wait', async () => {
+  const clock = new ManualClock();
+  const keeper = keeperOf(clock, { dryRun: false });
+  let repairs = 0;
+  vi.spyOn(LinuxDatapath.prototype, 'repair').mockImplementation(() => {
+    repairs++;
+    return Promise.resolve([]);
+  });
+  vi.spyOn(LinuxDatapath.prototype, 'flushed').mockReturnValue(new Promise(() => {}));
+  await started(keeper);
+  for (let second = 0; second < 30; second++) {
+    clock.advance(1_000);
+    await settle();
+  }
+  expect(repairs).toBe(3);
+  keeper.step().stop?.();
 });

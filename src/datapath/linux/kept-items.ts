@@ -37,9 +37,9 @@ export interface KeptItems extends Disposable {
   lookup?(key: string): PrintedStep | undefined;
   /** Returns the current differences, in the order of their writes. */
   plan(): Promise<readonly PrintedStep[]>;
-  /** Repairs changes by others. Resolves to the differences. */
+  /** Repairs changes by others. Resolves to the differences. Deletes may still wait; see `flushed`. */
   repair(): Promise<readonly PrintedStep[]>;
-  /** Resolves when no change is pending. */
+  /** Resolves when the changes that are pending now are applied; see `KeptTable.flushed`. */
   flushed(): Promise<void>;
   /** Number of desired items that are not in the table. */
   missing(): number;

@@ -115,7 +115,7 @@ export class KeptTable<Item> implements Disposable {
   #scheduled = false;
   #retry: Timer | undefined;
   #retryDue: number = Number.POSITIVE_INFINITY;
-  #flushWaiters: (() => void)[] = [];
+  #writeWaiters: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
     this.#table = table;
@@ -213,7 +213,9 @@ export class KeptTable<Item> implements Disposable {
     return this.#nextPlan;
   }
 
-  /** Writes keys that others have changed. Resolves to the differences when the writes are done. */
+  /**
+   * Writes keys that others have changed. Resolves to the differences when the writes are done. Deletes may still wait.
+   */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#runExclusive(async () => {
       const found = await this.#read();
@@ -231,15 +233,26 @@ export class KeptTable<Item> implements Disposable {
       this.#admit(Math.min(this.#noRoom.size, capacity - found.size));
       return changed;
     });
-    await this.flushed();
+    await this.#written();
     return orderPlan(this.#table, steps);
   }
 
-  /** Resolves when no change is pending, except failing keys and keys without room. */
-  flushed(): Promise<void> {
+  /**
+   * Resolves when the changes that are pending now are applied, except those of failing keys and keys without room.
+   * Does not wait for deletes of later changes, because under constant change some delete always waits.
+   */
+  async flushed(): Promise<void> {
+    await this.#written();
+    if (this.#waitingDeletes === 0) return;
+    await this.#waiting?.passed();
+    await this.#written();
+  }
+
+  /** Resolves when every change is applied or is a waiting delete. */
+  #written(): Promise<void> {
     if (this.#state === 'closed') return Promise.resolve();
     return new Promise((resolve) => {
-      this.#flushWaiters.push(resolve);
+      this.#writeWaiters.push(resolve);
       this.#schedule();
     });
   }
@@ -283,7 +296,7 @@ export class KeptTable<Item> implements Disposable {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
     this.#retry?.cancel();
-    this.#resolveFlushed();
+    this.#resolveWritten();
   }
 
   #schedule(): void {
@@ -298,12 +311,12 @@ export class KeptTable<Item> implements Disposable {
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
     if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
-    else if (this.#waitingDeletes === 0) this.#resolveFlushed();
+    else this.#resolveWritten();
   }
 
-  #resolveFlushed(): void {
-    const idle = this.#flushWaiters;
-    this.#flushWaiters = [];
+  #resolveWritten(): void {
+    const idle = this.#writeWaiters;
+    this.#writeWaiters = [];
     for (const resolve of idle) resolve();
   }
 

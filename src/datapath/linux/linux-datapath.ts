@@ -158,7 +158,7 @@ export class LinuxDatapath implements Disposable {
 
   /**
    * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens
-   * parts that could not be opened.
+   * parts that could not be opened. Deletes may still wait; see `flushed`.
    */
   async repair(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
@@ -173,9 +173,9 @@ export class LinuxDatapath implements Disposable {
     return steps;
   }
 
-  /** Resolves when no change is pending. */
+  /** Resolves when the changes that are pending now are applied, except those of tables that cannot be read. */
   async flushed(): Promise<void> {
-    for (const table of this.#tables) await table.flushed();
+    for (const table of this.#tables) if (table.status().state !== 'unread') await table.flushed();
   }
 
   status(): LinuxDatapathStatus {

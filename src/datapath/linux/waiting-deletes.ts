@@ -21,6 +21,9 @@ export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
   #current = new Set<string>();
   #next = new Set<string>();
+  /** Callers that wait until the keys of `#current` or `#next` do not wait any more. */
+  #afterCurrent: (() => void)[] = [];
+  #afterNext: (() => void)[] = [];
   #isWaiting = false;
   #isClosed = false;
 
@@ -46,10 +49,25 @@ export class WaitingDeletes implements Disposable {
   delete(key: string): void {
     this.#current.delete(key);
     this.#next.delete(key);
+    if (this.size === 0) this.#resolvePassed();
+  }
+
+  /** Resolves when no key that waits now still waits, or on dispose. Keys that are added later do not matter. */
+  passed(): Promise<void> {
+    if (this.size === 0 || this.#isClosed) return Promise.resolve();
+    const waiters = this.#next.size > 0 ? this.#afterNext : this.#afterCurrent;
+    return new Promise((resolve) => {
+      waiters.push(resolve);
+    });
   }
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
+    this.#resolvePassed();
+  }
+
+  #resolvePassed(): void {
+    for (const resolve of [...this.#afterCurrent.splice(0), ...this.#afterNext.splice(0)]) resolve();
   }
 
   #begin(): void {
@@ -58,6 +76,8 @@ export class WaitingDeletes implements Disposable {
     this.#options.nextTurn(() => {
       this.#current = this.#next;
       this.#next = new Set();
+      this.#afterCurrent = this.#afterNext;
+      this.#afterNext = [];
       this.#wait();
     });
   }
@@ -78,6 +98,8 @@ export class WaitingDeletes implements Disposable {
     this.#current = new Set();
     this.#isWaiting = false;
     this.#options.allow(keys);
+    for (const resolve of this.#afterCurrent.splice(0)) resolve();
+    if (this.#next.size === 0) this.#resolvePassed();
     this.#begin();
   }
 }

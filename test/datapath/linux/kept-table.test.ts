@@ -437,6 +437,99 @@ describe('a kept table', () => {
     expect(await turns.until(kept.plan())).toEqual([]);
   });
 
+  it('is repaired although deletes always wait (regression: the repair never ended, so that there was no other)', async () => {
+    const table = new FakeTable();
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map([['a', '1']]);
+    const holds: (() => void)[] = [];
+    const whenDeletesAllowed = (): Promise<void> => new Promise((resolve) => void holds.push(resolve));
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    const comeAndGo = async (key: string): Promise<void> => {
+      desired.set(key, '1');
+      kept.mark(key);
+      await turns.settle();
+      desired.delete(key);
+      kept.mark(key);
+      await turns.settle();
+    };
+    await comeAndGo('k0');
+    table.there.set('a', 'other').set('foreign', 'x');
+    let repaired: readonly string[] | undefined;
+    void kept.repair().then((steps) => {
+      repaired = steps.map(({ key }) => key);
+    });
+    await turns.settle();
+    for (let n = 1; n < 4; n++) {
+      await comeAndGo(`k${n}`);
+      holds.shift()?.();
+      await turns.settle();
+    }
+    expect(kept.status().waiting).toBeGreaterThan(0);
+    expect(repaired).toEqual(['a', 'foreign']);
+    expect(table.there.has('foreign')).toBe(false);
+  });
+
+  it('is flushed although deletes always wait, with the deletes of before', async () => {
+    const table = new FakeTable();
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map(Array.from({ length: 5 }, (_, n) => [`k${n}`, '1']));
+    const holds: (() => void)[] = [];
+    const whenDeletesAllowed = (): Promise<void> => new Promise((resolve) => void holds.push(resolve));
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    const remove = async (key: string): Promise<void> => {
+      desired.delete(key);
+      kept.mark(key);
+      await turns.settle();
+    };
+    await remove('k0');
+    await remove('k1');
+    let isFlushed = false;
+    void kept.flushed().then(() => {
+      isFlushed = true;
+    });
+    const seen: (readonly [boolean, number])[] = [];
+    for (let n = 2; n < 5; n++) {
+      await turns.settle();
+      holds.shift()?.();
+      await remove(`k${n}`);
+      seen.push([isFlushed, table.there.size]);
+    }
+    expect(seen).toEqual([
+      [false, 4],
+      [true, 2],
+      [true, 1],
+    ]);
+  });
+
+  it('is flushed when its waiting keys are desired again, at once', async () => {
+    const table = new FakeTable();
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map([['a', '1']]);
+    const whenDeletesAllowed = (): Promise<void> => new Promise(() => {});
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    desired.delete('a');
+    kept.mark('a');
+    await turns.settle();
+    const flushed = kept.flushed();
+    await turns.settle();
+    desired.set('a', '2');
+    kept.mark('a');
+    await turns.until(flushed);
+    expect(contentOf(table)).toEqual({ a: '2' });
+  });
+
   it('is read by one reader at a time, and not written during a read', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());

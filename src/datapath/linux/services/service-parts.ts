@@ -5,6 +5,7 @@ import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import type { ServiceListener } from '../../../servicecache/events.ts';
 import type { NodePortOptions } from '../../../servicecache/frontends.ts';
+import { DeleteHold } from '../delete-hold.ts';
 import type { HostAccess } from '../host-access.ts';
 import { type KeptItems, keptItems } from '../kept-items.ts';
 import { KeptTable, type KeptTableContext } from '../kept-table.ts';
@@ -142,13 +143,21 @@ export class ServiceParts {
 
   /**
    * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until
-   * the sockets are up to date.
+   * the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be unreadable.
    */
   #outside(sockets: KeptItems): OpenedServices | string {
     try {
       return this.#access.openLocked('rules', () => {
         const options = { origin: 'outside', frontends: 'external' } as const;
-        return this.#rules({ ...options, whenDeletesAllowed: () => sockets.flushed() });
+        const hold = new DeleteHold(this.#access.tableContext.clock, [sockets]);
+        const rules = this.#rules({ ...options, whenDeletesAllowed: () => hold.passed() });
+        return {
+          ...rules,
+          [Symbol.dispose]: () => {
+            hold[Symbol.dispose]();
+            rules[Symbol.dispose]();
+          },
+        };
       });
     } catch (error) {
       if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
