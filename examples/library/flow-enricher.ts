@@ -10,7 +10,7 @@
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { History, IPCache, reservedIdentityName, systemClock } from 'datapath-cache';
+import { History, IPCache, reservedIdentityName } from 'datapath-cache';
 import { openLookup, SharedLookup } from 'datapath-cache/shared';
 
 const RECORD_BYTES = 16;
@@ -47,7 +47,7 @@ function startCache(): IPCache {
  */
 function namesOfHistory(ipcache: IPCache): NameOf {
   // Records every change from now on; 16 MiB hold about 400,000.
-  const history = new History({ ipcache, clock: systemClock });
+  const history = new History({ ipcache });
   history.start();
   return (ip, at) => {
     const moment = history.lookup(ip, at);

@@ -13,33 +13,29 @@ import {
   IPCache,
   NodeManager,
   ServiceCache,
-  systemClock,
   TurnGate,
 } from 'datapath-cache';
 
 const [folder = '/var/lib/cilium/clustermesh'] = process.argv.slice(2);
 const names = { clusterName: 'observer', localNodeName: 'here' };
-const runtime = { clock: systemClock, random: Math.random };
 
 const ipcache = new IPCache();
 const services = new ServiceCache(names);
-const nodes = new NodeManager({ ...names, ...runtime, ipcache });
-const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+const nodes = new NodeManager({ ...names, ipcache });
+const gate = new TurnGate({ nextTurn: setImmediate });
 const mesh = new ClusterMesh({
   ...names,
   clusterID: 0,
-  ...runtime,
   gate,
   ipcache,
   services,
   nodes,
   onReject: ({ message }) => console.error(message), // the other values of the cluster are still used
 });
-const source = new ConfigFolder(folder, (config) => new EtcdBackend(config, runtime));
+const source = new ConfigFolder(folder, (config) => new EtcdBackend(config));
 const follower = new ConfigFollower({
   source,
   mesh,
-  clock: systemClock,
   onProblem: (file, why) => console.error(`${folder}/${file}: ${why}`),
 });
 

@@ -8,7 +8,6 @@ import {
   type Node,
   type NodeHandler,
   NodeManager,
-  systemClock,
   tunnelEndpoint,
 } from 'datapath-cache/nodemanager';
 
@@ -35,8 +34,6 @@ const nodes = new NodeManager({
   clusterName: 'west',
   localNodeName: 'n0',
   ipcache: new IPCache(), // receives the addresses of nodes
-  clock: systemClock,
-  random: Math.random,
   onHandlerFault: ({ call, node, error, retryInMs }) => {
     const when = retryInMs === undefined ? 'not tried again' : 'tried again';
     console.log(`${call} of ${node} has failed, ${error instanceof Error ? error.message : error}: ${when}`);

@@ -5,7 +5,7 @@
 // Keys are bound to leases that the client keeps alive. If the program is stopped or killed, they are deleted after a
 // quarter of an hour, unless it is started again before; only nodes stay. Readers keep the last known state while no
 // publisher runs.
-import { ClusterPublisher, EtcdBackend, systemClock } from 'datapath-cache';
+import { ClusterPublisher, EtcdBackend } from 'datapath-cache';
 import { parseLabels } from 'datapath-cache/formats';
 
 const CLUSTER_ID = 1;
@@ -13,7 +13,7 @@ const CLUSTER_ID = 1;
 const WEB = (CLUSTER_ID << 16) + 256;
 
 const [endpoint = 'http://127.0.0.1:2379'] = process.argv.slice(2);
-const backend = new EtcdBackend({ endpoints: [endpoint] }, { clock: systemClock, random: Math.random });
+const backend = new EtcdBackend({ endpoints: [endpoint] });
 const publisher = new ClusterPublisher({ backend, clusterName: 'west', clusterID: CLUSTER_ID });
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abort());

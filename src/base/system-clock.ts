@@ -1,4 +1,4 @@
-import type { Clock, Timer } from './clock.ts';
+import type { Clock, Random, Timer } from './clock.ts';
 
 // 24 days. A timer of the runtime with a longer delay fires immediately.
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -8,7 +8,7 @@ export const systemClock: Clock = {
   now: (): number => performance.now(),
   wallTime: (): number => Date.now(),
   after(delayMs: number, callback: () => void): Timer {
-    let handle: NodeJS.Timeout;
+    let handle: ReturnType<typeof setTimeout>;
     const set = (restMs: number): void => {
       handle =
         restMs > MAX_TIMER_MS
@@ -19,3 +19,17 @@ export const systemClock: Clock = {
     return { cancel: () => clearTimeout(handle) };
   },
 };
+
+/** Time source and random numbers of a component. */
+export interface Runtime {
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** Returns the options with the system clock and `Math.random` in place of missing ones. */
+export function withRuntime<T extends object>(
+  options: T & { readonly [K in keyof Runtime]?: Runtime[K] | undefined },
+): T & Runtime {
+  const { clock = systemClock, random = Math.random } = options;
+  return { ...options, clock, random };
+}

@@ -2,10 +2,12 @@ import { checkArguments, FUNCTION, ITERABLE, NUMBER, objectWith, optional, SIGNA
 import type { Clock } from './clock.ts';
 import { CallbackGuard, type FaultListener } from './guard.ts';
 import { KeyedQueue } from './keyed-queue.ts';
+import { systemClock } from './system-clock.ts';
 
 /** Clock, scheduler and limits of a {@link TurnGate}. */
 export interface TurnGateOptions {
-  readonly clock: Pick<Clock, 'now'>;
+  /** Default: the system clock. */
+  readonly clock?: Pick<Clock, 'now'> | undefined;
   /** Calls `callback` in a later turn of the event loop, after other callbacks: `setImmediate`. */
   readonly nextTurn: (callback: () => void) => unknown;
   /** Weight of one turn, in events. Default 2048: about 5 ms of decoding and engine work, at 2 to 3 µs each. */
@@ -152,7 +154,7 @@ export class TurnGate {
   }
 
   #now(): number {
-    const { clock, activeMs } = this.#options;
+    const { clock = systemClock, activeMs } = this.#options;
     return activeMs === undefined ? clock.now() : activeMs();
   }
 

@@ -1,4 +1,5 @@
 import type { Random } from '../base/clock.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
@@ -23,7 +24,8 @@ export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, Foll
    * identities have a different layout.
    */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
-  readonly random: Random;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
   /**
    * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return
    * when the cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
@@ -52,7 +54,7 @@ export interface ClusterMeshStatus {
  * Faults of one cluster do not affect the others.
  */
 export class ClusterMesh extends ClusterSet {
-  readonly #options: ClusterMeshOptions;
+  readonly #options: ClusterMeshOptions & Runtime;
   /** Index of shared services of remote clusters. Only the mesh may change it. */
   readonly globalServices: GlobalServices = new GlobalServices();
   /** Results of `identitiesFor`. Each is checked before use, because a cluster may change its id or be removed. */
@@ -60,7 +62,7 @@ export class ClusterMesh extends ClusterSet {
 
   constructor(options: ClusterMeshOptions) {
     super(options);
-    this.#options = options;
+    this.#options = withRuntime(options);
   }
 
   /** Returns the identities of a cluster; `undefined` if the cluster is unknown. */

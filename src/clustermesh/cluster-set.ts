@@ -2,6 +2,7 @@ import { checkArguments, FUNCTION, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { systemClock } from '../base/system-clock.ts';
 import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import type { RemoteClusterStatus } from './cluster-status.ts';
 import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
@@ -25,7 +26,8 @@ export type AddClusterOutcome = 'added' | 'reconnected' | 'local-cluster' | 'inv
 export interface ClusterSetOptions {
   /** Name of the local cluster, which is never followed as a remote one. */
   readonly clusterName: string;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
 }
 
 // A name is a part of kvstore keys.
@@ -43,7 +45,7 @@ export abstract class ClusterSet implements SyncingClusters {
   protected readonly retries: RetryPacer;
   #stopped = false;
 
-  constructor({ clusterName, clock }: ClusterSetOptions) {
+  constructor({ clusterName, clock = systemClock }: ClusterSetOptions) {
     this.#clusterName = clusterName;
     this.#clock = clock;
     this.retries = new RetryPacer(clock);

@@ -4,6 +4,7 @@ import { messageOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import type { ClusterMesh } from './cluster-mesh.ts';
 import {
   type ConfigListing,
@@ -26,7 +27,8 @@ export interface ConfigSource {
 export interface ConfigFollowerOptions {
   readonly source: ConfigSource;
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
   readonly onProblem?: ((name: string, reason: string) => void) | undefined;
 }
@@ -59,7 +61,7 @@ export interface ConfigFollowerStatus {
  * clusters.
  */
 export class ConfigFollower {
-  readonly #options: ConfigFollowerOptions;
+  readonly #options: ConfigFollowerOptions & Runtime;
   readonly #tasks: Supervisor;
   readonly #guard = new CallbackGuard();
   #state: DirectoryState = EMPTY_DIRECTORY;
@@ -79,8 +81,8 @@ export class ConfigFollower {
   #stopped = false;
 
   constructor(options: ConfigFollowerOptions) {
-    this.#options = options;
-    this.#tasks = new Supervisor({ clock: options.clock, random: () => 1 });
+    this.#options = withRuntime(options);
+    this.#tasks = new Supervisor({ clock: this.#options.clock, random: () => 1 });
   }
 
   /**

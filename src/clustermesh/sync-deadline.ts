@@ -1,6 +1,7 @@
 import { type Check, NUMBER, objectWith, optional, SIGNAL } from '../base/arguments.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { withRuntime } from '../base/system-clock.ts';
 
 /** Progress of a cluster's first sync. */
 export interface SyncProgress {
@@ -67,9 +68,9 @@ const STALL_MS = 1_000;
  */
 export function waitForClusters(
   clusters: SyncingClusters,
-  deadline: SyncDeadline & { readonly clock: Clock },
+  deadline: SyncDeadline & { readonly clock?: Clock | undefined },
 ): Promise<readonly string[]> {
-  return new Promise((resolve) => new SyncWait(clusters, deadline, resolve).start());
+  return new Promise((resolve) => new SyncWait(clusters, withRuntime(deadline), resolve).start());
 }
 
 class SyncWait {

@@ -12,6 +12,7 @@ import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
@@ -65,7 +66,8 @@ const MIN_DISK: number = 1 << 20;
 /** Options of {@link History}. */
 export interface HistoryOptions {
   readonly ipcache: IPCache;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Maximum memory of records and indexes in bytes; default 16 MiB, minimum 256 KiB. */
   readonly memory?: number | undefined;
   /** The storage of segments; default: none, so records are in memory only. */
@@ -103,7 +105,7 @@ export interface HistoryStatus extends ChangeLogCounts {
  * those of earlier processes. All other methods answer from memory.
  */
 export class History {
-  readonly #options: HistoryOptions;
+  readonly #options: HistoryOptions & Runtime;
   readonly #archive: SegmentArchive | undefined;
   #writer: SegmentWriter | undefined;
   #openFailure: Failure | undefined;
@@ -117,9 +119,9 @@ export class History {
     const { memory = DEFAULT_MEMORY, disk, gate = OPEN_GATE } = options;
     assert(memory >= MIN_MEMORY, `memory must be at least ${MIN_MEMORY} bytes`);
     assert(disk === undefined || disk.maxBytes >= MIN_DISK, `the disk must have at least ${MIN_DISK} bytes`);
-    this.#options = { ...options, memory };
+    this.#options = withRuntime({ ...options, memory });
     this.#archive = disk && new SegmentArchive(disk, gate);
-    const { ipcache, clock } = options;
+    const { ipcache, clock } = this.#options;
     const archive = (): SegmentArchive | undefined => (this.#isOpen ? this.#archive : undefined);
     this.past = new PastReader({ ipcache, clock, gate, log: () => this.#log, archive });
   }

@@ -10,7 +10,8 @@ import type { HandlerFault } from './node-handler.ts';
 export interface NodeManagerOptions extends Partial<NodeConfiguration> {
   /** The IPCache for the nodes' addresses. If `retainOverruled` is false, the IPCache's must be false, too. */
   readonly ipcache: NodeIPCache;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Source of jitter; default `Math.random`. */
   readonly random?: Random | undefined;
   /** Cluster and name of the local node. */

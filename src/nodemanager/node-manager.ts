@@ -11,10 +11,10 @@ import {
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
-import type { Random } from '../base/clock.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, rejection } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import type { NodeName } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 import type { Decoded } from '../net/fields.ts';
@@ -68,9 +68,8 @@ const VALIDATION_BASE_MS = 60_000;
  * addresses and handlers, not on the number of nodes. It does no I/O.
  */
 export class NodeManager {
-  readonly #options: NodeManagerOptions;
+  readonly #options: NodeManagerOptions & Runtime;
   readonly #retainOverruled: boolean;
-  readonly #random: Random;
   readonly #nodes = new NodeTable();
   readonly #addresses: NodeAddresses;
   readonly #feeds: HandlerFeeds;
@@ -84,9 +83,8 @@ export class NodeManager {
   #closed = false;
 
   constructor(options: NodeManagerOptions) {
-    this.#options = options;
+    this.#options = withRuntime(options);
     this.#retainOverruled = options.retainOverruled ?? true;
-    this.#random = options.random ?? Math.random;
     this.#guard = new CallbackGuard();
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#addresses = new NodeAddresses(options.ipcache, {
@@ -97,8 +95,8 @@ export class NodeManager {
       onOwnerChange: (entry) => this.#announce(entry),
     });
     this.#feeds = new HandlerFeeds({
-      clock: options.clock,
-      random: this.#random,
+      clock: this.#options.clock,
+      random: this.#options.random,
       guard: this.#guard,
       onFault: (fault) => this.#guard.call(options.onHandlerFault, fault),
     });
@@ -220,7 +218,7 @@ export class NodeManager {
     this.#validation?.stop();
     const validation = new BackgroundValidation<NodeEntry>({
       clock: this.#options.clock,
-      random: this.#random,
+      random: this.#options.random,
       intervalMs: () => Math.max(1, this.clusterSizeDependantInterval(baseMs)),
       size: () => this.#nodes.size,
       items: () => this.#nodes.entries(),

@@ -2,6 +2,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder } from '../base/files/state-folder.ts';
 import { CallbackGuard } from '../base/guard.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { type Section, writeCheckpoint } from './checkpoint-file.ts';
 
 /** Interval of checkpoints while the state changes. */
@@ -10,7 +11,8 @@ const INTERVAL_MS = 60_000;
 /** Options of {@link Checkpointer}. */
 export interface CheckpointerOptions {
   readonly folder: StateFolder;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Returns the sections of a checkpoint of the current state; see `checkpointSections`. */
   readonly sections: () => Iterable<Section>;
   /** Returns a text that differs whenever the state differs. While it is the same, no checkpoint is written. */
@@ -37,7 +39,7 @@ export interface CheckpointerStatus {
  * fails, the last checkpoint stays, and the next attempt follows after the interval.
  */
 export class Checkpointer {
-  readonly #options: CheckpointerOptions;
+  readonly #options: CheckpointerOptions & Runtime;
   readonly #guard = new CallbackGuard();
   #timer: Timer | undefined;
   #writing: Promise<void> = Promise.resolve();
@@ -51,7 +53,7 @@ export class Checkpointer {
   };
 
   constructor(options: CheckpointerOptions) {
-    this.#options = options;
+    this.#options = withRuntime(options);
   }
 
   /** Starts the timer. The current state counts as written. Must be called once. */

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
@@ -16,7 +17,8 @@ const WRITER = { source: 'local', owner: 'host-ips' } as const;
 /** Options of {@link HostIPs}. */
 export interface HostIPsOptions {
   readonly ipcache: FedIPCache;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
   readonly world: WorldLabels;
@@ -30,13 +32,13 @@ export interface HostIPsOptions {
  * every minute.
  */
 export class HostIPs {
-  readonly #options: HostIPsOptions;
+  readonly #options: HostIPsOptions & Runtime;
   readonly #guard: CallbackGuard;
   #claimed: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 
   constructor(options: HostIPsOptions) {
-    this.#options = options;
+    this.#options = withRuntime(options);
     this.#guard = new CallbackGuard(options.onFault);
   }
 

@@ -6,6 +6,7 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { IdentityCache } from '../../model/identity-cache.ts';
@@ -64,7 +65,8 @@ export interface KubernetesFeedOptions {
   readonly clusterID?: number | undefined;
   /** Name of the node of this process. */
   readonly nodeName: string;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
   readonly gate?: TurnGate | undefined;
@@ -189,7 +191,7 @@ export class KubernetesFeed {
    * returns the oldest, then the lowest number (KUBERNETES 45).
    */
   readonly identities: IdentityCache = this.#identities.cache;
-  readonly #options: KubernetesFeedOptions;
+  readonly #options: KubernetesFeedOptions & Runtime;
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #kinds = new Map<string, FollowedKind>();
@@ -212,10 +214,10 @@ export class KubernetesFeed {
   #isChoosing = false;
 
   constructor(options: KubernetesFeedOptions) {
-    this.#options = options;
+    this.#options = withRuntime(options);
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
-    const { ipcache, metadata, clock, random = Math.random, clusterName, onLabels } = options;
+    const { ipcache, metadata, clock, random, clusterName, onLabels } = this.#options;
     this.#tables = {
       pods: ipcache && new AddressHolders(ipcache),
       endpoints: ipcache && new AddressHolders(ipcache),
@@ -467,7 +469,7 @@ export class KubernetesFeed {
   }
 
   async #askForServiceEndpoints(): Promise<void> {
-    const { source, clock, random = Math.random, selection = {} } = this.#options;
+    const { source, clock, random, selection = {} } = this.#options;
     const { signal } = this.#ended;
     const kinds = serviceEndpoints(selection);
     for (let failures = 1; !signal.aborted; failures++) {
@@ -515,7 +517,7 @@ export class KubernetesFeed {
    * otherwise immediately.
    */
   #followAgain(resource: HandoverResource, isWithdrawn: boolean): void {
-    const { clock, random = Math.random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
+    const { clock, random, handoverSpreadMs = HANDOVER_SPREAD_MS } = this.#options;
     const kinds = this.#delegatedKinds(resource);
     const follow = (): void => {
       this.#delayedFollows.delete(resource);

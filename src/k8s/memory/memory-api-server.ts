@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
@@ -19,7 +20,8 @@ import { WatchCache } from './watch-cache.ts';
 
 /** Options of {@link MemoryApiServer}. */
 export interface MemoryApiServerOptions {
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
   /**
@@ -64,7 +66,7 @@ export class MemoryApiServer {
   readonly #cache: WatchCache;
   readonly #lists: ObjectLists;
   readonly #writes: ObjectWrites;
-  readonly #options: MemoryApiServerOptions;
+  readonly #options: MemoryApiServerOptions & Runtime;
   readonly #types: Set<ResourceType>;
   readonly #streams = new Set<ByteStream>();
   readonly #denied = new Set<string>();
@@ -72,9 +74,9 @@ export class MemoryApiServer {
   #running: Promise<void> = Promise.resolve();
   #endPause: (() => void) | undefined;
 
-  constructor(options: MemoryApiServerOptions) {
-    const { clock, types = CLUSTER_TYPES, idleProgress = false } = options;
-    this.#options = options;
+  constructor(options: MemoryApiServerOptions = {}) {
+    this.#options = withRuntime(options);
+    const { clock, types = CLUSTER_TYPES, idleProgress = false } = this.#options;
     this.#types = new Set(types);
     this.#cache = new WatchCache(this.#store, idleProgress);
     this.#lists = new ObjectLists(this.#store, this.#cache, clock);

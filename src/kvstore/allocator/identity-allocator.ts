@@ -15,6 +15,7 @@ import { ListenerSet } from '../../base/listener-set.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import { IdentityCache } from '../../model/identity-cache.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
@@ -31,8 +32,10 @@ import { LocalKeys, type ReleaseOutcome } from './local-keys.ts';
 export interface IdentityAllocatorOptions extends IdentityKeysOptions {
   /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
-  readonly clock: Clock;
-  readonly random: Random;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
   /** Interval at which the keys of identities in use are checked and written again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
   /** Receives background failures and errors of listeners, with the name of the task. */
@@ -87,7 +90,7 @@ const BACKOFF = { baseMs: 50, capMs: 1000 };
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
   readonly cache: IdentityCache = new IdentityCache();
-  readonly #options: IdentityAllocatorOptions;
+  readonly #options: IdentityAllocatorOptions & Runtime;
   readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
   readonly #local: LocalKeys;
@@ -100,8 +103,8 @@ export class IdentityAllocator {
   #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
-    this.#options = options;
-    const { clock, random, rejections, onFailure } = options;
+    this.#options = withRuntime(options);
+    const { clock, random, rejections, onFailure } = this.#options;
     this.#keys = new IdentityKeys(options);
     this.#pool = new IdentityPool(options.range, random);
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'identity listener'));

@@ -3,12 +3,14 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { Collection } from './collections.ts';
 
 /** Options of {@link GarbageCollector}. */
 export interface GarbageCollectorOptions {
   readonly collection: Collection;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   readonly intervalMs: number;
   /** Maximum rate of deletes per second. Default 20. */
   readonly removalsPerSecond?: number | undefined;
@@ -63,15 +65,15 @@ export function staleRound<R extends number | string>(
 
 /** Deletes keys that two rounds in a row found stale and unchanged ({@link staleRound}). */
 export class GarbageCollector {
-  readonly #options: GarbageCollectorOptions;
+  readonly #options: GarbageCollectorOptions & Runtime;
   readonly #tasks: Supervisor;
   #stale: Map<string, number> = new Map();
   #rounds = 0;
   #removed = 0;
 
   constructor(options: GarbageCollectorOptions) {
-    this.#options = options;
-    const { clock, random = Math.random, onFailure } = options;
+    this.#options = withRuntime(options);
+    const { clock, random, onFailure } = this.#options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
   }
 

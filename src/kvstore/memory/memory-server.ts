@@ -1,5 +1,6 @@
 import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import { systemClock } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -26,7 +27,8 @@ import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
 export interface MemoryServerOptions {
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Default `memory`. Clients treat a server with another id as another store. */
   readonly clusterID?: string;
   /**
@@ -78,8 +80,8 @@ export class MemoryServer {
   #idle: Promise<void> | undefined;
   #lastLease = 1n << 60n; // large like etcd's 64-bit ids, so that readers do not treat them as numbers
 
-  constructor(options: MemoryServerOptions) {
-    this.#clock = options.clock;
+  constructor(options: MemoryServerOptions = {}) {
+    this.#clock = options.clock ?? systemClock;
     this.#keepRevisions = options.keepRevisions ?? KEEP_REVISIONS;
     this.#sliceEvents = options.sliceEvents ?? SLICE_EVENTS;
     this.#gate = new TurnGate({ clock: this.#clock, nextTurn: (callback) => setImmediate(callback) });

@@ -3,6 +3,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
+import { type Runtime, systemClock, withRuntime } from '../../base/system-clock.ts';
 import { HEARTBEAT_KEY } from '../codec/keys.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend } from './backend.ts';
@@ -26,7 +27,8 @@ export interface KvstoreHealthStatus {
 /** Options of {@link KvstoreHealth}. */
 export interface KvstoreHealthOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
-  readonly clock: Clock;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
   /** Default: `Math.random`. */
   readonly random?: Random | undefined;
   /** Receives the failures of checks. */
@@ -41,7 +43,7 @@ const POLL_MS = 15_000;
 
 /** Checks the quorum, the heartbeat and each endpoint every 15 s. */
 export class KvstoreHealth {
-  readonly #options: KvstoreHealthOptions;
+  readonly #options: KvstoreHealthOptions & Runtime;
   readonly #tasks: Supervisor;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
@@ -50,8 +52,8 @@ export class KvstoreHealth {
   #heartbeatAt = 0;
 
   constructor(options: KvstoreHealthOptions) {
-    const { clock, random = Math.random, onFailure } = options;
-    this.#options = options;
+    this.#options = withRuntime(options);
+    const { clock, random, onFailure } = this.#options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
   }
 
@@ -124,7 +126,7 @@ export class Heartbeat {
 
   constructor(
     backend: KvstoreBackend,
-    clock: Clock,
+    clock: Clock = systemClock,
     { random = Math.random, onFailure }: HeartbeatOptions = {},
   ) {
     this.#backend = backend;

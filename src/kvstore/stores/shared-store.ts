@@ -3,6 +3,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { KvstoreBackend, WatchState } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
@@ -35,8 +36,10 @@ export interface SharedStoreOptions<T>
    */
   readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
-  readonly clock: Clock;
-  readonly random: Random;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
   /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
   readonly deleteDelayMs?: number | undefined;
   /** Receives errors of the observer, the decoder and background tasks, with the name of the task. */
@@ -63,7 +66,7 @@ const DELETE_DELAY_MS = 30_000;
  * {@link SyncStore}). The observer receives local keys, too, with the values in the kvstore.
  */
 export class SharedStore<T> {
-  readonly #options: SharedStoreOptions<T>;
+  readonly #options: SharedStoreOptions<T> & Runtime;
   readonly #local: SyncStore;
   readonly #shared: WatchStore<T>;
   readonly #deletes: DelayedDeletes<T>;
@@ -75,7 +78,7 @@ export class SharedStore<T> {
   #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {
-    this.#options = options;
+    this.#options = withRuntime(options);
     const {
       clock,
       random,
@@ -85,12 +88,12 @@ export class SharedStore<T> {
       deleteDelayMs = DELETE_DELAY_MS,
       gate,
       onFailure,
-    } = options;
+    } = this.#options;
     const { observesLocal = true } = options;
     const keys = new KeyTable();
     const onFault = (error: unknown): void => onFailure?.(error, 'shared keys');
     this.#tasks = new Supervisor({ clock, random, onFailure });
-    this.#local = new SyncStore({ ...options, follow: false, keys });
+    this.#local = new SyncStore({ ...this.#options, follow: false, keys });
     this.#guard = new CallbackGuard(onFault);
     this.#deletes = new DelayedDeletes(guardedObserver(options.observer, this.#guard), clock, deleteDelayMs);
     this.#shared = new WatchStore({

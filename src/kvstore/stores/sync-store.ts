@@ -4,6 +4,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import {
@@ -31,8 +32,10 @@ export interface SyncStoreOptions {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
-  readonly clock: Clock;
-  readonly random: Random;
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
   /** Binds the keys to the session of the client, as in `WriteOptions`. Default true. */
   readonly leased?: WriteOptions['leased'];
   /** Binds the canary to the session. Default: the value of `leased`. */
@@ -114,7 +117,7 @@ const ECHO_MS = 10_000;
  * `run` ends, the keys stay until their lease expires or the next process overwrites them.
  */
 export class SyncStore {
-  readonly #options: SyncStoreOptions;
+  readonly #options: SyncStoreOptions & Runtime;
   /** The names that are wanted, queued, being written, or left by an earlier session. */
   readonly #keys: SyncKeys;
   /** Number of wanted names. */
@@ -146,7 +149,7 @@ export class SyncStore {
 
   constructor(options: SyncStoreOptions) {
     assert(options.prefix.endsWith('/'), `the prefix "${options.prefix}" must end in "/"`);
-    this.#options = options;
+    this.#options = withRuntime(options);
     this.#keys = new SyncKeys(options.keys ?? new KeyTable());
     const {
       clock,
@@ -154,7 +157,7 @@ export class SyncStore {
       batched,
       adoptLeases = false,
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
-    } = options;
+    } = this.#options;
     this.#isAdopting = adoptLeases;
     this.#known = new Promise((resolve) => {
       if (this.#isAdopting) this.#markKnown = resolve;

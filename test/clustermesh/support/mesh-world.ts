@@ -1,6 +1,7 @@
 import { assert } from '../../../src/base/assert.ts';
 import type { Clock, Random } from '../../../src/base/clock.ts';
 import type { Rejection } from '../../../src/base/rejection.ts';
+import type { Runtime } from '../../../src/base/system-clock.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
 import { LocalCluster, type LocalClusterOptions } from '../../../src/clustermesh/local-cluster.ts';
@@ -132,7 +133,7 @@ export class Agent {
   }
 }
 
-type MeshOptions = ConstructorParameters<typeof ClusterMesh>[0];
+type MeshOptions = ConstructorParameters<typeof ClusterMesh>[0] & Runtime;
 
 function byText(a: unknown, b: unknown): number {
   return JSON.stringify(a) < JSON.stringify(b) ? -1 : 1;

@@ -4,15 +4,17 @@ import { FaultyMemoryBackend } from '../../../../src/kvstore/memory/faulty-memor
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
 import { KvstoreMesh, type KvstoreMeshOptions } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 
+type CopiedMeshOptions = ClusterMeshOptions & Pick<KvstoreMeshOptions, 'clock' | 'random' | 'drainMs'>;
+
 /** A `KvstoreMesh`, and a mesh that reads its copies instead of the remote clusters. */
 export class CopiedMesh extends ClusterMesh {
   readonly local: MemoryServer;
-  readonly #options: ClusterMeshOptions & Pick<KvstoreMeshOptions, 'drainMs'>;
+  readonly #options: CopiedMeshOptions;
   readonly #configured = new Map<string, ConnectKvstore>();
   #copying: { readonly mesh: KvstoreMesh; readonly backend: FaultyMemoryBackend };
   #readers: FaultyMemoryBackend[] = [];
 
-  constructor(options: ClusterMeshOptions & Pick<KvstoreMeshOptions, 'drainMs'>) {
+  constructor(options: CopiedMeshOptions) {
     super(options);
     this.#options = options;
     this.local = new MemoryServer({ clock: options.clock, clusterID: 'local' });
