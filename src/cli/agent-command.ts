@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { addAgentOptions, addConfiguration, agentReloads, settingsInUse } from './configuration.ts';
 import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { agentOptions, type FollowNothingFlags, type MeshFlags, missingSource } from './mesh-options.ts';
+import { agentOptions, type FollowNothingFlags, type MeshFlags, sourceProblem } from './mesh-options.ts';
 import { outputOption } from './option-table.ts';
 import { type ServeFlags, type StateFlags, serveOptions } from './serve-options.ts';
 
@@ -37,7 +37,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         if (isDiskSet && flags.historyMemory === 0)
           command.error('dpcache: --history-disk requires --history-memory, which is off');
         const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
-        const reason = missingSource(flags, isInCluster({ env: io.env }));
+        const reason = sourceProblem(flags, isInCluster({ env: io.env }));
         if (reason !== undefined) command.error(`dpcache: ${reason}`);
         if (flags.datapath !== undefined) {
           const { readHost } = await import('../datapath/linux/probe.ts');

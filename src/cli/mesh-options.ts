@@ -88,7 +88,7 @@ function otherSources({ kvstore, clustermeshConfig, load = [], manifests = [] }:
  * Returns true if the flags name a source. If they do, a question is answered from that source instead of a running
  * agent.
  */
-export function followsMesh(flags: MeshFlags): boolean {
+export function namesSource(flags: MeshFlags): boolean {
   const { mesh, manifests } = otherSources(flags);
   return mesh || manifests || namesKubernetes(flags);
 }
@@ -110,14 +110,14 @@ export function addFollowNothing(command: Command): Command {
 }
 
 /**
- * Returns the problem if an agent has no source and `--follow-nothing` is not set: it would answer "unknown" to every
- * question.
+ * Returns the problem if an agent has no source and `--follow-nothing` is not set, because it would answer "unknown" to
+ * every question; or if it has a source and the flag is set.
  */
-export function missingSource(
+export function sourceProblem(
   flags: MeshFlags & FollowNothingFlags & { readonly play?: string },
   isInCluster: boolean,
 ): string | undefined {
-  const hasSource = followsMesh(flags) || flags.play !== undefined || (flags.k8s === 'auto' && isInCluster);
+  const hasSource = namesSource(flags) || flags.play !== undefined || (flags.k8s === 'auto' && isInCluster);
   if (flags.followNothing === true)
     return hasSource ? '--follow-nothing cannot be combined with a source: remove it' : undefined;
   if (hasSource) return undefined;
@@ -142,7 +142,7 @@ export function addMeshOptions(command: Command): Command {
     .addOption(
       choice(
         '--service-v2 <format>',
-        'read services of remote clusters as endpoint slices: auto if they export only those, slices if they export any, legacy never',
+        'auto: read services of remote clusters as endpoint slices if they export only slices; slices: if they export any; legacy: never',
         SERVICE_V2,
         'auto',
       ),

@@ -28,8 +28,8 @@ import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
 
 /**
- * Returns a new kvstore client, which the cluster closes. If it throws, the call is retried. If the signal fires, the
- * call is abandoned; a client that it returns later is closed.
+ * Returns a new kvstore client, which a remote cluster closes. If it throws, the call is retried. If the signal fires,
+ * the call is abandoned; a client that it returns later is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
@@ -72,7 +72,8 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 
 /**
- * Weight at the gate of creating a client, handshake included. It takes about 2 ms, as long as this number of events.
+ * Weight of a new client at the gate. The creation, with the TLS handshake, takes about 2 ms, as long as this number of
+ * events.
  */
 const CONNECT_WEIGHT = 1024;
 /** Time limit for creating a client. */
@@ -83,7 +84,10 @@ const BACKOFF = { baseMs: 200, capMs: 15_000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
 /** Maximum number of attempts of a withdrawal. It is then abandoned, because nothing may wait for it forever. */
 const MAX_WITHDRAWALS = 5;
-/** Lifetime of a lease. Within it, every live client has written its keys again. */
+/**
+ * Time in which a replaced kvstore is refilled: the lifetime of a lease, within which every live client has written its
+ * keys again.
+ */
 const REFILL_MS = 15 * 60_000;
 
 /**

@@ -10,7 +10,10 @@ import type { Manifest } from './manifests.ts';
 
 /** A parsed object of a manifest. */
 export interface ManifestObject {
-  /** Kind and name: `Service shop/checkout`. Two versions of an object have the same key. */
+  /**
+   * `Service shop/checkout`; for Endpoints or an EndpointSlice `Endpoints shop/checkout NAME`, with the name of the
+   * object after that of the service. Two versions of an object have the same key.
+   */
   readonly key: string;
   /** Stores the object in the cache. */
   readonly apply: () => void;

@@ -10,8 +10,8 @@ export function isRestricted({ nodeSelector, nodeLabel }: Service): boolean {
 }
 
 /**
- * Returns true if a service has frontends on a node with these labels. The selector precedes the label. An invalid
- * selector restricts nothing, as in Cilium.
+ * Returns true if a service has frontends on a node with these labels. If it has a selector, its `nodeLabel` is
+ * ignored. An invalid selector restricts nothing, as in Cilium.
  */
 export function isExposedOn(
   { nodeSelector, nodeLabel }: Service,

@@ -84,7 +84,7 @@ type ServiceCollections =
   | 'labels'
   | 'selector';
 
-/** The input of {@link createService}. ServiceCollections may be any iterables. */
+/** The input of {@link createService}. Collections may be any iterables. */
 export interface ServiceFields extends Partial<Omit<Service, 'id' | ServiceCollections>> {
   readonly id: ServiceID;
   readonly clusterIPs?: Iterable<string> | undefined;
@@ -126,7 +126,10 @@ export function createService(fields: ServiceFields): Service {
   };
 }
 
-/** Returns the service without node ports, external IPs and ingress IPs; the same object if it has none. */
+/**
+ * Returns the service as a `ClusterIP` service without node ports, external IPs and ingress IPs; the same object if it
+ * already is one.
+ */
 export function withoutNodePorts(service: Service): Service {
   const isInternal = service.type === 'ClusterIP' && service.ports.every((port) => port.nodePort === 0);
   if (isInternal && service.externalIPs.size === 0 && service.ingressIPs.size === 0) return service;

@@ -112,7 +112,7 @@ export class TapeLines {
     if (this.#isBatch) this.#afterBatch.push(content);
     else {
       this.#seq++;
-      this.#count(this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms()},${content}`));
+      this.#countIfLost(this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms()},${content}`));
     }
   }
 
@@ -121,7 +121,7 @@ export class TapeLines {
     this.#beginInBatch();
     this.#seq++;
     const line = `{"seq":${this.#seq},"ms":${this.#batchMs},${content}`;
-    this.#isOpen = this.#count(this.#writer.write(line, MORE.length));
+    this.#isOpen = this.#countIfLost(this.#writer.write(line, MORE.length));
   }
 
   /**
@@ -148,7 +148,7 @@ export class TapeLines {
       return;
     }
     this.#seq++;
-    this.#isOpen = this.#count(block !== undefined);
+    this.#isOpen = this.#countIfLost(block !== undefined);
     if (block !== undefined) this.#writer.used = end;
   }
 
@@ -189,7 +189,7 @@ export class TapeLines {
   }
 
   /** Counts a line as lost if it was not written. Returns `isWritten`. */
-  #count(isWritten: boolean): boolean {
+  #countIfLost(isWritten: boolean): boolean {
     if (!isWritten) {
       this.#lost++;
       this.#untakenLost++;

@@ -2,7 +2,7 @@ import { Command, type Option } from 'commander';
 import type { ListFormat } from '../../client/list.ts';
 import { addConfiguration } from '../configuration.ts';
 import type { CommandIO } from '../io.ts';
-import { addLogOptions, addMeshOptions, followsMesh, type MeshFlags } from '../mesh-options.ts';
+import { addLogOptions, addMeshOptions, type MeshFlags, namesSource } from '../mesh-options.ts';
 import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 
 /** Flags of a command that asks an agent. */
@@ -10,7 +10,7 @@ export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
   readonly quiet?: true;
   /** True if an agent is run for the answer; false if a running agent is asked. */
-  readonly readsMesh: boolean;
+  readonly runsAgent: boolean;
 }
 
 /** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
@@ -21,10 +21,10 @@ export function addAskOptions(command: Command, io: CommandIO): Command {
   const ofMesh = command.options.slice(known).filter((option) => !log.has(option.attributeName()));
   addSocketOption(command).hook('preAction', () => {
     // Only flags select sources: the environment and the configuration file belong to the running agent.
-    const readsMesh = followsMesh(command.opts());
-    command.setOptionValue('readsMesh', readsMesh);
+    const runsAgent = namesSource(command.opts());
+    command.setOptionValue('runsAgent', runsAgent);
     const ignored = ofMesh.find((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
-    if (!readsMesh && ignored !== undefined) refuseMeshOption(command, ignored);
+    if (!runsAgent && ignored !== undefined) refuseMeshOption(command, ignored);
   });
   return addConfiguration(command, io);
 }

@@ -87,7 +87,7 @@ export class Questioner {
       .action((flags: F) => {
         const load = (): Promise<PrintedList> => loadList(flags);
         if (flags.watch !== true) return this.#run(() => this.#print(flags, load));
-        if (flags.readsMesh)
+        if (flags.runsAgent)
           command.error('dpcache: --watch requires a running agent: remove the options that name a source');
         return this.#run(() => this.#watch(flags, load, type));
       });
@@ -96,7 +96,7 @@ export class Questioner {
   /** Calls `use` with requests to the running agent, or to an agent that is run only for the answer. */
   async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<LoadedSource<T>> {
     const { stderr, signal, env } = this.#io;
-    if (flags.readsMesh) {
+    if (flags.runsAgent) {
       const { createLog } = await import('../../process/log.ts');
       const { askMesh } = await import('../../agent/run-agent.ts');
       const log = createLog(flags.logLevel, flags.logFormat, stderr);

@@ -65,9 +65,9 @@ export class SoleWriter {
   }
 
   /**
-   * Calls `begin` when this process holds the lock, and then waits for the signal. Resolves to `taken` if another
-   * process has acquired the lost lock, because that process then copies. Rejects if `begin` throws. The lock is
-   * released before the end.
+   * Calls `begin` when this process holds the lock, or has no permission to write it, and then waits for the signal.
+   * Resolves to `taken` if another process has acquired the lost lock, because that process then copies. Rejects if
+   * `begin` throws. The lock is released before the end.
    */
   async run(begin: () => Promise<void>, signal: AbortSignal): Promise<'ended' | 'taken'> {
     let lock = await this.#acquire(signal, () => {});
@@ -95,7 +95,7 @@ export class SoleWriter {
   /** Returns the lock, or `undefined` if the signal has fired or there is no permission to write the lock. */
   async #acquire(signal: AbortSignal, onTaken: () => void): Promise<KvstoreLock | undefined> {
     const { backend } = this.#options;
-    // Before this process has an entry in the queue, every entry belongs to another process.
+    // Read before this process has an entry in the queue, because every entry then belongs to another process.
     await this.#readHolder(signal);
     const acquired = new AbortController();
     using either = new EitherSignal(signal, acquired.signal);

@@ -4,7 +4,7 @@ import { type FollowContext, type FollowedInputs, followKind } from '../publish/
 
 /** The objects of one kind that a source of slices follows. */
 export class FollowedList {
-  /** Plural of the objects in {@link FollowedList.notReadyReason}. */
+  /** Name of the objects in the plural, for {@link FollowedList.notReadyReason}. */
   readonly #name: string;
   #inputs: FollowedInputs | undefined;
 
