@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import * as accessModule from '../../src/agent/kubernetes-access.ts';
 import { KubernetesFollower, type KubernetesFollowerContext } from '../../src/agent/kubernetes-follower.ts';
 import type { AgentOptions, KubernetesOptions } from '../../src/agent/options.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
@@ -7,7 +8,7 @@ import * as syncDeadline from '../../src/clustermesh/sync-deadline.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import * as hostIPs from '../../src/k8s/feed/host-ips.ts';
 import * as feedModule from '../../src/k8s/feed/kubernetes-feed.ts';
-import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import * as clientModule from '../../src/k8s/kubernetes-client.ts';
 import { MetadataLayer } from '../../src/metadata/metadata-layer.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -55,6 +56,7 @@ function follow(
   options: Partial<KubernetesOptions> = {},
   agent: Partial<AgentOptions> = {},
   own: FakeLocalCluster | undefined = new FakeLocalCluster(),
+  more: Partial<KubernetesFollowerContext> = {},
 ) {
   const clock = new ManualClock();
   const ipcache = new IPCache();
@@ -75,6 +77,7 @@ function follow(
     },
     recorded: () => new RecordedKubernetes(clock).transport,
     local: () => own as unknown as LocalCluster,
+    ...more,
   };
   const follower = new KubernetesFollower(
     { ...NO_INPUTS, kvstore: 'etcd', ...agent },
@@ -143,7 +146,7 @@ describe('a follower of Kubernetes beside a kvstore', () => {
 it('a follower stops its parts, and leaves no listener or timer behind', async () => {
   const stops = [
     vi.spyOn(Feed.prototype, 'stop'),
-    vi.spyOn(KubernetesClient.prototype, 'close'),
+    vi.spyOn(clientModule.KubernetesClient.prototype, 'close'),
     vi.spyOn(hostIPs.HostIPs.prototype, 'stop'),
   ];
   const { own, step, start, clock, context } = follow({ hostIPs: true });
@@ -217,4 +220,117 @@ it('the first lists may take 180 s without progress, and fail three times', asyn
   const [feed, deadline] = wait.mock.calls[0] ?? [];
   expect(feed).toBeInstanceOf(Feed);
   expect(deadline).toMatchObject({ deadlineMs: 180_000, failures: 3 });
+});
+
+it('the status of a follower has the state of each kind, with times as text and whole milliseconds', async () => {
+  const { follower, start } = follow();
+  expect(follower.status()).toBeUndefined();
+  await start();
+  const counts = { name: 'nodes', state: 'following', complete: true, objects: 1, rejected: 2 } as const;
+  const resource = {
+    events: 3,
+    lastEventAt: 1000,
+    resourceVersion: '4',
+    lists: 5,
+    bookmarks: 6,
+    lagMs: 7.4,
+    behindMs: 8.6,
+    retryInMs: 9.1,
+    failures: 10,
+    lastFailure: { message: 'gone', at: 2000 },
+  };
+  const handover = { nodes: 'resting', ip: 'following', identities: 'following' } as const;
+  const kinds = [{ ...counts, resource }, counts] as unknown as feedModule.KubernetesFeedStatus['kinds'];
+  vi.spyOn(Feed.prototype, 'status').mockReturnValue({
+    synced: true,
+    kinds,
+    handover,
+    contested: 0,
+  } as never);
+  const none = {
+    lastEventAt: undefined,
+    resourceVersion: undefined,
+    lagMs: undefined,
+    behindMs: undefined,
+    retryInMs: undefined,
+    lastFailure: undefined,
+    lastFailureAt: undefined,
+  };
+  expect(follower.status()).toStrictEqual({
+    server: 'memory',
+    synced: true,
+    handover,
+    kinds: [
+      {
+        ...counts,
+        ...resource,
+        lastEventAt: '1970-01-01T00:00:01.000Z',
+        lagMs: 7,
+        behindMs: 9,
+        retryInMs: 9,
+        lastFailure: 'gone',
+        lastFailureAt: '1970-01-01T00:00:02.000Z',
+      },
+      { ...counts, ...none, events: 0, lists: 0, bookmarks: 0, failures: 0 },
+    ],
+  });
+});
+
+it('a follower passes its clock, its random numbers and its faults to its parts', async () => {
+  const clients = spyOnConstructor(clientModule, 'KubernetesClient');
+  const feeds = spyOnConstructor(feedModule, 'KubernetesFeed');
+  const hosts = spyOnConstructor(hostIPs, 'HostIPs');
+  const begin = vi.fn();
+  const { start, step, context, logged, follower, changes } = follow(
+    { hostIPs: true },
+    {},
+    new FakeLocalCluster(),
+    { tape: { begin, tap: vi.fn() } },
+  );
+  await start();
+  const { clock, random, gate } = context;
+  const passed = [
+    clients.mock.calls[0]?.[1],
+    feeds.mock.calls[0]?.[0],
+    hosts.mock.calls[0]?.[0],
+  ] as unknown as {
+    onFault: (error: unknown) => void;
+  }[];
+  expect(passed[0]).toMatchObject({ clock, random, gate });
+  for (const [index, { onFault }] of passed.entries()) onFault(new Error(`fault ${index}`));
+  expect(logged).toEqual(passed.map((_, index) => `error the Kubernetes feed failed: fault ${index}`));
+  expect(begin.mock.calls).toEqual([[1]]);
+  expect(step.name).toBe('Kubernetes');
+  const sync = follower.sync(new AbortController().signal);
+  vi.spyOn(Feed.prototype, 'blockers').mockReturnValue(['nodes are incomplete']);
+  expect([sync.name, sync.waitsFor?.(), typeof sync.progressAt?.()]).toEqual([
+    'initial lists of Kubernetes',
+    ['nodes are incomplete'],
+    'number',
+  ]);
+  await until('the lists have changed the feed', () => changes() > 0);
+});
+
+it('a follower yields the identities of Kubernetes and of its own prefixes, and waits for labels', async () => {
+  const { follower, start } = follow({
+    watch: ['nodes', 'identities'],
+    identities: 'ciliumidentities' as never,
+  });
+  await start();
+  const feed = follower.kinds as feedModule.KubernetesFeed;
+  const labels = { 'k8s:app': 'a' } as never;
+  vi.spyOn(feed.identities, 'entries').mockReturnValue([[70_000, labels]].values() as never);
+  expect([...follower.identities()]).toEqual([[70_000, labels]]);
+  const wait = vi.spyOn(MetadataLayer.prototype, 'waitForRevision').mockResolvedValue(undefined as never);
+  await follower.waitForLabels();
+  expect(wait).toHaveBeenCalledOnce();
+});
+
+it('a follower without a recording reads the kubeconfig with its clock', async () => {
+  const access = vi.spyOn(accessModule, 'kubernetesAccess').mockRejectedValue(new Error('no kubeconfig'));
+  const { start, clock } = follow({ kubeconfig: '/k' }, {}, new FakeLocalCluster(), {
+    recorded: () => undefined,
+  });
+  await expect(start()).rejects.toThrow('no kubeconfig');
+  expect(access).toHaveBeenCalledWith(expect.objectContaining({ kubeconfig: '/k' }), clock);
 });
