@@ -71,7 +71,7 @@ export interface ChangeLogCounts {
   readonly lost: Readonly<Record<'rate' | 'size', number>>;
   /** Memory of the records and their indexes in bytes. */
   readonly bytes: number;
-  /** Number of records in memory. */
+  /** Number of changes and marks in memory. */
   readonly held: number;
 }
 
@@ -218,7 +218,7 @@ export class ChangeLog implements CertaintyInputs {
       records: { ...this.#records },
       lost: { rate: this.#lostByRate, size: this.#lostBySize },
       bytes: this.#segments.reduce((sum, segment) => sum + segment.memory, 0),
-      held: this.#segments.reduce((sum, segment) => sum + segment.count, 0),
+      held: this.#segments.reduce((sum, segment) => sum + segment.changes, 0),
     };
   }
 

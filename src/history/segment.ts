@@ -144,6 +144,11 @@ export class Segment extends RecordReader {
     return this.#count;
   }
 
+  /** Number of records without batch heads. */
+  get changes(): number {
+    return this.#count - this.#batches.length;
+  }
+
   /** Sequence number of the next record. */
   get endSequence(): number {
     return this.firstSequence + this.#count;

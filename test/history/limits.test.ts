@@ -26,6 +26,16 @@ describe('the memory of a history', () => {
     H5_staysBelowItsMaximum();
   });
 
+  it('counts each change once (regression: records of causes were counted as changes)', () => {
+    const { cache, history } = recorded();
+    for (const revision of ['1', '2', '3']) {
+      history.setCause({ store: 'baltic', revision });
+      cache.upsert(`10.0.0.${revision}`, podClaim(1));
+    }
+    expect(history.status().records).toMatchObject({ prefix: 3, mark: 1, batch: 3 });
+    expect([...history.records()]).toHaveLength(history.status().held);
+  });
+
   it('does not keep the uncertain intervals of dropped records while an earlier interval lasts', () => {
     const clock = new ManualClock();
     const log = new ChangeLog(clock, 256 * KIB);
