@@ -109,9 +109,16 @@ export function plainValue(document: Document): { readonly value: unknown } | st
   }
 }
 
-/** Returns the plain value of a text with one document, null if it is empty, or the error as a string. */
+/**
+ * Returns the plain value of a text with one document, null if it is empty, or the error as a string. An error of the
+ * syntax begins with its line.
+ */
 export function parseYaml(text: string): { readonly value: unknown } | string {
-  const [first, ...others] = Array.from(yamlDocuments(text), ({ document }) => document);
+  const [first, ...others] = yamlDocuments(text);
   if (others.length > 0) return 'must be one YAML document';
-  return first === undefined ? { value: null } : plainValue(first);
+  if (first === undefined) return { value: null };
+  const [error] = first.document.errors;
+  return error === undefined
+    ? plainValue(first.document)
+    : `line ${first.lineAt(error.pos[0])}: ${error.message}`;
 }

@@ -65,7 +65,7 @@ describe('a script', () => {
     ['- do: [{ put: k }]', '[0].do[0].store undefined: is missing'],
     ['- do: [{ put: k, store: a }]', '[0].do[0].value undefined: is missing'],
     ['- do: [{ store: a }]', '[0].do[0].under undefined: is missing'],
-    ['- [', 'Flow sequence'],
+    ['- [', 'line 1: Flow sequence'],
   ])('that is invalid (%s) is an error that names file and field', (text, message) => {
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(InputError);
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(`--play script.yaml: ${message}`);
@@ -84,7 +84,7 @@ describe('a script', () => {
       '--play x.yaml: must be one YAML document',
     );
     expect(() => parsePlayScript('- { say: a, say: b }', 'x.yaml')).toThrow(
-      '--play x.yaml: Map keys must be unique',
+      '--play x.yaml: line 1: Map keys must be unique',
     );
   });
 

@@ -209,7 +209,7 @@ describe('dpcache config check', () => {
 
   it.each([
     ['- a', 'a.yaml: ["a"]: must be a map of settings\n'],
-    ['cluster: a\ncluster: b', 'a.yaml: Map keys must be unique\n'],
+    ['cluster: a\ncluster: b', 'a.yaml: line 2: Map keys must be unique\n'],
     ['datapath-capacity: 5', 'a.yaml: --datapath-capacity requires --datapath linux\n'],
     [
       'datapath-remote-cidrs: 10.0.0.0/33',
@@ -376,4 +376,9 @@ it('a file may be any YAML and never crashes the check', () => {
     '\u0000',
   ])
     expect(parseConfig(text, agentSettings()).problems.length).toBeGreaterThan(0);
+});
+
+it('names the line of an error of the syntax', () => {
+  const { problems } = parseConfig('cluster: a\nload: [a\nlisten: 1\n', agentSettings());
+  expect(problems).toEqual([expect.stringMatching(/^line 3: /)]);
 });
