@@ -135,7 +135,7 @@ export function explainService(name: string, at?: string): Question {
         ...(nodesText(service) === 'all'
           ? []
           : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),
-        ...table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view),
+        ...(rows.length === 0 ? [] : table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view)),
         ...pastLines(service.past),
       ],
       succeeded: true,

@@ -47,7 +47,8 @@ export async function recordMesh(options: RecordMeshOptions, context: RecordMesh
     for (const { store, backend } of sources) {
       try {
         const keys = await recordKeys(backend, { ...context, store });
-        log.info(`cluster ${store}: recorded ${counted(keys, 'key')}`);
+        if (keys > 0) log.info(`cluster ${store}: recorded ${counted(keys, 'key')}`);
+        else log.warn(`cluster ${store}: its kvstore has no keys`);
       } catch (error) {
         if (signal.aborted) return false;
         log.error(`cluster ${store}: the recording is incomplete: ${asKvstoreError(error).message}`);

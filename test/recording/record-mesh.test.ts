@@ -22,9 +22,10 @@ async function record(
     readonly fails?: string;
     readonly signal?: AbortSignal;
     readonly keys?: Readonly<Record<string, Uint8Array>>;
+    readonly isEmpty?: true;
   } = {},
 ) {
-  const { own, fails, signal = new AbortController().signal, keys = {} } = change;
+  const { own, fails, signal = new AbortController().signal, keys = {}, isEmpty = false } = change;
   const runtime = { clock: new ManualClock(), random: () => 0.5 };
   const stores: MemoryBackend[] = [];
   const closed: number[] = [];
@@ -32,7 +33,9 @@ async function record(
     const store = new MemoryBackend(runtime);
     const number = stores.push(store) - 1;
     const filled = Promise.all([
-      store.update('cilium/state/ip/v1/default/10.0.0.1', bytesOfText(`store ${number}`)),
+      ...(isEmpty
+        ? []
+        : [store.update('cilium/state/ip/v1/default/10.0.0.1', bytesOfText(`store ${number}`))]),
       ...Object.entries(keys).map(([key, value]) => store.update(key, value)),
     ]);
     const get = store.get.bind(store);
@@ -86,6 +89,12 @@ describe('a recorded mesh', () => {
       'info  cluster near: recorded 1 key',
     ]);
     expect(closed.toSorted()).toEqual([0, 1, 2]);
+  });
+
+  it('warns of a kvstore without keys (regression: the output was empty without a reason)', async () => {
+    const { complete, lines, logged } = await record({ far: CONFIG }, { isEmpty: true });
+    expect([complete, lines]).toEqual([true, []]);
+    expect(logged).toEqual(['warn  cluster far: its kvstore has no keys']);
   });
 
   it('is incomplete if a kvstore does not answer, and has the others', async () => {
