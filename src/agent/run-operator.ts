@@ -16,7 +16,12 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
 import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
-import { type OperatorDuties, type OperatorDutiesOptions, operatorDuties } from '../operator/duties.ts';
+import {
+  NO_MESH,
+  type OperatorDuties,
+  type OperatorDutiesOptions,
+  operatorDuties,
+} from '../operator/duties.ts';
 import type { Action, DutyStatus } from '../operator/duty.ts';
 import { NotReadyError } from '../operator/duty-report.ts';
 import {
@@ -468,9 +473,13 @@ class OperatorProcess implements ServedProcess {
   }
 
   #newDuties(kubernetes: KubernetesClient): OperatorDuties {
-    const { dryRun } = this.#options;
+    const { dryRun, clusterName, clusterID, publish } = this.#options;
     const { clock, random, log } = this.#context;
     assert(this.#kvstore !== undefined, 'the kvstore is open');
+    if (publish.clusterConfig && clusterID !== 0 && clusterName === NO_MESH)
+      log.warn(
+        `--cluster ${clusterName}: no cluster configuration is published, because a cluster of this name is in no mesh; set another name`,
+      );
     const print = dryRun && ((line: string): void => void dryRun.write(`${line}\n`));
     try {
       return operatorDuties({
@@ -489,8 +498,8 @@ class OperatorProcess implements ServedProcess {
         onReject: (rejection) => this.#rejected.add(rejection),
         onFailure: (error, duty) => {
           // A duty that waits at its start is no failure, and the status shows the reason.
-          const level = error instanceof NotReadyError ? 'info' : 'warn';
-          log[level]({ err: error, duty }, `${duty} failed; retrying`);
+          if (error instanceof NotReadyError) log.info({ duty }, `${duty} waits: ${error.message}`);
+          else log.warn({ err: error, duty }, `${duty} failed; retrying`);
         },
         // A dry run has already printed the action.
         onAction: (action) =>

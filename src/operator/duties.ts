@@ -104,6 +104,9 @@ export interface OperatorDuties {
   readonly mcs?: McsDuty | undefined;
 }
 
+/** Name of a cluster that is in no mesh, so that its configuration is not published (OPERATOR 16). */
+export const NO_MESH = 'default';
+
 /** Rate limit of the explicit removal of all CiliumEndpoints. */
 const REMOVALS_PER_SECOND = 50;
 
@@ -185,8 +188,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
     serviceExportsEnabled: mcsObjects && publish.services ? true : undefined,
   });
-  // As upstream: no configuration if the cluster is in no mesh (OPERATOR 16).
-  const isInMesh = clusterID !== 0 && clusterName !== 'default';
+  const isInMesh = clusterID !== 0 && clusterName !== NO_MESH;
   const published = [...producers, ...(publish.clusterConfig && isInMesh ? [config] : [])];
   const heartbeat = publish.heartbeat
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]

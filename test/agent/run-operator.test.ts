@@ -314,7 +314,7 @@ describe('an operator', () => {
     onAction?.({ ...action, outcome: 'dry-run' } as never);
     expect(operator.logged.slice(before)).toEqual([
       'warn  gc failed; retrying: refused',
-      'info  gc failed; retrying: not yet',
+      'info  gc waits: not yet',
       'info  gc: delete x (done): unused',
       'debug gc: delete x (dry-run): unused',
     ]);

@@ -73,6 +73,21 @@ describe('dpcache operator', () => {
     );
   });
 
+  it('warns that a cluster of the name default is in no mesh (regression: readers waited without a reason)', async () => {
+    const words = [
+      '--cluster-id',
+      '1',
+      '--k8s-load',
+      example('kubernetes/cluster.yaml'),
+      '--no-socket',
+      '--dry-run',
+    ];
+    const { logged, stop } = operate(words);
+    await until('it warns', () => logged().includes('no cluster configuration is published'));
+    expect(logged()).toContain('warn  --cluster default: no cluster configuration is published');
+    expect(await stop()).toBe(0);
+  });
+
   it('with --dry-run prints each namespace that is not global, and none of its objects', async () => {
     const words = ['--dry-run', '--clustermesh-default-global-namespace', 'false'];
     const { shown, stop } = operate([...CLUSTER, '--no-socket', ...words]);
