@@ -91,10 +91,15 @@ function bashScript(all: readonly Completion[]): string {
   const paths = all.map(({ path }) => `'${path}'`).filter((path) => path !== "''");
   return `# dpcache completion for bash: source <(dpcache completion bash)
 _dpcache() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' next values='' valued='' words='' options='' live='' name at
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' next values='' valued='' words='' options='' live='' name at socket="$DPCACHE_SOCKET"
   for ((at = 1; at < COMP_CWORD; at++)); do
     next="\${path:+$path }\${COMP_WORDS[at]}"
     case "$next" in ${paths.join('|')}) path="$next" ;; esac
+    # Bash separates the parts of --socket=PATH.
+    if [ "\${COMP_WORDS[at]}" = --socket ]; then
+      socket="\${COMP_WORDS[at+1]}"
+      [ "$socket" = = ] && socket="\${COMP_WORDS[at+2]}"
+    fi
   done
   case "$path" in
 ${cases.join('\n')}
@@ -105,7 +110,7 @@ ${cases.join('\n')}
   if [ -n "$live" ] && [ "\${word#-}" = "$word" ]; then
     while IFS= read -r name; do
       [[ "$name" =~ ^[A-Za-z0-9._/:-]+$ && "$name" == "$word"* ]] && COMPREPLY+=("$name")
-    done < <(dpcache $live 2>/dev/null)
+    done < <(DPCACHE_SOCKET="$socket" dpcache $live 2>/dev/null)
   fi
 }
 complete -o default -F _dpcache dpcache

@@ -15,7 +15,7 @@ const {
 );
 
 /** A running agent: prints the requested command, and names that must not reach a command line. */
-const AGENT = `dpcache() { local IFS=_; printf '%s\\n' "asked/$*" 'bank/$(touch_x)' 'bank/a;b' 'bank/ledger'; }`;
+const AGENT = `dpcache() { local IFS=_; printf '%s\\n' "asked/$*\${DPCACHE_SOCKET:+-at-}$DPCACHE_SOCKET" 'bank/$(touch_x)' 'bank/a;b' 'bank/ledger'; }`;
 
 /** Returns the completions of bash for these words. The last word is being typed. */
 function offered(...words: readonly string[]): readonly string[] {
@@ -48,6 +48,12 @@ it('bash completes names of the running agent, and sources', () => {
   expect(offered('service', 'get', '--ou')).toEqual(['--output']);
   expect(offered('ipcache', 'list', '--source', 'k')).toEqual(['kube-apiserver', 'kvstore', 'k8s']);
   expect(fish).toContain("-l of-cluster -x -a '(dpcache clustermesh status -o name 2>/dev/null)'");
+});
+
+it('bash asks the agent of --socket (regression: the names of the default agent)', () => {
+  const asked = 'asked/service_list_-o_name_--limit_1000-at-/run/b.sock';
+  expect(offered('service', 'get', '--socket', '/run/b.sock', 'asked')).toEqual([asked]);
+  expect(offered('service', 'get', '--socket', '=', '/run/b.sock', 'asked')).toEqual([asked]);
 });
 
 it('zsh uses the same script, and fish gets every command', () => {
