@@ -7,6 +7,7 @@ import { Feed } from './agent/feed.ts';
 import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick } from './agent/live.ts';
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
+import { Problem } from './parts/panel.tsx';
 import { applyPreferences } from './preferences.ts';
 import { escapeTexts } from './safe-text.ts';
 import { Cluster } from './views/cluster.tsx';
@@ -57,8 +58,10 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
       return <Kubernetes />;
     case 'datapath':
       return <Datapath />;
-    default:
+    case 'overview':
       return <Overview />;
+    default:
+      return <Problem>No view {view}.</Problem>;
   }
 }
 

@@ -46,12 +46,17 @@ describe('the card of an IP', () => {
     expect(await page.getByRole('alert').textContent()).toBe('No entry for 11.0.0.1.');
   });
 
+  it('names an unknown view (regression: it was the overview)', async () => {
+    const { page } = await open('#/nonsense');
+    expect(await page.getByRole('alert').textContent()).toBe('No view nonsense.');
+  });
+
   it('names the node whose pod CIDR contains an unknown IP', async () => {
     const model = new MeshModel();
     model.nodes.nodeUpdated({ cluster: 'own', name: 'n1', source: 'k8s', ipv4AllocCIDR: '10.9.0.0/24' });
     const { page } = await open('#/ip/10.9.0.7', { model });
     await page.getByText('No source claims it, and no prefix contains it.').waitFor();
-    expect(flat(await page.locator('main').innerText())).toContain('belongs to own/n1 pod-cidr');
+    expect(flat(await page.locator('main').innerText())).toContain('belongs to own/n1 pod CIDR');
   });
 
   it('leads from an IPv6 CIDR of 32 bits to exactly that one', async () => {

@@ -73,7 +73,7 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
     <div>
       {role.kind === 'service' ? <ServiceLink name={role.name} /> : <NodeLink name={role.name} />}{' '}
       <span class="faint">
-        {role.as} {role.ports?.join(', ')}
+        {role.as === 'pod-cidr' ? 'pod CIDR' : role.as} {role.ports?.join(', ')}
       </span>
     </div>
   );
