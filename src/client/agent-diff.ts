@@ -61,7 +61,10 @@ export interface AgentDiff {
    * digests in different ways.
    */
   readonly digestsOnly: readonly string[];
-  /** Claims that were not compared, because more than 10,000 of them have the same place in the digest. */
+  /**
+   * Number of claims, services and nodes that were not compared, because those at one place of the digest exceed the
+   * limit of a response.
+   */
   readonly notCompared: number;
 }
 
@@ -153,7 +156,7 @@ function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): bo
 interface DifferingPart {
   readonly claims: readonly DifferingClaim[];
   readonly items: readonly DifferingDocument[];
-  /** Claims at a place with too many of them for an answer. */
+  /** Number of claims, services or nodes that were not compared, because an agent did not return them. */
   readonly notCompared: number;
 }
 

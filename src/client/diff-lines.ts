@@ -85,7 +85,9 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     ...(more > 0 ? [`  and ${more} more`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(notCompared > 0
-      ? [`${counted(notCompared, 'claim')} not compared: too many of them have the same place in the digest.`]
+      ? [
+          `${counted(notCompared, 'entry', 'entries')} not compared: together too large for one response of an agent.`,
+        ]
       : []),
     ...digestsOnly.map((writer) =>
       printable(

@@ -368,7 +368,7 @@ describe('many differences', () => {
     expect(diff.notCompared).toBe(12_000);
     expect(compared).not.toContain(full);
     expect(diff.differences.every(({ b: claim }) => claim !== undefined)).toBe(true);
-    expect(diffLines(diff).join('\n')).toContain('12000 claims not compared');
+    expect(diffLines(diff).join('\n')).toContain('12000 entries not compared');
   });
 
   it('are compared only up to the place that both answers contain, then from there', async () => {

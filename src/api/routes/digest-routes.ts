@@ -16,7 +16,7 @@ import { answers } from './route-parts.ts';
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
 
-/** Maximum number of texts in the documents of a response. */
+/** Maximum number of texts in the services or nodes of a response. */
 const MAX_TEXTS = 100_000;
 
 /** The digests of an agent. */
@@ -33,8 +33,12 @@ export interface DigestDocument {
   readonly writers: readonly GroupDigest[];
 }
 
-/** The digest of a group of writers, or a part of the digest. */
+/**
+ * The digest of a group, or a part of the digest. A group is the claims of one source and one cluster (`clustermesh
+ * baltic`), or the services or nodes of one cluster (`services baltic`).
+ */
 export interface GroupDigestDocument {
+  /** The name of the group. */
   readonly writer: string;
   /** The sum of each of the 256 buckets. */
   readonly buckets?: readonly string[] | undefined;
@@ -43,18 +47,18 @@ export interface GroupDigestDocument {
    * are the bucket.
    */
   readonly places?: Readonly<Record<string, string>> | undefined;
-  /** All claims at the requested places, except those of `next` and `tooMany`. */
+  /** The claims at the requested places, from the first place to the one before `next`, without those of `tooMany`. */
   readonly claims?: readonly DigestClaim[] | undefined;
-  /** All services or nodes at the requested places, if the group has documents and no claims. */
+  /** As `claims`, for a group of services or nodes. */
   readonly documents?: readonly DigestItem[] | undefined;
   /**
-   * The first requested place that is not in this response, because the limit of claims is reached. Request this place
-   * and the following ones again.
+   * The first requested place that is not in this response, because the limit of the response is reached. Request
+   * this place and the following ones again.
    */
   readonly next?: number | undefined;
   /**
-   * The first requested place and its number of claims, if the claims of this place alone exceed the limit. They are
-   * not returned.
+   * The first requested place and its number of claims, services or nodes, if those of this place alone exceed the
+   * limit. They are not returned.
    */
   readonly tooMany?: { readonly place: number; readonly claims: number } | undefined;
 }
@@ -134,7 +138,7 @@ const GET_DIGEST = createRoute({
   method: 'get',
   path: '/v1/digest',
   summary:
-    'Returns sums of the claims of each group of writers, and of the services and nodes of each cluster, to compare two agents. The first request reads all claims, later ones those that changed since',
+    'Returns sums of the claims of each source and cluster, and of the services and nodes of each cluster, to compare two agents. The first request reads all claims, later ones those that changed since',
   responses: answers(DIGEST, 'The digests'),
 });
 
@@ -146,15 +150,15 @@ const GET_GROUP = createRoute({
   method: 'get',
   path: '/v1/digest/{writer}',
   summary:
-    'Returns the sums of all buckets of a group of writers, of the places in the selected buckets, or the claims at the selected places',
+    'Returns the sums of all buckets of a group. With `bucket`: the sums of all places in these buckets. With `place`: the claims, services or nodes at these places',
   request: {
     params: z.object({ writer: z.string().min(1).max(512).openapi({ example: 'clustermesh baltic' }) }),
     query: z.strictObject({
       bucket: LIST_OF_NUMBERS.optional().describe('Buckets for which the sums of all places are returned'),
-      place: LIST_OF_NUMBERS.optional().describe('Places whose claims are returned'),
+      place: LIST_OF_NUMBERS.optional().describe('Places whose claims, services or nodes are returned'),
     }),
   },
-  responses: answers(GROUP_DIGEST, 'The sums or the claims'),
+  responses: answers(GROUP_DIGEST, 'The sums, claims, services or nodes'),
 });
 
 /** Runs the steps of a generator through the gate and resolves to its return value. */
@@ -192,6 +196,8 @@ class PlacePage<T> {
   readonly #places: number[];
   #next: number | undefined;
   #weight = 0;
+  /** Number of items at the places that are not left out. */
+  #count = 0;
 
   constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
     this.#limit = limit;
@@ -206,6 +212,7 @@ class PlacePage<T> {
     const weight = this.#weightOf(item);
     this.#weights.set(place, (this.#weights.get(place) ?? 0) + weight);
     this.#weight += weight;
+    this.#count++;
     const items = this.#byPlace.get(place) ?? [];
     this.#byPlace.set(place, items);
     if (this.#weight <= this.#limit || this.#places.length > 1) items.push(item);
@@ -214,6 +221,7 @@ class PlacePage<T> {
 
   #leaveOut(place: number): void {
     this.#weight -= this.#weights.get(place) ?? 0;
+    this.#count -= this.#byPlace.get(place)?.length ?? 0;
     this.#byPlace.delete(place);
     this.#next = place;
   }
@@ -226,7 +234,7 @@ class PlacePage<T> {
       items: isTooMany ? [] : [...this.#byPlace.values()].flat(),
       rest: {
         ...(this.#next !== undefined && { next: this.#next }),
-        ...(isTooMany && { tooMany: { place, claims: this.#weight } }),
+        ...(isTooMany && { tooMany: { place, claims: this.#count } }),
       },
     };
   }
@@ -268,7 +276,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     const documentBuckets = documents.buckets(writer);
     const buckets = documentBuckets ?? claims.buckets(writer);
     if (buckets === undefined)
-      throw new ProblemError('not-found', 'No such group of writers: see /v1/digest.', {
+      throw new ProblemError('not-found', 'No such group: see /v1/digest.', {
         field: 'writer',
         value: writer.slice(0, 120),
       });

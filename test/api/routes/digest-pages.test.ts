@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { GroupDigestDocument } from '../../../src/api/routes/digest-routes.ts';
 import { testApp } from '../support/test-app.ts';
 
 it.each([1, 9_999, 10_001, 12_000])(
@@ -24,3 +25,29 @@ it.each([1, 9_999, 10_001, 12_000])(
     expect(pages).toBe(count > 10_000 ? 2 : 1);
   },
 );
+
+it('a service that is too large for a page counts as one (regression: its texts were counted)', async () => {
+  const { app, model } = testApp();
+  const addresses = Array.from({ length: 100_000 }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);
+  const none = new Map();
+  model.services.mergeExternalServiceUpdate({
+    ...{
+      cluster: 'caspian',
+      namespace: 'shop',
+      name: 'cart',
+      clusterID: 4,
+      includeExternal: true,
+      shared: true,
+    },
+    ...{ frontends: none, hostnames: none, zones: none, labels: none, selector: none },
+    backends: new Map(addresses.map((address) => [address, none])),
+  });
+  const path = `/v1/digest/${encodeURIComponent('services caspian')}`;
+  const page = async (query: string): Promise<GroupDigestDocument> =>
+    (await (await app.request(path + query)).json()) as GroupDigestDocument;
+  const [place = ''] = Object.keys((await page('?bucket=0-255')).places ?? {});
+  expect(await page(`?place=${place}`)).toMatchObject({
+    documents: [],
+    tooMany: { place: Number(place), claims: 1 },
+  });
+});
