@@ -370,6 +370,20 @@ it.each<[string, object]>([
   ['without an identity', { metadata, status: { networking } }],
   ['without a namespace', { metadata: { ...metadata, namespace: undefined }, status }],
   ['with an identity above 32 bits', { metadata, status: { ...status, identity: { id: 2 ** 32 } } }],
+  [
+    'with another field of networking',
+    { metadata, status: { ...status, networking: { ...networking, a: 1 } } },
+  ],
+  [
+    'with an IPv6 address before the IPv4 address',
+    {
+      metadata,
+      status: {
+        ...status,
+        networking: { ...networking, addressing: [{ ipv6: 'fd00::1', ipv4: '10.0.0.1' }] },
+      },
+    },
+  ],
   ['with an encryption key above 255', { metadata, status: { ...status, encryption: { key: 256 } } }],
 ])('a CiliumEndpoint %s is left to the general decoder', (_, object) => {
   expect(ENDPOINTS.scanned(listOf([object], [])).count).toBe(0);
