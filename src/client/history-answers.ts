@@ -147,7 +147,7 @@ export function askHistory(query: HistoryQuery): Question {
     const heldLine =
       held === undefined
         ? ''
-        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')})`;
+        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')} in all)`;
     return {
       json: { items, held, changes, more },
       lines: [
