@@ -81,13 +81,13 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. Changes
-   * that are also in a later list may be repeated. If the iterable ends or throws, this method is called again. The
-   * iterable must end when the signal fires.
+   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. A change
+   * may be returned even if a later list already contains it. If the iterable ends or throws, this method is called
+   * again. The iterable must end when the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 
-  /** Lists the entries with this key as the prefix. */
+  /** Calls {@link list} with the key as the prefix, because a source has no other read. */
   async get(key: string, options: CallOptions = {}): Promise<KeyValue | undefined> {
     return (await this.read(key, options)).kv;
   }
@@ -207,7 +207,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   #refuse(): Promise<never> {
     return Promise.reject(
-      new KvstoreError('forbidden', `the source ${this.#kind} is read-only: write to its origin`),
+      new KvstoreError('forbidden', `the ${this.#kind} backend is read-only: write to its source directly`),
     );
   }
 }
@@ -249,8 +249,8 @@ class SourceWatch implements Watch {
   #listed = false;
   #listings = 0;
   #failures = 0;
-  /** Failures since the last listing. */
-  #failuresInRow = 0;
+  /** Retries since the last listing. */
+  #retries = 0;
   #lastFailure: Failure | undefined;
 
   constructor(prefix: string, options: SourceWatchOptions) {
@@ -308,7 +308,7 @@ class SourceWatch implements Watch {
       const entries = await this.#options.list(either.signal);
       yield* this.#batches(this.#differences(entries));
       this.#listings++;
-      this.#failuresInRow = 0;
+      this.#retries = 0;
       if (!this.#listed) yield [{ type: 'list-done', key: '', value: NO_VALUE, modRevision: this.#revision }];
       this.#listed = true;
       this.#enter('watching');
@@ -370,7 +370,7 @@ class SourceWatch implements Watch {
     const { clock, random } = this.#options;
     if (signal.aborted) return Promise.resolve();
     this.#enter('waiting');
-    return sleep(clock, backoffDelay(++this.#failuresInRow, RETRY, random), signal);
+    return sleep(clock, backoffDelay(++this.#retries, RETRY, random), signal);
   }
 
   #enter(state: WatchState): void {

@@ -316,7 +316,7 @@ describe('a read-only backend', () => {
     for (const write of writes)
       await expect(write).rejects.toMatchObject({
         code: 'forbidden',
-        message: 'the source memory is read-only: write to its origin',
+        message: 'the memory backend is read-only: write to its source directly',
       });
   });
 });
