@@ -1,4 +1,4 @@
-import { FIRST_NUMBER, MAX_KNOWN_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
+import { FIRST_NUMBER, MAX_NUMBERED_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
 /** Thrown if bytes are not part of a valid checkpoint. */
 export class CorruptError extends Error {}
@@ -47,17 +47,17 @@ export class ByteReader {
     return this.#bytes.toString('utf8', from, from + length);
   }
 
-  /** Returns a text that `ByteWriter.knownText` has written. */
-  knownText(): string {
+  /** Returns a text that `ByteWriter.frequentText` has written in full or by number. */
+  frequentText(): string {
     const number = this.number();
     if (number === UNNUMBERED) return this.text();
     if (number === NEXT_NUMBER) {
       const text = this.text();
-      if (this.#texts.push(text) > MAX_KNOWN_TEXTS) throw new CorruptError('too many strings');
+      if (this.#texts.push(text) > MAX_NUMBERED_TEXTS) throw new CorruptError('too many numbered texts');
       return text;
     }
     const text = this.#texts[number - FIRST_NUMBER];
-    if (text === undefined) throw new CorruptError(`unknown string ${number}`);
+    if (text === undefined) throw new CorruptError(`unknown number of a text: ${number}`);
     return text;
   }
 

@@ -1,5 +1,5 @@
 /** Maximum number of numbered texts. Limits the memory of writer and reader. */
-export const MAX_KNOWN_TEXTS = 65_536;
+export const MAX_NUMBERED_TEXTS = 65_536;
 
 /** Number that precedes a text without a number of its own. */
 export const UNNUMBERED = 0;
@@ -68,13 +68,13 @@ export class ByteWriter {
   }
 
   /** Writes a frequent text: in full the first time, by number afterwards. Numbers stay valid after `clear`. */
-  knownText(value: string): void {
+  frequentText(value: string): void {
     const number = this.#numbers.get(value);
     if (number !== undefined) {
       this.number(number);
       return;
     }
-    const isNumbered = this.#numbers.size < MAX_KNOWN_TEXTS;
+    const isNumbered = this.#numbers.size < MAX_NUMBERED_TEXTS;
     if (isNumbered) this.#numbers.set(value, FIRST_NUMBER + this.#numbers.size);
     this.number(isNumbered ? NEXT_NUMBER : UNNUMBERED);
     this.text(value);

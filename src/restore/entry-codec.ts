@@ -52,21 +52,21 @@ export function writeEntry(out: ByteWriter, entry: CheckpointEntry): void {
   out.word(key.w0);
   if (isIPv6) for (const word of [key.w1, key.w2, key.w3]) out.word(word);
   out.number(entry.identity);
-  out.knownText(entry.source);
-  out.knownText(entry.owner);
-  if (hostIP !== undefined) out.knownText(hostIP);
+  out.frequentText(entry.source);
+  out.frequentText(entry.owner);
+  if (hostIP !== undefined) out.frequentText(hostIP);
   if (encryptKey !== 0) out.byte(encryptKey);
   if (k8s === undefined) return;
-  out.knownText(k8s.namespace);
+  out.frequentText(k8s.namespace);
   out.text(k8s.podName);
-  if (serviceAccount !== '') out.knownText(serviceAccount);
+  if (serviceAccount !== '') out.frequentText(serviceAccount);
   if (ports !== undefined) writePorts(out, ports);
 }
 
 function writePorts(out: ByteWriter, ports: NamedPorts): void {
   out.number(ports.size);
   for (const [name, { port, protocol }] of ports) {
-    out.knownText(name);
+    out.frequentText(name);
     out.number(port);
     out.number(protocol);
   }
@@ -89,20 +89,20 @@ export function readEntry(from: ByteReader): CheckpointEntry {
   return {
     key: text,
     identity: identityOf(from.number()),
-    source: sourceOf(from.knownText()),
-    owner: from.knownText(),
-    hostIP: flags & HAS_HOST ? from.knownText() : undefined,
+    source: sourceOf(from.frequentText()),
+    owner: from.frequentText(),
+    hostIP: flags & HAS_HOST ? from.frequentText() : undefined,
     encryptKey: flags & HAS_ENCRYPT_KEY ? from.byte() : 0,
     k8s: flags & HAS_POD ? readPod(from, flags) : undefined,
   };
 }
 
 function readPod(from: ByteReader, flags: number): K8sMetadata {
-  const namespace = from.knownText();
+  const namespace = from.frequentText();
   const podName = from.text();
   const hasPorts = (flags & HAS_PORTS) !== 0;
   if (flags & HAS_ACCOUNT) {
-    const serviceAccount = from.knownText();
+    const serviceAccount = from.frequentText();
     const names = { namespace, podName, serviceAccount };
     return hasPorts ? { ...names, namedPorts: readPorts(from) } : names;
   }
@@ -112,7 +112,7 @@ function readPod(from: ByteReader, flags: number): K8sMetadata {
 function readPorts(from: ByteReader): NamedPorts {
   const ports = new Map<string, PortProtocol>();
   for (let count = from.number(); count > 0; count--) {
-    ports.set(from.knownText(), { port: from.number(), protocol: from.number() });
+    ports.set(from.frequentText(), { port: from.number(), protocol: from.number() });
   }
   return ports;
 }

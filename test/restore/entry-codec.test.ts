@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ByteReader, CorruptError } from '../../src/restore/byte-reader.ts';
-import { ByteWriter, MAX_KNOWN_TEXTS } from '../../src/restore/byte-writer.ts';
+import { ByteWriter, MAX_NUMBERED_TEXTS } from '../../src/restore/byte-writer.ts';
 import { readEntry } from '../../src/restore/entry-codec.ts';
 
 function reader(bytes: readonly number[] | Buffer, texts: string[] = []): ByteReader {
@@ -13,7 +13,7 @@ const value = fc.oneof(
   fc.record({ what: fc.constant('word' as const), value: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }) }),
   fc.record({ what: fc.constant('number' as const), value: fc.nat(2 ** 32 - 1) }),
   fc.record({ what: fc.constant('text' as const), value: fc.string({ unit: 'grapheme' }) }),
-  fc.record({ what: fc.constant('knownText' as const), value: fc.constantFrom('', 'kvstore', 'été') }),
+  fc.record({ what: fc.constant('frequentText' as const), value: fc.constantFrom('', 'kvstore', 'été') }),
 );
 
 function write(
@@ -58,18 +58,19 @@ describe('values in a checkpoint', () => {
 
   it('have numbers for the first 65,536 texts, and repeat the others', () => {
     const out = new ByteWriter();
-    const all = Array.from({ length: MAX_KNOWN_TEXTS + 2 }, (_, i) => i.toString(36));
-    for (let round = 0; round < 2; round++) for (const text of all) out.knownText(text);
+    const all = Array.from({ length: MAX_NUMBERED_TEXTS + 2 }, (_, i) => i.toString(36));
+    for (let round = 0; round < 2; round++) for (const text of all) out.frequentText(text);
     const from = reader(out.bytes);
-    for (let round = 0; round < 2; round++) expect(all.every((text) => from.knownText() === text)).toBe(true);
+    for (let round = 0; round < 2; round++)
+      expect(all.every((text) => from.frequentText() === text)).toBe(true);
     expect(from.atEnd).toBe(true);
   });
 
   it('are invalid if more texts have numbers than a writer assigns', () => {
-    const bytes = Array.from({ length: MAX_KNOWN_TEXTS + 1 }, () => [1, 1, 65]).flat();
+    const bytes = Array.from({ length: MAX_NUMBERED_TEXTS + 1 }, () => [1, 1, 65]).flat();
     const from = reader(bytes);
-    for (let i = 0; i < MAX_KNOWN_TEXTS; i++) from.knownText();
-    expect(() => from.knownText()).toThrow(CorruptError);
+    for (let i = 0; i < MAX_NUMBERED_TEXTS; i++) from.frequentText();
+    expect(() => from.frequentText()).toThrow(CorruptError);
   });
 });
 
