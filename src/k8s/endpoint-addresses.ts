@@ -64,6 +64,7 @@ export function sameEndpointAddresses(a: EndpointAddresses, b: EndpointAddresses
 /** The fields that {@link readRank} reads, except the uid, which is always present. */
 export const RANK_FIELDS: readonly string[] = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
 
+/** Returns the rank of an object among those that list the same address. */
 export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');
   return {

@@ -7,9 +7,9 @@ import { type ObjectScanner, ScannedObject } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 
 /*
- * Tables of fields that read objects from bytes as API servers send them: no white space, and no escapes in the fields
- * that are read. An object is read once, and only its value is created. The general decoder reads all other objects and
- * reports rejected fields.
+ * Fast parsers of objects in the form in which API servers send them: no white space, and no escapes in the fields that
+ * are read. A parser is a table of readers by field name. It reads the bytes once and creates only the value, not a
+ * parsed JSON object. The general decoder reads all other objects and reports rejected fields.
  */
 
 const OPEN_OBJECT = 0x7b;
@@ -18,8 +18,8 @@ const OPEN_LIST = 0x5b;
 const CLOSE_LIST = 0x5d;
 const COMMA = 0x2c;
 
-/** Longer texts of a {@link FieldGroup} are read for each object, so that the memory of the known texts is bounded. */
-const MAX_KNOWN_LENGTH = 512;
+/** Maximum length of a text that a {@link FieldGroup} caches. Longer texts are decoded again for each object. */
+const MAX_CACHED_LENGTH = 512;
 const NOT_ASCII = /[^ -~]/;
 
 /** Reads the value of a field. Returns false if the general decoder must read the object. */
@@ -76,14 +76,15 @@ export function scanStrings(take: (name: string, text: string) => boolean): Scan
   };
 }
 
-/** Reads an object. Other fields are skipped. If a field is repeated, the object is not read. */
+/** Reads an object. Other fields are skipped. An object that repeats a field is left to the general decoder. */
 export function scanObject(scans: FieldScans): ScanField {
   return fieldTable(scans, false);
 }
 
 /**
- * Reads an object with only these fields, in this order; each of them may be missing. Used if the general decoder
- * decodes the object completely.
+ * Reads an object with only these fields, in this order; each of them may be missing. Any other object is left to the
+ * general decoder, because the result depends on the order of the fields, or because the decoder rejects objects with
+ * another field that is invalid.
  */
 export function scanWholeObject(scans: FieldScans): ScanField {
   return fieldTable(scans, true);
@@ -123,13 +124,13 @@ export class FieldGroup<T extends object> {
   readonly #shape: (fields: Readonly<Record<string, unknown>>) => object;
   readonly #known = new SharedValues<T>();
   #text = '';
-  /** The last fields of the group that follow each other in the bytes; they are not in `#text` yet. */
+  /** Range of the last run of adjacent fields of the group in the bytes. The run is not in `#text` yet. */
   #from = 0;
   #to = 0;
 
   /**
    * @param read the general decoder
-   * @param shape returns the object that `read` expects from one with the fields of the group. Default: the same object
+   * @param shape converts an object with the fields of the group to the form that `read` expects. Default: no change
    */
   constructor(
     read: (fields: ObjectFields) => T | undefined,
@@ -151,8 +152,8 @@ export class FieldGroup<T extends object> {
   }
 
   /**
-   * Returns the value of the fields since {@link FieldGroup.begin}, or undefined if one of them was rejected. The value
-   * must not be changed.
+   * Returns the value of the fields read since {@link FieldGroup.begin}, or undefined if one of them was rejected. The
+   * value must not be changed.
    */
   value(cursor: ByteCursor): T | undefined {
     this.#endRun(cursor);
@@ -160,7 +161,7 @@ export class FieldGroup<T extends object> {
     const known = this.#known.get(text);
     if (known !== undefined) return known;
     const value = this.#decode(text);
-    if (value !== undefined && text.length <= MAX_KNOWN_LENGTH) this.#known.share(text, value);
+    if (value !== undefined && text.length <= MAX_CACHED_LENGTH) this.#known.share(text, value);
     return value;
   }
 
@@ -202,7 +203,7 @@ export interface ScannedKind<T> {
   value(id: ServiceID, uid: string, cursor: ByteCursor): T | undefined;
 }
 
-/** Returns a scanner of the objects of a kind with namespaces. Its results equal those of the general decoder. */
+/** Returns a scanner of the objects of a namespaced kind. Its results equal those of the general decoder. */
 export function objectScanner<T>(kind: ScannedKind<T>): ObjectScanner<T> {
   const cursor = new ByteCursor();
   const namespaces = new SharedValues<string>();

@@ -21,7 +21,10 @@ export interface ParsedPod {
   readonly nodeName: string;
   readonly serviceAccount: string;
   readonly labels: ReadonlyMap<string, string>;
-  /** The claim of the pod. Undefined if the pod has no valid address or no valid host IP. */
+  /**
+   * The claim of the pod, with the rank of the pod among those that list the same address (KUBERNETES 23). Undefined if
+   * the pod has no valid address or no valid host IP.
+   */
   readonly addresses: EndpointAddresses | undefined;
 }
 

@@ -33,8 +33,8 @@ export function isServiceResource(resource: CopiedResource): resource is Service
 }
 
 /**
- * Cilium's clients test at their start below this prefix if they may create locks. The usual roles with write
- * permission include it.
+ * Each Cilium client creates a lock below this prefix when it starts, to test its permissions. The usual roles with
+ * write permission may write below it.
  */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 

@@ -17,7 +17,7 @@ function masks(family: Family): readonly string[] {
 
 const TEXTS: Readonly<Record<Family, readonly string[]>> = { 4: masks(4), 6: masks(6) };
 
-const MAPPED_BITS = 96; // a 16-byte mask of an IPv4 address starts with the bits of ::ffff:0:0/96
+const MAPPED_BITS = 96; // a 16-byte mask of an IPv4 address begins with 96 ones, as an IPv4-mapped address has
 const LENGTHS: Readonly<Record<Family, ReadonlyMap<string, number>>> = {
   4: new Map([
     ...TEXTS[6].map((text, length) => [text, length - MAPPED_BITS] as const).slice(MAPPED_BITS),
