@@ -9,7 +9,8 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import * as hostIPs from '../../src/k8s/feed/host-ips.ts';
 import * as feedModule from '../../src/k8s/feed/kubernetes-feed.ts';
 import * as clientModule from '../../src/k8s/kubernetes-client.ts';
-import { MetadataLayer } from '../../src/metadata/metadata-layer.ts';
+import { LocalIdentities } from '../../src/metadata/local-identities.ts';
+import * as layerModule from '../../src/metadata/metadata-layer.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
 import { RecordedKubernetes } from '../../src/recording/recorded-kubernetes.ts';
@@ -171,7 +172,7 @@ it('a follower stops its parts, and leaves no listener or timer behind', async (
 });
 
 it('a follower refreshes the labels of all addresses that a node has, had, or leaves', async () => {
-  const refreshed = vi.spyOn(MetadataLayer.prototype, 'refresh');
+  const refreshed = vi.spyOn(layerModule.MetadataLayer.prototype, 'refresh');
   const { start, context } = follow();
   await start();
   const has = (ip: string): unknown =>
@@ -235,7 +236,7 @@ it('the status of a follower has the state of each kind, with times as text and 
     bookmarks: 6,
     lagMs: 7.4,
     behindMs: 8.6,
-    retryInMs: 9.1,
+    retryInMs: 10.1,
     failures: 10,
     lastFailure: { message: 'gone', at: 2000 },
   };
@@ -267,7 +268,7 @@ it('the status of a follower has the state of each kind, with times as text and 
         lastEventAt: '1970-01-01T00:00:01.000Z',
         lagMs: 7,
         behindMs: 9,
-        retryInMs: 9,
+        retryInMs: 10,
         lastFailure: 'gone',
         lastFailureAt: '1970-01-01T00:00:02.000Z',
       },
@@ -321,7 +322,9 @@ it('a follower yields the identities of Kubernetes and of its own prefixes, and 
   const labels = { 'k8s:app': 'a' } as never;
   vi.spyOn(feed.identities, 'entries').mockReturnValue([[70_000, labels]].values() as never);
   expect([...follower.identities()]).toEqual([[70_000, labels]]);
-  const wait = vi.spyOn(MetadataLayer.prototype, 'waitForRevision').mockResolvedValue(undefined as never);
+  const wait = vi
+    .spyOn(layerModule.MetadataLayer.prototype, 'waitForRevision')
+    .mockResolvedValue(undefined as never);
   await follower.waitForLabels();
   expect(wait).toHaveBeenCalledOnce();
 });
@@ -333,4 +336,59 @@ it('a follower without a recording reads the kubeconfig with its clock', async (
   });
   await expect(start()).rejects.toThrow('no kubeconfig');
   expect(access).toHaveBeenCalledWith(expect.objectContaining({ kubeconfig: '/k' }), clock);
+});
+
+it('a follower passes its options and engines to the feed, the host addresses and the labels of prefixes', async () => {
+  const begun = vi.spyOn(hostIPs.HostIPs.prototype, 'start');
+  const feeds = spyOnConstructor(feedModule, 'KubernetesFeed');
+  const hosts = spyOnConstructor(hostIPs, 'HostIPs');
+  const layers = spyOnConstructor(layerModule, 'MetadataLayer');
+  const withhold = vi.spyOn(LocalIdentities.prototype, 'withhold').mockReturnValue();
+  const restored = [] as never;
+  const tape = { begin: () => {}, tap: () => undefined as never };
+  const { start, context, logged } = follow(
+    {
+      watch: ['endpoints', 'services', 'nodes', 'identities', 'policies'],
+      endpoints: 'pods',
+      serviceProxyName: 'proxy',
+      headlessServices: true,
+      nodeAnnotations: true,
+      encryptKey: 3,
+      dualStack: true,
+      hostIPs: true,
+    },
+    {},
+    new FakeLocalCluster(),
+    { tape, restoredIdentities: () => restored },
+  );
+  await start();
+  const { clock, random, gate, engines, onReject, onCause } = context;
+  const { ipcache } = engines;
+  const options = feeds.mock.calls[0]?.[0] as unknown as feedModule.KubernetesFeedOptions;
+  expect(options).toMatchObject({
+    clusterName: 'own',
+    clusterID: 1,
+    nodeName: 'here',
+    endpoints: 'pods',
+    identities: NO_KUBERNETES.identities,
+    policies: true,
+    world: 'dual-stack',
+    nodeAnnotations: true,
+    encryptKey: 3,
+    keepRestoredNodes: true,
+    selection: { proxyName: 'proxy', headless: true },
+  });
+  const same = { clock, random, gate, onReject, onCause, tap: tape.tap, ...engines };
+  for (const [name, value] of Object.entries(same))
+    expect(options[name as keyof typeof options], name).toBe(value);
+  expect(hosts.mock.calls[0]?.[0]).toMatchObject({ clock, ipcache, world: 'dual-stack' });
+  expect(begun).toHaveBeenCalledOnce();
+  expect(layers.mock.calls[0]?.[0]).toEqual({
+    ipcache,
+    nextTurn: setImmediate,
+    world: 'dual-stack',
+    onReject,
+  });
+  expect(withhold).toHaveBeenCalledWith(restored);
+  expect(logged).toEqual([]);
 });

@@ -7,15 +7,21 @@ import { MeshFeed } from '../../src/agent/mesh-feed.ts';
 import type { AgentOptions } from '../../src/agent/options.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import * as meshes from '../../src/clustermesh/cluster-mesh.ts';
+import * as resolvers from '../../src/clustermesh/identity-resolver.ts';
+import * as localClusters from '../../src/clustermesh/local-cluster.ts';
 import type { ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
-import type { Step } from '../../src/process/start-step.ts';
+import { createLog } from '../../src/process/log.ts';
+import { REACH_MS, READ_MS, type Step } from '../../src/process/start-step.ts';
+import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
-import { startAgent, type TestKey } from './support/agent-under-test.ts';
+import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 import { config, ip } from './support/test-keys.ts';
 
@@ -174,4 +180,179 @@ it('the status has the problems of the local etcd and of each remote configurati
   expect(agent.rejections().byReason['unusable-config']).toBeGreaterThan(0);
   context?.onProblem?.(undefined);
   expect(agent.status().configProblems).toEqual([far]);
+});
+
+describe('the parts of a mesh feed', () => {
+  const random = (): number => 0.5;
+
+  /** A feed whose clusters, engines and kvstore are fakes. */
+  function partsOf(options: Partial<AgentOptions> = {}) {
+    const local = { start: vi.fn(), stop: vi.fn(), syncedWithin: vi.fn() };
+    const mesh = { add: vi.fn(async () => 'added'), stop: vi.fn(), clustersSynced: vi.fn(), names: [] };
+    const clusters = {
+      local: spyOnConstructor(localClusters, 'LocalCluster', () => local),
+      mesh: spyOnConstructor(meshes, 'ClusterMesh', () => mesh),
+      identities: spyOnConstructor(resolvers, 'IdentityResolver', () => ({})),
+    };
+    const logged: string[] = [];
+    const log = createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) });
+    const engines = Object.fromEntries(
+      ['ipcache', 'nodes', 'services', 'onCause', 'onWithdrawal', 'tap'].map((name) => [name, { name }]),
+    );
+    const clock = new ManualClock();
+    const context = {
+      log,
+      clock,
+      random,
+      gate: { name: 'gate' },
+      engines,
+      onReject: vi.fn(),
+      countRejection: vi.fn(),
+    };
+    const feed = new MeshFeed({ ...NO_INPUTS, ...options }, context as never);
+    const run = { signal: new AbortController().signal, progress: vi.fn() };
+    return {
+      feed,
+      local,
+      mesh,
+      clusters,
+      context,
+      engines,
+      logged,
+      run,
+      timeout: new AbortController().signal,
+    };
+  }
+
+  it('read each recording and the keys of the caller, and name the file that is being read', async () => {
+    let loaded = (): void => {};
+    const load = vi.spyOn(RecordedMesh.prototype, 'load').mockImplementation(
+      () =>
+        new Promise<void>((resolve) => {
+          loaded = resolve;
+        }) as never,
+    );
+    const store = vi.spyOn(RecordedMesh.prototype, 'store').mockResolvedValue(undefined as never);
+    const complete = vi.spyOn(RecordedMesh.prototype, 'complete').mockResolvedValue(undefined as never);
+    const close = vi.spyOn(RecordedMesh.prototype, 'close').mockResolvedValue(undefined as never);
+    vi.spyOn(RecordedMesh.prototype, 'clusters', 'get').mockReturnValue(['far', 'near']);
+    const keys = [] as never;
+    const { feed, context, logged, run } = partsOf({ load: ['/mesh.jsonl'], keys: () => keys });
+    const step = feed.recordedMesh();
+    expect([step.name, step.progressTimeoutMs, step.waitsFor?.()]).toEqual(['recorded mesh', READ_MS, []]);
+    const done = step.start(run);
+    expect(step.waitsFor?.()).toEqual(['reading --load /mesh.jsonl']);
+    loaded();
+    await done;
+    expect(step.waitsFor?.()).toEqual([]);
+    const limits = { onReject: context.onReject, onProgress: run.progress, signal: run.signal };
+    expect(load.mock.calls).toEqual([['/mesh.jsonl', { local: 'own', ...limits }]]);
+    expect(store.mock.calls).toEqual([[keys, limits]]);
+    expect(complete).toHaveBeenCalledWith(context.onReject);
+    expect(logged).toEqual(['warn  no keys of the local cluster own (--cluster); found keys of far, near']);
+    await step.stop?.();
+    expect(close).toHaveBeenCalledOnce();
+  });
+
+  it('name the reason why the local etcd does not answer, log it once, and report an unusable configuration', async () => {
+    const etcd = { close: vi.fn(), endBootstrap: vi.fn() };
+    const open = vi.spyOn(localEtcd, 'openLocalEtcd').mockResolvedValue(etcd as never);
+    const read = vi.spyOn(localEtcd, 'readClusterID').mockResolvedValue(3);
+    const { feed, context, logged, run, timeout } = partsOf({ kvstore: 'etcd', kvstoreConfig: '/etcd' });
+    const step = feed.localKvstore(timeout);
+    expect([step.name, step.progressTimeoutMs, step.waitsFor?.()]).toEqual(['local kvstore', REACH_MS, []]);
+    await step.start(run);
+    const given = open.mock.calls[0]?.[2];
+    const { clock, gate, onReject } = context;
+    expect(given).toMatchObject({ clock, gate, random });
+    expect(read).toHaveBeenCalledWith(etcd, 'own', given);
+    for (const reason of ['refused', 'reset']) given?.onFailure?.(reason);
+    const text = (reason: string): string =>
+      `the kvstore of cluster own does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
+    expect(step.waitsFor?.()).toEqual([text('reset')]);
+    expect(logged).toEqual([`warn  ${text('refused')}; retrying for ${REACH_MS / 1000} s`]);
+    given?.onProblem?.('no certificate');
+    expect(onReject.mock.calls).toMatchObject([[{ reason: 'unusable-config' }]]);
+    feed.endInitialSync();
+    expect(etcd.endBootstrap).toHaveBeenCalledOnce();
+    await step.stop?.();
+    expect(etcd.close).toHaveBeenCalledOnce();
+  });
+
+  it('need a configuration of the local etcd', async () => {
+    const { feed, run, timeout } = partsOf({ kvstore: 'etcd' });
+    await expect(feed.localKvstore(timeout).start(run)).rejects.toThrow('requires --kvstore-config <file>');
+  });
+
+  it('receive the engines and the options of the agent, and stop with it', async () => {
+    const settings = {
+      maxConnectedClusters: 511,
+      serviceTTLMs: 9,
+      serviceV2: true,
+      failStatic: true,
+    } as never as object;
+    const { feed, local, mesh, clusters, context, engines, run, timeout } = partsOf({
+      clusterID: 4,
+      ...settings,
+    });
+    await feed.localKvstore(timeout).start(run);
+    const step = feed.clusters();
+    await step.start(run);
+    const { clock, gate, onReject } = context;
+    const { ipcache, nodes, onCause, onWithdrawal, tap } = engines;
+    const common = { clusterName: 'own', clock, random, gate, onReject };
+    expect(clusters.local.mock.calls[0]?.[0]).toEqual({
+      ...common,
+      engines: { ipcache, nodes, remoteNodeIdentities: true, onCause, onWithdrawal, tap },
+      failStatic: true,
+      backend: expect.anything(),
+    });
+    const { failStatic: _, ...ofMesh } = settings as { failStatic: boolean };
+    expect(clusters.mesh.mock.calls[0]?.[0]).toEqual({
+      ...{ ...common, ...engines, ...ofMesh },
+      clusterID: 4,
+      remoteNodeIdentities: true,
+    });
+    expect(clusters.identities.mock.calls[0]?.[0]).toEqual({
+      local,
+      clusterID: 4,
+      mesh,
+      maxConnectedClusters: 511,
+    });
+    expect(feed.followed).toEqual({ local, localID: 4, mesh, identities: {} });
+    expect([step.name, local.start.mock.calls.length]).toEqual(['clusters', 1]);
+    await step.stop?.();
+    expect([local.stop.mock.calls.length, mesh.stop.mock.calls.length]).toEqual([1, 1]);
+  });
+
+  it.each([
+    ['memory', 5_000, 5_000, 1],
+    ['etcd', 180_000, 60_000, 3],
+  ] as const)(
+    'wait for clusters with the limits of a kvstore of kind %s',
+    async (kvstore, deadlineMs, failedDeadlineMs, failures) => {
+      vi.spyOn(localEtcd, 'openLocalEtcd').mockResolvedValue({} as never);
+      const { feed, local, mesh, run, timeout } = partsOf({ kvstore, kvstoreConfig: '/etcd', clusterID: 4 });
+      await feed.localKvstore(timeout).start(run);
+      await feed.clusters().start(run);
+      for (const [step, wait, name] of [
+        [feed.localSync(timeout), local.syncedWithin, 'initial sync of the local cluster'],
+        [feed.remoteSync(timeout), mesh.clustersSynced, 'initial sync of the remote clusters'],
+      ] as const) {
+        await step.start(run);
+        expect(step.name).toBe(name);
+        expect(wait.mock.calls).toEqual([
+          [{ deadlineMs, failedDeadlineMs, failures, signal: expect.any(AbortSignal) }],
+        ]);
+      }
+    },
+  );
+
+  it('need a folder of remote clusters that can be read', async () => {
+    const { feed, run, timeout } = partsOf({ clustermeshConfig: '/nowhere' });
+    await feed.localKvstore(timeout).start(run);
+    await expect(feed.clusters().start(run)).rejects.toThrow(
+      '--clustermesh-config /nowhere: no such file or folder: check the path',
+    );
+  });
 });

@@ -106,6 +106,15 @@ describe('the options of --listen', () => {
     expect(await credentials?.()).toEqual(read);
   });
 
+  it('have a token without certificates', async () => {
+    const token = join(temporaryFolder({ token: 'secret' }), 'token');
+    expect((await readServeOptions(source({}, { token }))).tcp).toEqual({
+      ...LISTEN,
+      names: [],
+      token: 'secret',
+    });
+  });
+
   it('have neither credentials nor a page by default', async () => {
     const { tcp, page } = await readServeOptions(source());
     expect([tcp, page]).toEqual([{ ...LISTEN, names: [], token: undefined }, undefined]);
