@@ -1,12 +1,20 @@
 import { expect, it } from 'vitest';
 import { RejectionLog } from '../../src/base/rejection.ts';
 import { unsubscribeOnce } from '../../src/base/subscription.ts';
+import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
 import { IdentityAllocator } from '../../src/kvstore/allocator/identity-allocator.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import type { LeaseLostListener } from '../../src/kvstore/session/backend.ts';
 import { SyncStore } from '../../src/kvstore/stores/sync-store.ts';
+import type { Duty } from '../../src/operator/duty.ts';
+import { McsObjects } from '../../src/operator/mcs/mcs-objects.ts';
 import { ClusterConfigKeeper } from '../../src/operator/publish/cluster-config.ts';
+import { HeartbeatDuty } from '../../src/operator/publish/heartbeat.ts';
+import { RemoteClusters } from '../../src/operator/remote-clusters.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { FakeDirectory } from '../clustermesh/support/fake-directory.ts';
 import { advance } from '../kvstore/support/settle.ts';
 
 /** A kvstore that records who is told about lost leases. */
@@ -61,3 +69,62 @@ it.each([
     await backend.close();
   },
 );
+
+it.each<[string, (options: Options) => Duty]>([
+  ['a heartbeat', ({ backend, clock, random }) => new HeartbeatDuty(backend, clock, { random })],
+  [
+    'the objects of the multi-cluster services API',
+    ({ clock, random }) => {
+      const transport = new MemoryApiTransport(new MemoryApiServer({ clock }));
+      return new McsObjects({ source: new KubernetesClient(transport, { clock, random }), clock, random });
+    },
+  ],
+  [
+    'the remote clusters',
+    ({ clock, random }) =>
+      new RemoteClusters({
+        clusterName: 'a',
+        clusterID: 1,
+        maxConnectedClusters: 255,
+        source: new FakeDirectory(),
+        clock,
+        random,
+        onReject: () => expect.fail(),
+      }),
+  ],
+])('%s has ended after its run, and not before', async (_name, make) => {
+  const clock = new ManualClock();
+  const random = (): number => 0.5;
+  const backend = new MemoryBackend({ clock, random });
+  const duty = make({ backend, clock, random });
+  expect(duty.status().state).toBe('waiting');
+  const ended = new AbortController();
+  const running = duty.run(ended.signal);
+  await advance(clock, 60_000);
+  expect(duty.status().state).not.toBe('ended');
+  ended.abort();
+  await running;
+  expect(duty.status().state).toBe('ended');
+  await backend.close();
+});
+
+it('remote clusters notify their readers when an empty directory of configurations has been listed', async () => {
+  const clock = new ManualClock();
+  const clusters = new RemoteClusters({
+    clusterName: 'a',
+    clusterID: 1,
+    maxConnectedClusters: 255,
+    source: new FakeDirectory(),
+    clock,
+    random: () => 0.5,
+    onReject: () => expect.fail(),
+  });
+  const seen: unknown[] = [];
+  clusters.onChange((cluster) => seen.push([cluster, clusters.names]));
+  const ended = new AbortController();
+  const running = clusters.run(ended.signal);
+  await advance(clock, 0);
+  expect(seen).toEqual([['', []]]);
+  ended.abort();
+  await running;
+});

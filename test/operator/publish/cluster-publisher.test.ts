@@ -246,6 +246,64 @@ describe('a published cluster', () => {
   });
 });
 
+it('deletes the keys of a service that changes its address family, of a deleted service, and of a deleted export', async () => {
+  const clock = new ManualClock();
+  const server = new MemoryServer({ clock });
+  const options = { clock, random: () => 0.5 };
+  const backend = new FaultyMemoryBackend({ server, ...options });
+  const publisher = new ClusterPublisher({
+    backend,
+    ...options,
+    clusterName: CLUSTER,
+    clusterID: ID,
+    serviceExports: true,
+  });
+  const ended = new AbortController();
+  const running = publisher.run(ended.signal);
+  const id = { namespace: 'ns', name: 'web' };
+  const publishAt = (address: string): void =>
+    publisher.upsertService({
+      ...id,
+      frontends: new Map(),
+      labels: new Map(),
+      selector: new Map(),
+      backends: new Map([[address, new Map([['http', { port: 80, protocol: 6 }]])]]),
+      includeExternal: true,
+      shared: true,
+    });
+  const keys = async (): Promise<readonly string[]> => {
+    await advance(clock, 10_000);
+    const { kvs } = server.range(prefixRange('cilium/state/'));
+    return kvs.map(({ key }) => key.slice('cilium/state/'.length));
+  };
+  publisher.upsertServiceExport({
+    ...id,
+    createdAt: 0,
+    type: 'ClusterSetIP',
+    ports: [],
+    ipFamilies: ['IPv4'],
+    sessionAffinity: 'None',
+    sessionAffinitySeconds: undefined,
+    internalTrafficPolicy: undefined,
+    trafficDistribution: undefined,
+    annotations: new Map(),
+    labels: new Map(),
+  });
+  publishAt('10.1.0.1');
+  void publisher.markSynced();
+  const [service, exported] = ['services/v1/a/ns/web', 'serviceexports/v1/a/ns/web'];
+  expect(await keys()).toEqual(['endpointslices/v1/a/ns/web-ipv4-0', exported, service]);
+  publishAt('fd00::1');
+  expect(await keys()).toEqual(['endpointslices/v1/a/ns/web-ipv6-0', exported, service]);
+  publisher.deleteService(id);
+  expect(await keys()).toEqual([exported]);
+  publisher.deleteServiceExport(id);
+  expect(await keys()).toEqual([]);
+  ended.abort();
+  await running;
+  await backend.close();
+});
+
 it.each(['', 'A', 'a_b', '-a', 'a-', 'a.b', 'a/b', 'a'.repeat(33)])(
   'does not publish a cluster that is named %j',
   (clusterName) => {

@@ -405,4 +405,58 @@ describe('a review of the keys of a namespace that throws', () => {
       'others complete',
     ]);
   });
+
+  it('does not let an address be published before the identities of the same change', async () => {
+    const clock = new ManualClock();
+    const api = new MemoryApiServer({ clock });
+    const transport = new MemoryApiTransport(api);
+    const user = new ApiUser(transport, core('namespaces'));
+    const annotate = (name: string, value: string): Promise<unknown> =>
+      user.patch(name, { metadata: { annotations: { [GLOBAL]: value } } });
+    for (const name of ['game', 'shop']) await user.create(name);
+    await annotate('game', 'true');
+    const runtime = { clock, random: () => 0.5 };
+    const source = new KubernetesClient(transport, runtime);
+    const failures: unknown[] = [];
+    const onFailure = (error: unknown): number => failures.push(error);
+    const namespaces = new GlobalNamespaces({ source, globalByDefault: false, ...runtime, onFailure });
+    const reviewed: string[] = [];
+    let isFaulty = false;
+    let flush: () => void = () => {};
+    const flushed = new Promise<void>((resolve) => {
+      flush = resolve;
+    });
+    const member = (stage: ExportStage): NamespacedKeys => ({
+      stage,
+      *review(namespace) {
+        if (isFaulty && stage === 'others') {
+          isFaulty = false;
+          throw new Error('broken');
+        }
+        reviewed.push(`${stage} ${namespace}`);
+        yield;
+      },
+      count: () => 1,
+      whenFlushed: () => (stage === 'identities' ? flushed : Promise.resolve()),
+      onComplete: () => {},
+    });
+    namespaces.join(member('identities'));
+    namespaces.join(member('others'));
+    const ended = new AbortController();
+    const running = namespaces.run(ended.signal);
+    await advance(clock, 5000);
+    reviewed.splice(0);
+    isFaulty = true;
+    await Promise.all([annotate('shop', 'true'), annotate('game', 'false')]);
+    await advance(clock, 5000);
+    expect(failures).toEqual([new Error('broken')]);
+    expect(reviewed).toEqual(['identities shop', 'others game']);
+    flush();
+    await advance(clock, 5000);
+    expect(reviewed.slice(2)).toEqual(['others shop', 'identities game']);
+    ended.abort();
+    await settle();
+    await running;
+    await source.close();
+  });
 });
