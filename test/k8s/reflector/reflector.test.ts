@@ -221,6 +221,23 @@ describe('a wait for the first list', () => {
     await expect(reflector.waitForListed()).rejects.toEqual(stopped);
   });
 
+  it('leaves no timer, and no listener on its signal', async () => {
+    follow();
+    const list = await api.takes('stream');
+    const [over, { signal }] = [new AbortController(), new AbortController()];
+    const timers = clock.pending;
+    const [aborted, listed] = [over.signal, signal].map((ended) =>
+      reflector.waitForListed({ signal: ended, quietMs: 20_000 }),
+    );
+    expect(clock.pending).toBe(timers + 2);
+    over.abort(new Error('late'));
+    await expect(aborted).rejects.toThrow('late');
+    expect([clock.pending, getEventListeners(over.signal, 'abort')]).toEqual([timers + 1, []]);
+    await list.say(bookmark('5', END_OF_LIST));
+    await listed;
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
   it('has a progress deadline: ends if no data came for the time, and reports the reason (K 55)', async () => {
     follow();
     const list = await api.takes('stream');

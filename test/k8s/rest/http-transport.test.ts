@@ -177,6 +177,41 @@ it('aborts requests when connections are closed, and opens others afterwards', a
   expect(await textOf((await transport.send({ path: '/', signal: never })).body)).toBe('ok');
 });
 
+it('closes a connection that opens after all connections were closed', async () => {
+  const [opened, closed]: [Socket[], Socket[]] = [[], []];
+  const server = createServer().listen(0, '127.0.0.1');
+  server.on('connection', (socket) => {
+    opened.push(socket);
+    socket.on('close', () => closed.push(socket));
+  });
+  await once(server, 'listening');
+  let connect: (() => void) | undefined;
+  const certificate = (): Promise<undefined> =>
+    new Promise((resolve) => {
+      connect = () => resolve(undefined);
+    });
+  const transport = new HttpTransport({
+    server: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    ca: undefined,
+    serverName: undefined,
+    insecureSkipVerify: false,
+    credentials: { ...fixedCredentials(undefined, undefined), certificate },
+  });
+  ends.push(
+    () => server.close(),
+    () => server.closeAllConnections(),
+    () => transport.close(),
+  );
+  const broken = expect(transport.send({ path: '/', signal: never })).rejects.toMatchObject({
+    code: 'broken',
+  });
+  await until('the transport connects', () => connect !== undefined);
+  transport.reset();
+  await broken;
+  connect?.();
+  await until('the connection was opened and closed', () => opened.length === 1 && closed.length === 1);
+});
+
 it.each([true, false])(
   'an answer that is given up before it is read ends nothing else (regression: the process, where gzip): %s',
   async (gzip) => {

@@ -1,0 +1,62 @@
+import { expect, it } from 'vitest';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
+import { ApiObjectReader } from '../../../src/k8s/rest/object-reader.ts';
+import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
+
+const CONFIG_MAPS = { group: '', version: 'v1', plural: 'configmaps' };
+const PLACE = { kind: CONFIG_MAPS, namespace: 'shop', name: 'web' };
+const NOT_AN_OBJECT = '{"metadata":{"uid":"1","resourceVersion":"2"}}';
+const { signal } = new AbortController();
+
+/** Returns an object that is larger than 16 MiB. */
+const largeObject = (): string =>
+  `{"metadata":{"name":"web","uid":"1","resourceVersion":"2"},"data":"${'x'.repeat(16 << 20)}"}`;
+
+function readerOf(text: string): ApiObjectReader {
+  async function* body(): AsyncGenerator<Uint8Array> {
+    yield bytesOfText(text);
+  }
+  const transport: ApiTransport = {
+    send: () => Promise.resolve({ status: 200, retryAfterMs: 0, body: body() }),
+    reset: () => {},
+    close: () => Promise.resolve(),
+  };
+  return new ApiObjectReader(transport, new ManualClock());
+}
+
+async function listed(items: string): Promise<readonly KubernetesObject[]> {
+  const objects: KubernetesObject[] = [];
+  for await (const page of readerOf(`{"metadata":{"resourceVersion":"7"},"items":[${items}]}`).list(
+    CONFIG_MAPS,
+    signal,
+  ))
+    objects.push(...page);
+  return objects;
+}
+
+it('an object without a name is an error, because it may be the reason why another must not be deleted', async () => {
+  const named = '{"metadata":{"name":"web","uid":"1","resourceVersion":"2"}}';
+  expect(await listed(named)).toHaveLength(1);
+  await expect(listed(`${named},${NOT_AN_OBJECT}`)).rejects.toMatchObject({
+    code: 'garbled',
+    message: 'an object in the list has no name',
+  });
+  await expect(readerOf(NOT_AN_OBJECT).get(PLACE, signal)).rejects.toMatchObject({
+    code: 'garbled',
+    message: expect.stringMatching(/^the response to get .*web.* is not an object$/),
+  });
+});
+
+it('an object of more than 16 MiB is an error that names the limit', async () => {
+  const exceeds = 'exceeds 16 MiB, the maximum that is read';
+  await expect(listed(largeObject())).rejects.toMatchObject({
+    code: 'garbled',
+    message: `an object of the list of configmaps/v1 ${exceeds}`,
+  });
+  await expect(readerOf(largeObject()).get(PLACE, signal)).rejects.toMatchObject({
+    code: 'garbled',
+    message: expect.stringContaining(exceeds),
+  });
+});
