@@ -158,6 +158,8 @@ describe('a key that is deleted and written under a lease at the same time', () 
 
   const put = (key: string, options: WriteOptions = { leased: true }): Promise<number> =>
     backend.update(key, bytesOfText('v'), options);
+  const putAll = (key: string): Promise<unknown> =>
+    backend.writeAll([{ key, value: bytesOfText('v') }], { leased: true });
   const expire = async (): Promise<void> => {
     for (const lease of backend.server.leases) backend.server.expireLease(lease);
     await put('other'); // the client notices the loss
@@ -190,6 +192,36 @@ describe('a key that is deleted and written under a lease at the same time', () 
     await expire();
     expect(lost).toContain('k');
   });
+
+  it.each([
+    ['a write', (): Promise<unknown> => put('k'), false],
+    ['a write', (): Promise<unknown> => put('k'), true],
+    ['several writes', (): Promise<unknown> => putAll('k'), false],
+    ['several writes', (): Promise<unknown> => putAll('k'), true],
+  ])(
+    'is reported as lost if %s of it was applied after a delete, even if no answer arrived',
+    async (_, write, isAnswerLost) => {
+      await put('other');
+      const txn = backend.link.txn.bind(backend.link);
+      const deleted = latch();
+      vi.spyOn(backend.link, 'txn').mockImplementationOnce(async (...call) => {
+        await deleted.isOpen;
+        const answer = await txn(...call);
+        if (isAnswerLost) throw new KvstoreError('deadline', 'no answer in time');
+        return answer;
+      });
+      const outcome = write().then(
+        () => 'written',
+        (error: KvstoreError) => error.code,
+      );
+      await settle();
+      await backend.delete('k');
+      deleted.open();
+      expect(await outcome).toBe(isAnswerLost ? 'deadline' : 'written');
+      await expire();
+      expect(lost).toContain('k');
+    },
+  );
 
   it.each([
     ['delete', () => backend.delete('k')],

@@ -321,6 +321,20 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ noRoom: 1 });
   });
 
+  it('does not count an item without room any more when it is not desired any more', async () => {
+    const { table, turns, kept, set } = setUp();
+    table.capacity = 1;
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    set('a', '1');
+    set('b', '1');
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 1 });
+    set('b', undefined);
+    await turns.settle();
+    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+  });
+
   it('does not count an item without room that is to be deleted anyway', async () => {
     const { table, turns, kept, set } = setUp({}, { a: '0', b: '2' });
     Object.assign(table, { capacity: 2, rank: (_key: string, item: string) => Number(item) });
