@@ -7,6 +7,7 @@ import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import type { KvstoreBackend, WatchState } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
+import { ReturnedValues } from './returned-values.ts';
 import { SyncStore, type SyncStoreOptions, type SyncStoreStatus } from './sync-store.ts';
 import {
   guardedObserver,
@@ -72,9 +73,8 @@ export class SharedStore<T> {
   readonly #deletes: DelayedDeletes<T>;
   readonly #guard: CallbackGuard;
   readonly #tasks: Supervisor;
-  /** Latest revision of the events of this run; and its value when the watch was last interrupted. */
-  #latest = 0;
-  #followed = 0;
+  /** Of this run. */
+  #returned = new ReturnedValues();
   #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {
@@ -105,17 +105,13 @@ export class SharedStore<T> {
       observer: this.#deletes,
       keys,
       onRow: (row, event) => {
-        this.#isReturned = event.modRevision <= this.#followed;
-        this.#latest = Math.max(this.#latest, event.modRevision);
+        this.#isReturned = this.#returned.recordEvent(event.modRevision);
         return !this.#local.receiveEventAt(row, event) || observesLocal;
       },
     });
   }
 
-  /**
-   * For the observer, during a call: true if the value is older than the last interruption of the watch. Such a value
-   * was deleted or overwritten before, and a restore of the kvstore from a backup has brought it back.
-   */
+  /** For the observer, during a call: true if a restore of the kvstore from a backup has brought the value back. */
   get isReturned(): boolean {
     return this.#isReturned;
   }
@@ -185,11 +181,10 @@ export class SharedStore<T> {
   async run(signal: AbortSignal): Promise<void> {
     const { backend, prefix } = this.#options;
     this.#deletes.resume();
-    this.#latest = 0;
-    this.#followed = 0;
+    this.#returned = new ReturnedValues();
     const follow = async (until: AbortSignal): Promise<void> => {
       const onState = (state: WatchState): void => {
-        if (state !== 'watching') this.#followed = this.#latest;
+        this.#returned.recordState(state);
         void this.#local.watchState(state, until);
       };
       const onListed = (): void => this.#local.recordListed();

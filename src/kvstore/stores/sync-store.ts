@@ -24,6 +24,7 @@ import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Attempt, KeyWriter, UNKNOWN_REVISION } from './key-writer.ts';
 import { type Batching, RetryQueue } from './retry-queue.ts';
+import { ReturnedValues } from './returned-values.ts';
 import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 import { SyncKeys } from './sync-keys.ts';
 
@@ -69,6 +70,11 @@ export interface SyncStoreOptions {
    * then on. Default: such keys are not wanted.
    */
   readonly onInherited?: ((name: string) => void) | undefined;
+  /**
+   * @internal With `follow`: called with the name of each existing key that is not wanted and that a restore of the
+   * kvstore from a backup has brought back. Default: such keys stay.
+   */
+  readonly onReturned?: ((name: string) => void) | undefined;
   /** Slices the writes of many stores, and the checks of all keys in a repeated `run`. Default: not sliced. */
   readonly gate?: TurnGate | undefined;
   /** @internal The table of the watch of the owner, if `follow` is false. Default: a table of this store only. */
@@ -451,12 +457,24 @@ export class SyncStore {
   }
 
   async #followKeys(signal: AbortSignal): Promise<void> {
-    const { prefix, follow = true } = this.#options;
+    const { prefix, follow = true, onReturned } = this.#options;
     if (!follow) return;
-    await this.#watch(prefix, signal, (event) => {
-      if (event.type === 'list-done') this.recordListed();
-      else this.receiveEvent(event.key.slice(prefix.length), event);
-    });
+    const returned = new ReturnedValues();
+    const observe = (event: WatchEvent): void => {
+      if (event.type === 'list-done') {
+        this.recordListed();
+        return;
+      }
+      const name = event.key.slice(prefix.length);
+      this.receiveEvent(name, event);
+      const isReturned = returned.recordEvent(event.modRevision) && event.type !== 'delete';
+      if (isReturned && !this.has(name)) onReturned?.(name);
+    };
+    const onState = (state: WatchState): void => {
+      returned.recordState(state);
+      void this.watchState(state, signal);
+    };
+    await this.#watch(prefix, signal, observe, onState);
   }
 
   /**
@@ -470,11 +488,13 @@ export class SyncStore {
     await this.#watch(folder, signal, (event) => this.receiveCanaryEvent(event));
   }
 
-  async #watch(prefix: string, signal: AbortSignal, observe: (event: WatchEvent) => void): Promise<void> {
+  async #watch(
+    prefix: string,
+    signal: AbortSignal,
+    observe: (event: WatchEvent) => void,
+    onState?: (state: WatchState) => void,
+  ): Promise<void> {
     const { backend, gate = OPEN_GATE } = this.#options;
-    const onState = (state: WatchState): void => {
-      if (prefix === this.#options.prefix) void this.watchState(state, signal);
-    };
     for await (const batch of backend.watch(prefix, { signal, onState })) {
       const observeAll = (): void => {
         for (const event of batch) observe(event);

@@ -31,10 +31,14 @@ export class Mirror {
   readonly #guard: CallbackGuard;
   readonly #prefix: string;
   readonly #canary: string;
-  /** Names that an earlier process has copied and that no list of this process has contained yet. */
+  /**
+   * Names that an earlier process has copied and that no list of this process has contained yet, and names that a
+   * restore of the local kvstore from a backup has brought back.
+   */
   readonly #inherited = new Set<string>();
   #sync: SyncStore;
   #isSynced = false;
+  #isDeletingReturned = false;
 
   constructor(options: MirrorOptions) {
     this.#options = options;
@@ -119,6 +123,19 @@ export class Mirror {
     if (sync !== this.#sync) return;
     this.#isSynced = true;
     onApplied();
+    this.#deleteReturned();
+  }
+
+  /** Deletes the keys that a restore has brought back, if a complete list of the remote kvstore has been copied. */
+  #deleteReturned(): void {
+    if (!this.#isSynced || this.#isDeletingReturned || this.#inherited.size === 0) return;
+    const { gate = OPEN_GATE } = this.#options;
+    this.#isDeletingReturned = true;
+    const onEnd = (): void => {
+      this.#isDeletingReturned = false;
+      this.#deleteReturned();
+    };
+    gate.runInBackground(this.#deleteInherited(this.#sync, gate.slice), { onEnd });
   }
 
   /**
@@ -165,6 +182,10 @@ export class Mirror {
       followCanary: false,
       adoptLeases: onInherited !== undefined,
       onInherited,
+      onReturned: (name) => {
+        this.#inherited.add(name);
+        this.#deleteReturned();
+      },
     });
   }
 }

@@ -236,6 +236,22 @@ describe('the copy of a cluster', () => {
     expect(copied.copy()).toMatchObject({ [IP]: before[IP], [CONFIG]: before[CONFIG] });
   });
 
+  it('loses keys again that a restore of the local kvstore from a backup brings back (regression: never)', async () => {
+    await copy();
+    const { local, remote, clock } = copied;
+    writeIP(remote, '10.0.0.2', 0x1_0100);
+    await settle(20);
+    const backup = local.snapshot();
+    write(remote, 'cilium/state/ip/v1/default/10.0.0.1', undefined);
+    writeIP(remote, '10.0.0.3', 0x1_0100);
+    await settle(20);
+    const before = copied.copy();
+    expect(Object.keys(before)).not.toContain(IP);
+    local.restore(backup);
+    await advance(clock, 30_000);
+    expect(copied.copy()).toEqual(before);
+  });
+
   it('of a cluster that was never reached costs no watch and no write (regression: seven watches, 21 requests)', async () => {
     void copied.mesh.add('a', () => Promise.reject(new KvstoreError('unavailable', 'no route')));
     await advance(copied.clock, 60_000);
