@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { askKvstoreMesh, askOperator } from '../../src/agent/process-answers.ts';
 import { AgentError } from '../../src/api/api-client.ts';
-import { askClustermesh, askReady, askStatus, sampleEntries } from '../../src/client/summary.ts';
+import type { EngineViews } from '../../src/api/read-model.ts';
+import { askClustermesh, askReady, askStatus, sampleEntries, showState } from '../../src/client/summary.ts';
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
+import type { Terminal } from '../../src/process/terminal.ts';
+import { TestModel } from '../api/support/model.ts';
 
 it('the examples of prefixes are searched in the first entries only (regression: one turn of 0.5 s over 1,000,000)', () => {
   let read = 0;
@@ -117,5 +120,92 @@ describe('a status of another kind of process', () => {
     await expect(question(async () => status, { wide: false })).rejects.toThrow(
       `the socket does not belong to ${kind}: set another one with --socket`,
     );
+  });
+});
+
+describe('a summary', () => {
+  const FAR = {
+    ...{ name: 'far', local: false, id: 2, state: 'ready', ready: true, rejected: 5, failures: 0 },
+    keys: { nodes: 1, services: 2, identities: 3, ip: 4 },
+  };
+  const ROW = 'far      2   ready  1      2         3           4    5';
+
+  it('of the mesh has the keys of each cluster, and the names for the completion', async () => {
+    const document = {
+      cluster: 'own',
+      clusterID: 1,
+      clusters: [FAR],
+      configProblems: ['bad file'],
+      steps: [],
+    };
+    const answer = await askClustermesh(async () => document, { wide: false });
+    expect(answer).toMatchObject({ json: document, succeeded: true, names: ['far'] });
+    expect(answer.lines[1]).toBe(ROW);
+    expect(answer.lines.slice(2)).toEqual(['', expect.stringMatching(/^far: /), 'bad file']);
+  });
+
+  it('of an agent counts its objects', async () => {
+    const status = {
+      ...{ clusters: [], rejected: { total: 0, byReason: {}, recent: [] } },
+      ipcache: { prefixes: 9, overruled: 2, shadowed: 3 },
+      nodes: { nodes: 8 },
+      services: { announced: 7, backends: 6 },
+    };
+    const ask = async (path: string): Promise<unknown> => (path === '/v1/status' ? status : { items: [] });
+    const { lines, succeeded } = await askStatus(ask, { wide: false });
+    expect([lines.at(-2), succeeded]).toEqual([
+      '9 prefixes, 8 nodes, 7 services with 6 backends; 2 overruled claims, 3 CIDRs shadowed by an endpoint.',
+      true,
+    ]);
+  });
+
+  it('of the state has clusters, nodes, services and a few prefixes', () => {
+    const model = new TestModel().fill();
+    const lines: string[] = [];
+    const terminal = {
+      line: (text = '') => lines.push(text),
+      paint: (tone: string, text: string) => `${tone}: ${text}`,
+    };
+    const status = { ...model.status(), clusters: [FAR] };
+    showState(model as unknown as EngineViews, status as never, terminal as unknown as Terminal);
+    expect(lines).toEqual([
+      'strong: State of the mesh, as seen by cluster own',
+      '  3 prefixes, 1 node, 1 service with 1 backend; 0 rejected',
+      '  kvstore memory, complete after 5 ms',
+      '',
+      'strong: Clusters',
+      '  CLUSTER  ID  STATE  NODES  SERVICES  IDENTITIES  IPS  REJECTED',
+      `  ${ROW}`,
+      '',
+      'strong: Nodes',
+      '  NODE           ADDRESS      PODS  KEY',
+      '  baltic/node-1  192.168.7.1  -     -',
+      '',
+      'strong: Services',
+      '  SERVICE        TYPE       CLUSTER IP   PORTS        BACKENDS             MESH    EXTERNAL IP',
+      '  shop/checkout  ClusterIP  172.16.0.10  http:80/TCP  1 backend (1 local)  global  -',
+      '',
+      'strong: Some prefixes (all: dpcache ipcache list)',
+      '  10.0.0.1/32     pod shop/checkout-1, identity 1234 (app=checkout), on 192.168.0.1',
+      '  10.0.0.0/8      identity 77',
+      '  192.168.7.1/32  identity remote-node',
+      '',
+    ]);
+  });
+
+  it('of the state lists twelve nodes by name, and counts the others', () => {
+    const model = new TestModel().fill();
+    for (let i = 29; i >= 10; i--)
+      model.nodes.nodeUpdated({ cluster: 'own', name: `n${i}`, source: 'kvstore', addresses: [] });
+    const lines: string[] = [];
+    const terminal = { line: (text = '') => lines.push(text), paint: (_tone: string, text: string) => text };
+    showState(model as unknown as EngineViews, model.status(), terminal as unknown as Terminal);
+    const listed = lines.slice(lines.indexOf('Nodes') + 2, lines.indexOf('Services') - 1);
+    expect(listed.map((line) => line.trim().split(' ')[0])).toEqual([
+      'baltic/node-1',
+      ...Array.from({ length: 11 }, (_, i) => `own/n${10 + i}`),
+      '…',
+    ]);
+    expect(listed.at(-1)).toBe('  … and 9 more nodes: dpcache node list');
   });
 });
