@@ -20,6 +20,7 @@ import { IdentityCache } from '../../model/identity-cache.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
+import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
 import type { KvstoreLock } from '../session/backend.ts';
 import { KvstoreError } from '../session/errors.ts';
 import type { RetryQueueStatus } from '../stores/retry-queue.ts';
@@ -99,7 +100,7 @@ export class IdentityAllocator {
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   readonly #tasks: Supervisor;
-  /** Number of lost leases. If it grows during an allocation, the slave key may already be lost. */
+  /** Number of losses of slave keys. If it grows during an allocation, the slave key may already be lost. */
   #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
@@ -155,9 +156,13 @@ export class IdentityAllocator {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     const unsubscribe = backend.onLeaseLost({
-      onLeaseLost: () => {
+      scopes: [IDENTITIES_PREFIX],
+      onLeaseLost: (keys) => {
         this.#leasesLost++;
-        this.#local.checkAll();
+        for (const key of keys) {
+          const parsed = parseKvstoreKey(key);
+          if (parsed?.kind === 'identity-value') this.#local.check(parsed.labels);
+        }
       },
     });
     const follow = async (until: AbortSignal): Promise<void> => {

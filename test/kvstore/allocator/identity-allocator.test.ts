@@ -129,6 +129,27 @@ describe('the identity allocator', () => {
     expect(given.filter(({ isNew }) => isNew)).toHaveLength(40);
   });
 
+  it('checks only the identities whose slave key was lost (regression: all of them, for each lost lease)', async () => {
+    await a.allocator.allocate(WEB);
+    await settle();
+    const [slaveLease, ...others] = server.leases.slice(-1);
+    expect(others).toEqual([]);
+    for (let i = 0; i < 1001; i++) await a.backend.update(`other/${i}`, bytesOfText(''), { leased: true });
+    const added = server.leases.filter((lease) => lease !== slaveLease).slice(-1);
+    const read = vi.spyOn(a.backend.link, 'txn');
+    const checks = (): number =>
+      read.mock.calls.filter(([{ compare }]) =>
+        compare.some(({ key }) => key.startsWith(IDENTITIES_PREFIX)),
+      ).length;
+    for (const lease of added) server.revokeLease(lease);
+    await advance(clock, 15_000);
+    expect(checks()).toBe(0);
+    if (slaveLease !== undefined) server.revokeLease(slaveLease);
+    await advance(clock, 15_000);
+    expect(checks()).toBeGreaterThan(0);
+    expect(slaves()).toHaveLength(1);
+  });
+
   it('counts references; the last one deletes the slave key, never the master key', async () => {
     const { id } = await a.allocator.allocate(WEB);
     await a.allocator.allocate(WEB);
