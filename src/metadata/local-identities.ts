@@ -50,6 +50,14 @@ export class LocalIdentities {
     return this.#withheld.size;
   }
 
+  /**
+   * Number of identities that are neither in use nor withheld.
+   * @internal
+   */
+  get free(): number {
+    return this.#last - FIRST_IDENTITY + 1 - this.#byID.size - this.#withheld.size;
+  }
+
   /** Increases with every identity that is allocated or freed. */
   get changes(): number {
     return this.#changes;
@@ -63,7 +71,7 @@ export class LocalIdentities {
       known.users++;
       return numeric(known.identity);
     }
-    const identity = this.#withheldByLabels.get(key) ?? this.#free();
+    const identity = this.#withheldByLabels.get(key) ?? this.#takeFree();
     if (identity === undefined) return undefined;
     this.#withheld.delete(identity);
     this.#withheldByLabels.delete(key);
@@ -118,9 +126,8 @@ export class LocalIdentities {
   }
 
   /** Returns the next free number, round robin. */
-  #free(): number | undefined {
-    const count = this.#last - FIRST_IDENTITY + 1;
-    if (this.#byID.size + this.#withheld.size >= count) return undefined;
+  #takeFree(): number | undefined {
+    if (this.free <= 0) return undefined;
     for (;;) {
       const identity = this.#next;
       this.#next = identity === this.#last ? FIRST_IDENTITY : identity + 1;

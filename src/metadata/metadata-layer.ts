@@ -64,6 +64,8 @@ export interface MetadataLayerStatus {
 export const METADATA_OWNER = 'metadata';
 
 const CHUNK = 256;
+/** Number of merged labels that take as long as a prefix with few labels. */
+const LABELS_PER_PREFIX = 16;
 
 /** The current claim of a prefix. */
 interface CurrentClaim {
@@ -73,11 +75,19 @@ interface CurrentClaim {
   readonly isLocal: boolean;
 }
 
+/** The labels that the resources of a prefix assign to it, strongest resource first, and the strongest source. */
+interface SortedLabels {
+  readonly source: Source;
+  readonly labels: Labels;
+}
+
 /** A prefix with labels, or with a claim that is still to be deleted. */
 interface LabeledPrefix {
   readonly key: PrefixRegister;
   readonly slot: number;
   readonly resources: Map<string, ResourceLabels>;
+  /** The labels of `resources`; undefined if they have changed since they were sorted. */
+  sorted: SortedLabels | undefined;
   claimed: CurrentClaim | undefined;
 }
 
@@ -108,8 +118,10 @@ export class MetadataLayer {
   readonly #waiting = new Set<{ readonly revision: number; readonly resolve: (applied: boolean) => void }>();
   #revision = 0;
   #isTurnScheduled = false;
-  /** Prefixes without a claim, because no identity was free. */
-  readonly #withoutIdentity = new Set<string>();
+  /** Prefixes without a claim, because no identity was free, with the labels of that identity. */
+  readonly #withoutIdentity = new Map<string, string>();
+  /** The prefixes of `#withoutIdentity` by their labels, the longest waiting first. */
+  readonly #waitingLabels = new Map<string, Set<string>>();
   /** True if an identity was freed in this turn. */
   #isIdentityFreed = false;
 
@@ -220,7 +232,13 @@ export class MetadataLayer {
 
   #add(text: string, key: PrefixRegister): LabeledPrefix {
     const slot = this.#table.insert(key);
-    const known: LabeledPrefix = { key: copyRegister(key), slot, resources: new Map(), claimed: undefined };
+    const known: LabeledPrefix = {
+      key: copyRegister(key),
+      slot,
+      resources: new Map(),
+      sorted: undefined,
+      claimed: undefined,
+    };
     this.#prefixes.set(text, known);
     return known;
   }
@@ -228,6 +246,7 @@ export class MetadataLayer {
   /** Enqueues a prefix and all prefixes that it covers. */
   #changed(text: string, known: LabeledPrefix): number {
     this.#revision++;
+    known.sorted = undefined;
     this.#enqueue(text); // before the prefixes that it covers
     const key = prefixRegister();
     for (const slot of this.#table.covered(known.key)) {
@@ -246,11 +265,11 @@ export class MetadataLayer {
     const { ipcache, chunk = CHUNK } = this.#options;
     this.#isTurnScheduled = false;
     ipcache.batch(() => {
-      let reconciled = 0;
+      let weight = 0;
       for (const text of this.#pending.keys()) {
         this.#pending.delete(text);
-        this.#reconcile(text);
-        if (++reconciled === chunk) break;
+        weight += 1 + Math.floor(this.#reconcile(text) / LABELS_PER_PREFIX);
+        if (weight >= chunk) break;
       }
     });
     if (this.#isIdentityFreed) this.#retry();
@@ -266,32 +285,63 @@ export class MetadataLayer {
     this.#options.nextTurn(() => this.#runTurn());
   }
 
-  /** Enqueues the prefixes without identity under a new revision, because their current revision counts as applied. */
+  /**
+   * Enqueues the prefixes whose labels can get a free identity, the longest waiting first. Their revision is a new one,
+   * because their current revision counts as applied.
+   */
   #retry(): void {
-    for (const text of this.#withoutIdentity) this.#enqueue(text, this.#revision + 1);
+    let { free } = this.#identities;
+    for (const texts of this.#waitingLabels.values()) {
+      if (free-- <= 0) return;
+      this.#enqueueAll(texts);
+    }
   }
 
-  #reconcile(text: string): void {
-    const known = this.#prefixes.get(text);
-    if (known === undefined) return;
-    if (known.resources.size > 0) {
-      this.#claim(text, known, this.#desired(text, known));
+  #enqueueAll(texts: Iterable<string>): void {
+    for (const text of texts) this.#enqueue(text, this.#revision + 1);
+  }
+
+  /** Notes if a prefix waits for an identity. If it has one, enqueues the prefixes that wait with the same labels. */
+  #noteIdentity(text: string, desired: DesiredClaim | undefined, identity: number | undefined): void {
+    const isMissing = desired !== undefined && identity === undefined;
+    if (this.#withoutIdentity.size === 0 && !isMissing) return;
+    const labels = desired?.resolved.kind === 'labels' ? formatLabels(desired.resolved.labels) : '';
+    const previous = this.#withoutIdentity.get(text);
+    if (previous !== undefined && !(isMissing && previous === labels)) {
+      const others = this.#waitingLabels.get(previous);
+      others?.delete(text);
+      if (others?.size === 0) this.#waitingLabels.delete(previous);
+      this.#withoutIdentity.delete(text);
+    }
+    if (!isMissing) {
+      this.#enqueueAll(this.#waitingLabels.get(labels) ?? []);
       return;
+    }
+    this.#withoutIdentity.set(text, labels);
+    const waiting = this.#waitingLabels.get(labels) ?? new Set();
+    this.#waitingLabels.set(labels, waiting.add(text));
+  }
+
+  /** Updates the claim of a prefix. Returns the number of labels that it has merged. */
+  #reconcile(text: string): number {
+    const known = this.#prefixes.get(text);
+    if (known === undefined) return 0;
+    if (known.resources.size > 0) {
+      const merged: LabelsByKey = new Map();
+      const { source, labels } = sortedLabels(known);
+      addLabels(merged, labels);
+      const inherited = this.#inherit(known.key, merged);
+      this.#claim(text, known, this.#desired(text, { source, known, merged }));
+      return labels.length + inherited;
     }
     this.#claim(text, known, undefined);
     this.#prefixes.delete(text);
     this.#table.remove(known.slot, known.key);
+    return 0;
   }
 
   /** Returns the desired claim of a prefix; undefined if it gets none. */
-  #desired(text: string, known: LabeledPrefix): DesiredClaim | undefined {
-    const resources = strongestFirst(known.resources.values());
-    const [strongest] = resources;
-    assert(strongest !== undefined, 'the prefix has labels of a resource');
-    const { source } = strongest;
-    const merged: LabelsByKey = new Map();
-    for (const { labels } of resources) addLabels(merged, labels);
-    this.#inherit(known.key, merged);
+  #desired(text: string, { source, known, merged }: MergedPrefix): DesiredClaim | undefined {
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
     // The local host is not changed (KUBERNETES 43).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
@@ -305,8 +355,9 @@ export class MetadataLayer {
     return { key, source, hostIP, encryptKey, resolved };
   }
 
-  /** Adds the labels of the prefixes that cover this one, longest first. */
-  #inherit(key: PrefixRegister, merged: LabelsByKey): void {
+  /** Adds the labels of the prefixes that cover this one, longest first. Returns their number. */
+  #inherit(key: PrefixRegister, merged: LabelsByKey): number {
+    let count = 0;
     const around = copyRegister(key);
     for (let length = key.length - 1; length >= 0; length--) {
       if (this.#table.countOf(key.family, length, 'cidr') === 0) continue;
@@ -314,8 +365,12 @@ export class MetadataLayer {
       maskWords(around, length);
       if (this.#table.find(around) < 0) continue;
       const covering = this.#prefixes.get(formatKey(around));
-      for (const { labels } of strongestFirst(covering?.resources.values() ?? [])) addLabels(merged, labels);
+      if (covering === undefined || covering.resources.size === 0) continue;
+      const { labels } = sortedLabels(covering);
+      addLabels(merged, labels);
+      count += labels.length;
     }
+    return count;
   }
 
   /**
@@ -336,8 +391,7 @@ export class MetadataLayer {
     const { ipcache } = this.#options;
     const previous = known.claimed;
     const identity = desired && this.#identityOf(desired);
-    if (desired !== undefined && identity === undefined) this.#withoutIdentity.add(text);
-    else this.#withoutIdentity.delete(text);
+    this.#noteIdentity(text, desired, identity);
     known.claimed = undefined;
     if (desired !== undefined && identity !== undefined) {
       const { key, source, hostIP, encryptKey, resolved } = desired;
@@ -358,6 +412,13 @@ export class MetadataLayer {
   }
 }
 
+/** A prefix with its strongest source, and the labels of all resources that name it or cover it. */
+interface MergedPrefix {
+  readonly source: Source;
+  readonly known: LabeledPrefix;
+  readonly merged: LabelsByKey;
+}
+
 /** A claim whose node-local identity is not allocated yet. */
 interface DesiredClaim {
   readonly key: string;
@@ -365,6 +426,15 @@ interface DesiredClaim {
   readonly hostIP: string | undefined;
   readonly encryptKey: number | undefined;
   readonly resolved: Resolved;
+}
+
+function sortedLabels(prefix: LabeledPrefix): SortedLabels {
+  if (prefix.sorted !== undefined) return prefix.sorted;
+  const resources = strongestFirst(prefix.resources.values());
+  const [strongest] = resources;
+  assert(strongest !== undefined, 'the prefix has labels of a resource');
+  prefix.sorted = { source: strongest.source, labels: resources.flatMap(({ labels }) => labels) };
+  return prefix.sorted;
 }
 
 function isFull({ family, length }: PrefixRegister): boolean {
