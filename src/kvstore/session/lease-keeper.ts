@@ -282,18 +282,21 @@ export class LeaseKeeper {
    */
   loseAll(): void {
     for (const id of this.#adopting.keys()) this.#unadoptable.add(id);
-    this.#removeLost([...this.#leases.values()]);
+    this.#removeLost([...this.#leases.values()], true);
   }
 
   /**
    * Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not
-   * reported.
+   * reported. A lease without keys that has expired is forgotten, because a client that writes rarely loses one each
+   * time.
+   *
+   * @param mayReturn true if the store may have keys of leases that have none here
    */
-  #removeLost(leases: readonly HeldLease[]): void {
+  #removeLost(leases: readonly HeldLease[], mayReturn = false): void {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      this.#unadoptable.add(lease.id);
+      if (lease.keys.size > 0 || mayReturn) this.#unadoptable.add(lease.id);
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
       onEnded?.(lease.id);

@@ -375,6 +375,19 @@ describe('a lease keeper', () => {
     }
   });
 
+  it('does not remember a lease that expired without keys (regression: a lease for each pause between two locks)', async () => {
+    const { lease } = await keeper.bind('a');
+    keeper.unbind(keeper.bindingOf('a'));
+    await advance(clock, 2 * TTL_SECONDS * 1000);
+    expect(keeper.size).toBe(0);
+    const asks = async (): Promise<number> => {
+      const before = asked.length;
+      expect(await keeper.adopt(lease, ['a'], async () => {})).toBe(false);
+      return asked.length - before;
+    };
+    expect([await asks(), await asks()]).toEqual([1, 0]); // the server does not know it
+  });
+
   it('drops every lease if the store was restored; they expire', async () => {
     await keeper.bind('a');
     const [first = ''] = server.leases;
