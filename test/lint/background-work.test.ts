@@ -66,7 +66,6 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'k8s/kubernetes-client.ts stopped',
     'kvstore/allocator/local-keys.ts untilIdle',
     'kvstore/session/lock-keeper.ts ended',
-    'kvstore/session/lock-keeper.ts last',
     'kvstore/stores/shared-store.ts watchState',
     'kvstore/stores/sync-store.ts #leasesLost',
     'kvstore/stores/sync-store.ts markSynced',

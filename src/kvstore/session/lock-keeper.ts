@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange, prefixRange } from '../codec/key-range.ts';
@@ -52,8 +53,8 @@ export class LockKeeper {
   readonly #closed = new AbortController();
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
-  /** By path: resolves when all contenders of this process so far have had their turns. */
-  readonly #turns = new Map<string, Promise<void>>();
+  /** The contenders of this process by path, each as the function that begins its turn. The first has its turn. */
+  readonly #turns = new Map<string, KeyedQueue<() => void>>();
   readonly #leaving = new Map<string, Leaving>();
 
   constructor(options: LockKeeperOptions) {
@@ -97,18 +98,20 @@ export class LockKeeper {
 
   /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
   async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
-    const previous = this.#turns.get(path) ?? Promise.resolve();
-    let done: () => void = () => {};
+    const turns = this.#turns.get(path) ?? new KeyedQueue();
+    this.#turns.set(path, turns);
+    let begin: () => void = () => {};
     const turn = new Promise<void>((resolve) => {
-      done = resolve;
+      begin = resolve;
     });
-    const last = previous.then(() => turn);
-    this.#turns.set(path, last);
-    // An aborted contender is done before its predecessors, which must still be awaited.
-    void last.then(() => {
-      if (this.#turns.get(path) === last) this.#turns.delete(path);
-    });
-    await interruptible(() => previous, signal).catch(() => {}); // rejects only if the signal fires
+    turns.set(begin, undefined);
+    turns.first?.();
+    const done = (): void => {
+      if (!turns.delete(begin)) return;
+      if (turns.size === 0) this.#turns.delete(path);
+      else turns.first?.();
+    };
+    await interruptible(() => turn, signal).catch(() => {}); // rejects only if the signal fires
     if (!signal.aborted) return done;
     done();
     throw abortedError();

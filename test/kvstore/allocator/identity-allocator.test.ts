@@ -138,9 +138,8 @@ describe('the identity allocator', () => {
     const added = server.leases.filter((lease) => lease !== slaveLease).slice(-1);
     const read = vi.spyOn(a.backend.link, 'txn');
     const checks = (): number =>
-      read.mock.calls.filter(([{ compare }]) =>
-        compare.some(({ key }) => key.startsWith(IDENTITIES_PREFIX)),
-      ).length;
+      read.mock.calls.filter(([{ compare }]) => compare.some(({ key }) => key.startsWith(IDENTITIES_PREFIX)))
+        .length;
     for (const lease of added) server.revokeLease(lease);
     await advance(clock, 15_000);
     expect(checks()).toBe(0);

@@ -5,6 +5,7 @@ import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import type { KvstoreLock } from '../../../src/kvstore/session/backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { LockKeeper } from '../../../src/kvstore/session/lock-keeper.ts';
@@ -49,6 +50,31 @@ describe('the locks of one client', () => {
     await first.release();
     await (await third).release();
     expect(backend.server.range(keyRange(first.key)).count).toBe(0);
+  });
+
+  it('a caller that aborts leaves nothing behind it (regression: later callers waited for each of them)', async () => {
+    const microtasksUntilNext = async (aborted: number): Promise<number> => {
+      const first = await backend.lock(PATH);
+      for (let i = 0; i < aborted; i++) {
+        const controller = new AbortController();
+        const waiting = backend.lock(PATH, { signal: controller.signal });
+        controller.abort();
+        await expect(waiting).rejects.toMatchObject({ code: 'aborted' });
+      }
+      let next: KvstoreLock | undefined;
+      void backend.lock(PATH).then((lock) => {
+        next = lock;
+      });
+      await first.release();
+      let microtasks = 0;
+      for (; next === undefined && microtasks < 10_000; microtasks++) await Promise.resolve();
+      await settle(4);
+      await next?.release();
+      return microtasks;
+    };
+    const usual = await microtasksUntilNext(0);
+    expect(usual).toBeLessThan(1000);
+    expect(await microtasksUntilNext(2000)).toBe(usual);
   });
 
   it('a key that could not be deleted is not deleted under the next holder (regression: another client got in)', async () => {
