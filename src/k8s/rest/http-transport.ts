@@ -137,7 +137,6 @@ function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<
 /** Pool of open connections and connection attempts. */
 class Pool extends Agent {
   readonly #connect: () => Promise<Socket>;
-  #isDestroyed = false;
 
   constructor(connect: () => Promise<Socket>) {
     super({ keepAlive: true, timeout: IDLE_MS });
@@ -149,17 +148,9 @@ class Pool extends Agent {
     callback?: (error: Error | null, socket: Duplex) => void,
   ): undefined {
     this.#connect().then(
-      (socket) => {
-        if (this.#isDestroyed) socket.destroy();
-        callback?.(null, socket);
-      },
+      (socket) => callback?.(null, socket), // the agent closes it if its request has ended
       (error: Error) => callback?.(error, new Socket()), // the socket is ignored on errors
     );
-  }
-
-  override destroy(): void {
-    this.#isDestroyed = true;
-    super.destroy();
   }
 }
 
