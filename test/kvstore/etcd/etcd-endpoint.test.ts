@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterEach, expect, it, vi } from 'vitest';
 import { EtcdConnection } from '../../../src/kvstore/etcd/etcd-connection.ts';
 import { EtcdEndpoint } from '../../../src/kvstore/etcd/etcd-endpoint.ts';
@@ -89,6 +90,19 @@ it.each([
   expect(limits.map((isExtendable) => isExtendable())).toEqual([!isDropped, true]);
   const error = new KvstoreError('forbidden', 'denied');
   expect(endpoint.explain(error, 550).code).toBe(isDropped ? 'forbidden' : 'invalid-token');
+});
+
+it('a call that waited for a token leaves no listener and no timer', async () => {
+  const cancelDeadline = vi.fn();
+  vi.spyOn(EtcdConnection.prototype, 'startDeadline').mockReturnValue(cancelDeadline);
+  const failure = new KvstoreError('unavailable', 'refused');
+  vi.spyOn(EtcdConnection.prototype, 'unary').mockRejectedValue(failure);
+  const { signal } = new AbortController();
+  const call = endpointWith(AUTH).raw('KV', 'Range', Buffer.alloc(0), { signal });
+  await expect(call).rejects.toMatchObject({ code: 'unavailable' });
+  await new Promise(setImmediate);
+  expect(getEventListeners(signal, 'abort')).toEqual([]);
+  expect(cancelDeadline).toHaveBeenCalledTimes(1);
 });
 
 it('only tokens that exist are invalidated', () => {
