@@ -1,3 +1,4 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import { textOfBytes } from '../codec/bytes.ts';
 import { parseIdentityText } from '../codec/identity.ts';
@@ -9,6 +10,9 @@ import {
 } from '../codec/keys.ts';
 import type { KvstoreBackend } from '../session/backend.ts';
 import type { KeyValue } from '../session/transport.ts';
+
+/** Keys of a listing that are parsed in one turn of the event loop: 5 to 10 ms. */
+const KEYS_PER_STEP = 4096;
 
 /** The operations of a `GarbageCollector` on one kind of key. */
 export interface Collection {
@@ -28,16 +32,29 @@ export function staleIdentities(
   listing: readonly KeyValue[],
   range: IdentityRange,
 ): ReadonlyMap<string, number> {
+  const steps = staleSteps(listing, range);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value;
+  }
+}
+
+/** Like {@link staleIdentities}, in steps of {@link KEYS_PER_STEP}. */
+function* staleSteps(
+  listing: readonly KeyValue[],
+  range: IdentityRange,
+): Generator<undefined, ReadonlyMap<string, number>> {
   const inUse = new Set<string>();
-  for (const { key } of listing) {
-    const parsed = parseKvstoreKey(key);
+  const masters: KeyValue[] = [];
+  for (const [index, kv] of listing.entries()) {
+    const parsed = parseKvstoreKey(kv.key);
     if (parsed?.kind === 'identity-value') inUse.add(parsed.labels);
+    else if (parsed?.kind === 'identity') masters.push(kv);
+    if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) yield;
   }
   const stale = new Map<string, number>();
-  for (const { key, value, modRevision } of listing) {
-    const parsed = parseKvstoreKey(key);
-    if (parsed?.kind !== 'identity') continue;
-    const id = parseIdentityText(parsed.id);
+  for (const { key, value, modRevision } of masters) {
+    const id = parseIdentityText(key.slice(key.lastIndexOf('/') + 1));
     const labels = textOfBytes(value);
     if (id === undefined || labels === undefined || id < range.min || id > range.max) continue;
     if (!inUse.has(labels)) stale.set(key, modRevision);
@@ -51,7 +68,14 @@ export function staleIdentities(
  */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {
-    list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
+    list: async (signal) => {
+      const steps = staleSteps(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range);
+      for (;;) {
+        const { done, value } = steps.next();
+        if (done === true) return value;
+        await eventLoopTurn();
+      }
+    },
     remove: async (key, modRevision, signal) => {
       const master = await backend.get(key, { signal });
       const labels = master && textOfBytes(master.value);
