@@ -8,6 +8,7 @@ import type { AgentOptions } from '../../src/agent/options.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import * as meshes from '../../src/clustermesh/cluster-mesh.ts';
+import { ConfigFollower } from '../../src/clustermesh/config-follower.ts';
 import * as resolvers from '../../src/clustermesh/identity-resolver.ts';
 import * as localClusters from '../../src/clustermesh/local-cluster.ts';
 import type { ServiceInputs } from '../../src/datapath/linux/services/desired-services.ts';
@@ -17,6 +18,7 @@ import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import * as localEtcd from '../../src/process/local-etcd.ts';
 import { createLog } from '../../src/process/log.ts';
+import * as remoteEtcdsModule from '../../src/process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../../src/process/start-step.ts';
 import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -347,6 +349,22 @@ describe('the parts of a mesh feed', () => {
       }
     },
   );
+
+  it('read the configurations of remote clusters with the clock and the rates of the agent', async () => {
+    const made = vi.spyOn(remoteEtcdsModule, 'remoteEtcds');
+    const stopped = vi.spyOn(ConfigFollower.prototype, 'stop');
+    const clustermeshConfig = temporaryFolder({});
+    const { feed, context, run, timeout } = partsOf({ clustermeshConfig, rateLimit: { qps: 9 } });
+    await feed.localKvstore(timeout).start(run);
+    const step = feed.clusters();
+    await step.start(run);
+    const { clock, gate } = context;
+    const [path, given] = made.mock.calls[0] ?? [];
+    expect(path).toBe(clustermeshConfig);
+    expect(given).toMatchObject({ clock, random, gate, rateLimit: { qps: 9 } });
+    await step.stop?.();
+    expect(stopped).toHaveBeenCalledOnce();
+  });
 
   it('need a folder of remote clusters that can be read', async () => {
     const { feed, run, timeout } = partsOf({ clustermeshConfig: '/nowhere' });
