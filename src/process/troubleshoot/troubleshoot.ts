@@ -69,7 +69,9 @@ async function listTargets(options: TroubleshootOptions): Promise<readonly Targe
   if (chosen.length > 0) return chosen;
   if (only !== undefined && clustermeshConfig !== undefined && only !== clusterName) {
     const path = join(clustermeshConfig, only);
-    return [{ cluster: only, path, local: false, problem: 'does not exist, or is not an etcd configuration' }];
+    return [
+      { cluster: only, path, local: false, problem: 'does not exist, or is not an etcd configuration' },
+    ];
   }
   throw new InputError(
     only === undefined

@@ -242,7 +242,9 @@ describe('dpcache clustermesh troubleshoot', () => {
     ]);
     expect(named.steps).toEqual(['file']);
     const none = await check({ baltic: configuration() }, 'adriatic');
-    expect(none.stdout).toMatch(/^cluster adriatic\n {2}✗ file \S+adriatic: does not exist, or is not an etcd configuration/);
+    expect(none.stdout).toMatch(
+      /^cluster adriatic\n {2}✗ file \S+adriatic: does not exist, or is not an etcd configuration/,
+    );
     const own = await dpcache('clustermesh', 'troubleshoot', '--kvstore-config', '/nowhere/own');
     expect(own.stdout).toMatch(
       /^cluster default \(local\)\n {2}✗ file \/nowhere\/own: no such file or folder/,
