@@ -7,7 +7,7 @@ import { Feed } from './agent/feed.ts';
 import { isAgent, type ProcessStatus, SharedContext, useFeed, useShared, useTick } from './agent/live.ts';
 import { isTokenNeeded, onTokenNeeded, TokenForm } from './agent/token.tsx';
 import { Header } from './parts/header.tsx';
-import { Problem } from './parts/panel.tsx';
+import { Problem, Title } from './parts/panel.tsx';
 import { applyPreferences } from './preferences.ts';
 import { escapeTexts } from './safe-text.ts';
 import { Cluster } from './views/cluster.tsx';
@@ -61,7 +61,12 @@ function View({ address: { view, name, parameters } }: { address: Address }): VN
     case 'overview':
       return <Overview />;
     default:
-      return <Problem>No view {view}.</Problem>;
+      return (
+        <>
+          <Title>{view}</Title>
+          <Problem>No view {view}.</Problem>
+        </>
+      );
   }
 }
 

@@ -270,7 +270,7 @@ describe('the page', () => {
     ['#/service/a%00b', 'alert'],
     ['#/nodes?cluster=%E0%A4', 'main'],
     ['#/node/%E0%A4', 'main'],
-    ['#/nowhere?%=%', 'main'],
+    ['#/nowhere?%=%', 'alert'],
     ['#/live?type=nonsense&contains=%F0', 'main'],
   ])('with an invalid address, %s, reports the error, or shows the existing entry', async (hash, role) => {
     const { page } = await open(hash);

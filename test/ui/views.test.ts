@@ -48,7 +48,7 @@ describe('the card of an IP', () => {
 
   it('names an unknown view (regression: it was the overview)', async () => {
     const { page } = await open('#/nonsense');
-    expect(await page.getByRole('alert').textContent()).toBe('No view nonsense.');
+    expect(await page.getByRole('main').getByRole('alert').textContent()).toBe('No view nonsense.');
   });
 
   it('names the node whose pod CIDR contains an unknown IP', async () => {
