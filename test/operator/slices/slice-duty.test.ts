@@ -176,6 +176,20 @@ class World {
   }
 }
 
+/** Returns a world of one endpoint whose slice was deleted while the watch of slices is behind. */
+async function worldWithUnseenDelete(): Promise<World> {
+  const world = new World('identity');
+  await world.put('shop', 'a', 1001, '10.0.0.1');
+  world.start();
+  await advance(world.clock, 3000);
+  const [slice] = await world.slices();
+  world.api.faults.order({ do: 'hang' }, { matches: ({ path }) => path.includes('slices?watch'), times: 9 });
+  world.api.endWatches();
+  await advance(world.clock, 2000);
+  await world.slicesUser.delete(slice?.metadata.name ?? '');
+  return world;
+}
+
 describe('the slices of endpoints', () => {
   it.each(['DELETE', 'PATCH'] as const)(
     'are repaired if another client sends a %s before the answer of a write arrives (regression: they stayed so)',
@@ -305,18 +319,7 @@ describe('the slices of endpoints', () => {
   });
 
   it('are created again if they are missing on a server whose watch is behind', async () => {
-    const world = new World('identity');
-    await world.put('shop', 'a', 1001, '10.0.0.1');
-    world.start();
-    await advance(world.clock, 3000);
-    const [slice] = await world.slices();
-    world.api.faults.order(
-      { do: 'hang' },
-      { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
-    );
-    world.api.endWatches();
-    await advance(world.clock, 2000);
-    await world.slicesUser.delete(slice?.metadata.name ?? '');
+    const world = await worldWithUnseenDelete();
     await world.put('shop', 'a', 1001, '10.0.0.2');
     await advance(world.clock, 10_000);
     expect((await world.slices()).map(({ endpoints }) => endpoints.map(({ name }) => name))).toEqual([['a']]);
@@ -324,18 +327,7 @@ describe('the slices of endpoints', () => {
   });
 
   it('that can be neither written nor read again are a failure, and written when that is possible', async () => {
-    const world = new World('identity');
-    await world.put('shop', 'a', 1001, '10.0.0.1');
-    world.start();
-    await advance(world.clock, 3000);
-    const [slice] = await world.slices();
-    world.api.faults.order(
-      { do: 'hang' },
-      { matches: ({ path }) => path.includes('slices?watch'), times: 9 },
-    );
-    world.api.endWatches();
-    await advance(world.clock, 2000);
-    await world.slicesUser.delete(slice?.metadata.name ?? '');
+    const world = await worldWithUnseenDelete();
     const { failures = 0 } = world.duty?.status() ?? {};
     world.api.deny('get', 'ciliumendpointslices');
     await world.put('shop', 'a', 1001, '10.0.0.2');
