@@ -24,33 +24,21 @@ export interface Collection {
 
 /**
  * Returns the master keys without a slave key, with their mod revisions. Ignores keys that cannot be parsed and
- * identities outside the range of the cluster. Pure.
+ * identities outside the range of the cluster. Parses at most {@link KEYS_PER_STEP} keys in one turn.
  *
  * @param listing all keys below `cilium/state/identities/v1/`, at one revision
  */
-export function staleIdentities(
+export async function staleIdentities(
   listing: readonly KeyValue[],
   range: IdentityRange,
-): ReadonlyMap<string, number> {
-  const steps = staleSteps(listing, range);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done === true) return value;
-  }
-}
-
-/** Like {@link staleIdentities}, in steps of {@link KEYS_PER_STEP}. */
-function* staleSteps(
-  listing: readonly KeyValue[],
-  range: IdentityRange,
-): Generator<undefined, ReadonlyMap<string, number>> {
+): Promise<ReadonlyMap<string, number>> {
   const inUse = new Set<string>();
   const masters: KeyValue[] = [];
   for (const [index, kv] of listing.entries()) {
     const parsed = parseKvstoreKey(kv.key);
     if (parsed?.kind === 'identity-value') inUse.add(parsed.labels);
     else if (parsed?.kind === 'identity') masters.push(kv);
-    if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) yield;
+    if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) await eventLoopTurn();
   }
   const stale = new Map<string, number>();
   for (const { key, value, modRevision } of masters) {
@@ -68,14 +56,7 @@ function* staleSteps(
  */
 export function identityCollection(backend: KvstoreBackend, range: IdentityRange): Collection {
   return {
-    list: async (signal) => {
-      const steps = staleSteps(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range);
-      for (;;) {
-        const { done, value } = steps.next();
-        if (done === true) return value;
-        await eventLoopTurn();
-      }
-    },
+    list: async (signal) => staleIdentities(await backend.listPrefix(IDENTITIES_PREFIX, { signal }), range),
     remove: async (key, modRevision, signal) => {
       const master = await backend.get(key, { signal });
       const labels = master && textOfBytes(master.value);

@@ -50,7 +50,7 @@ describe('stale identities', () => {
     modRevision: 7,
   });
 
-  it('are master keys of the local range without slave keys', () => {
+  it('are master keys of the local range without slave keys', async () => {
     const listing = [
       kv(identityKey(300), 'k8s:a=1;'),
       kv(identityKey(301), 'k8s:b=x/y;'),
@@ -62,13 +62,13 @@ describe('stale identities', () => {
       kv('cilium/state/identities/v1/id/junk', 'k8s:e=1;'),
       kv('cilium/state/identities/v1/locks/k8s:c=1;/1f', ''),
     ];
-    expect([...staleIdentities(listing, { min: 256, max: 65_535 })]).toEqual([[identityKey(302), 7]]);
+    expect([...(await staleIdentities(listing, { min: 256, max: 65_535 }))]).toEqual([[identityKey(302), 7]]);
   });
 
-  it('include the first and the last of the range, and none outside it or with invalid labels', () => {
+  it('include the first and the last of the range, and none outside it or with invalid labels', async () => {
     const listing = [255, 256, 65_535, 65_536].map((id) => kv(identityKey(id), `k8s:of=${id};`));
     const spoilt = { ...kv(identityKey(300), ''), value: Uint8Array.of(0xff) };
-    expect([...staleIdentities([...listing, spoilt], { min: 256, max: 65_535 }).keys()]).toEqual([
+    expect([...(await staleIdentities([...listing, spoilt], { min: 256, max: 65_535 })).keys()]).toEqual([
       identityKey(256),
       identityKey(65_535),
     ]);
@@ -329,13 +329,13 @@ describe('a collector', () => {
     await backend.close();
   });
 
-  it('skips keys below the identities that are not identities', () => {
+  it('skips keys below the identities that are not identities', async () => {
     const other = { value: bytesOfText('k8s:a=1;'), createRevision: 1, modRevision: 7 };
     const listing = ['cilium/state/identities/v1/other', 'cilium/state/ip/v1/default/300'].map((key) => ({
       key,
       ...other,
     }));
-    expect(staleIdentities(listing, { min: 0, max: 65_535 }).size).toBe(0);
+    expect((await staleIdentities(listing, { min: 0, max: 65_535 })).size).toBe(0);
   });
 
   it('names the failed round, and requires a signal to end', async () => {
