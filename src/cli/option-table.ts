@@ -1,5 +1,6 @@
 import { type AddHelpTextPosition, type Command, InvalidArgumentError, Option } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { isLabelValue } from '../model/label-selector.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 
 /*
@@ -52,7 +53,7 @@ export function parseName(text: string): string {
 
 /** Parses the value of a Kubernetes label. Rejects an empty one. */
 export function parseLabelValue(text: string): string {
-  if (text.length <= 63 && /^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/.test(text)) return text;
+  if (isLabelValue(text)) return text;
   throw new InvalidArgumentError(
     'It must be the value of a label: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends.',
   );

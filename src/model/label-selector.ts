@@ -33,15 +33,16 @@ const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
   ['<', 'less'],
 ]);
 
-function isName(text: string): boolean {
+/** Returns true for a label value that is not empty, and for the name in a label key. */
+export function isLabelValue(text: string): boolean {
   return text.length <= MAX_NAME_LENGTH && NAME.test(text);
 }
 
 function isKey(text: string): boolean {
   const slash = text.indexOf('/');
-  if (slash < 0) return isName(text);
+  if (slash < 0) return isLabelValue(text);
   const prefix = text.slice(0, slash);
-  return isName(text.slice(slash + 1)) && prefix.length <= MAX_PREFIX_LENGTH && SUBDOMAIN.test(prefix);
+  return isLabelValue(text.slice(slash + 1)) && prefix.length <= MAX_PREFIX_LENGTH && SUBDOMAIN.test(prefix);
 }
 
 /** Returns the value as an integer of 64 bits; undefined if it is not such an integer. */
@@ -106,7 +107,7 @@ class SelectorReader {
   #value(): string {
     if (this.#next === '' || this.#next === ',' || this.#next === ')') return '';
     const value = this.#take();
-    if (SYMBOL.test(value) || !isName(value)) this.#expected('the value of a label', value);
+    if (SYMBOL.test(value) || !isLabelValue(value)) this.#expected('the value of a label', value);
     return value;
   }
 
