@@ -6,7 +6,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { type Runtime, withRuntime } from '../../base/system-clock.ts';
 import { compareKeys } from '../codec/key-range.ts';
 import type {
   BackendStatus,
@@ -61,9 +61,7 @@ const BATCH = 256;
  * All writes, leases and locks fail with `forbidden`.
  */
 export abstract class ReadOnlyBackend implements KvstoreBackend {
-  readonly #kind: string;
-  readonly #clock: Clock;
-  readonly #random: Random;
+  readonly #options: ReadOnlyBackendOptions & Runtime;
   readonly #closed = new AbortController();
   readonly #watches = new Set<SourceWatch>();
   /** Increases with each list and each batch, because a source has no revisions. */
@@ -71,10 +69,8 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   #lastFailure: Failure | undefined;
   readonly #requests = { ok: 0, internal: 0 };
 
-  constructor({ kind, clock = systemClock, random = Math.random }: ReadOnlyBackendOptions) {
-    this.#kind = kind;
-    this.#clock = clock;
-    this.#random = random;
+  constructor(options: ReadOnlyBackendOptions) {
+    this.#options = withRuntime(options);
   }
 
   /** Returns all present entries whose keys have this prefix, in any order. */
@@ -94,7 +90,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   async read(key: string, options: CallOptions = {}): Promise<KeyRead> {
     const kv = (await this.listPrefix(key, options)).find((entry) => entry.key === key);
-    return { kv, header: { clusterID: this.#kind, revision: this.#revision, raftTerm: 0 } };
+    return { kv, header: { clusterID: this.#options.kind, revision: this.#revision, raftTerm: 0 } };
   }
 
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
@@ -113,8 +109,8 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
     const watch = new SourceWatch(prefix, {
-      clock: this.#clock,
-      random: this.#random,
+      clock: this.#options.clock,
+      random: this.#options.random,
       signal: options.signal,
       closed: this.#closed.signal,
       onState: options.onState,
@@ -175,7 +171,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   status(): BackendStatus {
     const watches = [...this.#watches].map((watch) => watch.status());
     return {
-      kind: this.#kind,
+      kind: this.#options.kind,
       connected: watches.every(({ state }) => state !== 'waiting'),
       clusterID: undefined,
       requests: { ...this.#requests },
@@ -201,13 +197,16 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   #recordFailure(error: unknown): KvstoreError {
     this.#requests.internal++;
-    this.#lastFailure = failureOf(error, this.#clock);
+    this.#lastFailure = failureOf(error, this.#options.clock);
     return asKvstoreError(error);
   }
 
   #refuse(): Promise<never> {
     return Promise.reject(
-      new KvstoreError('forbidden', `the ${this.#kind} backend is read-only: write to its source directly`),
+      new KvstoreError(
+        'forbidden',
+        `the ${this.#options.kind} backend is read-only: write to its source directly`,
+      ),
     );
   }
 }
