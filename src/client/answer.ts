@@ -62,8 +62,7 @@ function cellLimit(rows: readonly (readonly string[])[], width: number, minimum:
   const widthOf = (limit: number): number =>
     others.reduce((sum, column) => sum + 2 + Math.min(column, limit), first);
   if (widthOf(Number.POSITIVE_INFINITY) <= width) return Number.POSITIVE_INFINITY;
-  for (let limit = Math.max(...others); limit >= MIN_SHRUNK; limit--)
-    if (widthOf(limit) <= width) return limit;
+  for (let limit = width; limit >= MIN_SHRUNK; limit--) if (widthOf(limit) <= width) return limit;
   return Number.POSITIVE_INFINITY;
 }
 
