@@ -16,7 +16,7 @@ import {
 } from './mesh-options.ts';
 import { operatorContradiction } from './operator-options.ts';
 import { parsePath } from './option-table.ts';
-import { addListenOptions, addStateOptions } from './serve-options.ts';
+import { addListenOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
 import { environmentValue, misspellings, type Setting, settingsOf } from './settings.ts';
 
 /** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
@@ -71,6 +71,11 @@ async function applyFile(
   }
 }
 
+async function serveContradiction(flags: ServeFlags): Promise<string | undefined> {
+  const problems = await serveProblems(flags);
+  return problems.length > 0 ? problems.join('; ') : undefined;
+}
+
 /**
  * Calls {@link addConfiguration} for the command of another process than the agent, whose file contains its own
  * options.
@@ -95,7 +100,7 @@ export function addConfiguration(
       'YAML file with settings, named like the options (log-level: debug); flags and environment variables (DPCACHE_LOG_LEVEL) override it',
       parsePath,
     )
-    .hook('preAction', async () => {
+    .hook('preAction', async (_command, called) => {
       const known = settings();
       const options = new Set(command.options.map((option) => option.attributeName()));
       const ofCommand = known.filter(({ attribute }) => options.has(attribute));
@@ -103,10 +108,13 @@ export function addConfiguration(
       applyEnvironment(command, ofCommand, io.env);
       const path = configPath(command, io.env);
       if (path !== undefined) await applyFile(command, ofCommand, path, known);
+      // `operator status` only asks a process. Its environment may lack the flags of this process.
+      if (called !== command) return;
       const reason =
         (options.has('kvstore') ? contradiction(command.opts()) : undefined) ??
         (options.has('datapath') ? datapathContradiction(command.opts()) : undefined) ??
-        (options.has('deleteAllEndpoints') ? await operatorContradiction(command.opts()) : undefined);
+        (options.has('deleteAllEndpoints') ? await operatorContradiction(command.opts()) : undefined) ??
+        (options.has('listenToken') ? await serveContradiction(command.opts()) : undefined);
       if (reason === undefined) return;
       if (ofCommand.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
         throw new InputError(`--config ${path}: ${reason}`);

@@ -185,9 +185,9 @@ describe('without an agent', () => {
   it.each([
     [['--listen', 'x'], 2, /It must be a port or address:port/],
     [['--listen', '127.0.0.1:70000'], 2, /It must be a port/],
-    [['--listen', '0.0.0.0:0'], 1, /requires --listen-token or --listen-client-ca/],
+    [['--listen', '0.0.0.0:0'], 2, /requires --listen-token or --listen-client-ca/],
     [['--listen', '0', '--listen-token', '/nowhere'], 1, /--listen-token \/nowhere: no such file/],
-    [['--listen', '0', '--listen-cert', '/dev/null'], 1, /require each other/],
+    [['--listen', '0', '--listen-cert', '/dev/null'], 2, /require each other/],
     [
       ['--listen', '0', '--listen-token', '/dev/null'],
       1,

@@ -2,9 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { parseConfig } from '../../../src/cli/config-file.ts';
 import { addAgentOptions, addConfiguration, agentSettings } from '../../../src/cli/configuration.ts';
+import * as serveFiles from '../../../src/process/serve-files.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { ATLANTIC, dpcache, dpcacheWith } from '../support/run.ts';
 
@@ -137,6 +138,7 @@ describe('every option of an agent', () => {
 
   it.each(Object.entries(SAID))('--%s means the same in a file and in the environment', async (key, said) => {
     const { flags, env = flags.at(-1) ?? '', file = env } = said;
+    vi.spyOn(serveFiles, 'serveContradictions').mockReturnValue([]);
     const context = CONTEXT[key] ?? [];
     const wanted = await optionsOf(flags);
     expect(wanted).not.toEqual(await optionsOf([]));
@@ -163,6 +165,12 @@ describe('every option of an agent', () => {
     expect(await optionsOf([], {}, 'socket: false')).toEqual(wanted);
     expect(await optionsOf([], { DPCACHE_SOCKET: 'false' })).toEqual(wanted);
   });
+});
+
+it('the status of a process needs no flags of this process (regression: refused with status 2)', async () => {
+  const env = { DPCACHE_MCS_API: 'true', DPCACHE_LISTEN: '0.0.0.0:80' };
+  const { status, stderr } = await dpcacheWith(env, 'operator', 'status', '--socket', '/nowhere');
+  expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining('no process listens') });
 });
 
 describe('dpcache config check', () => {

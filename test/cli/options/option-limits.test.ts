@@ -158,6 +158,14 @@ const CONTRADICTIONS: readonly (readonly [words: string, message: string])[] = [
   ...['capacity 1', 'service-capacity 1', 'dry-run'].map(
     (option) => [`${AGENT} --datapath-${option}`, `--datapath-${option.split(' ')[0]} requires`] as const,
   ),
+  // Regression: these four had status 1.
+  [`${AGENT} --listen 0.0.0.0:80`, '--listen 0.0.0.0 requires --listen-token'],
+  [`${AGENT} --ui --listen-name a`, '--listen <address>; --ui requires --listen'],
+  [`${OPERATOR} --listen 80 --listen-cert /c`, '--listen-cert and --listen-key require each other'],
+  [
+    'kvstoremesh --no-socket --kvstore-config /k --clustermesh-config /m --listen-token /t',
+    'requires --listen',
+  ],
   [`${OPERATOR} --endpoint-slice-sync`, '--endpoint-slice-sync requires --clustermesh-config'],
   [`${OPERATOR} --mcs-api`, '--mcs-api requires --clustermesh-config'],
   [`${OPERATOR} --clustermesh-config /m`, '--clustermesh-config requires --mcs-api or'],

@@ -44,6 +44,7 @@ async function passed(...words: readonly string[]): Promise<Leaves> {
   vi.spyOn(runOperator, 'runOperator').mockImplementation(ended);
   vi.spyOn(runKvstoreMesh, 'runKvstoreMesh').mockImplementation(ended);
   const logs = vi.spyOn(log, 'createLog');
+  vi.spyOn(serveFiles, 'serveContradictions').mockReturnValue([]);
   const serves = vi.spyOn(serveFiles, 'readServeOptions').mockResolvedValue({ socket: 'served' });
   const result = await dpcache(...words);
   expect(result).toEqual({ status: 0, stdout: '', stderr: '' });
