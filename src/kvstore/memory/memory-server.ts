@@ -4,17 +4,16 @@ import { systemClock } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
-import {
-  type LeaseID,
-  NO_LEASE,
-  type RangeRequest,
-  type RangeResponse,
-  type ResponseHeader,
-  type TxnRequest,
-  type TxnResponse,
-  type WatchObserver,
-  type WatchRequest,
-  type WriteOperation,
+import type {
+  LeaseID,
+  RangeRequest,
+  RangeResponse,
+  ResponseHeader,
+  TxnRequest,
+  TxnResponse,
+  WatchObserver,
+  WatchRequest,
+  WriteOperation,
 } from '../session/transport.ts';
 import {
   complete,
@@ -233,12 +232,8 @@ export class MemoryServer {
     this.#leases.get(to)?.keys.add(key);
   }
 
-  *#apply(request: TxnRequest): SteppedWork<TxnResponse> {
-    const { writes, otherwise = [] } = request;
-    for (const operations of [writes, otherwise])
-      for (const operation of operations)
-        if (operation.op === 'put' && operation.lease !== NO_LEASE) this.#lease(operation.lease);
-    return yield* this.#write(request);
+  #apply(request: TxnRequest): SteppedWork<TxnResponse> {
+    return this.#write({ ...request, checkLease: (id) => this.#lease(id) });
   }
 
   *#write(request: StoreTxn): SteppedWork<TxnResponse> {
@@ -283,8 +278,12 @@ export class MemoryServer {
   }
 }
 
-function* deletesOf(keys: Iterable<string>): Generator<WriteOperation, void, void> {
-  for (const key of keys) yield { op: 'delete', range: keyRange(key) };
+function deletesOf(keys: Iterable<string>): Iterable<WriteOperation> {
+  return {
+    *[Symbol.iterator]() {
+      for (const key of keys) yield { op: 'delete', range: keyRange(key) };
+    },
+  };
 }
 
 function* stepsOf<T>(

@@ -56,8 +56,11 @@ export class Version implements StoredValue {
 
 /** A transaction of any number of operations. */
 export interface StoreTxn extends Pick<TxnRequest, 'compare'> {
+  /** Iterated twice. */
   readonly writes: Iterable<WriteOperation>;
   readonly otherwise?: Iterable<WriteOperation> | undefined;
+  /** Throws if the lease of a put does not exist. Called for the puts that are applied, as in etcd. */
+  readonly checkLease?: ((lease: LeaseID) => void) | undefined;
 }
 
 /**
@@ -158,9 +161,10 @@ export class MemoryStore {
    *
    * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no
    *   limit
-   * @throws KvstoreError `compacted`, `future-revision`
+   * @throws KvstoreError `compacted`, `future-revision`, `invalid-request`
    */
   range(request: RangeRequest, maxExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
+    checkKey(request.start);
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
     const { minModRevision = 0, limit } = request;
@@ -229,18 +233,20 @@ export class MemoryStore {
       case 'value':
         return version !== undefined && equalBytes(this.#blocks.bytesOf(version) ?? EMPTY, compare.equals);
       case 'lease':
-        return version?.lease === compare.equals;
+        return (version?.lease ?? NO_LEASE) === compare.equals;
     }
   }
 
   /**
    * Applies a transaction, one slice of keys for each step. If it throws, it has changed nothing. No other call may
    * read or write the store between two steps, but a watch may read the log, because the new revision is added in the
-   * last step.
+   * last step. Like etcd, rejects invalid operations also if they would not be applied.
    */
-  *txn({ compare, writes, otherwise = [] }: StoreTxn): SteppedWork<TxnResponse> {
+  *txn({ compare, writes, otherwise = [], checkLease }: StoreTxn): SteppedWork<TxnResponse> {
+    for (const { key } of compare) checkKey(key);
+    for (const operations of [writes, otherwise]) yield* checkOperations(operations);
     const succeeded = compare.every((condition) => this.#holds(condition));
-    const { versions, replaced, deleted } = yield* this.#plan(succeeded ? writes : otherwise);
+    const { versions, replaced, deleted } = yield* this.#plan(succeeded ? writes : otherwise, checkLease);
     yield* packValues(versions);
     if (versions.length > 0) yield* this.#commit(versions, replaced);
     return { header: this.header, succeeded, deleted };
@@ -248,15 +254,13 @@ export class MemoryStore {
 
   /**
    * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing.
-   * Like etcd, throws if two operations write one key and one of them is a put.
    */
-  *#plan(operations: Iterable<WriteOperation>): SteppedWork<Plan> {
+  *#plan(operations: Iterable<WriteOperation>, checkLease: StoreTxn['checkLease']): SteppedWork<Plan> {
     const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
     let isOneLease = true;
-    const put = new Set<string>();
-    const deletes: KeyRange[] = [];
+    const removed = new Set<string>();
     const add = (key: string, value: string | undefined, lease: LeaseID, old: Version | undefined): void => {
       const index = versions.length;
       isOneLease &&= index === 0 || lease === commit.leases[0];
@@ -265,28 +269,24 @@ export class MemoryStore {
       versions.push(new Version(key, value, commit, index));
       replaced.push(old);
     };
-    let deleted = 0;
     let visited = 0;
     for (const operation of operations) {
       if (++visited % KEYS_PER_STEP === 0) yield;
       if (operation.op === 'put') {
         const { key, lease } = operation;
+        if (lease !== NO_LEASE) checkLease?.(lease);
         add(key, charactersOf(operation.value), lease, this.#versionAt(key, this.#revision));
-        if (put.has(key)) throw duplicateKey(key);
-        put.add(key);
         continue;
       }
-      deletes.push(operation.range);
       for (const old of this.#versionsIn(operation.range, this.#revision)) {
         if (++visited % KEYS_PER_STEP === 0) yield;
-        if (old === undefined) continue;
+        if (old === undefined || removed.has(old.key)) continue;
+        removed.add(old.key);
         add(old.key, undefined, NO_LEASE, old);
-        deleted++;
       }
     }
-    for (const key of put) if (deletes.some((range) => inRange(key, range))) throw duplicateKey(key);
     if (isOneLease) commit.leases.splice(1);
-    return { versions, replaced, deleted };
+    return { versions, replaced, deleted: removed.size };
   }
 
   *#commit(versions: readonly Version[], replaced: Plan['replaced']): SteppedWork<void> {
@@ -412,6 +412,26 @@ export function complete<T>(work: SteppedWork<T>): T {
 
 function leaseOf({ lease }: Version): Pick<KeyValue, 'lease'> {
   return lease === NO_LEASE ? {} : { lease };
+}
+
+/** Throws if a key is empty, or if two operations write one key and one of them is a put. */
+function* checkOperations(operations: Iterable<WriteOperation>): SteppedWork<void> {
+  const put = new Set<string>();
+  const deletes: KeyRange[] = [];
+  let visited = 0;
+  for (const operation of operations) {
+    if (++visited % KEYS_PER_STEP === 0) yield;
+    const key = operation.op === 'put' ? operation.key : operation.range.start;
+    checkKey(key);
+    if (operation.op === 'delete') deletes.push(operation.range);
+    else if (put.has(key)) throw duplicateKey(key);
+    else put.add(key);
+  }
+  for (const key of put) if (deletes.some((range) => inRange(key, range))) throw duplicateKey(key);
+}
+
+function checkKey(key: string): void {
+  if (key === '') throw new KvstoreError('invalid-request', 'the key is empty');
 }
 
 function duplicateKey(key: string): KvstoreError {

@@ -69,7 +69,7 @@ export interface RangeResponse {
   readonly count: number;
 }
 
-/** A condition of a transaction. An absent key has revisions 0 and differs from every value and lease. */
+/** A condition of a transaction. An absent key has revisions 0, no lease, and no value. */
 export type Compare =
   | { readonly key: string; readonly target: 'create-revision' | 'mod-revision'; readonly equals: number }
   | { readonly key: string; readonly target: 'exists' }

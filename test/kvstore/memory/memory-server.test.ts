@@ -162,6 +162,8 @@ describe('the leases of a server in this process', () => {
       otherwise: [put('b', '', gone)],
     };
     expect(codeOf(() => server.txn(either))).toBe('lease-not-found');
+    const unused = { ...either, writes: [put('c', '', gone)], otherwise: [] };
+    expect(server.txn(unused).succeeded).toBe(false); // etcd checks only the leases of the applied branch
     expect(server.range(prefixRange('')).count).toBe(0);
   });
 });

@@ -41,7 +41,7 @@ class NaiveStore {
     const now = this.now.get(key);
     if (compare.target === 'exists') return now !== undefined;
     if (compare.target === 'value') return now?.value === textOfBytes(compare.equals);
-    if (compare.target === 'lease') return now?.lease === compare.equals;
+    if (compare.target === 'lease') return (now?.lease ?? '0') === compare.equals;
     const revision = compare.target === 'mod-revision' ? now?.mod : now?.create;
     return (revision ?? 0) === compare.equals;
   }
@@ -346,6 +346,27 @@ describe('the store of a server in this process', () => {
     const writes: WriteOperation[] = [{ op: 'delete', range: keyRange('a') }, broken];
     expect(() => write(store, writes)).toThrow();
     expect(store.snapshot()).toEqual(before);
+  });
+
+  it('deletes a key once in a transaction whose deletes overlap, like etcd (regression: two deletes of one revision)', () => {
+    const { store } = newPair();
+    const put = (key: string) => ({ op: 'put', key, value: bytesOfText('x'), lease: '0' }) as const;
+    write(store, [put('a'), put('b')]);
+    const range = { start: 'a', end: NO_END };
+    const remove = [keyRange('b'), range, keyRange('a')].map(
+      (each) => ({ op: 'delete', range: each }) as const,
+    );
+    expect(write(store, remove).deleted).toBe(2);
+    expect(eventsFrom(store, 3)[0]?.map(({ key }) => key)).toEqual(['b', 'a']);
+  });
+
+  it('compares a missing key as one without a lease, and never by its value, like etcd', () => {
+    const { store } = newPair();
+    const succeeds = (compare: Compare): boolean =>
+      complete(store.txn({ compare: [compare], writes: [] })).succeeded;
+    expect(succeeds({ key: 'a', target: 'lease', equals: '0' })).toBe(true);
+    expect(succeeds({ key: 'a', target: 'lease', equals: '7' })).toBe(false);
+    expect(succeeds({ key: 'a', target: 'value', equals: bytesOfText('') })).toBe(false);
   });
 
   it('is not compacted at revision 0 (regression: its history was shifted, and watches received wrong events)', () => {

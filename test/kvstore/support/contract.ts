@@ -220,6 +220,28 @@ export function backendContract(
       expect(await kvstore.content(P)).toEqual(new Map());
     });
 
+    it('an empty key is refused, and nothing is deleted', async () => {
+      await kvstore.put(`${P}a`, '1');
+      const { backend } = client;
+      const calls = [
+        backend.get(''),
+        backend.delete(''),
+        backend.update('', bytes('1')),
+        backend.writeAll([{ key: '' }]),
+      ];
+      for (const call of await Promise.allSettled(calls))
+        expect(call).toMatchObject({ status: 'rejected', reason: { code: 'invalid-request' } });
+      expect((await kvstore.content(P)).size).toBe(1);
+    });
+
+    it('a transaction that writes a key twice is refused, also if its values are equal to those of the store', async () => {
+      await kvstore.put(`${P}a`, '1');
+      const write = { key: `${P}a`, value: bytes('1'), mayBeEqual: true };
+      await expect(client.backend.writeAll([write, write])).rejects.toMatchObject({
+        code: 'invalid-request',
+      });
+    });
+
     it('the largest transaction of compared writes is accepted', async () => {
       const writes = Array.from({ length: MAX_WRITES }, (_, i) => ({
         key: `${P}${i}`,
