@@ -55,8 +55,6 @@ export class EtcdWatchStream implements WatchStream {
   /** True while a message or a slice waits at the gate. */
   #isWaiting = false;
   #isEnded = false;
-  /** Number of progress requests without an answer. */
-  #progressRequests = 0;
 
   constructor(
     endpoint: EtcdEndpoint,
@@ -102,7 +100,6 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   requestProgress(): void {
-    this.#progressRequests++;
     this.#stream?.write(encodeWatchProgress());
   }
 
@@ -172,12 +169,12 @@ export class EtcdWatchStream implements WatchStream {
 
   #receive(answer: WatchAnswer): void {
     if (this.#isEnded) return;
-    const { header, created, canceled, events } = answer;
+    const { header, requested, created, canceled, events } = answer;
     if (canceled) this.#end(cancellation(answer));
     else if (created) this.#accept(header);
     else if (!this.#isCreated) this.#end(violation('a response before the watch was created'));
     else if (events.isEmpty && answer.fragment) this.#end(violation('a fragment without events'));
-    else if (events.isEmpty) this.#reportProgress(answer);
+    else if (events.isEmpty) this.#observer.onProgress(header, requested);
     else {
       this.#delivering = answer;
       this.#deliver(answer);
@@ -211,16 +208,6 @@ export class EtcdWatchStream implements WatchStream {
     if (answer === undefined || this.#isWaiting || this.#isEnded || this.#paused) return;
     this.#admit(SLICE_EVENTS, () => this.#deliver(answer));
   };
-
-  /**
-   * Reports progress. A notification of the server has the same form as the answer to a progress request, so the first
-   * of them after a request counts as the answer.
-   */
-  #reportProgress({ header }: WatchAnswer): void {
-    const requested = this.#progressRequests > 0;
-    if (requested) this.#progressRequests--;
-    this.#observer.onProgress(header, requested);
-  }
 }
 
 function violation(sent: string): KvstoreError {

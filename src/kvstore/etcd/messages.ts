@@ -185,6 +185,11 @@ export interface WatchAnswer {
   readonly header: ResponseHeader;
   readonly created: boolean;
   readonly canceled: boolean;
+  /**
+   * True if the server answers a progress request: the watch id is then -1. A notification without a request has the id
+   * of the watch.
+   */
+  readonly requested: boolean;
   /** If not 0, the watch was canceled because it starts before this revision. */
   readonly compactRevision: number;
   readonly cancelReason: string;
@@ -258,6 +263,7 @@ export class EventReader {
 export function decodeWatch(buffer: Buffer): WatchAnswer {
   const reader = new ProtoReader(buffer);
   let header = NO_HEADER;
+  let requested = false;
   let created = false;
   let canceled = false;
   let compactRevision = 0;
@@ -265,6 +271,7 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
   let fragment = false;
   while (reader.next(buffer.length)) {
     if (reader.field === 1) header = readHeader(reader, reader.open());
+    else if (reader.field === 2) requested = reader.int64() === '-1';
     else if (reader.field === 3) created = reader.bool();
     else if (reader.field === 4) canceled = reader.bool();
     else if (reader.field === 5) compactRevision = reader.number();
@@ -273,7 +280,7 @@ export function decodeWatch(buffer: Buffer): WatchAnswer {
     else reader.skip();
   }
   const events = new EventReader(buffer);
-  return { header, created, canceled, compactRevision, cancelReason, fragment, events };
+  return { header, requested, created, canceled, compactRevision, cancelReason, fragment, events };
 }
 
 /**

@@ -108,14 +108,14 @@ describe('answers, against protobufjs', () => {
       fc.property(
         header,
         flags,
-        revision,
+        fc.tuple(revision, fc.constantFrom(-1, 0, 3)),
         fc.string(),
         fc.array(event),
-        (head, flag, compact, reason, events) => {
+        (head, flag, [compact, watchID], reason, events) => {
           const buffer = encode('WatchResponse', {
             header: protoHeader(head),
             ...flag,
-            watch_id: long(3),
+            watch_id: long(watchID),
             compact_revision: long(compact),
             cancel_reason: reason,
             events: events.map(({ deleted, kv }) => ({ type: deleted ? 1 : 0, kv: protoKeyValue(kv) })),
@@ -123,6 +123,7 @@ describe('answers, against protobufjs', () => {
           const { events: read, ...rest } = decodeWatch(buffer);
           expect(rest).toEqual({
             header: expectedHeader(head),
+            requested: watchID === -1,
             ...flag,
             compactRevision: compact,
             cancelReason: reason,
@@ -235,9 +236,12 @@ describe('answers, against protobufjs', () => {
     const { kvs, ...one } = await decodeRange(Buffer.from([0x0a, 0, 0x12, 0]));
     expect(one).toEqual({ header, more: false, count: 0 });
     expect(kvs.map(plainKeyValue)).toEqual([{ key: '', value: empty, createRevision: 0, modRevision: 0 }]);
-    const flags = { created: false, canceled: false, compactRevision: 0, cancelReason: '', fragment: false };
+    const flags = { requested: false, created: false, canceled: false, fragment: false };
     const { events, ...rest } = decodeWatch(empty);
-    expect([rest, events.isEmpty]).toEqual([{ header, ...flags }, true]);
+    expect([rest, events.isEmpty]).toEqual([
+      { header, ...flags, compactRevision: 0, cancelReason: '' },
+      true,
+    ]);
     expect(
       decodeWatch(Buffer.from([0x5a, 2, 0x12, 0]))
         .events.takeEvents()
