@@ -1,4 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
+import type { Rejection } from '../../base/rejection.ts';
 import { counted } from '../../base/show-value.ts';
 import {
   type ClusterConfig,
@@ -166,6 +167,12 @@ function unreadableCheck(
   return failedCheck(check, error, remedy);
 }
 
+/** Returns the check of a key with an invalid value. The subject of the check is the key, so its text omits it. */
+function invalidCheck(check: Pick<CheckResult, 'step' | 'subject'>, { message }: Rejection): CheckResult {
+  const text = message.replace(`${check.subject}: `, '');
+  return { ...check, status: 'failed', text, remedy: CHECK_WRITER };
+}
+
 function checkClusterIDs(
   logins: readonly { readonly endpoint: string; readonly clusterID: string }[],
 ): readonly CheckResult[] {
@@ -228,8 +235,7 @@ async function checkHeartbeat(
   const [kv] = answer.kvs;
   if (kv === undefined) return { ...check, status: 'failed', text: 'does not exist', remedy: CHECK_WRITER };
   const decoded = decodeTimestamp(kv.value, HEARTBEAT_KEY);
-  if (!decoded.ok)
-    return { ...check, status: 'failed', text: decoded.rejection.message, remedy: CHECK_WRITER };
+  if (!decoded.ok) return invalidCheck(check, decoded.rejection);
   const ageMs = now - decoded.value;
   const age = `${Math.round(Math.abs(ageMs) / 1000)} s`;
   if (ageMs > STALE_MS) return { ...check, status: 'failed', text: `${age} old`, remedy: CHECK_WRITER };
@@ -256,8 +262,7 @@ async function checkConfig(
     return { check: { ...check, status, text: 'does not exist', remedy } };
   }
   const decoded = decodeClusterConfig(kv.value, key);
-  if (!decoded.ok)
-    return { check: { ...check, status: 'failed', text: decoded.rejection.message, remedy: CHECK_WRITER } };
+  if (!decoded.ok) return { check: invalidCheck(check, decoded.rejection) };
   const { id, capabilities } = decoded.value;
   const { syncedCanaries, cached } = capabilities;
   const text = `id ${id}${syncedCanaries ? ', with canaries' : ''}${cached ? ', cached by kvstoremesh' : ''}`;
