@@ -1,3 +1,4 @@
+import { cutText } from '../../base/show-value.ts';
 import { isObject } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
 import { ApiError } from '../rest/api-error.ts';
@@ -80,8 +81,14 @@ export function parseList(text: string): Readonly<Record<string, unknown>> {
   throw new ApiError('garbled', `the response is not a list: ${text.slice(0, 100)}`);
 }
 
-/** Returns the version and the continue token of a list without its items. */
-export function readListShell(text: string): {
+/**
+ * Returns the version and the continue token of a list without its items. A token equal to `requested`, that of the
+ * request, is an error, because the list would never end.
+ */
+export function readListShell(
+  text: string,
+  requested?: string,
+): {
   readonly version: string;
   readonly token: string | undefined;
 } {
@@ -91,5 +98,7 @@ export function readListShell(text: string): {
   // Version 0 is rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
   if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
+  if (token !== undefined && token === requested)
+    throw new ApiError('garbled', `the list repeats its continue token ${cutText(requested, 100)}`);
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
 }

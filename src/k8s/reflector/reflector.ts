@@ -386,7 +386,7 @@ export class Reflector implements FollowedResource {
         exchange.allowSilence(LIST_SILENCE_MS);
       }
       this.#rejected += scanner.tooLarge;
-      return readListShell(scanner.shell);
+      return readListShell(scanner.shell, token);
     });
   }
 

@@ -74,7 +74,7 @@ export class ApiObjectReader implements ObjectReader {
     do {
       const path = listPath(kind, 'pages', '', token, pageSize);
       const read = (exchange: Exchange, answer: ApiAnswer): Promise<ObjectPage> =>
-        readObjectPage(kind, exchange, answer);
+        readObjectPage(kind, token, exchange, answer);
       const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
       token = page.token;
@@ -108,6 +108,7 @@ interface ObjectPage {
 
 async function readObjectPage(
   kind: ResourceKind,
+  requested: string | undefined,
   exchange: Exchange,
   answer: ApiAnswer,
 ): Promise<ObjectPage> {
@@ -123,5 +124,5 @@ async function readObjectPage(
   }
   if (scanner.tooLarge > 0)
     throw new ApiError('garbled', `an object of the list of ${resourceName(kind)} ${TOO_LARGE}`);
-  return { objects, token: readListShell(scanner.shell).token };
+  return { objects, token: readListShell(scanner.shell, requested).token };
 }

@@ -452,6 +452,15 @@ describe('a list', () => {
     expect((await api.takes('watch')).query.get('resourceVersion')).toBe('5');
   });
 
+  it('whose continue token is repeated has failed (regression: it requested the same page for ever)', async () => {
+    follow();
+    await (await api.takes('stream')).refuse(410);
+    await (await api.takes('list')).list('5', [pod('a', '1')], 'next');
+    await (await api.takes('list')).list('5', [pod('a', '1')], 'next');
+    const message = 'the list repeats its continue token next';
+    expect(reflector.status()).toMatchObject({ listed: false, lastFailure: { code: 'garbled', message } });
+  });
+
   it('may take long while it progresses: a minute of silence ends it', async () => {
     follow();
     await (await api.takes('stream')).refuse(422);

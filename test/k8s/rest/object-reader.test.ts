@@ -49,6 +49,18 @@ it('an object without a name is an error, because it may be the reason why anoth
   });
 });
 
+it('a list that repeats its continue token is an error (regression: it never ended)', async () => {
+  const pages = readerOf('{"metadata":{"resourceVersion":"7","continue":"next"},"items":[]}').list(
+    CONFIG_MAPS,
+    signal,
+  );
+  await pages.next();
+  await expect(pages.next()).rejects.toMatchObject({
+    code: 'garbled',
+    message: 'the list repeats its continue token next',
+  });
+});
+
 it('an object of more than 16 MiB is an error that names the limit', async () => {
   const exceeds = 'exceeds 16 MiB, the maximum that is read';
   await expect(listed(largeObject())).rejects.toMatchObject({
