@@ -349,7 +349,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/kvstore/session/lock-keeper.ts',
-    symbol: 'LockKeeper.#untilGone',
+    symbol: 'LockKeeper.#isGone',
     changes: ['\'abort\' → ""'],
     reason: 'the signal is of this call alone: only memory tells',
   },

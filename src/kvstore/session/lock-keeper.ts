@@ -21,7 +21,7 @@ export interface LockKeeperOptions {
 
 // Time after which the lock of a dead holder is free; the value of upstream.
 const LOCK_TTL_SECONDS = 25;
-// Interval at which the queue is read again, because the watch of the key ahead may have ended or be stuck.
+// Interval at which the key ahead is read again, because the watch of the key ahead may have ended or be stuck.
 const RECHECK_MS = 5000;
 const CLEANUP = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
@@ -197,24 +197,44 @@ export class LockKeeper {
       if (!kvs.some(({ createRevision }) => createRevision === entry.revision)) return false;
       const ahead = lastBefore(kvs, entry.revision);
       if (ahead === undefined) return true;
-      await this.#untilGone(ahead.key, header.revision + 1, signal);
+      await this.#untilChanged(entry, ahead, header.revision + 1, signal);
       if (signal.aborted) throw abortedError();
     }
   }
 
   /**
-   * Resolves if the key was deleted, if the signal fires, or after a timeout. The caller then reads the queue again.
+   * Resolves if the key ahead or the entry does not exist any more, or if the signal fires. Reads only these two keys,
+   * because the queues that many contenders would read grow with their number.
    */
-  #untilGone(key: string, startRevision: number, signal: AbortSignal): Promise<void> {
+  async #untilChanged(
+    entry: QueueEntry,
+    ahead: KeyValue,
+    startRevision: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const keys = [{ key: entry.key, createRevision: entry.revision }, ahead];
+    let start = startRevision;
+    while (!(await this.#isGone(ahead.key, start, signal))) {
+      for (const { key, createRevision } of keys) {
+        const { header, kvs } = await this.#options.transport.range(keyRange(key), { signal });
+        if (kvs[0]?.createRevision !== createRevision) return;
+        start = header.revision + 1;
+      }
+    }
+  }
+
+  /** Resolves to true if the key was deleted or the signal fires, or to false after a timeout. */
+  #isGone(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
-      const end = (): void => {
+      const stop = (isGone: boolean): void => {
         timer.cancel();
         signal.removeEventListener('abort', end);
         stream.cancel();
-        resolve();
+        resolve(isGone);
       };
-      const timer = clock.after(RECHECK_MS, end);
+      const end = (): void => stop(true);
+      const timer = clock.after(RECHECK_MS, () => stop(false));
       const stream = transport.watch(
         { prefix: key, startRevision },
         {

@@ -163,6 +163,30 @@ describe('the locks of one client', () => {
     await other.close();
   });
 
+  it('a contender that waits reads only its own key and the one before it (regression: the whole queue every 5 s)', async () => {
+    const held = await backend.lock(PATH);
+    const others = Array.from(
+      { length: 8 },
+      () => new FaultyMemoryBackend({ clock, server: backend.server }),
+    );
+    const waiting = others.map((other) => other.lock(PATH));
+    await settle(8);
+    let keys = 0;
+    for (const { link } of others) {
+      const range = link.range.bind(link);
+      vi.spyOn(link, 'range').mockImplementation(async (...given) => {
+        const answer = await range(...given);
+        keys += answer.kvs.length;
+        return answer;
+      });
+    }
+    await advance(clock, 5000);
+    expect(keys).toBe(2 * others.length);
+    await held.release();
+    for (const lock of waiting) await (await lock).release();
+    await Promise.all(others.map((other) => other.close()));
+  });
+
   it('a caller that asks while the second in line holds the lock waits for that one', async () => {
     const first = await backend.lock(PATH);
     const second = backend.lock(PATH);
