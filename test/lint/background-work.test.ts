@@ -64,7 +64,6 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'clustermesh/cluster-set.ts settled',
     'datapath/linux/kept-table.ts #inTurns',
     'k8s/kubernetes-client.ts stopped',
-    'kvstore/allocator/local-keys.ts untilIdle',
     'kvstore/session/lock-keeper.ts ended',
     'kvstore/stores/shared-store.ts watchState',
     'kvstore/stores/sync-store.ts #leasesLost',

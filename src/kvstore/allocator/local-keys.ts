@@ -40,6 +40,8 @@ export class LocalKeys {
   readonly #orphans = new Map<string, Labels>();
   /** The running allocation, release or repair of each label set. At most one per label set. */
   readonly #running = new Map<string, Promise<unknown>>();
+  /** Label sets to check when their running work has ended. */
+  readonly #deferred = new Set<string>();
   readonly #repairs: RetryQueue<string>;
   #signal: AbortSignal | undefined;
 
@@ -93,7 +95,10 @@ export class LocalKeys {
 
   /** Blocks other work for the labels until `work` has ended. Must not be called while other work runs for them. */
   block<T>(key: string, work: Promise<T>): Promise<T> {
-    const done = work.finally(() => this.#running.delete(key));
+    const done = work.finally(() => {
+      this.#running.delete(key);
+      if (this.#deferred.delete(key)) this.check(key);
+    });
     this.#running.set(key, done);
     return done;
   }
@@ -138,8 +143,7 @@ export class LocalKeys {
 
   async #repair(key: string, signal: AbortSignal): Promise<void> {
     if (!this.#running.has(key)) return this.block(key, this.#reconcile(key, signal));
-    // Does not block, because the running work may wait for a lock of another client.
-    void this.untilIdle(key).then(() => this.check(key));
+    this.#deferred.add(key); // does not wait, because the running work may wait for a lock of another client
   }
 
   async #reconcile(key: string, signal: AbortSignal | undefined): Promise<void> {

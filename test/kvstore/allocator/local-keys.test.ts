@@ -1,9 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { IdentityKeys } from '../../../src/kvstore/allocator/identity-keys.ts';
 import { LocalKeys } from '../../../src/kvstore/allocator/local-keys.ts';
 import { formatLabels, type Labels } from '../../../src/model/labels.ts';
 import type { NumericIdentity } from '../../../src/model/numeric-identity.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../support/settle.ts';
 
 describe('the local keys of a node', () => {
   it('keep a number that was given to other labels when its former labels are released', async () => {
@@ -19,5 +20,33 @@ describe('the local keys of a node', () => {
     expect(await local.release(former)).toBe('released');
     expect(local.byID(id)?.labels).toEqual(present);
     expect([local.size, local.reassigned]).toEqual([1, 0]);
+  });
+
+  it('checked many times during an allocation are checked once after it (regression: a waiter per check)', async () => {
+    const putSlave = vi.fn(() => Promise.resolve());
+    const keys = { ensureMaster: () => Promise.resolve(true), putSlave } as unknown as IdentityKeys;
+    const options = { keys, clock: new ManualClock(), random: () => 0.5, onReassigned: () => {} };
+    const local = new LocalKeys(options);
+    const labels: Labels = [{ source: 'k8s', key: 'a', value: '1' }];
+    const key = formatLabels(labels);
+    const stop = new AbortController();
+    const running = local.run(stop.signal);
+    const waits = vi.spyOn(local, 'untilIdle');
+    let endAllocation = (): void => {};
+    const allocation = local.block(key, new Promise<void>((resolve) => (endAllocation = resolve)));
+    local.announce(key, labels);
+    for (let i = 0; i < 10; i++) {
+      local.check(key);
+      await settle();
+    }
+    expect(waits.mock.calls.length).toBeLessThanOrEqual(1);
+    expect(local.status().pending).toBe(0);
+    local.assign(key, 300 as NumericIdentity, labels);
+    endAllocation();
+    await allocation;
+    await settle();
+    expect(putSlave).toHaveBeenCalledOnce();
+    stop.abort();
+    await running;
   });
 });
