@@ -9,8 +9,11 @@ import {
   FollowedCluster,
   type FollowingOptions,
 } from '../../clustermesh/followed-cluster.ts';
+import { decodeClusterConfig } from '../../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../../kvstore/codec/keys.ts';
-import type { KvstoreBackend, WatchState } from '../../kvstore/session/backend.ts';
+import type { KvstoreBackend, WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
+import { KvstoreError } from '../../kvstore/session/errors.ts';
+import { ReturnedValues } from '../../kvstore/stores/returned-values.ts';
 import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */
@@ -96,7 +99,7 @@ export class KvstoreMesh extends ClusterSet {
    * disconnect. Returns without waiting; returns false if the cluster is unknown.
    */
   override remove(name: string): Promise<boolean> {
-    if (this.#stopped || (!this.#mirrored.has(name) && !this.#wanted.has(name)))
+    if (this.#stopped || (!this.#mirrored.has(name) && !this.#reconciling.has(name)))
       return Promise.resolve(false);
     this.#want(name, undefined);
     return Promise.resolve(true);
@@ -200,13 +203,31 @@ export class KvstoreMesh extends ClusterSet {
     if (this.#configState !== undefined) return;
     this.#configState = 'listing';
     void this.#tasks.runWithRestart('configurations', async (signal) => {
-      for await (const events of this.#options.local.watch(CLUSTER_CONFIG_PREFIX, {
-        signal,
-        onState: (state) => this.#configWatchState(state),
-      }))
-        for (const event of events)
-          this.#mirrored.get(event.key.slice(CLUSTER_CONFIG_PREFIX.length))?.stores.receiveConfigEvent(event);
+      const returned = new ReturnedValues();
+      const onState = (state: WatchState): void => {
+        returned.recordState(state);
+        this.#configWatchState(state);
+      };
+      for await (const events of this.#options.local.watch(CLUSTER_CONFIG_PREFIX, { signal, onState }))
+        for (const event of events) {
+          const name = event.key.slice(CLUSTER_CONFIG_PREFIX.length);
+          this.#mirrored.get(name)?.stores.receiveConfigEvent(event);
+          if (returned.recordEvent(event.modRevision)) this.#removeReturned(name, event);
+        }
     });
+  }
+
+  /**
+   * Removes the copy of a removed cluster that a restore of the local kvstore from a backup has brought back. Its lease
+   * is one of this process, so it would not expire.
+   */
+  #removeReturned(name: string, { key, value }: WatchEvent): void {
+    const config = decodeClusterConfig(value, key);
+    const isCopy = config.ok && config.value.capabilities.cached === true;
+    const isLocal = name === this.#options.clusterName;
+    if (!isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name)) return;
+    this.#want(name, () => Promise.reject(new KvstoreError('unavailable', 'removed cluster')));
+    this.#want(name, undefined);
   }
 
   #configWatchState(state: WatchState): void {

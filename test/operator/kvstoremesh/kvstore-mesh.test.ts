@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
+import { encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { MirroredClusterStatus } from '../../../src/operator/kvstoremesh/kvstore-mesh.ts';
@@ -353,7 +355,7 @@ describe('the copy of a cluster', () => {
   it('of another id is swept before the new configuration is written', async () => {
     await copy();
     await copied.restart();
-    write(copied.remote, CONFIG, { id: 3, capabilities: {} });
+    write(copied.remote, CONFIG, { id: 3, capabilities: { syncedCanaries: true, cached: false } });
     const before: (readonly string[])[] = [];
     copied.onWrite((keys) => {
       if (keys.includes(CONFIG)) before.push(Object.keys(copied.copy('cilium/cache/')));
@@ -383,6 +385,32 @@ describe('a removed cluster', () => {
     expect(copied.copy('cilium/cache/')).toEqual({ 'cilium/cache/nodes/v1/ab/n1': 'x' });
     expect(copied.copy(CANARIES)).toEqual({});
     expect(copied.mesh.status().clusters.map(({ name }) => name)).toEqual(['ab']);
+  });
+
+  it('is removed again if a restore of the local kvstore from a backup brings it back (regression: its keys stayed)', async () => {
+    await copy();
+    const { local, clock, mesh } = copied;
+    const foreign = encodeClusterConfig({ id: 7, capabilities: { syncedCanaries: true, cached: false } });
+    write(local, 'cilium/cluster-config/b', textOfBytes(foreign));
+    const backup = local.snapshot();
+    void mesh.remove('a');
+    await advance(clock, 200_000);
+    expect(copied.copy()).toEqual({ 'cilium/cluster-config/b': expect.anything() });
+    local.restore(backup);
+    await advance(clock, 30_000);
+    expect(copied.copy()).not.toHaveProperty([CONFIG]);
+    expect(copied.copy()).toHaveProperty([IP]); // until its readers have disconnected
+    await advance(clock, 200_000);
+    expect(copied.copy()).toEqual({ 'cilium/cluster-config/b': expect.anything() });
+    expect(mesh.status().clusters).toEqual([]);
+  });
+
+  it('is not copied, even if its addition has not begun (regression: the removal was ignored)', async () => {
+    copied.add();
+    expect(await copied.mesh.remove('a')).toBe(true);
+    await advance(copied.clock, 200_000);
+    expect(copied.mesh.status().clusters).toEqual([]);
+    expect(copied.copy()).toEqual({});
   });
 
   it('that returns during its removal waits for the end of it, and the last request counts', async () => {
