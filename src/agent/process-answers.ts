@@ -24,7 +24,13 @@ export const askKvstoreMesh: Question = async (ask, view) => {
     lastFailure ?? '',
   ]);
   const header = ['CLUSTER', 'ID', 'STATE', 'KEYS', 'PENDING', 'LAST FAILURE'];
-  const lines = processLines(status, [...status.problems, ...status.configProblems]);
+  const unconfigured = status.clusters
+    .filter(({ state }) => state === 'no-configuration')
+    .map(
+      ({ name }) =>
+        `cluster ${name}: its kvstore contains no configuration of the cluster: check that its operator or clustermesh-apiserver runs`,
+    );
+  const lines = processLines(status, [...status.problems, ...status.configProblems, ...unconfigured]);
   return {
     json: status,
     lines: [...table([header, ...rows], view), ...lines],

@@ -52,6 +52,14 @@ describe('the status of kvstoremesh', () => {
     `);
   });
 
+  it('names the remedy if a kvstore contains no configuration of its cluster (regression: only the state)', async () => {
+    const clusters = [cluster, { ...cluster, name: 'near', state: 'no-configuration' }];
+    const { lines } = await answerOf(askKvstoreMesh, { ...STATUS, clusters });
+    expect(lines.slice(3)).toEqual([
+      'cluster near: its kvstore contains no configuration of the cluster: check that its operator or clustermesh-apiserver runs',
+    ]);
+  });
+
   it.each<[boolean, object]>([
     [true, {}],
     [true, { problems: ['full'] }],
