@@ -114,14 +114,19 @@ const LEASE_SECONDS = 15 * 60;
  */
 const FIRST_LEASE_PART = 0.6;
 
-const NOT_LEADER = 'the write was rejected, because another process may be the leader';
+/** A binding that ends if `write` is applied, and the keeper of its lease. */
+interface ReleasedBinding {
+  readonly write: KeyWrite;
+  readonly holder: LeaseKeeper;
+  readonly binding: Binding;
+}
 
-/** A binding that ends because of a write, and the keeper of its lease. */
-type ReleasedBinding = readonly [holder: LeaseKeeper, binding: Binding];
+/** The result of a transaction of writes. If a condition does not hold, it is not complete. */
+interface Committed extends WrittenAll {
+  readonly deleted: number;
+}
 
 type Put = KeyWrite & { readonly value: Uint8Array };
-
-type GuardedOptions = Pick<WriteOptions, 'ifLocked' | 'fenced' | 'signal' | 'deadlineMs'>;
 
 /** A {@link KvstoreBackend} over any transport: conditional writes, leases and watches. */
 export class KvstoreClient implements KvstoreBackend {
@@ -261,31 +266,16 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async update(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<number> {
-    const { header } = await this.#write(key, options, (lease) => ({
-      compare: [],
-      writes: [{ op: 'put', key, value, lease }],
-    }));
-    return header.revision;
+    return (await this.#commit([{ key, value }], options)).revision;
   }
 
   async updateIfDifferent(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<boolean> {
-    const { succeeded } = await this.#write(key, options, (lease) => ({
-      compare: [
-        { key, target: 'value', equals: value },
-        ...(lease === NO_LEASE ? [] : [{ key, target: 'lease', equals: lease } as const]),
-      ],
-      writes: [],
-      otherwise: [{ op: 'put', key, value, lease }],
-    }));
-    return !succeeded;
+    return (await this.#commit([{ key, value, mayBeEqual: true }], options)).isComplete;
   }
 
   async createOnly(key: string, value: Uint8Array, options: WriteOptions = {}): Promise<boolean> {
-    const { succeeded } = await this.#write(key, options, (lease) => ({
-      compare: [{ key, target: 'create-revision', equals: 0 }],
-      writes: [{ op: 'put', key, value, lease }],
-    }));
-    return succeeded;
+    const isAbsent: Compare = { key, target: 'create-revision', equals: 0 };
+    return (await this.#commit([{ key, value }], options, isAbsent)).isComplete;
   }
 
   async createIfExists(
@@ -294,79 +284,86 @@ export class KvstoreClient implements KvstoreBackend {
     value: Uint8Array,
     options: WriteOptions = {},
   ): Promise<boolean> {
-    const { succeeded } = await this.#write(key, options, (lease) => ({
-      compare: [{ key: condition, target: 'exists' }],
-      writes: [{ op: 'put', key, value, lease }],
-    }));
-    return succeeded;
+    const exists: Compare = { key: condition, target: 'exists' };
+    return (await this.#commit([{ key, value }], options, exists)).isComplete;
   }
 
   async delete(key: string, options: DeleteOptions = {}): Promise<boolean> {
     const { ifModRevision } = options;
-    const wasBound = this.#isBound(key);
-    this.#clientWrites.forget(key);
-    const unbind = this.#unbinderOf(key);
-    const { header, succeeded, deleted } = await this.#txn(
-      {
-        compare: ifModRevision === undefined ? [] : [{ key, target: 'mod-revision', equals: ifModRevision }],
-        writes: [{ op: 'delete', range: keyRange(key) }],
-      },
-      options,
-    );
-    if (succeeded) unbind(header.revision);
-    if (succeeded && wasBound && !this.#isBound(key)) this.#clientWrites.recordDelete(key, header.revision);
-    return deleted > 0;
+    const isUnchanged: Compare | undefined =
+      ifModRevision === undefined ? undefined : { key, target: 'mod-revision', equals: ifModRevision };
+    return (await this.#commit([{ key }], options, isUnchanged)).deleted > 0;
   }
 
   async writeAll(writes: readonly KeyWrite[], options: WriteOptions = {}): Promise<WrittenAll> {
-    const puts = writes.filter(isPut);
-    const compared = puts.filter(({ mayBeEqual = false }) => mayBeEqual);
+    const compared = writes.filter((write) => isPut(write) && write.mayBeEqual === true);
     if (writes.length === 0 || writes.length > MAX_WRITES || compared.length > MAX_COMPARED_WRITES)
       throw new KvstoreError(
         'invalid-request',
         `${writes.length} writes, ${compared.length} compared: must be 1 to ${MAX_WRITES}, and at most ${MAX_COMPARED_WRITES}`,
       );
-    const keeper = this.#keeperOf(options);
-    const released = this.#releasedBy(writes, keeper);
-    const bindings = (await keeper?.bindAll(puts, options.signal)) ?? [];
-    for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
-    const request = transactionOf(writes, bindings);
-    let revision = 0;
-    let isComplete = false;
-    try {
-      const answer = await this.#txn(request, options);
-      revision = answer.header.revision;
-      isComplete = compared.length === 0 || !answer.succeeded;
-    } finally {
-      for (const binding of bindings) keeper?.confirm(binding, revision); // a failed write may have taken effect
-    }
-    for (const [holder, binding] of released) holder.unbind(binding, revision);
-    for (const { key, value, mayBeEqual = false } of puts)
-      if (keeper === undefined) this.#clientWrites.forget(key);
-      else if (isComplete || !mayBeEqual) this.#clientWrites.put(key, value, revision);
-    this.#recordDelete(writes, released, revision);
+    const { revision, isComplete } = await this.#commit(writes, options);
     return { revision, isComplete };
   }
 
+  /**
+   * Sends writes of distinct keys in one transaction, and records their effects on the leases. If the lease of all puts
+   * does not exist any more, writes again under a new lease.
+   *
+   * @param condition of all writes; not with `mayBeEqual`
+   */
+  async #commit(
+    writes: readonly KeyWrite[],
+    options: WriteOptions,
+    condition?: Compare,
+    isLastTry = false,
+  ): Promise<Committed> {
+    const puts = writes.filter(isPut);
+    const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
+    const released = this.#releasedBy(writes, keeper);
+    const isOwn = condition === undefined || puts.every(({ key }) => keeper?.bindingOf(key) !== undefined);
+    const bindings = keeper === undefined ? [] : await keeper.bindAll(puts, options.signal);
+    for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
+    const request = transactionOf(writes, bindings, condition);
+    let answer: TxnResponse;
+    try {
+      answer = await this.#txn(request, options);
+    } catch (thrown) {
+      for (const binding of bindings) keeper?.confirm(binding); // the writes may have taken effect
+      const [lease, ...others] = new Set(bindings.map((binding) => binding.lease));
+      const isLeaseLost = others.length === 0 && asKvstoreError(thrown).code === 'lease-not-found';
+      if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
+      keeper?.markLost(lease);
+      return this.#commit(writes, options, condition, true);
+    }
+    const { succeeded, deleted } = answer;
+    const { revision } = answer.header;
+    const mayOmit = request.otherwise !== undefined;
+    const isComplete = succeeded !== mayOmit;
+    const isApplied = ({ mayBeEqual }: KeyWrite): boolean => isComplete || (mayOmit && mayBeEqual !== true);
+    // The key of a conditional put that failed does not belong to this client, unless it was bound before.
+    for (const binding of bindings)
+      if (isOwn || succeeded) keeper?.confirm(binding, revision);
+      else keeper?.unbind(binding);
+    for (const { write, holder, binding } of released) if (isApplied(write)) holder.unbind(binding, revision);
+    for (const put of puts.filter(isApplied))
+      if (keeper === undefined) this.#clientWrites.forget(put.key);
+      else this.#clientWrites.put(put.key, put.value, revision);
+    // One delete is enough, because a transaction is applied completely or not at all.
+    const deletion = released.find(
+      ({ write }) => write.value === undefined && isApplied(write) && !this.#isBound(write.key),
+    );
+    if (deletion !== undefined) this.#clientWrites.recordDelete(deletion.write.key, revision);
+    return { revision, isComplete, deleted };
+  }
+
   async adoptLease(lease: LeaseID, keys: readonly string[], { signal }: CallOptions = {}): Promise<boolean> {
-    if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
+    this.#checkLeader();
     try {
       return await this.#leases.adopt(lease, keys, () => this.#fence.deleteFenceOf(lease), signal);
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);
     }
-  }
-
-  /**
-   * Records one delete of a leased key of a transaction. One is enough, because a transaction is applied completely or
-   * not at all.
-   */
-  #recordDelete(writes: readonly KeyWrite[], released: readonly ReleasedBinding[], revision: number): void {
-    const leased = new Set(released.map(([, { key }]) => key));
-    const deleted = writes.find(
-      ({ key, value }) => value === undefined && leased.has(key) && !this.#isBound(key),
-    );
-    if (deleted !== undefined) this.#clientWrites.recordDelete(deleted.key, revision);
   }
 
   /**
@@ -376,9 +373,10 @@ export class KvstoreClient implements KvstoreBackend {
   #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
     const released: ReleasedBinding[] = [];
     for (const holder of this.#keepers)
-      for (const { key, value } of writes) {
-        const binding = holder === keeper && value !== undefined ? undefined : holder.bindingOf(key);
-        if (binding !== undefined) released.push([holder, binding]);
+      for (const write of writes) {
+        const isKept = holder === keeper && write.value !== undefined;
+        const binding = isKept ? undefined : holder.bindingOf(write.key);
+        if (binding !== undefined) released.push({ write, holder, binding });
       }
     return released;
   }
@@ -508,12 +506,6 @@ export class KvstoreClient implements KvstoreBackend {
     this.#locks.loseAll();
   }
 
-  #write(key: string, options: WriteOptions, request: (lease: LeaseID) => TxnRequest): Promise<TxnResponse> {
-    const keeper = this.#keeperOf(options);
-    if (keeper === undefined) return this.#writeUnleased(key, options, request(NO_LEASE));
-    return this.#writeLeased(keeper, key, options, request);
-  }
-
   /** Returns the keeper of the leases of a write; undefined if it has no lease. */
   #keeperOf({ leased = false }: WriteOptions): LeaseKeeper | undefined {
     if (leased === false) return undefined;
@@ -524,64 +516,18 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
-  /**
-   * Returns a function that unbinds a key from its present leases. Call it with the revision of the write that replaced
-   * the key.
-   */
-  #unbinderOf(key: string, keepers: readonly LeaseKeeper[] = this.#keepers): (revision: number) => void {
-    const bindings = keepers.map((keeper) => [keeper, keeper.bindingOf(key)] as const);
-    return (revision) => {
-      for (const [keeper, binding] of bindings) keeper.unbind(binding, revision);
-    };
-  }
-
-  async #writeUnleased(key: string, options: WriteOptions, request: TxnRequest): Promise<TxnResponse> {
-    const unbind = this.#unbinderOf(key);
-    const answer = await this.#txn(request, options);
-    if (!hasApplied(request, answer)) return answer;
-    unbind(answer.header.revision);
-    this.#clientWrites.forget(key);
-    return answer;
-  }
-
-  /** Writes under a lease. If the lease does not exist any more, writes again under a new lease. */
-  async #writeLeased(
-    keeper: LeaseKeeper,
-    key: string,
-    options: WriteOptions,
-    request: (lease: LeaseID) => TxnRequest,
-    isLastTry = false,
-  ): Promise<TxnResponse> {
-    const others = this.#keepers.filter((other) => other !== keeper);
-    const unbind = this.#unbinderOf(key, others);
-    const previous = keeper.bindingOf(key);
-    const binding = await keeper.bind(key, options.signal);
-    const leased = request(binding.lease);
-    try {
-      const answer = await this.#txn(leased, options);
-      // The key of a conditional write that failed does not belong to this client, unless it was bound before.
-      const isForeign = previous === undefined && !answer.succeeded && !hasApplied(leased, answer);
-      if (isForeign) keeper.unbind(binding);
-      else keeper.confirm(binding, answer.header.revision);
-      if (hasApplied(leased, answer)) unbind(answer.header.revision);
-      for (const write of appliedOperations(leased, answer))
-        if (write.op === 'put') this.#clientWrites.put(key, write.value, answer.header.revision);
-      return answer;
-    } catch (thrown) {
-      keeper.confirm(binding);
-      if (isLastTry || asKvstoreError(thrown).code !== 'lease-not-found') throw thrown;
-      keeper.markLost(binding.lease);
-      return this.#writeLeased(keeper, key, options, request, true);
-    }
-  }
-
   /** Sends a transaction, with the lock and the fence as guards if requested. */
-  async #txn(request: TxnRequest, options: GuardedOptions): Promise<TxnResponse> {
+  async #txn(request: TxnRequest, options: Omit<WriteOptions, 'leased'>): Promise<TxnResponse> {
     const { writeTimeoutMs } = this.#options;
     const { ifLocked, fenced = false, signal, deadlineMs = writeTimeoutMs } = options;
     const call = { signal, deadlineMs };
-    const send = (txn: TxnRequest): Promise<TxnResponse> =>
-      this.#call(() => this.#send(txn, call), call).catch(throwNaming('readwrite', keyOf(txn)));
+    const send = (txn: TxnRequest): Promise<TxnResponse> => {
+      const sendOnce = async (): Promise<TxnResponse> => {
+        this.#checkLeader();
+        return this.#transport.txn(txn, call);
+      };
+      return this.#call(sendOnce, call).catch(throwNaming('readwrite', keyOf(txn)));
+    };
     const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
       const answer = await guardedTxn(request, [...lock, ...fence], send);
@@ -595,10 +541,13 @@ export class KvstoreClient implements KvstoreBackend {
     return answer;
   }
 
-  /** Sends a write, unless another process may be the leader. */
-  async #send(request: TxnRequest, options: CallOptions): Promise<TxnResponse> {
-    if (this.#options.mayWrite?.() === false) throw new KvstoreError('not-leader', NOT_LEADER);
-    return this.#transport.txn(request, options);
+  /** Throws if another process may be the leader. */
+  #checkLeader(): void {
+    if (this.#options.mayWrite?.() === false)
+      throw new KvstoreError(
+        'not-leader',
+        'the write was rejected, because another process may be the leader',
+      );
   }
 
   /** Runs a call within the rate limit. */
@@ -666,8 +615,12 @@ function isPut(write: KeyWrite): write is Put {
  *
  * @param bindings of the puts in their order; empty if they have no lease
  */
-function transactionOf(writes: readonly KeyWrite[], bindings: readonly Binding[]): TxnRequest {
-  const compare: Compare[] = [];
+function transactionOf(
+  writes: readonly KeyWrite[],
+  bindings: readonly Binding[],
+  condition: Compare | undefined,
+): TxnRequest {
+  const compare: Compare[] = condition === undefined ? [] : [condition];
   const necessary: WriteOperation[] = [];
   const all: WriteOperation[] = [];
   let puts = 0;
@@ -682,7 +635,8 @@ function transactionOf(writes: readonly KeyWrite[], bindings: readonly Binding[]
       if (lease !== NO_LEASE) compare.push({ key, target: 'lease', equals: lease });
     }
   }
-  return compare.length === 0 ? { compare, writes: all } : { compare, writes: necessary, otherwise: all };
+  const mayOmit = necessary.length < all.length;
+  return mayOmit ? { compare, writes: necessary, otherwise: all } : { compare, writes: all };
 }
 
 /** Returns undefined for the error `too-large`; throws other errors. */
@@ -707,16 +661,4 @@ function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
 /** Returns the comparison that holds while the lock is held. */
 function lockGuard({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };
-}
-
-/** Returns the operations that a transaction has applied. */
-function appliedOperations(
-  { writes, otherwise = [] }: TxnRequest,
-  { succeeded }: TxnResponse,
-): readonly WriteOperation[] {
-  return succeeded ? writes : otherwise;
-}
-
-function hasApplied(request: TxnRequest, response: TxnResponse): boolean {
-  return appliedOperations(request, response).length > 0;
 }

@@ -34,6 +34,41 @@ it('a key that was never written leaves nothing when it is deleted (regression: 
   await backend.close();
 });
 
+it('an equal value that a transaction without a lease omits keeps its lease (regression: its loss was not reported)', async () => {
+  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const lost: string[] = [];
+  backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  const value = bytesOfText('1');
+  await backend.update('k', value, { leased: true });
+  expect(await backend.writeAll([{ key: 'k', value, mayBeEqual: true }])).toMatchObject({
+    isComplete: false,
+  });
+  for (const lease of backend.server.leases) backend.server.expireLease(lease);
+  await backend.update('other', value, { leased: true });
+  expect(lost).toContain('k');
+  await backend.close();
+});
+
+it('a transaction whose lease has ended is repeated under a new lease (regression: only a single write was)', async () => {
+  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const value = bytesOfText('1');
+  await backend.update('a', value, { leased: true });
+  for (const lease of backend.server.leases) backend.server.expireLease(lease);
+  const { isComplete } = await backend.writeAll(
+    [
+      { key: 'a', value },
+      { key: 'b', value },
+    ],
+    { leased: true },
+  );
+  expect([isComplete, (await backend.listPrefix('')).length, backend.status().leasesLost]).toEqual([
+    true,
+    2,
+    1,
+  ]);
+  await backend.close();
+});
+
 it('keys deleted by their prefix leave nothing (regression: they kept their places on leases)', async () => {
   const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   for (let i = 0; i < 1500; i++) {
