@@ -2,6 +2,7 @@ import { EitherSignal } from '../../base/follow-signal.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, retryAfter } from '../rest/api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from '../rest/api-transport.ts';
+import { chunksUntil } from '../rest/exchange.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** A transport to a {@link MemoryApiServer} without a network. */
@@ -49,16 +50,11 @@ export class MemoryApiTransport implements ApiTransport {
   }
 }
 
-/** Yields the chunks of a body. Throws when the signal aborts. */
+/** Like {@link chunksUntil}, and then disposes of the signal. */
 async function* until(
   body: AsyncIterable<Uint8Array>,
   closed: EitherSignal,
 ): AsyncGenerator<Uint8Array, void, void> {
   using either = closed;
-  const chunks = body[Symbol.asyncIterator]();
-  for (;;) {
-    const { done, value } = await interruptible(() => chunks.next(), either.signal);
-    if (done === true) return;
-    yield value;
-  }
+  yield* chunksUntil(body, either.signal);
 }

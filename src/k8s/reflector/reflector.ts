@@ -283,12 +283,8 @@ export class Reflector implements FollowedResource {
 
   async #exchange<T>(work: (exchange: Exchange) => Promise<T>): Promise<T> {
     const { transport, clock } = this.#context;
-    const exchange = new Exchange({ transport, clock, signal: this.#ended.signal });
-    try {
-      return await work(exchange);
-    } finally {
-      exchange.close();
-    }
+    using exchange = new Exchange({ transport, clock, signal: this.#ended.signal });
+    return await work(exchange);
   }
 
   // ── List ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -58,18 +58,13 @@ export class ConnectionHealth implements ApiTransport {
 
   async #probe(): Promise<void> {
     this.#probes++;
-    const exchange = new Exchange({
-      transport: this.#transport,
-      clock: this.#clock,
-      signal: this.#closed.signal,
-    });
+    const { signal } = this.#closed;
+    using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(QUIET_MS);
     try {
       await textOf(exchange.read(await exchange.open({ path: '/healthz' })));
     } catch (thrown) {
       this.#onError(asApiError(thrown));
-    } finally {
-      exchange.close();
     }
     this.#onBytes(); // restarts the interval
   }

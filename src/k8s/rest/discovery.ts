@@ -10,7 +10,7 @@ const DISCOVERY_MS = 30_000;
 
 /** Returns the plurals that a server serves in a group and version; an empty set if the version is unknown. */
 async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Promise<ReadonlySet<unknown>> {
-  const exchange = new Exchange(options);
+  using exchange = new Exchange(options);
   exchange.allowTime(DISCOVERY_MS);
   try {
     const text = await textOf(exchange.read(await exchange.open({ path: groupPath(kind) })));
@@ -18,8 +18,6 @@ async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Prom
   } catch (error) {
     if (error instanceof ApiError && error.code === 'missing') return new Set();
     throw error;
-  } finally {
-    exchange.close();
   }
 }
 

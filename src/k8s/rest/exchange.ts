@@ -13,9 +13,9 @@ export interface ExchangeOptions {
 
 /**
  * One request and its response, with deadlines, over any transport. Deadlines are needed because the kernel of a server
- * that hangs still answers TCP keepalives.
+ * that hangs still answers TCP keepalives. Must always be disposed of.
  */
-export class Exchange {
+export class Exchange implements Disposable {
   readonly #options: ExchangeOptions;
   readonly #end = new AbortController();
   #timer: Timer | undefined;
@@ -52,18 +52,11 @@ export class Exchange {
   }
 
   /** Yields the bytes of a response as they arrive. */
-  async *read({ body }: ApiAnswer): AsyncGenerator<Uint8Array, void, void> {
-    const { signal } = this.#end;
-    const chunks = body[Symbol.asyncIterator]();
-    for (;;) {
-      const { done, value } = await interruptible(() => chunks.next(), signal);
-      if (done === true) return;
-      yield value;
-    }
+  read({ body }: ApiAnswer): AsyncIterable<Uint8Array> {
+    return chunksUntil(body, this.#end.signal);
   }
 
-  /** Ends the exchange. Must always be called. */
-  close(): void {
+  [Symbol.dispose](): void {
     this.#timer?.cancel();
     this.#deadline?.cancel();
     this.#options.signal.removeEventListener('abort', this.#abort);
@@ -72,5 +65,18 @@ export class Exchange {
 
   #failAfter(ms: number, message: string): Timer {
     return this.#options.clock.after(ms, () => this.#end.abort(new ApiError('silent', message)));
+  }
+}
+
+/** Yields the chunks of a body. Throws when the signal fires. */
+export async function* chunksUntil(
+  body: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, void> {
+  const chunks = body[Symbol.asyncIterator]();
+  for (;;) {
+    const { done, value } = await interruptible(() => chunks.next(), signal);
+    if (done === true) return;
+    yield value;
   }
 }

@@ -88,15 +88,13 @@ export class ApiObjectReader implements ObjectReader {
     read: (exchange: Exchange, answer: ApiAnswer) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
-    const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
+    using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(this.#timeoutMs);
     try {
       return await read(exchange, await exchange.open({ path, gzip: verb === 'list' }));
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== 'forbidden') throw error;
       throw new ApiError(error.code, `${error.message}: ${rightToGrant(verb, kind)}`);
-    } finally {
-      exchange.close();
     }
   }
 }

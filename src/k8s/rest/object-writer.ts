@@ -182,23 +182,19 @@ export class ApiObjectWriter implements ObjectWriter {
   }
 
   async #send(write: ObjectWrite, signal: AbortSignal): Promise<KubernetesObject | undefined> {
-    const exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
-    exchange.allowTime(this.#options.timeoutMs ?? TIMEOUT_MS);
-    try {
-      const request = requestOf(write);
-      const { fieldManager } = this.#options;
-      const query =
-        fieldManager === undefined || write.verb === 'delete'
-          ? ''
-          : `?fieldManager=${encodeURIComponent(fieldManager)}`;
-      const answer = await exchange.open({ ...request, path: request.path + query });
-      const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
-      if (write.verb === 'delete') return undefined;
-      const object = parseJson(text);
-      return isKubernetesObject(object) ? object : undefined;
-    } finally {
-      exchange.close();
-    }
+    const { fieldManager, timeoutMs = TIMEOUT_MS } = this.#options;
+    using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
+    exchange.allowTime(timeoutMs);
+    const request = requestOf(write);
+    const query =
+      fieldManager === undefined || write.verb === 'delete'
+        ? ''
+        : `?fieldManager=${encodeURIComponent(fieldManager)}`;
+    const answer = await exchange.open({ ...request, path: request.path + query });
+    const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
+    if (write.verb === 'delete') return undefined;
+    const object = parseJson(text);
+    return isKubernetesObject(object) ? object : undefined;
   }
 }
 

@@ -8,10 +8,9 @@ it('an exchange leaves no timer, and no listener on the signal of its caller, wh
   const clock = new ManualClock();
   const { signal } = new AbortController();
   for (let i = 0; i < 3; i++) {
-    const exchange = new Exchange({ transport: new ScriptedApi(), clock, signal });
+    using exchange = new Exchange({ transport: new ScriptedApi(), clock, signal });
     exchange.allowTime(60_000);
     exchange.allowSilence(30_000);
-    exchange.close();
   }
   expect(getEventListeners(signal, 'abort')).toEqual([]);
   expect(clock.pending).toBe(0);
