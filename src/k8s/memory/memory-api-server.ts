@@ -1,5 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { parseJson } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
 import { ByteStream } from './byte-stream.ts';
@@ -289,11 +290,9 @@ function notFound(): StatusError {
 }
 
 function parseBody(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch {
-    throw new StatusError('BadRequest', 'the body of the request is not JSON');
-  }
+  const document = parseJson(body);
+  if (document === undefined) throw new StatusError('BadRequest', 'the body of the request is not JSON');
+  return document;
 }
 
 function statusOf(error: unknown): readonly [number, ApiStatus] {

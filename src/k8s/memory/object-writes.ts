@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
 import { isObject } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
@@ -168,7 +169,7 @@ export class ObjectWrites {
             metadata: { ...given, ...kept },
           };
     const normal: PlainFields = JSON.parse(JSON.stringify(content)); // drops undefined fields
-    if (JSON.stringify(sorted(normal)) === JSON.stringify(sorted(current))) return current;
+    if (isDeepStrictEqual(normal, current)) return current;
     return this.#put(type, keyOf(namespace, name), normal);
   }
 
@@ -197,18 +198,4 @@ export class ObjectWrites {
   #timestamp(): string {
     return `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`;
   }
-}
-
-/** Returns the value with sorted object keys, so that it can be compared as text. */
-function sorted(value: unknown): PlainFields {
-  const walk = (part: unknown): unknown => {
-    if (Array.isArray(part)) return part.map(walk);
-    if (!isObject(part)) return part;
-    return Object.fromEntries(
-      Object.entries(part)
-        .sort(([a], [b]) => (a < b ? -1 : 1))
-        .map(([name, one]) => [name, walk(one)]),
-    );
-  };
-  return fieldsOf(walk(value), 'the object');
 }

@@ -1,5 +1,5 @@
 import { cutText } from '../../base/show-value.ts';
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
 import { ApiError } from '../rest/api-error.ts';
 import { resourcePath } from '../rest/resource-path.ts';
@@ -71,12 +71,7 @@ export function anchorPath(kind: ResourceKind, { name, namespace }: LastPut): st
 
 /** Returns a list as an object. Throws an {@link ApiError} if the text is not an object. */
 export function parseList(text: string): Readonly<Record<string, unknown>> {
-  let list: unknown;
-  try {
-    list = JSON.parse(text);
-  } catch {
-    // reported below
-  }
+  const list = parseJson(text);
   if (isObject(list)) return list;
   throw new ApiError('garbled', `the response is not a list: ${text.slice(0, 100)}`);
 }

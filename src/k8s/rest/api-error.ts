@@ -1,5 +1,5 @@
 import { cutText } from '../../base/show-value.ts';
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 
 /**
  * The reason for the failure of a request to an API server.
@@ -103,13 +103,9 @@ export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0)
 
 /** Returns the error of a response other than 200: a Status, a Status without kind, plain text, or HTML. */
 export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: number): ApiError {
-  try {
-    const status: unknown = JSON.parse(text);
-    if (isObject(status)) return errorOfStatus(status, httpStatus, retryAfterMs);
-  } catch {
-    // not JSON
-  }
-  return errorOfStatus({ message: `status ${httpStatus}: ${text.trim()}` }, httpStatus, retryAfterMs);
+  const status = parseJson(text);
+  const shown = isObject(status) ? status : { message: `status ${httpStatus}: ${text.trim()}` };
+  return errorOfStatus(shown, httpStatus, retryAfterMs);
 }
 
 /** Converts a thrown value to an ApiError. Unexpected values become `broken`. */

@@ -1,4 +1,4 @@
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
 import { textOf } from './api-transport.ts';
@@ -22,16 +22,10 @@ async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Prom
 }
 
 function namesIn(text: string): readonly unknown[] {
-  let document: unknown;
-  try {
-    document = JSON.parse(text);
-  } catch (cause) {
-    throw new ApiError('garbled', `the response is not a list of resources: ${text.slice(0, 100)}`, {
-      cause,
-    });
-  }
+  const document = parseJson(text);
   const resources = isObject(document) ? document['resources'] : undefined;
-  if (!Array.isArray(resources)) throw new ApiError('garbled', 'the response is not a list of resources');
+  if (!Array.isArray(resources))
+    throw new ApiError('garbled', `the response is not a list of resources: ${text.slice(0, 100)}`);
   return resources.map((resource: unknown) => (isObject(resource) ? resource['name'] : undefined));
 }
 

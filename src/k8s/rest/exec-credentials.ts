@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
-import { isObject } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import { ApiError } from './api-error.ts';
 import type { ClientCertificate, Credentials } from './cluster-access.ts';
 
@@ -113,13 +113,9 @@ function pluginError({ command }: ExecPlugin, why: string, cause?: unknown): Api
 }
 
 function readCredential(plugin: ExecPlugin, output: string): Credential {
-  let document: unknown;
-  try {
-    document = JSON.parse(output);
-  } catch {
-    // The output may contain secrets, so it is not shown.
-    throw pluginError(plugin, 'its output is not JSON');
-  }
+  const document = parseJson(output);
+  // The output may contain secrets, so it is not shown.
+  if (document === undefined) throw pluginError(plugin, 'its output is not JSON');
   const { kind, apiVersion, status } = isObject(document) ? document : {};
   if (kind !== 'ExecCredential') throw pluginError(plugin, 'its output is not an ExecCredential');
   if (apiVersion !== plugin.apiVersion)

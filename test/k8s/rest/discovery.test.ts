@@ -41,9 +41,9 @@ it('returns the first served version, and requests each version once (K 13)', as
 
 it.each([
   ['<html>', 'the response is not a list of resources: <html>'],
-  ['{}', 'the response is not a list of resources'],
-  ['[]', 'the response is not a list of resources'],
-  ['{"resources":7}', 'the response is not a list of resources'],
+  ['{}', 'the response is not a list of resources: {}'],
+  ['[]', 'the response is not a list of resources: []'],
+  ['{"resources":7}', 'the response is not a list of resources: {"resources":7}'],
 ])('does not treat %s as an empty list', async (body, message) => {
   const { api, ...options } = world();
   api.faults.order({ do: 'answer', status: 200, body });
