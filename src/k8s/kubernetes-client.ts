@@ -2,9 +2,9 @@ import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
-import { systemClock } from '../base/system-clock.ts';
+import { withRuntime } from '../base/system-clock.ts';
 import { TurnGate } from '../base/turn-gate.ts';
-import { Reflector } from './reflector/reflector.ts';
+import { Reflector, type ReflectorContext } from './reflector/reflector.ts';
 import type {
   FollowedResource,
   FollowOptions,
@@ -53,9 +53,7 @@ export interface KubernetesClientStatus {
 export class KubernetesClient implements ResourceSource {
   readonly #server: string;
   readonly #transport: ConnectionHealth;
-  readonly #clock: Clock;
-  readonly #random: Random;
-  readonly #gate: TurnGate;
+  readonly #context: ReflectorContext;
   readonly #guard: CallbackGuard;
   readonly #closed = new AbortController();
   readonly #followed = new Set<Reflector>();
@@ -63,25 +61,23 @@ export class KubernetesClient implements ResourceSource {
 
   /** @param access address and credentials of the server, or a transport */
   constructor(access: ClusterAccess | ApiTransport, options: KubernetesClientOptions = {}) {
-    const { clock = systemClock, random = Math.random, onFault } = options;
+    const { clock, random, gate = new TurnGate({ clock, nextTurn: setImmediate }) } = withRuntime(options);
     const isTransport = 'send' in access;
     this.#server = isTransport ? 'memory' : access.server;
     this.#transport = new ConnectionHealth(isTransport ? access : new HttpTransport(access), clock);
-    this.#clock = clock;
-    this.#random = random;
-    this.#gate = options.gate ?? new TurnGate({ clock, nextTurn: setImmediate });
-    this.#guard = new CallbackGuard(onFault);
+    this.#guard = new CallbackGuard(options.onFault);
+    this.#context = {
+      transport: this.#transport,
+      clock,
+      random,
+      gate,
+      closed: this.#closed.signal,
+      onFault: (error) => this.#guard.report(error),
+    };
   }
 
   follow(kind: ResourceKind, sink: ResourceSink, options: FollowOptions = {}): FollowedResource {
-    const reflector = new Reflector(kind, sink, options, {
-      transport: this.#transport,
-      clock: this.#clock,
-      random: this.#random,
-      gate: this.#gate,
-      closed: this.#closed.signal,
-      onFault: (error) => this.#guard.report(error),
-    });
+    const reflector = new Reflector(kind, sink, options, this.#context);
     this.#followed.add(reflector);
     void reflector.stopped.then(() => this.#followed.delete(reflector));
     this.#healthChecks ??= this.#transport.watch();
@@ -93,21 +89,17 @@ export class KubernetesClient implements ResourceSource {
     signal: AbortSignal = this.#closed.signal,
   ): Promise<ResourceKind | undefined> {
     using either = new EitherSignal(signal, this.#closed.signal);
-    return await firstServed(kinds, {
-      transport: this.#transport,
-      clock: this.#clock,
-      signal: either.signal,
-    });
+    return await firstServed(kinds, { ...this.#context, signal: either.signal });
   }
 
   /** Returns a reader of objects and lists by quorum, not from the watch cache. */
   reader(options?: ObjectReaderOptions): ObjectReader {
-    return new ApiObjectReader(this.#transport, this.#clock, options);
+    return new ApiObjectReader(this.#transport, this.#context.clock, options);
   }
 
   /** Returns a writer of objects. Each writer has a separate rate limit and fence. */
   writer(options?: ObjectWriterOptions): ObjectWriter {
-    return new ApiObjectWriter(this.#transport, this.#clock, options);
+    return new ApiObjectWriter(this.#transport, this.#context.clock, options);
   }
 
   status(): KubernetesClientStatus {
