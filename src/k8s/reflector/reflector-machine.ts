@@ -21,8 +21,7 @@ export type ReflectorEffect =
    * backup.
    */
   | { readonly do: 'prove' }
-  | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number }
-  | { readonly do: 'stop' };
+  | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number };
 
 /** The result of an action; `now` is monotonic. */
 export type ReflectorInput = { readonly now: number } & (
@@ -71,6 +70,7 @@ export interface ReflectorState {
 
 export interface ReflectorStep {
   readonly state: ReflectorState;
+  /** Undefined if the current action continues, or if the reflector has stopped. */
   readonly effect: ReflectorEffect | undefined;
 }
 
@@ -110,7 +110,7 @@ function watchStep(state: ReflectorState): ReflectorStep {
   return { state: { ...state, phase: 'watching' }, effect: { do: 'watch' } };
 }
 
-/** Returns the step to a state without an action, because the current action continues. */
+/** Returns the step to a state without another action. */
 function stepWithoutEffect(state: ReflectorState): ReflectorStep {
   return { state, effect: undefined };
 }
@@ -257,7 +257,7 @@ export function stepReflector(state: ReflectorState, input: ReflectorInput): Ref
   if (state.phase === 'stopped') return stepWithoutEffect(state);
   switch (input.type) {
     case 'stop':
-      return { state: { ...state, phase: 'stopped', reportedState: 'stopped' }, effect: { do: 'stop' } };
+      return stepWithoutEffect({ ...state, phase: 'stopped', reportedState: 'stopped' });
     case 'listed':
       return watchStep({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
     case 'opened':

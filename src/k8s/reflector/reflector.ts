@@ -214,8 +214,7 @@ export class Reflector implements FollowedResource {
       if (signal.aborted) stop();
     }
     await Promise.resolve(); // the caller must have the reflector before the first event
-    for (let effect = first; effect !== undefined && effect.do !== 'stop'; )
-      effect = this.#step(await this.#perform(effect));
+    for (let effect = first; effect !== undefined; ) effect = this.#step(await this.#perform(effect));
     for (const signal of signals) signal.removeEventListener('abort', stop);
     this.#wakeWaiters();
   }
@@ -252,8 +251,6 @@ export class Reflector implements FollowedResource {
         return this.#prove();
       case 'wait':
         return this.#wait(effect.failures, effect.atLeastMs);
-      case 'stop':
-        return Promise.resolve(STOP);
     }
   }
 
