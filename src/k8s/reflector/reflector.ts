@@ -14,7 +14,7 @@ import type {
   ResourceStatus,
 } from '../resource.ts';
 import { ApiError, asApiError } from '../rest/api-error.ts';
-import { type ApiTransport, textOf } from '../rest/api-transport.ts';
+import { type ApiRequest, type ApiTransport, textOf } from '../rest/api-transport.ts';
 import { Exchange } from '../rest/exchange.ts';
 import { resourceName, rightToGrant } from '../rest/resource-path.ts';
 import { FieldTree } from './field-tree.ts';
@@ -307,6 +307,20 @@ export class Reflector implements FollowedResource {
     return { type: 'listed' };
   }
 
+  /** Yields the bytes of a list. Its limit of silence does not include the time of processing here. */
+  async *#listBytes(
+    exchange: Exchange,
+    request: Omit<ApiRequest, 'signal'>,
+  ): AsyncGenerator<Uint8Array, void, void> {
+    exchange.allowSilence(LIST_SILENCE_MS);
+    for await (const bytes of exchange.read(await exchange.open(request))) {
+      this.#onBytes();
+      exchange.allowSilence(undefined);
+      yield bytes;
+      exchange.allowSilence(LIST_SILENCE_MS);
+    }
+  }
+
   async #pages(from: ListSource): Promise<string> {
     let { version, token } = await this.#page(from);
     while (token !== undefined) ({ version, token } = await this.#page(from, token));
@@ -324,12 +338,8 @@ export class Reflector implements FollowedResource {
         this.#lineFields === undefined
           ? new LineScanner(MAX_OBJECT_BYTES)
           : new ListScanner(MAX_OBJECT_BYTES, this.#lineFields, 'lines');
-      exchange.allowSilence(LIST_SILENCE_MS);
       const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
-      const answer = await exchange.open({ path });
-      for await (const bytes of exchange.read(answer)) {
-        this.#onBytes();
-        exchange.allowSilence(undefined); // the limit does not include the time of processing here
+      for await (const bytes of this.#listBytes(exchange, { path })) {
         let version: string | undefined;
         const onValues = (values: readonly unknown[]): void => {
           version ??= this.#applyInitial(values);
@@ -339,7 +349,6 @@ export class Reflector implements FollowedResource {
           this.#rejected += scanner.tooLarge;
           return version;
         }
-        exchange.allowSilence(LIST_SILENCE_MS);
       }
       throw new ApiError('garbled', 'the streaming list ended before it was complete');
     });
@@ -353,9 +362,9 @@ export class Reflector implements FollowedResource {
       const line = readWatchLine(value);
       if (line.type === 'bookmark' && line.isListed) version = line.version;
       if (version !== undefined) break; // the next watch repeats the rest
-      if (line.type === 'put') this.#collect(events, () => this.#known.putListed(line.object));
+      if (line.type === 'put') events.push(...this.#known.putListed(line.object));
       // While the watch cache of the server is behind, the server also sends deletes.
-      else if (line.type === 'delete') this.#collect(events, () => this.#known.delete(line.object));
+      else if (line.type === 'delete') events.push(...this.#known.delete(line.object));
       else if (line.type === 'invalid') this.#rejected++;
     }
     this.#deliver(events);
@@ -369,15 +378,9 @@ export class Reflector implements FollowedResource {
     const { signal } = this.#ended;
     return this.#exchange(async (exchange) => {
       const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields, 'list', this.#options.scanner);
-      exchange.allowSilence(LIST_SILENCE_MS);
       const path = listPath(this.#kind, from, this.#known.version, token);
-      const answer = await exchange.open({ path, gzip: true });
-      for await (const bytes of exchange.read(answer)) {
-        this.#onBytes();
-        exchange.allowSilence(undefined); // the limit does not include the time of processing here
+      for await (const bytes of this.#listBytes(exchange, { path, gzip: true }))
         await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#applyItems(items), signal);
-        exchange.allowSilence(LIST_SILENCE_MS);
-      }
       this.#rejected += scanner.tooLarge;
       return readListShell(scanner.shell, token);
     });
@@ -386,7 +389,8 @@ export class Reflector implements FollowedResource {
   #applyItems(items: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     for (const item of items)
-      this.#collect(events, () => (isKubernetesObject(item) ? this.#known.putListed(item) : undefined));
+      if (isKubernetesObject(item)) events.push(...this.#known.putListed(item));
+      else this.#rejected++;
     this.#deliver(events);
   }
 
@@ -427,13 +431,13 @@ export class Reflector implements FollowedResource {
   #applyLines(values: readonly unknown[]): void {
     const events: ResourceEvent[] = [];
     try {
-      for (const value of values) this.#collect(events, () => this.#applyLine(value));
+      for (const value of values) events.push(...this.#applyLine(value));
     } finally {
       this.#deliver(events);
     }
   }
 
-  #applyLine(value: unknown): readonly ResourceEvent[] | undefined {
+  #applyLine(value: unknown): readonly ResourceEvent[] {
     const line = readWatchLine(value);
     switch (line.type) {
       case 'put':
@@ -445,7 +449,8 @@ export class Reflector implements FollowedResource {
         this.#known.advanceTo(line.version);
         return [];
       case 'invalid':
-        return undefined;
+        this.#rejected++;
+        return [];
     }
   }
 
@@ -490,13 +495,6 @@ export class Reflector implements FollowedResource {
       this.#guard.report(error);
       return object;
     }
-  }
-
-  /** Adds the events that `read` returns. If `read` returns undefined, counts a rejected object. */
-  #collect(events: ResourceEvent[], read: () => readonly ResourceEvent[] | undefined): void {
-    const added = read();
-    if (added === undefined) this.#rejected++;
-    else for (const event of added) events.push(event);
   }
 
   #deliver(events: readonly ResourceEvent[]): void {
