@@ -130,7 +130,7 @@ export class SharedParts {
   }
 }
 
-/** The fields of a claim, in addition to its object and rank. */
+/** The fields of a claim, in addition to its object and rank. Host, ports and service account are shared. */
 export interface EndpointFields {
   readonly ips: readonly string[];
   readonly identity: number | undefined;
@@ -140,25 +140,7 @@ export interface EndpointFields {
   readonly serviceAccount?: string | undefined;
 }
 
-/** Returns the claim of a pod or CiliumEndpoint. Its host, ports and service account are shared. */
-export function endpointAddresses(
-  source: 'k8s' | 'custom-resource',
-  id: ServiceID,
-  rank: EndpointRank,
-  { ips, identity, hostIP, encryptKey, namedPorts, serviceAccount }: EndpointFields,
-  shared: SharedParts,
-): EndpointAddresses {
-  return endpointClaim(source, id, rank, {
-    ips,
-    identity,
-    hostIP: shared.host(hostIP),
-    encryptKey,
-    namedPorts: namedPorts && shared.ports(namedPorts),
-    serviceAccount: serviceAccount && shared.account(serviceAccount),
-  });
-}
-
-/** Returns the claim of a pod or CiliumEndpoint with fields that are already shared. */
+/** Returns the claim of a pod or CiliumEndpoint. */
 export function endpointClaim(
   source: 'k8s' | 'custom-resource',
   { namespace, name: podName }: ServiceID,

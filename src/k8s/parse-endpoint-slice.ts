@@ -16,8 +16,6 @@ import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID 
 import { readPorts } from './ports.ts';
 import type { SharedValues } from './shared-values.ts';
 
-// Keys of `topology` in v1beta1; v1 has fields for them.
-
 const ADDRESS_TYPES = ['IPv4', 'IPv6', 'IP'] as const;
 
 /** Identifies a slice and its service for a delete. */

@@ -1,6 +1,6 @@
 import {
   type EndpointAddresses,
-  endpointAddresses,
+  endpointClaim,
   MAX_ADDRESSES,
   RANK_FIELDS,
   readListedIPs,
@@ -8,6 +8,7 @@ import {
   readRank,
   type SharedParts,
 } from './endpoint-addresses.ts';
+import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
@@ -37,19 +38,24 @@ function readIPs(status: ObjectFields): readonly string[] {
 /** Returns the claim of a pod. `encryptKey` is the key of the local node, because pods have none (KUBERNETES 18). */
 function readAddresses(
   fields: ObjectFields,
+  id: ServiceID,
   encryptKey: number,
   shared: SharedParts,
 ): EndpointAddresses | undefined {
-  const id = readID(fields);
   const spec = fields.map('spec');
   const status = fields.map('status');
   const ips = readIPs(status);
   const hostIP = status.address('hostIP');
-  if (id === undefined || ips.length === 0 || hostIP === undefined) return undefined;
+  if (ips.length === 0 || hostIP === undefined) return undefined;
   const containers = spec.list('containers').items((list, index) => list.item(index)?.list('ports'));
-  const namedPorts = readPortsByName(containers, 'containerPort');
-  const parsed = { ips, identity: undefined, hostIP, encryptKey, namedPorts };
-  return endpointAddresses('k8s', id, readRank(fields), parsed, shared);
+  const ports = readPortsByName(containers, 'containerPort');
+  return endpointClaim('k8s', id, readRank(fields), {
+    ips,
+    identity: undefined,
+    hostIP: shared.host(hostIP),
+    encryptKey,
+    namedPorts: ports && shared.ports(ports),
+  });
 }
 
 /** The fields that {@link readPod} reads. */
@@ -82,6 +88,6 @@ export function readPod(
     nodeName: spec.string('nodeName') ?? '',
     serviceAccount: spec.string('serviceAccountName') ?? '',
     labels: readStringMap(metadata, 'labels'),
-    addresses: readAddresses(fields, encryptKey, shared),
+    addresses: readAddresses(fields, id, encryptKey, shared),
   };
 }
