@@ -1,3 +1,4 @@
+import type { ServiceID } from '../servicecache/service-id.ts';
 import {
   type EndpointAddresses,
   endpointClaim,
@@ -8,7 +9,6 @@ import {
   readRank,
   type SharedParts,
 } from './endpoint-addresses.ts';
-import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;

@@ -9,7 +9,7 @@ import {
   type ResourceState,
   type ResourceStatus,
 } from '../resource.ts';
-import type { AnyFeed } from './object-feed.ts';
+import { type AnyFeed, runSteps } from './object-feed.ts';
 
 /** Options of {@link FollowedKind}. */
 export interface FollowedKindOptions {
@@ -166,13 +166,9 @@ export class FollowedKind {
     this.rest();
     const steps = this.#feed.withdrawSteps();
     const generation = this.#generation;
-    const done = (): void => {
+    runSteps(this.#options.gate, steps, () => {
       if (generation === this.#generation) onDone?.();
-    };
-    if (this.#options.gate === undefined) {
-      for (const _ of steps);
-      done();
-    } else this.#options.gate.runInBackground(steps, { onEnd: done });
+    });
   }
 
   /** Ends the reflector and resolves when it has ended. */
@@ -208,9 +204,7 @@ export class FollowedKind {
     const { gate, onForget } = this.#options;
     onForget?.(this.size);
     this.#begin(kind, 'missing');
-    const steps = this.#feed.forgetSteps();
-    if (gate === undefined) for (const _ of steps);
-    else gate.runInBackground(steps);
+    runSteps(gate, this.#feed.forgetSteps());
   }
 
   #end(): void {

@@ -1,8 +1,7 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import type { FaultListener } from '../../base/guard.ts';
-import { CallbackGuard } from '../../base/guard.ts';
+import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
@@ -166,12 +165,6 @@ const BACKOFF = { baseMs: 800, capMs: 30_000 };
 
 const HANDOVER_SPREAD_MS = 30_000;
 
-/** Tables that several kinds write to. */
-interface Tables {
-  readonly pods: AddressHolders | undefined;
-  readonly endpoints: AddressHolders | undefined;
-}
-
 /**
  * Writes the objects of a Kubernetes API server to the engines (KUBERNETES 10 to 55). The result does not depend on the
  * order of kinds (KUBERNETES 54). Each kind is followed independently: if one kind is missing or refused, other kinds
@@ -196,7 +189,8 @@ export class KubernetesFeed {
   readonly #rejections: RejectionLog;
   readonly #kinds = new Map<string, FollowedKind>();
   readonly #feeds = new Map<string, AnyFeed>();
-  readonly #tables: Tables;
+  readonly #podHolders: AddressHolders | undefined;
+  readonly #endpointHolders: AddressHolders | undefined;
   readonly #labels: EndpointLabels | undefined;
   readonly #apiServer: ApiServerAddresses | undefined;
   readonly #listeners = new Set<(name: string) => void>();
@@ -218,10 +212,8 @@ export class KubernetesFeed {
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     const { ipcache, metadata, clock, random, clusterName, onLabels } = this.#options;
-    this.#tables = {
-      pods: ipcache && new AddressHolders(ipcache),
-      endpoints: ipcache && new AddressHolders(ipcache),
-    };
+    this.#podHolders = ipcache && new AddressHolders(ipcache);
+    this.#endpointHolders = ipcache && new AddressHolders(ipcache);
     const filter = options.labelFilter ?? new LabelFilter();
     this.#labels =
       onLabels && new EndpointLabels({ clusterName, filter, clock, random, guard: this.#guard, onLabels });
@@ -321,7 +313,7 @@ export class KubernetesFeed {
       synced: this.synced,
       kinds: [...this.#kinds.values()].map((kind) => kind.status()),
       handover: { nodes: stateOf('nodes'), ip: stateOf('ip'), identities: stateOf('identities') },
-      contested: (this.#tables.pods?.contested ?? 0) + (this.#tables.endpoints?.contested ?? 0),
+      contested: (this.#podHolders?.contested ?? 0) + (this.#endpointHolders?.contested ?? 0),
       rejections: this.#rejections.status(),
     };
   }
@@ -340,7 +332,7 @@ export class KubernetesFeed {
     const feed = new ObjectFeed(reader, { rejections: this.#rejections, gate, onCause, tap: tap?.(name) });
     this.#feeds.set(name, feed);
     const more = moreFeeds?.get(name);
-    const followed = more === undefined ? feed : bothFeeds(feed, more);
+    const followed = more ? bothFeeds(feed, more) : feed;
     const onChange = (): void => this.#kindChanged(name);
     const onForget = (objects: number): void => {
       this.#guard.call(this.#options.onForget, name, objects);
@@ -351,9 +343,8 @@ export class KubernetesFeed {
 
   #addEndpoints(): void {
     const { ipcache, nodeName, encryptKey = 0, endpoints = 'ciliumendpoints' } = this.#options;
-    const { pods: podHolders, endpoints: holders } = this.#tables;
+    const [podHolders, holders, labels] = [this.#podHolders, this.#endpointHolders, this.#labels];
     if (ipcache === undefined || podHolders === undefined || holders === undefined) return;
-    const labels = this.#labels;
     this.#add('pods', podReader({ ipcache, holders: podHolders, labels, nodeName, encryptKey }));
     if (labels !== undefined) this.#add('namespaces', labels.namespaceReader());
     if (endpoints === 'ciliumendpoints') this.#add(endpoints, ciliumEndpointReader({ ipcache, holders }));

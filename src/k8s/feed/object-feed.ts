@@ -166,7 +166,7 @@ export class ObjectFeed<T> implements AnyFeed {
       onListed: () => {
         if (run !== this.#run) return;
         this.#reader.listed?.();
-        this.#sweep(run, onComplete);
+        runSteps(this.#options.gate, this.#sweepSteps(run, onComplete));
       },
     };
   }
@@ -226,12 +226,6 @@ export class ObjectFeed<T> implements AnyFeed {
     this.#reader.change(undefined, value);
   }
 
-  #sweep(run: number, onComplete: (() => void) | undefined): void {
-    const steps = this.#sweepSteps(run, onComplete);
-    if (this.#options.gate === undefined) for (const _ of steps);
-    else this.#options.gate.runInBackground(steps);
-  }
-
   *#sweepSteps(run: number, onComplete: (() => void) | undefined): Generator<undefined, void, void> {
     yield* this.#removeSteps(run);
     if (run !== this.#run) return;
@@ -258,4 +252,12 @@ export class ObjectFeed<T> implements AnyFeed {
       yield;
     }
   }
+}
+
+/** Runs steps in the background, or immediately if there is no gate. Then calls `onEnd`. */
+export function runSteps(gate: TurnGate | undefined, steps: Iterable<unknown>, onEnd?: () => void): void {
+  if (gate === undefined) {
+    for (const _ of steps);
+    onEnd?.();
+  } else gate.runInBackground(steps, { onEnd });
 }

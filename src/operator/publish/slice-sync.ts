@@ -1,4 +1,4 @@
-import { type AnyFeed, type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
+import { type AnyFeed, type KindReader, ObjectFeed, runSteps } from '../../k8s/feed/object-feed.ts';
 import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-cluster-slice.ts';
 import { readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
@@ -115,16 +115,15 @@ class SliceKeys {
     if (slices === undefined) return;
     const steps = this.#steps(service, slices);
     const { gate, onChange } = this.#context;
-    if (gate === undefined || slices.size <= SLICES_PER_STEP) {
+    if (slices.size <= SLICES_PER_STEP) {
       for (const _ of steps);
       return;
     }
     this.#reviews++;
-    const onEnd = (): void => {
+    runSteps(gate, steps, () => {
       this.#reviews--;
       onChange();
-    };
-    gate.runInBackground(steps, { onEnd });
+    });
   }
 
   *#steps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {
