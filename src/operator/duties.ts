@@ -3,14 +3,14 @@ import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import { DryRunWriter, type ObjectWriter } from '../k8s/rest/object-writer.ts';
+import type { ObjectWriter } from '../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Duty } from './duty.ts';
 import type { DutyOptions } from './duty-report.ts';
-import { type LeaderElection, SOLE_LEADER } from './elect/leader-election.ts';
+import { fencedWriter, type WriteContext } from './elect/fenced-writer.ts';
 import { exportSync } from './mcs/export-sync.ts';
 import { McsDuty, type McsDutyOptions } from './mcs/mcs-duty.ts';
 import { McsObjects } from './mcs/mcs-objects.ts';
@@ -39,7 +39,7 @@ export interface PublishSwitches {
 }
 
 /** Options of {@link operatorDuties}. */
-export interface OperatorDutiesOptions extends DutyOptions {
+export interface OperatorDutiesOptions extends DutyOptions, WriteContext {
   readonly clusterName: string;
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
@@ -74,10 +74,6 @@ export interface OperatorDutiesOptions extends DutyOptions {
   readonly mcs?: Pick<McsDutyOptions, 'families'> | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
-  /** Default: always the leader, because there are no other operators. */
-  readonly election?: LeaderElection | undefined;
-  /** Prints each write to Kubernetes instead of making it. */
-  readonly dryRun?: ((line: string) => void) | undefined;
   readonly random: Random;
   readonly gate: TurnGate;
   readonly onReject: (rejection: Rejection) => void;
@@ -115,25 +111,14 @@ const REMOVALS_PER_SECOND = 50;
  * in use.
  */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
-  const { publish, kubernetes: source, clusterName, clusterID, maxConnectedClusters } = options;
-  const { backend, clock, random, gate, endpoints, identityAllocation } = options;
-  const { onReject, onFailure, onAction } = options;
+  const { publish, kubernetes: source, clusterName, clusterID, identityAllocation } = options;
+  const { backend, clock, random, endpoints, onFailure } = options;
   const isCRD = identityAllocation === 'crd';
   const { globalByDefault, serviceFormats = 'both' } = options;
   const hasSlices = serviceFormats === 'both';
   const namespaces =
     isCRD && globalByDefault !== undefined
-      ? new GlobalNamespaces({
-          source,
-          globalByDefault,
-          clock,
-          random,
-          gate,
-          onReject,
-          onAction,
-          onFailure,
-          print: options.dryRun,
-        })
+      ? new GlobalNamespaces({ ...options, source, globalByDefault, print: options.dryRun })
       : undefined;
   // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys
   // that contain their numbers.
@@ -145,27 +130,13 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
             .filter(({ resource }) => resource !== 'identities' && resource !== 'nodes')
             .map((producer) => producer.synced()),
     );
-  const producing: ProducerOptions = {
-    source,
-    backend,
-    clusterName,
-    clusterID,
-    maxConnectedClusters,
-    namespaces,
-    clock,
-    random,
-    gate,
-    onReject,
-    onFailure,
-    onAction,
-  };
+  const producing: ProducerOptions = { ...options, source, namespaces };
   const objects = new ServiceObjects({
     ...producing,
     selection: { headless: true },
     producers: hasSlices ? 2 : 1,
   });
-  const mcsObjects =
-    options.mcs === undefined ? undefined : new McsObjects({ source, clock, random, onFailure });
+  const mcsObjects = options.mcs && new McsObjects({ ...options, source });
   const switches: readonly (readonly [isOn: boolean, create: () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
@@ -176,13 +147,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   ];
   const producers = switches.flatMap(([isOn, create]) => (isOn ? create() : []));
   const config = new ClusterConfigKeeper({
-    backend,
-    clusterName,
-    clusterID,
-    maxConnectedClusters,
-    clock,
-    random,
-    onFailure,
+    ...options,
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
     after: producers.length === switches.length ? producers : undefined,
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
@@ -249,12 +214,9 @@ function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | unde
 
 /** Returns the duties that run once on explicit request. */
 function removing(options: OperatorDutiesOptions): readonly Duty[] {
-  const { deleteAllEndpoints, kubernetes, election = SOLE_LEADER, dryRun } = options;
-  if (deleteAllEndpoints !== true) return [];
-  const mayWrite = (): boolean => election.mayDelete();
-  const fence = { perSecond: REMOVALS_PER_SECOND, timeoutMs: election.writeMs, mayWrite };
-  const reader = kubernetes.reader();
-  const writer = dryRun === undefined ? kubernetes.writer(fence) : new DryRunWriter(dryRun);
+  if (options.deleteAllEndpoints !== true) return [];
+  const reader = options.kubernetes.reader();
+  const writer = fencedWriter(options, { perSecond: REMOVALS_PER_SECOND });
   return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
 }
 
@@ -264,30 +226,12 @@ function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): 
 }
 
 function collecting(options: OperatorDutiesOptions): readonly Duty[] {
-  const { backend, clusterName, clusterID, maxConnectedClusters } = options;
-  const {
-    kubernetes,
-    election = SOLE_LEADER,
-    slicing,
-    clock,
-    random,
-    gate,
-    dryRun,
-    onFailure,
-    onAction,
-  } = options;
+  const { backend, clusterName, clusterID, maxConnectedClusters, slicing } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({
-    clock,
-    leadership: election,
+    ...options,
     intervals: intervalsOf(options),
-    kubernetes,
-    dryRun,
-    onFailure,
-    onAction,
     kvstore: { backend, cluster: clusterName, identities },
-    random,
-    gate,
     slices: slicing && { mode: slicing },
   });
 }

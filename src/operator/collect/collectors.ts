@@ -12,12 +12,13 @@ import {
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
 import type { DutyOptions } from '../duty-report.ts';
-import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
+import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
+import { SOLE_LEADER } from '../elect/leader-election.ts';
 import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
 import { SliceDuty } from '../slices/slice-duty.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
@@ -57,31 +58,21 @@ export interface CollectorIntervals {
   readonly locks?: number | undefined;
 }
 
-/** The part of a `KubernetesClient` that collectors use. */
-interface CollectorClient extends ResourceSource {
-  reader(): ObjectReader;
-  writer(options?: ObjectWriterOptions): ObjectWriter;
-}
-
 /** Options of {@link collectors}. */
-export interface CollectorsOptions extends DutyOptions {
-  /** Default: always the leader, because there are no other operators. */
-  readonly leadership?: (Leadership & { readonly writeMs?: number }) | undefined;
+export interface CollectorsOptions extends DutyOptions, WriteContext {
   readonly intervals?: CollectorIntervals | undefined;
-  /** Default: no Kubernetes, and none of its duties. */
-  readonly kubernetes?: CollectorClient | undefined;
-  /** Default: no kvstore, and none of its duties. */
-  readonly kvstore?:
-    | { readonly backend: KvstoreBackend; readonly cluster: string; readonly identities: IdentityRange }
-    | undefined;
+  readonly kubernetes: WriteContext['kubernetes'] & ResourceSource & { reader(): ObjectReader };
+  readonly kvstore: {
+    readonly backend: KvstoreBackend;
+    readonly cluster: string;
+    readonly identities: IdentityRange;
+  };
   /** Batches CiliumEndpoints into slices. Default: off. */
   readonly slices?: Omit<EndpointSlicesOptions, 'random'> | undefined;
   /** Spreads the start of batching over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
   /** Source of slice names. Default: `Math.random`. */
   readonly random?: Random | undefined;
-  /** If set, receives each write with its reason, and nothing is written. */
-  readonly dryRun?: ((line: string) => void) | undefined;
 }
 
 /** Writes of all collectors except those of identities, which have a separate limit. */
@@ -106,21 +97,10 @@ const SHAPES = {
   nodes: {},
 } satisfies Readonly<Record<string, Shape>>;
 
-/** A duty that is switched off: a row in the status only. */
-class OffDuty implements Duty {
-  readonly name: string;
-
-  constructor(name: string) {
-    this.name = name;
-  }
-
-  run(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  status(): DutyStatus {
-    return { name: this.name, state: 'off', failures: 0, lastFailure: undefined };
-  }
+/** Returns a duty that is switched off: a row in the status only. */
+function offDuty(name: string): Duty {
+  const status: DutyStatus = { name, state: 'off', failures: 0, lastFailure: undefined };
+  return { name, run: () => Promise.resolve(), status: () => status };
 }
 
 /**
@@ -140,19 +120,16 @@ function roundsDuty(
   options: CollectorsOptions,
   make: () => Collector,
 ): Duty {
-  if (intervalMs === 0) return new OffDuty(name);
-  const { clock, onFailure, onAction } = options;
-  return new RoundsDuty(make(), { clock, intervalMs, onFailure, onAction });
+  return intervalMs === 0 ? offDuty(name) : new RoundsDuty(make(), { ...options, intervalMs });
 }
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   const { kubernetes, clock, intervals = {} } = options;
-  if (kubernetes === undefined) return [];
   const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
     intervals;
   const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns: dnsMs = 0 } = intervals;
   const reader = kubernetes.reader();
-  const writer = writerOf(kubernetes, WRITES_PER_SECOND, options);
+  const writer = fencedWriter(options, { perSecond: WRITES_PER_SECOND });
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
     new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
   const allPods = pods(undefined);
@@ -172,7 +149,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
         slices,
         reader,
         clock,
-        writer: writerOf(kubernetes, IDENTITY_DELETES_PER_SECOND, options),
+        writer: fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND }),
         endpointsAreCollected: endpointsMs > 0,
       });
     }),
@@ -184,37 +161,32 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
       const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
       return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
     }),
-    ...policyCollectors(kubernetes, writer, options),
-    sliceDuty(kubernetes, options),
+    ...policyCollectors(reader, writer, options),
+    sliceDuty(reader, options),
   ];
 }
 
-function sliceDuty(kubernetes: CollectorClient, options: CollectorsOptions): Duty {
-  const { slices, clock, random = Math.random, gate, onFailure, onAction } = options;
-  if (slices === undefined) return new OffDuty('endpoint-slices');
+function sliceDuty(reader: ObjectReader, options: CollectorsOptions): Duty {
+  const { kubernetes, slices, random = Math.random } = options;
+  if (slices === undefined) return offDuty('endpoint-slices');
   return new SliceDuty({
+    ...options,
     ...slices,
     random,
-    clock,
-    gate,
-    onFailure,
-    onAction,
-    reader: kubernetes.reader(),
+    reader,
     endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
     slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
-    writer: writerOf(kubernetes, SLICE_WRITES_PER_SECOND, options),
+    writer: fencedWriter(options, { perSecond: SLICE_WRITES_PER_SECOND }),
   });
 }
 
 /** Returns the collectors of policy status, which need both Kubernetes and the kvstore. */
 function policyCollectors(
-  kubernetes: CollectorClient,
+  reader: ObjectReader,
   writer: ObjectWriter,
   options: CollectorsOptions,
 ): readonly Duty[] {
   const { kvstore, clock, intervals = {} } = options;
-  if (kvstore === undefined) return [];
-  const reader = kubernetes.reader();
   return [CILIUM_POLICIES, CLUSTERWIDE_POLICIES].map((policies) =>
     roundsDuty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
       return new PolicyStatusCollector({ policies, reader, writer, clock, ...kvstore });
@@ -222,21 +194,10 @@ function policyCollectors(
   );
 }
 
-function writerOf(
-  kubernetes: CollectorClient,
-  perSecond: number,
-  { dryRun, leadership = SOLE_LEADER }: CollectorsOptions,
-): ObjectWriter {
-  if (dryRun !== undefined) return new DryRunWriter(dryRun);
-  const mayWrite = (): boolean => leadership.mayDelete();
-  return kubernetes.writer({ perSecond, timeoutMs: leadership.writeMs, mayWrite });
-}
-
 function kvstoreCollectors(options: CollectorsOptions): readonly Duty[] {
-  const { kvstore, clock, leadership = SOLE_LEADER, dryRun, intervals = {} } = options;
-  if (kvstore === undefined) return [];
+  const { kvstore, clock, election = SOLE_LEADER, dryRun, intervals = {} } = options;
   const { kvstoreIdentities = KVSTORE_IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
-  const parts = { backend: kvstore.backend, clock, leadership, dryRun };
+  const parts = { backend: kvstore.backend, clock, election, dryRun };
   return [
     roundsDuty('identity-gc', kvstoreIdentities, options, () =>
       kvstoreIdentityCollector(kvstore.identities, kvstoreIdentities, parts),

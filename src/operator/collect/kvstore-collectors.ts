@@ -12,7 +12,7 @@ import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
 export interface KvstoreCollectorOptions {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
-  readonly leadership: Leadership;
+  readonly election: Leadership;
   /** If set, receives each delete, and nothing is deleted. Default: deletes are made. */
   readonly dryRun?: ((line: string) => void) | undefined;
 }
@@ -39,18 +39,16 @@ class KvstoreCollector implements Collector {
   readonly name: string;
   readonly needs: Collector['needs'] = [];
   readonly #collector: GarbageCollector;
-  readonly #leadership: Leadership;
-  readonly #reason: string;
+  readonly #election: Leadership;
   #report: RoundReport | undefined;
 
   constructor(
     { name, collection, removalsPerSecond, reason }: CollectedKeys,
     options: KvstoreCollectorOptions,
   ) {
-    const { clock, leadership, dryRun } = options;
+    const { clock, election, dryRun } = options;
     this.name = name;
-    this.#leadership = leadership;
-    this.#reason = reason;
+    this.#election = election;
     const dryRunCollection: Collection = {
       ...collection,
       remove: (key) => {
@@ -63,9 +61,9 @@ class KvstoreCollector implements Collector {
       clock,
       intervalMs: 0,
       removalsPerSecond,
-      mayDelete: () => this.#leadership.mayDelete(),
+      mayDelete: () => election.mayDelete(),
       onRemoved: (key, revision, round) => {
-        const seen = `${this.#reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
+        const seen = `${reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
         this.#report?.countDelete();
         this.#report?.reportAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
       },
@@ -79,8 +77,7 @@ class KvstoreCollector implements Collector {
     const { stale, failures, lastFailure } = this.#collector.status();
     report.setMarked(stale);
     if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
-    if (!this.#leadership.mayDelete())
-      throw new CollectError('not-leader', 'this operator is not the leader');
+    if (!this.#election.mayDelete()) throw new CollectError('not-leader', 'this operator is not the leader');
   }
 }
 

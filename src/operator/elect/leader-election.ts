@@ -14,13 +14,15 @@ import { isObject } from '../../net/fields.ts';
 export interface Leadership {
   /**
    * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most
-   * {@link LeaderElection.writeMs}.
+   * {@link writeMs}.
    */
   mayDelete(): boolean;
+  /** Maximum duration of a request that {@link mayDelete} has allowed. Default: that of the writer. */
+  readonly writeMs?: number;
 }
 
 /** The leadership of an operator without Kubernetes: it is always the leader, because there are no other operators. */
-export const SOLE_LEADER: Leadership & { readonly writeMs?: number } = { mayDelete: () => true };
+export const SOLE_LEADER: Leadership = { mayDelete: () => true };
 
 /** The times that all candidates of one Lease must share. */
 export interface ElectionTimes {
@@ -139,7 +141,6 @@ function microTime(wallMs: number): string {
  * was sent, which only its preconditions can stop.
  */
 export class LeaderElection implements Leadership {
-  /** Maximum duration of a request that {@link mayDelete} has allowed. */
   readonly writeMs: number;
   readonly #options: LeaderElectionOptions;
   readonly #place: ObjectPlace;

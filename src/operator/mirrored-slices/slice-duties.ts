@@ -2,22 +2,18 @@ import type { Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { KubernetesClient } from '../../k8s/kubernetes-client.ts';
-import { DryRunWriter, type ObjectWriter } from '../../k8s/rest/object-writer.ts';
+import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
 import type { Duty } from '../duty.ts';
 import type { DutyOptions } from '../duty-report.ts';
-import { type Leadership, SOLE_LEADER } from '../elect/leader-election.ts';
+import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
 import { ExportedSlices, type ExportedSlicesOptions, MCS_CONTROLLER } from './exported-slices.ts';
 import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
-export interface SliceDutyContext extends DutyOptions {
+export interface SliceDutyContext extends DutyOptions, WriteContext {
   readonly kubernetes: Pick<KubernetesClient, 'follow' | 'firstServed' | 'writer'>;
-  /** Default: always the leader, because there are no other operators. */
-  readonly election?: (Leadership & { readonly writeMs?: number }) | undefined;
-  /** If set, receives each write with its reason, and nothing is written. */
-  readonly dryRun?: ((line: string) => void) | undefined;
   /**
    * The writer of all duties that write objects of remote clusters; it limits them together to 20 writes a second.
    * Default: a new writer.
@@ -33,19 +29,8 @@ export interface SliceDutyContext extends DutyOptions {
 const WRITES_PER_SECOND = 20;
 
 /** Returns a writer with the field manager of the operator and without bursts. */
-export function objectWriter({
-  kubernetes,
-  election = SOLE_LEADER,
-  dryRun,
-}: Pick<SliceDutyContext, 'kubernetes' | 'election' | 'dryRun'>): ObjectWriter {
-  if (dryRun !== undefined) return new DryRunWriter(dryRun);
-  return kubernetes.writer({
-    perSecond: WRITES_PER_SECOND,
-    burst: 1,
-    fieldManager: FIELD_MANAGER,
-    timeoutMs: election.writeMs,
-    mayWrite: () => election.mayDelete(),
-  });
+export function objectWriter(context: WriteContext): ObjectWriter {
+  return fencedWriter(context, { perSecond: WRITES_PER_SECOND, burst: 1, fieldManager: FIELD_MANAGER });
 }
 
 function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyContext): SliceWriter {

@@ -53,7 +53,7 @@ describe('the collectors of an operator', () => {
   function make(more: Partial<CollectorsOptions> = {}): readonly Duty[] {
     return collectors({
       clock,
-      leadership: { mayDelete: () => leads },
+      election: { mayDelete: () => leads },
       kubernetes: client,
       kvstore: { backend, cluster: 'atlantic', identities: RANGE },
       onAction: (action) => actions.push(action),
@@ -257,7 +257,7 @@ describe('the collectors of an operator', () => {
     await backend.update(identityKey(300), bytesOfText('k8s:a=1;'));
     const reset = new KvstoreError('unavailable', 'connection reset');
     vi.spyOn(backend, 'listPrefix').mockRejectedValueOnce(reset).mockRejectedValueOnce(reset);
-    run({ kubernetes: undefined });
+    run();
     await advance(clock, MINUTE);
     for (const name of ['identity-gc', 'lock-gc'])
       expect(status(name)).toMatchObject({
@@ -283,7 +283,7 @@ describe('the collectors of an operator', () => {
   it('delete a lock that is not released', async () => {
     const lock = `${IDENTITY_LOCKS_PREFIX}k8s:a=1;/1f`;
     await backend.update(lock, bytesOfText(''));
-    run({ kubernetes: undefined });
+    run();
     await advance(clock, 24_000);
     expect(await backend.get(lock)).toBeDefined();
     await advance(clock, 2000);
@@ -293,20 +293,18 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
-  it('exist only for available servers: without Kubernetes, or without a kvstore, none of its duties runs', () => {
-    const names = (more: Partial<CollectorsOptions>): readonly string[] => make(more).map(({ name }) => name);
-    expect(names({ kubernetes: undefined })).toEqual(['identity-gc', 'lock-gc']);
-    expect(names({ kvstore: undefined })).toEqual([
-      ...['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns', 'endpoint-slices'],
-    ]);
+  it('have a row in the status if they are off, and wait if they are on', () => {
     const off = { endpoints: 0, identities: 0, nodes: 0, kvstoreIdentities: 0, locks: 0 };
-    const states = (more: Partial<CollectorsOptions>): object =>
+    const states = (more: Partial<CollectorsOptions>): Readonly<Record<string, DutyStatus>> =>
       Object.fromEntries(make(more).map((one) => [one.name, one.status()]));
-    expect(states({ intervals: off, kvstore: undefined })).toEqual(
+    const names = [
+      ...['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns'],
+      ...['ciliumnetworkpolicies-status-gc', 'ciliumclusterwidenetworkpolicies-status-gc'],
+      ...['endpoint-slices', 'identity-gc', 'lock-gc'],
+    ];
+    expect(states({ intervals: off })).toEqual(
       Object.fromEntries(
-        ['endpoint-gc', 'identity-gc-crd', 'node-gc', 'unmanaged-kube-dns', 'endpoint-slices'].map((name) => [
-          ...[name, { name, state: 'off', failures: 0, lastFailure: undefined }],
-        ]),
+        names.map((name) => [name, { name, state: 'off', failures: 0, lastFailure: undefined }]),
       ),
     );
     const on = { policyStatus: 120_000, unmanagedDns: 15_000 };
@@ -365,7 +363,7 @@ describe('the collectors of an operator', () => {
         return client.writer(options);
       },
     };
-    make({ kubernetes, slices: {}, leadership: { mayDelete: () => leads, writeMs: 7_000 } });
+    make({ kubernetes, slices: {}, election: { mayDelete: () => leads, writeMs: 7_000 } });
     expect(asked.map(({ perSecond }) => perSecond)).toEqual([20, 2500 / 60, 10]);
     expect(asked.map(({ timeoutMs }) => timeoutMs)).toEqual([7_000, 7_000, 7_000]);
     expect(asked.map(({ mayWrite }) => mayWrite?.())).toEqual([true, true, true]);

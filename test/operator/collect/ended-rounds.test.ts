@@ -196,7 +196,7 @@ describe('a collector of', () => {
     const collector = kvstoreIdentityCollector({ min: 256, max: 65_535 }, 15 * MINUTE, {
       backend: world.backend,
       clock: world.clock,
-      leadership: { mayDelete: () => true },
+      election: { mayDelete: () => true },
     });
     await collector.round(report([]), ended.signal);
     const log: unknown[] = [];

@@ -283,8 +283,8 @@ describe('a collector of the kvstore', () => {
     const times: number[] = [];
     kvstore.onDelete = () => times.push(clock.now());
     const done: string[] = [];
-    const leadership = { mayDelete: () => true };
-    const collector = of({ backend: kvstore.backend(), clock, leadership, ...more });
+    const election = { mayDelete: () => true };
+    const collector = of({ backend: kvstore.backend(), clock, election, ...more });
     const report: RoundReport = {
       round: 1,
       setMarked: (count) => done.push(`${count} marked`),
@@ -326,7 +326,7 @@ describe('a collector of the kvstore', () => {
   });
 
   it.each(KINDS)('%s fails and deletes nothing if the operator is not the leader', async (_, of, keys) => {
-    const { gaps, error, done } = await twoRounds(of, keys, { leadership: { mayDelete: () => false } });
+    const { gaps, error, done } = await twoRounds(of, keys, { election: { mayDelete: () => false } });
     expect(error).toMatchObject({ code: 'not-leader' });
     expect([gaps, done]).toEqual([[], ['2 marked', '2 marked']]);
   });

@@ -5,6 +5,7 @@ import type { ServedAnswer, ServedRequest } from '../../../src/k8s/memory/faults
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
+import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { collectors } from '../../../src/operator/collect/collectors.ts';
 import { objectKey } from '../../../src/operator/collect/observed-kind.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
@@ -128,7 +129,12 @@ class World {
       slices: { mode: this.#mode, maxEndpoints: MOST },
       random: () => this.#random(),
       onAction: (action) => this.actions.push(action),
-      intervals: { endpoints: 0, identities: 0, nodes: 0 },
+      kvstore: {
+        backend: new MemoryBackend({ clock: this.clock }),
+        cluster: 'atlantic',
+        identities: { min: 256, max: 65_535 },
+      },
+      intervals: { endpoints: 0, identities: 0, nodes: 0, kvstoreIdentities: 0, locks: 0 },
     });
     this.duty = duties.find(({ name }) => name === 'endpoint-slices');
     const ended = new AbortController();
