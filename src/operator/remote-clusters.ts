@@ -1,5 +1,6 @@
 import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
+import { fired } from '../base/follow-signal.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
@@ -102,12 +103,8 @@ export class RemoteClusters implements Duty {
     this.#state = 'running';
     const leave = mesh.onChange((name) => this.#changes.notify(name));
     void configs.listed.then(() => this.#changes.notify(''));
-    const stopped = new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      signal.addEventListener('abort', () => resolve(), { once: true });
-    });
     await configs.start();
-    await stopped;
+    await fired(signal);
     await configs.stop();
     await mesh.stop();
     leave();

@@ -21,11 +21,6 @@ export interface IdentityCollectorOptions {
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /**
-   * `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted.
-   * Default 30 min.
-   */
-  readonly timeoutMs?: number | undefined;
   /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
   readonly endpointsAreCollected: boolean;
 }
@@ -34,6 +29,7 @@ export interface IdentityCollectorOptions {
 export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 /** `identity-gc-rate-limit`: 2,500 a minute. */
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
+/** `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. */
 const TIMEOUT_MS = 30 * 60_000;
 
 /** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
@@ -108,28 +104,22 @@ export class IdentityCollector implements Collector {
   #uses: ReadonlyMap<string, IdentityUse> = new Map();
 
   constructor(options: IdentityCollectorOptions) {
-    const { identities, endpoints, slices, endpointsAreCollected, timeoutMs = TIMEOUT_MS } = options;
+    const { identities, endpoints, slices, endpointsAreCollected } = options;
     if (!endpointsAreCollected)
       throw new UnsafeSettingError(
         'cilium-endpoint-gc-interval',
         '0',
         'identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
       );
-    if (timeoutMs <= 0)
-      throw new UnsafeSettingError(
-        'identity-heartbeat-timeout',
-        String(timeoutMs),
-        'must be greater than 0, because an identity would be deleted before its first endpoint is created',
-      );
     this.#options = options;
     this.needs = [identities, endpoints, optionalKind(slices)];
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    const { identities, endpoints, slices, clock, timeoutMs = TIMEOUT_MS } = this.#options;
+    const { identities, endpoints, slices, clock } = this.#options;
     const all = [...identities.objects.values()];
     const used = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
-    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, clock.now(), timeoutMs);
+    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, clock.now(), TIMEOUT_MS);
     this.#uses = uses;
     report.setMarked(all.filter(isMarked).length);
     const unused = toDelete.length === 0 ? toDelete : await this.#stillUnused(toDelete, signal);

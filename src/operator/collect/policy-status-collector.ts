@@ -19,10 +19,9 @@ export interface PolicyStatusCollectorOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'listPrefix'>;
   readonly cluster: string;
   readonly clock: Pick<Clock, 'wallTime'>;
-  /** Minimum age of an entry that may be removed. Default 2 min. */
-  readonly minAgeMs?: number | undefined;
 }
 
+/** Minimum age of an entry that may be removed. */
 const MIN_AGE_MS = 2 * 60_000;
 /** Objects per page of a list. Few, because the status of one object may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;
@@ -81,7 +80,7 @@ export class PolicyStatusCollector implements Collector {
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    const { policies, reader, clock, minAgeMs = MIN_AGE_MS } = this.#options;
+    const { policies, reader, clock } = this.#options;
     const nodes = await this.#listNodes(signal);
     const recent = new Set([...nodes, ...(this.#previousNodes ?? [])]);
     const isFirst = this.#previousNodes === undefined;
@@ -89,7 +88,7 @@ export class PolicyStatusCollector implements Collector {
     let marked = 0;
     for await (const page of reader.list(policies, signal, PAGE_SIZE)) {
       for (const policy of page) {
-        const stale = staleEntries(policy, recent, clock.wallTime(), minAgeMs);
+        const stale = staleEntries(policy, recent, clock.wallTime(), MIN_AGE_MS);
         marked += stale.size;
         if (!isFirst) await this.#remove(policy, stale, report, signal);
         if (signal.aborted) return;

@@ -1,7 +1,7 @@
 import type { Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type { KubernetesClient } from '../../k8s/kubernetes-client.ts';
+import type { ResourceSource } from '../../k8s/resource.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
 import type { Duty } from '../duty.ts';
@@ -12,13 +12,10 @@ import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remot
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
-export interface SliceDutyContext extends DutyOptions, WriteContext {
-  readonly kubernetes: Pick<KubernetesClient, 'follow' | 'firstServed' | 'writer'>;
-  /**
-   * The writer of all duties that write objects of remote clusters; it limits them together to 20 writes a second.
-   * Default: a new writer.
-   */
-  readonly writer?: ObjectWriter | undefined;
+export interface SliceDutyContext extends DutyOptions {
+  readonly kubernetes: ResourceSource;
+  /** The writer of all duties that write objects of remote clusters: {@link objectWriter}. */
+  readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
   readonly random: Random;
@@ -28,7 +25,7 @@ export interface SliceDutyContext extends DutyOptions, WriteContext {
 
 const WRITES_PER_SECOND = 20;
 
-/** Returns a writer with the field manager of the operator and without bursts. */
+/** Returns a writer of 20 objects a second without bursts, with the field manager of the operator. */
 export function objectWriter(context: WriteContext): ObjectWriter {
   return fencedWriter(context, { perSecond: WRITES_PER_SECOND, burst: 1, fieldManager: FIELD_MANAGER });
 }
@@ -36,8 +33,7 @@ export function objectWriter(context: WriteContext): ObjectWriter {
 function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyContext): SliceWriter {
   const kind = { ...ENDPOINT_SLICES, labelSelector: `${MANAGED_BY}=${managedBy}` };
   const slices = new ObservedKind(context.kubernetes, kind, knownSlice);
-  const { writer = objectWriter(context) } = context;
-  return new SliceWriter({ ...context, source, slices, writer });
+  return new SliceWriter({ ...context, source, slices });
 }
 
 /** Returns the duty that makes EndpointSlices of the backends of remote clusters (`--endpoint-slice-sync`). */

@@ -155,11 +155,6 @@ export class PublishedPrefix {
     };
   }
 
-  /** Returns the desired keys and values. */
-  entries(): IterableIterator<[string, Uint8Array]> {
-    return this.#options.isEquivalent === undefined ? this.#store.localEntries() : this.#wanted.entries();
-  }
-
   #isDesired(name: string): boolean {
     return this.#options.isEquivalent === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
   }

@@ -113,7 +113,6 @@ class World {
       reader: cluster,
       writer: cluster,
       clock,
-      timeoutMs: TIMEOUT,
       endpointsAreCollected: isCollected,
     });
   }

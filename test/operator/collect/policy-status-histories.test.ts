@@ -116,7 +116,6 @@ const ours: Rule = {
       clock,
       backend: world.backend(),
       cluster: 'atlantic',
-      minAgeMs: INTERVAL,
     });
     return (number) => round(collector, number);
   },

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { ObjectWriter, ObjectWriterOptions } from '../../../src/k8s/rest/object-writer.ts';
-import { objectWriter, type SliceDutyContext } from '../../../src/operator/mirrored-slices/slice-duties.ts';
+import type { WriteContext } from '../../../src/operator/elect/fenced-writer.ts';
+import { objectWriter } from '../../../src/operator/mirrored-slices/slice-duties.ts';
 
 const REMOVE = {
   verb: 'delete',
@@ -11,12 +12,12 @@ const REMOVE = {
 it('slices are written at 20 a second without bursts, within the time of the leader, and only by the leader', async () => {
   const asked: ObjectWriterOptions[] = [];
   const writer: ObjectWriter = { write: () => Promise.resolve({ outcome: 'done', object: undefined }) };
-  const kubernetes = {
+  const kubernetes: WriteContext['kubernetes'] = {
     writer: (options: ObjectWriterOptions = {}) => {
       asked.push(options);
       return writer;
     },
-  } as unknown as SliceDutyContext['kubernetes'];
+  };
   let leads = true;
   const election = { mayDelete: () => leads, writeMs: 7_000 };
   expect(objectWriter({ kubernetes, election })).toBe(writer);

@@ -88,10 +88,6 @@ describe('published keys below a prefix', () => {
     prefix.delete('never said');
     await settle(6);
     expect(below()).toEqual({ a: '2', own: '1' });
-    expect([...prefix.entries()].map(([name, value]) => `${name}=${textOfBytes(value)}`)).toEqual([
-      'a=2',
-      'own=1',
-    ]);
     expect(prefix.status()).toMatchObject({ keys: 2, pending: 0, writes: 5, lastFailure: undefined });
   });
 

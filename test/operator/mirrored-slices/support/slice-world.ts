@@ -7,7 +7,7 @@ import { MemoryApiTransport } from '../../../../src/k8s/memory/memory-api-transp
 import type { ResourceKind } from '../../../../src/k8s/resource.ts';
 import type { ClusterEndpointSlice } from '../../../../src/model/cluster-endpoint-slice.ts';
 import type { Duty } from '../../../../src/operator/duty.ts';
-import { endpointSliceSync } from '../../../../src/operator/mirrored-slices/slice-duties.ts';
+import { endpointSliceSync, objectWriter } from '../../../../src/operator/mirrored-slices/slice-duties.ts';
 import type { RemoteState } from '../../../../src/operator/remote-clusters.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
 import { ApiUser } from '../../../k8s/support/api-user.ts';
@@ -141,6 +141,7 @@ export class SliceWorld {
     };
     const client = new KubernetesClient(new MemoryApiTransport({ handle }), { clock, random: () => 0.5 });
     const { dryRun, endpointsPerSlice } = options;
+    const dry = dryRun && ((line: string) => void this.lines.push(line));
     const duty = endpointSliceSync({
       clusters: this.clusters,
       kubernetes: client,
@@ -148,7 +149,7 @@ export class SliceWorld {
       clock,
       random: () => 0.5,
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      dryRun: dryRun && ((line) => void this.lines.push(line)),
+      writer: objectWriter({ kubernetes: client, dryRun: dry }),
       onReject: ({ message }) => void this.rejections.push(message),
       onFailure: (error) => void this.failures.push(String(error)),
       onAction: (action) => void this.actions.push(action),
