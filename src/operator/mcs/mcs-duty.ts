@@ -16,6 +16,7 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
+import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
 import { MutationCache } from './mutation-cache.ts';
@@ -100,7 +101,7 @@ export class McsDuty implements Duty {
   readonly #report: DutyReport;
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
-  readonly #names = new Map<string, Set<string>>();
+  readonly #names = new SetMap<string>();
   /** Names by the key of their derived Service, because the event of a delete has no labels. */
   readonly #nameOfDerived = new Map<string, string>();
   readonly #conflicts = new Map<string, string>();
@@ -217,8 +218,7 @@ export class McsDuty implements Duty {
     for (const event of events) {
       this.#mutations.observe(kind, event);
       const key = objectKey(event.object);
-      if (kind === 'namespaces')
-        for (const name of this.#names.get(key.slice(1)) ?? []) this.#queue.add(name);
+      if (kind === 'namespaces') for (const name of this.#names.get(key.slice(1))) this.#queue.add(name);
       else if (kind === 'services') this.#queueService(event.object);
       else this.#queue.add(key);
     }
@@ -310,16 +310,14 @@ export class McsDuty implements Duty {
   /** Updates the status, and the indexes of the name. */
   #record(key: string, state: McsState | undefined, plan: McsPlan | undefined): void {
     const [namespace = '', name = ''] = key.split('/');
-    const names = this.#names.get(namespace) ?? new Set();
     const derivedKey = `${namespace}/${derivedName(namespace, name)}`;
     // Remote exports of a namespace that does not exist here are imported when it is created.
     const isKnown = this.#remote.has(key) || hasObjects(state);
     if (isKnown) {
-      this.#names.set(namespace, names.add(key));
+      this.#names.add(namespace, key);
       this.#nameOfDerived.set(derivedKey, key);
     } else {
-      names.delete(key);
-      if (names.size === 0) this.#names.delete(namespace);
+      this.#names.delete(namespace, key);
       this.#nameOfDerived.delete(derivedKey);
       for (const object of this.#objectsOf(key))
         for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${object}`);

@@ -11,6 +11,7 @@ import { readLocalExport } from '../mcs/local-export.ts';
 import type { McsKindName, McsObjects } from '../mcs/mcs-objects.ts';
 import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL } from '../mcs/names.ts';
 import type { FollowContext } from '../publish/producer.ts';
+import { SetMap } from '../set-map.ts';
 import { FollowedList } from './followed-list.ts';
 import { MESH_CONTROLLER } from './remote-slices.ts';
 import { ENDPOINT_SLICES, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
@@ -147,7 +148,8 @@ export class ExportedSlices implements SliceSource {
    * are equal. Only the first is copied.
    */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
-  readonly #copies = new Map<string, Set<string>>();
+  /** Keys of copies, by the service of their slices. */
+  readonly #copies = new SetMap<string>();
   /** Services by their derived Service. */
   readonly #serviceOfDerived = new Map<string, string>();
   readonly #list = new FollowedList('endpoint slices');
@@ -210,8 +212,7 @@ export class ExportedSlices implements SliceSource {
         'the name of its copy is that of another slice of the service; the first one by name is used';
       this.#rejections.add(rejection('name-collision', 'slice', name, reason, copy));
     }
-    const copies = this.#copies.get(service) ?? new Set();
-    this.#copies.set(service, copies.add(copy));
+    this.#copies.add(service, copy);
     this.#serviceOfDerived.set(derivedKey(service), service);
     this.#changed(copy);
   }
@@ -221,12 +222,8 @@ export class ExportedSlices implements SliceSource {
     if (others.length > 0) this.#slices.set(copy, others);
     else {
       this.#slices.delete(copy);
-      const copies = this.#copies.get(service);
-      copies?.delete(copy);
-      if (copies?.size === 0) {
-        this.#copies.delete(service);
-        this.#serviceOfDerived.delete(derivedKey(service));
-      }
+      this.#copies.delete(service, copy);
+      if (this.#copies.get(service).size === 0) this.#serviceOfDerived.delete(derivedKey(service));
     }
     this.#changed(copy);
   }
@@ -236,7 +233,7 @@ export class ExportedSlices implements SliceSource {
     for (const { object } of events) {
       const key = objectKey(object);
       const service = kind === 'services' ? (this.#serviceOfDerived.get(key) ?? key) : key;
-      for (const copy of this.#copies.get(service) ?? []) this.#changed(copy);
+      for (const copy of this.#copies.get(service)) this.#changed(copy);
     }
   }
 

@@ -12,6 +12,7 @@ import { formatServiceID, type ServiceID, serviceOfSlice } from '../../serviceca
 import { field } from '../collect/field.ts';
 import type { FollowContext } from '../publish/producer.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
+import { SetMap } from '../set-map.ts';
 import { FollowedList } from './followed-list.ts';
 import {
   MANAGED_BY,
@@ -94,9 +95,9 @@ export class RemoteSlices implements SliceSource, ServiceSink {
    */
   readonly #parts = new Map<string, readonly RemotePart[]>();
   /** Keys of local slices, by the service of the parts. */
-  readonly #keysOfService = new Map<string, Set<string>>();
+  readonly #keysOfService = new SetMap<string>();
   /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
-  readonly #kept = new Map<string, Set<string>>();
+  readonly #kept = new SetMap<string>();
   /** The clusters that publish services without slices. */
   readonly #withoutSlices = new Set<string>();
   readonly #list = new FollowedList('services');
@@ -160,8 +161,8 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     if (part !== undefined && !hasFamily(service, part)) return `${id} has no ${part.family} addresses`;
     switch (this.#options.clusters.stateOf(cluster)) {
       case 'incomplete':
-        this.#keep(cluster, key);
-        this.#keep(id, key);
+        this.#kept.add(cluster, key);
+        this.#kept.add(id, key);
         return undefined;
       case 'gone':
         return `cluster ${cluster} is not part of the mesh`;
@@ -214,7 +215,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         const id = formatServiceID(service);
         if (current === undefined) this.#services.delete(id);
         else this.#services.set(id, current);
-        for (const key of this.#keysOfService.get(id) ?? []) this.#changed(key);
+        for (const key of this.#keysOfService.get(id)) this.#changed(key);
         this.#review(id);
       },
     };
@@ -233,8 +234,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         rejection('name-collision', 'slice', part.slice, reason, `${part.cluster} ${key}`),
       );
     }
-    const keys = this.#keysOfService.get(part.service) ?? new Set();
-    this.#keysOfService.set(part.service, keys.add(key));
+    this.#keysOfService.add(part.service, key);
     if (this.#services.has(part.service)) this.#changed(key);
   }
 
@@ -249,25 +249,15 @@ export class RemoteSlices implements SliceSource, ServiceSink {
       if (others.length > 0) this.#parts.set(key, others);
       else {
         this.#parts.delete(key);
-        const keys = this.#keysOfService.get(removed.service);
-        keys?.delete(key);
-        if (keys?.size === 0) this.#keysOfService.delete(removed.service);
+        this.#keysOfService.delete(removed.service, key);
       }
       if (this.#services.has(removed.service)) this.#changed(key);
     }
   }
 
-  /** Records that a slice waits for the state of a cluster, or for a change of a service. */
-  #keep(name: string, key: string): void {
-    const keys = this.#kept.get(name) ?? new Set();
-    this.#kept.set(name, keys.add(key));
-  }
-
   /** Compares the kept slices of a cluster or service again. */
   #review(name: string): void {
-    const keys = this.#kept.get(name);
-    this.#kept.delete(name);
-    for (const key of keys ?? []) this.#changed(key);
+    for (const key of this.#kept.take(name)) this.#changed(key);
   }
 }
 

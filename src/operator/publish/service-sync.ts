@@ -2,6 +2,7 @@ import type { ServiceSelection } from '../../k8s/feed/kinds.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
+import { SetMap } from '../set-map.ts';
 import type { NamespacedValues } from './namespaced-values.ts';
 import {
   exportedValues,
@@ -30,7 +31,7 @@ class ServiceKeys {
   readonly #context: InputContext;
   readonly #cache: ServiceCache;
   /** Names of the slices of each service, by `namespace/name` of the service. */
-  readonly #slices = new Map<string, Set<string>>();
+  readonly #slices = new SetMap<string>();
   /** Services to publish at the end of the batch. */
   readonly #changed = new Map<string, ServiceID>();
   /** The services that have a key if their namespace is global. */
@@ -52,19 +53,19 @@ class ServiceKeys {
     const cache = this.#cache;
     return {
       updateService: (service) => {
-        this.#changed.set(formatServiceID(service.id), service.id);
+        this.#nameOfChanged(service.id);
         return cache.updateService(service);
       },
       deleteService: (id) => {
-        this.#changed.set(formatServiceID(id), id);
+        this.#nameOfChanged(id);
         return cache.deleteService(id);
       },
       updateEndpoints: (slice) => {
-        this.#slicesOf(slice.service).add(slice.name);
+        this.#slices.add(this.#nameOfChanged(slice.service), slice.name);
         return cache.updateEndpoints(slice);
       },
       deleteEndpoints: (id, name) => {
-        this.#slicesOf(id).delete(name);
+        this.#slices.delete(this.#nameOfChanged(id), name);
         return cache.deleteEndpoints(id, name);
       },
       batch: (write) => {
@@ -76,19 +77,17 @@ class ServiceKeys {
     };
   }
 
-  #slicesOf(id: ServiceID): Set<string> {
+  /** Publishes a service at the end of the batch. Returns its name. */
+  #nameOfChanged(id: ServiceID): string {
     const name = formatServiceID(id);
     this.#changed.set(name, id);
-    const slices = this.#slices.get(name) ?? new Set();
-    this.#slices.set(name, slices);
-    return slices;
+    return name;
   }
 
   #publish(name: string, id: ServiceID): void {
     const { version = '1.17' } = this.#context;
     const known = this.#cache.get(id);
-    const hasSlices = (this.#slices.get(name)?.size ?? 0) > 0;
-    if (!hasSlices) this.#slices.delete(name);
+    const hasSlices = this.#slices.get(name).size > 0;
     const previous = this.#shared.get(name);
     const current = known !== undefined && hasSlices && isOffered(known.service, version) ? id : undefined;
     if (current === undefined) this.#shared.delete(name);

@@ -5,6 +5,7 @@ import { readFlags } from '../../k8s/parse-service.ts';
 import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
+import { SetMap } from '../set-map.ts';
 import type { NamespacedValues } from './namespaced-values.ts';
 import {
   exportedValues,
@@ -35,7 +36,7 @@ class SliceKeys {
   /** The shared services: `namespace/name`. */
   readonly #shared = new Set<string>();
   /** Slices by the `namespace/name` of their service. */
-  readonly #slices = new Map<string, Set<SharedSlice>>();
+  readonly #slices = new SetMap<SharedSlice>();
   /** The slices that have a key if their namespace is global. */
   readonly #offered = new Set<SharedSlice>();
   readonly exported: NamespacedValues<SharedSlice>;
@@ -86,8 +87,8 @@ class SliceKeys {
       read: readSharedSlice,
       change: (current, previous) => {
         const wasOffered = previous !== undefined && this.#offered.delete(previous);
-        if (previous !== undefined) this.#remove(previous);
-        if (current !== undefined) this.#add(current);
+        if (previous !== undefined) this.#slices.delete(serviceOf(previous), previous);
+        if (current !== undefined) this.#slices.add(serviceOf(current), current);
         const isOffered = current !== undefined && this.#shared.has(serviceOf(current));
         if (isOffered) this.#offered.add(current);
         if (wasOffered || isOffered)
@@ -96,23 +97,9 @@ class SliceKeys {
     };
   }
 
-  #add(slice: SharedSlice): void {
-    const service = serviceOf(slice);
-    const slices = this.#slices.get(service) ?? new Set();
-    this.#slices.set(service, slices.add(slice));
-  }
-
-  #remove(slice: SharedSlice): void {
-    const service = serviceOf(slice);
-    const slices = this.#slices.get(service);
-    slices?.delete(slice);
-    if (slices?.size === 0) this.#slices.delete(service);
-  }
-
   /** Offers or withdraws the slices of a service, in steps if there are many. */
   #review(service: string): void {
     const slices = this.#slices.get(service);
-    if (slices === undefined) return;
     const steps = this.#steps(service, slices);
     const { gate, onChange } = this.#context;
     if (slices.size <= SLICES_PER_STEP) {

@@ -2,6 +2,7 @@ import type { Random } from '../../base/clock.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, items } from '../collect/field.ts';
+import { SetMap } from '../set-map.ts';
 
 /** The part of an endpoint that a slice contains: upstream's `CoreCiliumEndpoint`. */
 export interface CoreEndpoint {
@@ -76,11 +77,11 @@ export class EndpointSlices {
   readonly #random: Random;
   readonly #slices = new Map<string, MutableSlice>();
   /** Slices with room, by group. */
-  readonly #withRoom = new Map<string, Set<MutableSlice>>();
+  readonly #withRoom = new SetMap<MutableSlice>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
   /** By the name of a slice: the slices that have this name in `after`. */
-  readonly #waitersOf = new Map<string, Set<MutableSlice>>();
+  readonly #waitersOf = new SetMap<MutableSlice>();
   readonly #dirty = new Set<string>();
 
   constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
@@ -179,14 +180,12 @@ export class EndpointSlices {
   /** Delays the write of `slice` until the slice `name` is written. */
   #addWait(slice: MutableSlice, name: string): void {
     slice.after.add(name);
-    const waiters = this.#waitersOf.get(name) ?? new Set();
-    this.#waitersOf.set(name, waiters.add(slice));
+    this.#waitersOf.add(name, slice);
   }
 
   /** Ends the wait of all slices for the slice `name`. */
   #endWaits(name: string): void {
-    for (const { after } of this.#waitersOf.get(name) ?? []) after.delete(name);
-    this.#waitersOf.delete(name);
+    for (const { after } of this.#waitersOf.take(name)) after.delete(name);
   }
 
   #enter(slice: MutableSlice, key: string, core: CoreEndpoint): void {
@@ -207,13 +206,9 @@ export class EndpointSlices {
     const hasRoom = first !== undefined && slice.endpoints.size < this.#maxEndpoints;
     const group = hasRoom ? this.#groupOf(slice.namespace, first) : undefined;
     if (group === slice.group) return;
-    const previous = this.#withRoom.get(slice.group ?? '');
-    previous?.delete(slice);
-    if (previous?.size === 0) this.#withRoom.delete(slice.group ?? '');
+    if (slice.group !== undefined) this.#withRoom.delete(slice.group, slice);
     slice.group = group;
-    if (group === undefined) return;
-    const names = this.#withRoom.get(group) ?? new Set();
-    this.#withRoom.set(group, names.add(slice));
+    if (group !== undefined) this.#withRoom.add(group, slice);
   }
 
   #groupOf(namespace: string, { id }: CoreEndpoint): string {
@@ -223,7 +218,7 @@ export class EndpointSlices {
   #forget(name: string): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    for (const other of slice.after) this.#waitersOf.get(other)?.delete(slice);
+    for (const other of slice.after) this.#waitersOf.delete(other, slice);
     this.#slices.delete(name);
     this.#dirty.delete(name);
     this.#endWaits(name);
@@ -241,7 +236,7 @@ export class EndpointSlices {
    */
   #roomFor(namespace: string, core: CoreEndpoint, excluded: MutableSlice | undefined): MutableSlice {
     let best: MutableSlice | undefined;
-    for (const slice of this.#withRoom.get(this.#groupOf(namespace, core)) ?? []) {
+    for (const slice of this.#withRoom.get(this.#groupOf(namespace, core))) {
       if (slice === excluded || slice.after.size > 0) continue;
       if (slice.endpoints.size > (best?.endpoints.size ?? 0)) best = slice;
     }

@@ -14,6 +14,7 @@ import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { writeError } from '../collect/perform-write.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { SetMap } from '../set-map.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
 import {
   type CoreEndpoint,
@@ -62,7 +63,7 @@ export class SliceDuty implements Duty {
   /** The last known version of each slice on the server. */
   readonly #known = new Map<string, KubernetesObject>();
   /** Versions written by this process whose events have not been received yet, by slice. */
-  readonly #echoes = new Map<string, Set<string>>();
+  readonly #echoes = new SetMap<string>();
   /** By slice: the time of the next retry, and the number of consecutive failures. */
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
@@ -197,9 +198,8 @@ export class SliceDuty implements Duty {
 
   /** Returns true if the event of a slice is that of a write of this process. */
   #isEcho({ metadata: { name, resourceVersion } }: KubernetesObject): boolean {
-    const written = this.#echoes.get(name);
-    if (written === undefined || !written.has(resourceVersion)) return false;
-    if (this.#known.get(name)?.metadata.resourceVersion === resourceVersion) this.#echoes.delete(name);
+    if (!this.#echoes.get(name).has(resourceVersion)) return false;
+    if (this.#known.get(name)?.metadata.resourceVersion === resourceVersion) this.#echoes.take(name);
     return true;
   }
 
@@ -256,7 +256,7 @@ export class SliceDuty implements Duty {
       if (result !== undefined && !sent.hasEvents) this.#recordAnswer(result);
       if (written.size === 0) {
         this.#known.delete(name);
-        this.#echoes.delete(name);
+        this.#echoes.take(name);
       }
       this.#slices.recordWrite(name, written);
       return true;
@@ -274,7 +274,7 @@ export class SliceDuty implements Duty {
   #recordAnswer(slice: KubernetesObject): void {
     const { name, resourceVersion } = slice.metadata;
     this.#known.set(name, slice);
-    this.#echoes.set(name, (this.#echoes.get(name) ?? new Set()).add(resourceVersion));
+    this.#echoes.add(name, resourceVersion);
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
