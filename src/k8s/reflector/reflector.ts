@@ -1,6 +1,6 @@
-import { setMaxListeners } from 'node:events';
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
+import { followSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
@@ -205,17 +205,11 @@ export class Reflector implements FollowedResource {
   // ── Actions ────────────────────────────────────────────────────────────────────────────────────────────
 
   async #run(first: ReflectorEffect | undefined): Promise<void> {
-    const { closed } = this.#context;
-    const stop = (): void => this.#ended.abort();
-    const signals = [this.#options.signal, closed].filter((signal) => signal !== undefined);
-    setMaxListeners(0, this.#ended.signal, ...signals); // many reflectors may share a signal
-    for (const signal of signals) {
-      signal.addEventListener('abort', stop);
-      if (signal.aborted) stop();
-    }
+    const signals = [this.#options.signal, this.#context.closed].filter((signal) => signal !== undefined);
+    const unfollow = signals.map((signal) => followSignal(signal, this.#ended));
     await Promise.resolve(); // the caller must have the reflector before the first event
     for (let effect = first; effect !== undefined; ) effect = this.#step(await this.#perform(effect));
-    for (const signal of signals) signal.removeEventListener('abort', stop);
+    for (const leave of unfollow) leave();
     this.#wakeWaiters();
   }
 
