@@ -106,22 +106,9 @@ export function readCiliumNode(
   };
 }
 
-/** Annotations of a Node by field (KUBERNETES 40). The capital I in `Ingress` is that of upstream. */
-const ANNOTATED = {
-  ipv4PodCIDR: 'ipv4-pod-cidr',
-  ipv6PodCIDR: 'ipv6-pod-cidr',
-  ipv4HealthIP: 'ipv4-health-ip',
-  ipv6HealthIP: 'ipv6-health-ip',
-  ipv4IngressIP: 'ipv4-Ingress-ip',
-  ipv6IngressIP: 'ipv6-Ingress-ip',
-  ipv4CiliumHost: 'ipv4-cilium-host',
-  ipv6CiliumHost: 'ipv6-cilium-host',
-  encryptionKey: 'encryption-key',
-} as const;
-
 /**
- * Reads annotations under their current name, otherwise under their old name. A rejection contains the name that was
- * read.
+ * Reads annotations (KUBERNETES 40) under their current name, otherwise under their old name. A rejection contains the
+ * name that was read.
  */
 class NodeAnnotations {
   readonly #annotations: ObjectFields | undefined;
@@ -132,21 +119,21 @@ class NodeAnnotations {
   }
 
   /** Returns the current name of an annotation if it is present, else the old name. */
-  #nameOf(annotation: keyof typeof ANNOTATED): string {
-    const name = `network.cilium.io/${ANNOTATED[annotation]}`;
-    return this.#annotations?.value(name) === undefined ? `io.cilium.network.${ANNOTATED[annotation]}` : name;
+  #nameOf(annotation: string): string {
+    const name = `network.cilium.io/${annotation}`;
+    return this.#annotations?.value(name) === undefined ? `io.cilium.network.${annotation}` : name;
   }
 
-  address(family: 4 | 6, annotation: keyof typeof ANNOTATED): string | undefined {
+  address(family: 4 | 6, annotation: string): string | undefined {
     return this.#annotations?.addressOf(family, this.#nameOf(annotation));
   }
 
-  cidr(annotation: keyof typeof ANNOTATED): string | undefined {
+  cidr(annotation: string): string | undefined {
     return this.#annotations?.cidr(this.#nameOf(annotation));
   }
 
   get encryptionKey(): number {
-    const name = this.#nameOf('encryptionKey');
+    const name = this.#nameOf('encryption-key');
     const text = this.#annotations?.string(name) ?? '';
     const key = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
     if (key <= 255) return key;
@@ -155,7 +142,7 @@ class NodeAnnotations {
   }
 
   get ciliumHosts(): readonly NodeAddress[] {
-    const ips = [this.address(4, 'ipv4CiliumHost'), this.address(6, 'ipv6CiliumHost')];
+    const ips = [this.address(4, 'ipv4-cilium-host'), this.address(6, 'ipv6-cilium-host')];
     return ips.flatMap((ip) => (ip === undefined ? [] : { type: 'CiliumInternalIP', ip }));
   }
 }
@@ -198,7 +185,7 @@ export function readNode(
   const listed = readCIDRs(spec.list('podCIDRs', MAX_ADDRESSES));
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
   const specified = single === undefined ? listed : [single];
-  const annotated = [annotations.cidr('ipv4PodCIDR'), annotations.cidr('ipv6PodCIDR')];
+  const annotated = [annotations.cidr('ipv4-pod-cidr'), annotations.cidr('ipv6-pod-cidr')];
   const cidrs = firstOfEachFamily(specified.length > 0 ? specified : annotated.flatMap((cidr) => cidr ?? []));
   return {
     name,
@@ -210,10 +197,10 @@ export function readNode(
       ...annotations.ciliumHosts,
     ],
     ...allocCIDRs(cidrs),
-    ipv4HealthIP: annotations.address(4, 'ipv4HealthIP'),
-    ipv6HealthIP: annotations.address(6, 'ipv6HealthIP'),
-    ipv4IngressIP: annotations.address(4, 'ipv4IngressIP'),
-    ipv6IngressIP: annotations.address(6, 'ipv6IngressIP'),
+    ipv4HealthIP: annotations.address(4, 'ipv4-health-ip'),
+    ipv6HealthIP: annotations.address(6, 'ipv6-health-ip'),
+    ipv4IngressIP: annotations.address(4, 'ipv4-Ingress-ip'), // the capital I is that of upstream
+    ipv6IngressIP: annotations.address(6, 'ipv6-Ingress-ip'),
     encryptionKey: annotations.encryptionKey,
     labels: readStringMap(metadata, 'labels'),
   };
