@@ -8,7 +8,7 @@ import { CollectError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
 
-/** Options of {@link KvstoreCollector}. */
+/** Options of the collectors of a kvstore. */
 export interface KvstoreCollectorOptions {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
@@ -25,68 +25,62 @@ export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 const IDENTITY_REMOVALS_PER_SECOND: number = 2500 / 60;
 const LOCK_REMOVALS_PER_SECOND = 20;
 
-/** Keys of one kind, and how they are deleted. */
-interface CollectedKeys {
-  readonly name: string;
-  readonly collection: Collection;
-  readonly removalsPerSecond: number;
-  /** Reason for the deletes. */
-  readonly reason: string;
-}
-
-/** Deletes keys of the kvstore that were stale and unchanged in two consecutive rounds. */
-class KvstoreCollector implements Collector {
-  readonly name: string;
-  readonly needs: Collector['needs'] = [];
-  readonly #collector: GarbageCollector;
-  readonly #election: Leadership;
-  #report: RoundReport | undefined;
-
-  constructor(
-    { name, collection, removalsPerSecond, reason }: CollectedKeys,
-    options: KvstoreCollectorOptions,
-  ) {
-    const { clock, election, dryRun } = options;
-    this.name = name;
-    this.#election = election;
-    const dryRunCollection: Collection = {
-      ...collection,
-      remove: (key) => {
-        dryRun?.(`delete ${key}: ${reason}`);
-        return Promise.resolve(false);
-      },
-    };
-    this.#collector = new GarbageCollector({
-      collection: dryRun === undefined ? collection : dryRunCollection,
-      clock,
-      intervalMs: 0,
-      removalsPerSecond,
-      mayDelete: () => election.mayDelete(),
-      onRemoved: (key, revision, round) => {
-        const seen = `${reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
-        this.#report?.countDelete();
-        this.#report?.reportAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
-      },
-    });
-  }
-
-  async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    this.#report = report;
-    const { failures: previous } = this.#collector.status();
-    await this.#collector.round(signal);
-    const { stale, failures, lastFailure } = this.#collector.status();
-    report.setMarked(stale);
-    if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
-    if (!this.#election.mayDelete()) throw new CollectError('not-leader', 'this operator is not the leader');
-  }
+/**
+ * Returns a collector that deletes keys of the kvstore that were stale and unchanged in two consecutive rounds, for
+ * `reason`.
+ */
+function kvstoreCollector(
+  name: string,
+  collection: Collection,
+  removalsPerSecond: number,
+  reason: string,
+  { clock, election, dryRun }: KvstoreCollectorOptions,
+): Collector {
+  let report: RoundReport | undefined;
+  const printed: Collection = {
+    ...collection,
+    remove: (key) => {
+      dryRun?.(`delete ${key}: ${reason}`);
+      return Promise.resolve(false);
+    },
+  };
+  const collector = new GarbageCollector({
+    collection: dryRun === undefined ? collection : printed,
+    clock,
+    intervalMs: 0,
+    removalsPerSecond,
+    mayDelete: () => election.mayDelete(),
+    onRemoved: (key, revision, round) => {
+      const seen = `${reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
+      report?.countDelete();
+      report?.reportAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
+    },
+  });
+  return {
+    name,
+    needs: [],
+    round: async (current, signal) => {
+      report = current;
+      const { failures: previous } = collector.status();
+      await collector.round(signal);
+      const { stale, failures, lastFailure } = collector.status();
+      report.setMarked(stale);
+      if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
+      if (!election.mayDelete()) throw new CollectError('not-leader', 'this operator is not the leader');
+    },
+  };
 }
 
 /** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
-  const reason = 'the lock was not released';
-  const removalsPerSecond = LOCK_REMOVALS_PER_SECOND;
-  return new KvstoreCollector({ name: 'lock-gc', collection, removalsPerSecond, reason }, options);
+  return kvstoreCollector(
+    'lock-gc',
+    collection,
+    LOCK_REMOVALS_PER_SECOND,
+    'the lock was not released',
+    options,
+  );
 }
 
 /**
@@ -107,6 +101,5 @@ export function kvstoreIdentityCollector(
     );
   const collection = identityCollection(options.backend, range);
   const reason = 'no node references the identity';
-  const removalsPerSecond = IDENTITY_REMOVALS_PER_SECOND;
-  return new KvstoreCollector({ name: 'identity-gc', collection, removalsPerSecond, reason }, options);
+  return kvstoreCollector('identity-gc', collection, IDENTITY_REMOVALS_PER_SECOND, reason, options);
 }
