@@ -146,9 +146,7 @@ export class LeaderElection implements Leadership {
   readonly #place: ObjectPlace;
   readonly #reader: ObjectReader;
   readonly #writer: ObjectWriter;
-  readonly #leaseMs: number;
-  readonly #deadlineMs: number;
-  readonly #retryMs: number;
+  readonly #times: ElectionTimes;
   readonly #guard = new CallbackGuard();
   #state: LeaderElectionStatus['state'] = 'idle';
   #lastLease: ObservedLease | undefined;
@@ -163,13 +161,11 @@ export class LeaderElection implements Leadership {
 
   constructor(options: LeaderElectionOptions) {
     const { client, namespace = 'default', times = ELECTION_TIMES } = options;
-    const { leaseMs, renewDeadlineMs, retryMs } = times;
+    const { leaseMs, renewDeadlineMs } = times;
     const fault = electionFault(times);
     assert(fault === undefined, fault ?? '');
     this.#options = options;
-    this.#leaseMs = leaseMs;
-    this.#deadlineMs = renewDeadlineMs;
-    this.#retryMs = retryMs;
+    this.#times = times;
     this.writeMs = leaseMs - renewDeadlineMs;
     this.#place = { kind: LEASES, namespace, name: LEASE_NAME };
     // A request that hangs must leave time for another one before the deadline.
@@ -182,7 +178,10 @@ export class LeaderElection implements Leadership {
     if (this.#renewedAt === undefined) return false;
     const { monotonic, wall } = clockReading(this.#options.clock);
     // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
-    return Math.max(monotonic - this.#renewedAt.monotonic, wall - this.#renewedAt.wall) < this.#deadlineMs;
+    return (
+      Math.max(monotonic - this.#renewedAt.monotonic, wall - this.#renewedAt.wall) <
+      this.#times.renewDeadlineMs
+    );
   }
 
   status(): LeaderElectionStatus {
@@ -232,9 +231,9 @@ export class LeaderElection implements Leadership {
    */
   #waitMs(): number {
     const { random } = this.#options;
-    const waitMs = this.#retryMs * (1 + random() * JITTER);
+    const waitMs = this.#times.retryMs * (1 + random() * JITTER);
     const freeInMs = this.#freeInMs();
-    return freeInMs === 0 ? waitMs : Math.min(waitMs, freeInMs + (random() * this.#retryMs) / 2);
+    return freeInMs === 0 ? waitMs : Math.min(waitMs, freeInMs + (random() * this.#times.retryMs) / 2);
   }
 
   async #lead(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
@@ -264,13 +263,13 @@ export class LeaderElection implements Leadership {
     const lostOrEnded = either.signal;
     let timer: Timer | undefined;
     const setTimer = (): void => {
-      const leftMs = (this.#renewedAt?.monotonic ?? 0) + this.#deadlineMs - clock.now();
+      const leftMs = (this.#renewedAt?.monotonic ?? 0) + this.#times.renewDeadlineMs - clock.now();
       timer?.cancel();
       timer = clock.after(leftMs, () => lost.abort());
     };
     setTimer();
     while (!lostOrEnded.aborted) {
-      await sleep(clock, this.#retryMs, lostOrEnded);
+      await sleep(clock, this.#times.retryMs, lostOrEnded);
       if (lostOrEnded.aborted) break;
       if (await this.#try(lostOrEnded)) setTimer();
       else if (this.#isHeldByOther()) lost.abort();
@@ -315,7 +314,7 @@ export class LeaderElection implements Leadership {
     const now = microTime(clock.wallTime());
     return this.#write(lease, signal, {
       holderIdentity: identity,
-      leaseDurationSeconds: Math.ceil(this.#leaseMs / 1000),
+      leaseDurationSeconds: Math.ceil(this.#times.leaseMs / 1000),
       acquireTime: isRenewal ? (previous['acquireTime'] ?? now) : now,
       renewTime: now,
       leaseTransitions: isRenewal || lease === undefined ? transitions : transitions + 1,
@@ -333,7 +332,12 @@ export class LeaderElection implements Leadership {
     const requestedMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
     const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
     const at = this.#options.clock.now();
-    this.#lastLease = { version: uidAndVersion, holder, at, leaseMs: Math.max(requestedMs, this.#leaseMs) };
+    this.#lastLease = {
+      version: uidAndVersion,
+      holder,
+      at,
+      leaseMs: Math.max(requestedMs, this.#times.leaseMs),
+    };
     return lease;
   }
 
@@ -377,7 +381,7 @@ export class LeaderElection implements Leadership {
       version: `${uid} ${resourceVersion}`,
       holder,
       at: sentAt.monotonic,
-      leaseMs: this.#leaseMs,
+      leaseMs: this.#times.leaseMs,
     };
     this.#renewedAt = holder === '' ? undefined : sentAt;
     return true;
@@ -394,7 +398,7 @@ export class LeaderElection implements Leadership {
     this.#mayHold = false;
     if (!mayHold) return;
     const ended = new AbortController();
-    const timer = clock.after(this.#deadlineMs, () => ended.abort());
+    const timer = clock.after(this.#times.renewDeadlineMs, () => ended.abort());
     try {
       const lease = this.#lease ?? (await this.#readLease(ended.signal));
       if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
