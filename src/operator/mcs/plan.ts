@@ -112,14 +112,9 @@ function exportStatusWrites(
   const { wanted, removed } = exportConditions(isGlobal, local, merged);
   const conditions = changedConditions(object, wanted, removed, now);
   if (conditions === undefined) return [];
-  const write = patchOf(
-    mcsKind('serviceexports', version),
-    object,
-    statusOperations(object, { conditions }),
-    'status',
-  );
+  const operations = statusOperations(object, { conditions });
   const reason = wanted.map(({ type, status, reason }) => `${type} is ${status}: ${reason}`).join(', ');
-  return [{ part: 'export status', write, reason }];
+  return [patch('export status', mcsKind('serviceexports', version), object, operations, reason)];
 }
 
 function exportConditions(
@@ -299,8 +294,8 @@ function importPatch(wanted: WantedImport, serviceImport: KubernetesObject): rea
     [['spec'], importSpec(wanted)],
   ]);
   if (operations.length === 0) return [];
-  const write = patchOf(mcsKind('serviceimports', state.version), serviceImport, operations);
-  return [{ part: 'import', write, reason: `${pathsText(operations)} of the merged exports differ` }];
+  const reason = `${pathsText(operations)} of the merged exports differ`;
+  return [patch('import', mcsKind('serviceimports', state.version), serviceImport, operations, reason)];
 }
 
 /** Returns the condition `Ready` of the import. */
@@ -334,8 +329,8 @@ function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): re
     clusters,
     conditions: conditions ?? items(serviceImport, 'status', 'conditions'),
   });
-  const write = patchOf(mcsKind('serviceimports', version), serviceImport, operations, 'status');
-  return [{ part: 'import status', write, reason: `${condition.reason}, ${exporters(merged)}` }];
+  const reason = `${condition.reason}, ${exporters(merged)}`;
+  return [patch('import status', mcsKind('serviceimports', version), serviceImport, operations, reason)];
 }
 
 /**
@@ -355,8 +350,9 @@ function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): r
     );
   const operations = derivedOperations(wanted, serviceImport, derived);
   if (operations.length === 0) return [];
-  const write = patchOf(SERVICES, derived, operations);
-  return [{ part: 'derived service', write, reason: `${pathsText(operations)} of the import differ` }];
+  return [
+    patch('derived service', SERVICES, derived, operations, `${pathsText(operations)} of the import differ`),
+  ];
 }
 
 function derivedLabels({ state, merged }: WantedImport): Readonly<Record<string, string>> {
@@ -469,16 +465,23 @@ function pathsText(operations: readonly PatchOperation[]): string {
   return operations.map(({ path }) => path.slice(1).replaceAll('/', '.')).join(', ');
 }
 
-/** Returns a patch of this version of an object. It conflicts if the object has changed. */
-function patchOf(
+/** Returns a patch of this version of an object, or of its status. It conflicts if the object has changed. */
+function patch(
+  part: McsPart,
   kind: ResourceKind,
   object: KubernetesObject,
   operations: readonly PatchOperation[],
-  part?: 'status',
-): ObjectWrite {
+  reason: string,
+): PlannedWrite {
   const { namespace, name, resourceVersion } = object.metadata;
   const test: PatchOperation = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion };
-  return { verb: 'patch', place: { kind, namespace, name }, part, operations: [test, ...operations] };
+  const write: ObjectWrite = {
+    verb: 'patch',
+    place: { kind, namespace, name },
+    part: part.endsWith('status') ? 'status' : undefined,
+    operations: [test, ...operations],
+  };
+  return { part, write, reason };
 }
 
 function deleteOf(kind: ResourceKind, { metadata }: KubernetesObject): ObjectWrite {
