@@ -38,10 +38,6 @@ interface SharedFeed {
   feed: KubernetesFeed | undefined;
 }
 
-function newSharedFeed(): SharedFeed {
-  return { readers: new Set(), feed: undefined };
-}
-
 /**
  * The services of a cluster and their endpoints, listed and watched once for all producers that read them. The watch
  * begins when all producers have joined, and ends when all have left. A producer that joins again before all have left
@@ -49,7 +45,7 @@ function newSharedFeed(): SharedFeed {
  */
 export class ServiceObjects {
   readonly #options: ServiceObjectsOptions;
-  #shared = newSharedFeed();
+  #shared: SharedFeed = { readers: new Set(), feed: undefined };
 
   constructor(options: ServiceObjectsOptions) {
     this.#options = options;
@@ -57,7 +53,7 @@ export class ServiceObjects {
 
   /** Adds a reader. Its objects are complete when the inputs say so; `stop` removes the reader. */
   join(reader: ServiceObjectsReader): FollowedInputs {
-    if (this.#shared.feed !== undefined) this.#shared = newSharedFeed();
+    if (this.#shared.feed !== undefined) this.#shared = { readers: new Set(), feed: undefined };
     const shared = this.#shared;
     shared.readers.add(reader);
     if (shared.readers.size === this.#options.producers) this.#start(shared);
