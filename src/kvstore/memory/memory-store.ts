@@ -210,14 +210,19 @@ export class MemoryStore {
     return keys >= KEYS_PER_STEP;
   }
 
-  /** Returns the number of keys in the range as of a revision: the present number, corrected by the later writes. */
+  /**
+   * Returns the number of keys in the range as of a revision: the present number, without the keys that later writes
+   * created, and with those that they deleted.
+   */
   #count(range: KeyRange, revision: number): number {
     let count = Math.max(0, this.#countIn(this.#versions, range) - this.#countIn(this.#deleted, range));
     if (revision === this.#revision) return count;
-    for (const key of this.#changedSince(revision + 1, range)) {
-      if (this.#versionAt(key, this.#revision) !== undefined) count--;
-      if (this.#versionAt(key, revision) !== undefined) count++;
-    }
+    for (const versions of this.versionsFrom(revision + 1))
+      for (const version of versions) {
+        const isDelete = version.value === undefined;
+        if ((isDelete || version.createRevision === version.modRevision) && inRange(version.key, range))
+          count += isDelete ? 1 : -1;
+      }
     return count;
   }
 
@@ -338,8 +343,12 @@ export class MemoryStore {
    *
    * @throws KvstoreError `compacted`, `future-revision`
    */
-  *compact(revision: number): SteppedWork<void> {
+  compact(revision: number): SteppedWork<void> {
     this.#checkKept(revision);
+    return this.#discardUntil(revision);
+  }
+
+  *#discardUntil(revision: number): SteppedWork<void> {
     const discarded = this.#log.slice(0, revision - this.#compactRevision);
     this.#log = this.#log.slice(discarded.length);
     this.#compactRevision = revision;

@@ -396,6 +396,22 @@ it('a server in this process keeps at least the configured number of revisions, 
   expect(Math.min(...kept.slice(10))).toBe(10);
 });
 
+it('a server in this process rejects an invalid compaction at once, also during a large change (regression: unhandled rejection)', async () => {
+  const server = new MemoryServer({ clock: new ManualClock() });
+  const many = Array.from({ length: 5000 }, (_, i) => put(`p/${i}`));
+  const change = server.txnInTurns({ compare: [], writes: many });
+  expect(server.idle).toBeDefined();
+  expect(codeOf(() => server.compact(99))).toBe('future-revision');
+  expect(codeOf(() => server.compact(0))).toBe('compacted');
+  server.compact(2);
+  expect(codeOf(() => server.compact(1))).toBe('compacted');
+  await change;
+  await server.idle;
+  write(server, put('a'));
+  expect(codeOf(() => server.range({ ...keyRange('a'), revision: 1 }))).toBe('compacted');
+  expect(server.range({ ...keyRange('a'), revision: 2 }).count).toBe(0);
+});
+
 describe('a transport to a server in this process', () => {
   const request = { compare: [], writes: [put('a')] };
 
