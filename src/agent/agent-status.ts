@@ -14,6 +14,7 @@ import type {
 } from '../api/status-document.ts';
 import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
+import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import type { LocalCluster, LocalClusterStatus } from '../clustermesh/local-cluster.ts';
@@ -101,28 +102,36 @@ function watchesOf({ resources }: Pick<FollowedStatus, 'resources'>): readonly W
   return Object.values(resources).flatMap(({ watch }) => watch ?? []);
 }
 
+/** Returns the fields of a cluster that show whether it has a problem. */
+export function clusterCondition({
+  state,
+  ready,
+  connected,
+  knownAt,
+  resources,
+  lastFailure,
+}: FollowedStatus): ClusterCondition {
+  const missing = MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false);
+  return { state, ready, connected, knownAt: isoTime(knownAt), missing, lastFailure };
+}
+
 function clusterDocument(
   cluster: FollowedStatus,
   { local, localID }: Pick<FollowedClusters, 'local' | 'localID'>,
 ): ClusterDocument {
-  const { name, state, ready, connected, failures, lastFailure, resources } = cluster;
+  const { name, failures, resources } = cluster;
   const counts = Object.entries(resources).map(([resource, { keys }]) => [resource, keys] as const);
   const isLocal = local.names.includes(name);
   return {
     name,
     local: isLocal,
     id: isLocal ? localID : (cluster.config?.id ?? 0),
-    state,
-    ready,
-    connected,
+    ...clusterCondition(cluster),
     failures,
-    lastFailure,
     rejected: cluster.rejections.total,
-    knownAt: isoTime(cluster.knownAt),
     connectedSince: new Date(cluster.connectedSince).toISOString(),
     lastFailureAt: isoTime(cluster.lastFailureAt),
     keys: Object.fromEntries(counts),
-    missing: MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false),
     ...progressOf(watchesOf(cluster)),
   };
 }

@@ -1,8 +1,9 @@
-import type { ClusterDocument } from '../api/status-document.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { problemText } from '../client/cluster-text.ts';
+import { type ClusterCondition, problemText } from '../client/cluster-text.ts';
+import type { ClusterSet } from '../clustermesh/cluster-set.ts';
 import type { Logger } from '../process/log.ts';
+import { clusterCondition } from './agent-status.ts';
 
 /** Problems that end within this time are not logged. */
 const GRACE_MS = 1_000;
@@ -10,9 +11,21 @@ const GRACE_MS = 1_000;
 export interface ReportedClusters {
   readonly names: readonly string[];
   /** Returns the status of a cluster; undefined if it has left the mesh. */
-  statusOf(name: string): ClusterDocument | undefined;
+  statusOf(name: string): ClusterCondition | undefined;
   /** Calls `callback` when a cluster joins or leaves the mesh, or its status changes. */
   onChange(callback: (name: string) => void): Unsubscribe;
+}
+
+/** Returns the remote clusters of a process that has not added any yet. */
+export function remoteClusters(clusters: Pick<ClusterSet, 'statusOf' | 'onChange'>): ReportedClusters {
+  return {
+    names: [],
+    statusOf: (name) => {
+      const status = clusters.statusOf(name);
+      return status && clusterCondition(status);
+    },
+    onChange: (callback) => clusters.onChange(callback),
+  };
 }
 
 /** Interval between the first two lines about a problem. It doubles with each line, up to {@link MAX_INTERVAL_MS}. */
@@ -119,12 +132,12 @@ export class ClusterReport {
   }
 }
 
-function isProblem({ connected, state }: ClusterDocument): boolean {
+function isProblem({ connected, state }: ClusterCondition): boolean {
   return !connected || state === 'no-configuration' || state === 'failed';
 }
 
 /** Returns the last failure without the state of the cluster, which alternates while the cluster is retried. */
-function reasonOf(cluster: ClusterDocument): string {
+function reasonOf(cluster: ClusterCondition): string {
   return cluster.lastFailure ?? '';
 }
 

@@ -24,6 +24,7 @@ import {
   type ServedProcess,
 } from '../process/served-process.ts';
 import { REACH_MS, type Step } from '../process/start-step.ts';
+import { ClusterReport, remoteClusters } from './cluster-report.ts';
 
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
@@ -51,6 +52,7 @@ class KvstoreMeshProcess implements ServedProcess {
   #clusterID = 0;
   #mesh: KvstoreMesh | undefined;
   #folder: ConfigFollower | undefined;
+  #clusterReport: ClusterReport | undefined;
   #etcdProblem: string | undefined;
   /** Ensures that only one kvstoremesh copies into the local kvstore. */
   #writer: SoleWriter | undefined;
@@ -198,6 +200,7 @@ class KvstoreMeshProcess implements ServedProcess {
         for (const problem of this.#standby()) log.warn(problem);
       },
       stop: async () => {
+        this.#clusterReport?.stop();
         await this.#folder?.stop();
         await this.#mesh?.stop();
         await this.#tasks.stop();
@@ -218,6 +221,8 @@ class KvstoreMeshProcess implements ServedProcess {
     const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
     const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
     this.#mesh = mesh;
+    this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);
+    this.#clusterReport.start();
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
     const onProblem = (name: string, reason: string): void => log.warn(remoteEtcdProblem(path, name, reason));
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });

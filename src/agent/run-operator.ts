@@ -50,6 +50,7 @@ import {
 import { READ_MS, type Step } from '../process/start-step.ts';
 import type { Output } from '../process/terminal.ts';
 import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
+import { ClusterReport, remoteClusters } from './cluster-report.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 
 /** Configuration of `dpcache operator`. */
@@ -128,6 +129,7 @@ class OperatorProcess implements ServedProcess {
   #reach: KvstoreReach | undefined;
   #election: LeaderElection | undefined;
   #duties: OperatorDuties = { all: [], published: [] };
+  #clusterReport: ClusterReport | undefined;
 
   constructor(options: OperatorOptions, context: ProcessContext) {
     const { log, clock, random } = context;
@@ -403,11 +405,17 @@ class OperatorProcess implements ServedProcess {
           });
         }
         this.#duties = this.#newDuties(client);
+        const { clusters } = this.#duties;
+        this.#clusterReport = clusters && new ClusterReport(remoteClusters(clusters), log, clock);
+        this.#clusterReport?.start();
         this.#tasks
           .run('duties', (signal) => this.#run(signal))
           .catch((error: unknown) => this.#context.end(messageOf(error)));
       },
-      stop: () => this.#tasks.stop(),
+      stop: () => {
+        this.#clusterReport?.stop();
+        return this.#tasks.stop();
+      },
       stopMs: STOP_MS,
     };
   }

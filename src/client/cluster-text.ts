@@ -1,7 +1,13 @@
 import type { ClusterDocument } from '../api/status-document.ts';
 
+/** The fields of a cluster that show whether it has a problem. */
+export type ClusterCondition = Pick<
+  ClusterDocument,
+  'state' | 'ready' | 'connected' | 'knownAt' | 'missing' | 'lastFailure'
+>;
+
 /** Returns the state of a cluster in words: `unreachable, serving the state of 2026-11-20T12:00:00.000Z`. */
-export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterDocument): string {
+export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterCondition): string {
   if (ready) return 'connected, complete';
   const unreachable = knownAt === undefined ? 'not connected' : 'unreachable';
   const connection = connected ? 'connected' : unreachable;
@@ -11,7 +17,7 @@ export function clusterStateText({ state, ready, connected, knownAt, missing }: 
 }
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */
-export function problemText(cluster: ClusterDocument): string {
+export function problemText(cluster: ClusterCondition): string {
   const reason = cluster.lastFailure === undefined ? '' : `: ${cluster.lastFailure}`;
   return `${clusterStateText(cluster)}${reason}`;
 }

@@ -93,11 +93,6 @@ export class ClusterMesh extends ClusterSet {
     return this.clusters.get(cluster)?.versionOf(resource, name);
   }
 
-  /** Returns the status of a cluster; `undefined` if it is unknown. */
-  statusOf(name: string): RemoteClusterStatus | undefined {
-    return this.clusters.get(name)?.status();
-  }
-
   /** Returns the status of the mesh. Costs a few µs per cluster, independent of its size. */
   status(): ClusterMeshStatus {
     const clusters = this.statuses();

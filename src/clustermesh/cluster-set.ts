@@ -122,6 +122,11 @@ export abstract class ClusterSet implements SyncingClusters {
     return this.#clusters.get(name)?.progress();
   }
 
+  /** Returns the status of a cluster; `undefined` if it is unknown. */
+  statusOf(name: string): RemoteClusterStatus | undefined {
+    return this.#clusters.get(name)?.status();
+  }
+
   /** @internal Returns the status of each cluster, by name, ascending. */
   protected statuses(): readonly RemoteClusterStatus[] {
     return this.names.flatMap((name) => this.#clusters.get(name)?.status() ?? []);

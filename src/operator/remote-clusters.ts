@@ -127,6 +127,11 @@ export class RemoteClusters implements Duty {
     };
   }
 
+  /** Returns the status of a cluster; undefined if it is not followed. */
+  statusOf(cluster: string): RemoteClusterStatus | undefined {
+    return this.#mesh?.statusOf(cluster);
+  }
+
   /** Returns the status of each cluster, by name, ascending. */
   clusters(): readonly RemoteClusterStatus[] {
     return this.#mesh?.status().clusters ?? [];

@@ -184,6 +184,16 @@ describe('a kvstoremesh', () => {
     expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toHaveLength(1);
   });
 
+  it('logs the clusters that it cannot reach (regression: only its status named them)', async () => {
+    const mesh = copy({}, { far: 'endpoints: [http://127.0.0.1:1]\n' });
+    await until('the failure is logged', () => {
+      mesh.clock.advance(500);
+      return mesh.logged.some((line) => line.startsWith('warn  cluster far: not connected'));
+    });
+    expect(mesh.logged).toContain('info  cluster far has joined the mesh');
+    expect(mesh.logged.join()).toContain('cannot connect to etcd at 127.0.0.1:1: connection refused');
+  });
+
   it('does not start without its folder', async () => {
     const folder = temporaryFolder({});
     rmSync(folder, { recursive: true });

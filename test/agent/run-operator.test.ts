@@ -191,6 +191,35 @@ describe('an operator', () => {
     expect(closed).toHaveBeenCalled();
   });
 
+  it('logs the remote clusters that it cannot reach (regression: only its status named them)', async () => {
+    const lost = { state: 'unreachable', ready: false, connected: false, lastFailure: 'refused' };
+    let notify = (_cluster: string): void => {};
+    const clusters = {
+      clusters: () => [],
+      statusOf: (name: string) => (name === 'far' ? { ...lost, resources: {} } : undefined),
+      onChange: (callback: (cluster: string) => void) => {
+        notify = callback;
+        return () => {
+          notify = () => {};
+        };
+      },
+    };
+    const operator = operate({}, { clusters: clusters as never });
+    await leads(operator);
+    for (const changed of ['', 'far']) notify(changed);
+    operator.clock.advance(1000);
+    expect(operator.logged.slice(-2)).toEqual([
+      'info  cluster far has joined the mesh',
+      'warn  cluster far: not connected: refused',
+    ]);
+    operator.stop.abort();
+    await operator.ended;
+    const { length } = operator.logged;
+    notify('near');
+    operator.clock.advance(1000);
+    expect(operator.logged.slice(length).join()).not.toContain('near');
+  });
+
   it('without a folder of remote clusters reads none', async () => {
     vi.spyOn(election.LeaderElection.prototype, 'run').mockResolvedValue('ended');
     const operator = operate({ clustermeshConfig: undefined });
@@ -364,7 +393,10 @@ describe('the metrics and the status of an operator', () => {
     mcs: {
       counts: () => ({ exports: 1, imports: 2, remoteExports: { far: 3 }, conflicts: { type: 4 }, held: 5 }),
     },
-    clusters: { clusters: () => [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x', more: 1 }] },
+    clusters: {
+      clusters: () => [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x', more: 1 }],
+      onChange: () => () => {},
+    },
   };
 
   it('have every count of its duties, namespaces and services', async () => {
