@@ -16,6 +16,8 @@ const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] =
   ['no leader', 'no-leader'],
   ['too many requests', 'overloaded'],
   ['larger than max', 'too-large'],
+  ['decompresses to a size larger', 'too-large'],
+  ['not supported for learner', 'unavailable'], // a member that does not vote yet; another one can answer
 ];
 
 const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, KvstoreErrorCode>([
@@ -25,7 +27,6 @@ const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, Kvstore
   [status.RESOURCE_EXHAUSTED, 'overloaded'],
   [status.FAILED_PRECONDITION, 'invalid-request'],
   [status.INVALID_ARGUMENT, 'invalid-request'],
-  [status.UNIMPLEMENTED, 'invalid-request'],
   [status.UNAVAILABLE, 'unavailable'],
   [status.UNAUTHENTICATED, 'invalid-token'],
 ]);

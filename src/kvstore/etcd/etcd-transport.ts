@@ -107,7 +107,7 @@ export class EtcdTransport implements Transport {
     return this.#call(async (endpoint) => {
       const answer = await endpoint.raw('KV', 'Txn', message, options);
       await this.#gate?.pass(weight);
-      return decodeTxn(answer);
+      return withHeader(decodeTxn(answer));
     });
   }
 
@@ -175,7 +175,8 @@ export class EtcdTransport implements Transport {
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
     const message = encodeRange(request);
     return this.#call(
-      async (chosen) => decodeRange(await chosen.raw('KV', 'Range', message, options), this.#gate),
+      async (chosen) =>
+        withHeader(await decodeRange(await chosen.raw('KV', 'Range', message, options), this.#gate)),
       endpoint,
     );
   }
@@ -225,6 +226,12 @@ export class EtcdTransport implements Transport {
       ended.abort();
     }
   }
+}
+
+/** Throws if an answer has no header, because an empty message would be a store without keys. */
+function withHeader<T extends Pick<RangeResponse, 'header'>>(answer: T): T {
+  if (answer.header.revision > 0) return answer;
+  throw new KvstoreError('internal', 'the server sent an answer without a revision');
 }
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {

@@ -9,7 +9,7 @@ import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../../base/support/until.ts';
-import { FakeServer } from './support/fake-server.ts';
+import { FakeServer, NO_KEYS } from './support/fake-server.ts';
 
 /** grpc-js would retry about four times during this time. */
 const A_WHILE_MS = 1_500;
@@ -119,7 +119,7 @@ it('a watch that ends before its server has answered leaves no connection', asyn
 });
 
 it('an answered call leaves no listener on the signal of its caller, and no timer', async () => {
-  const server = new FakeServer({ range: () => Buffer.alloc(0) });
+  const server = new FakeServer({ range: () => NO_KEYS });
   const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
   onTestFinished(() => server.stop());
   onTestFinished(() => transport.close());

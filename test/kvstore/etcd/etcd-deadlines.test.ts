@@ -4,7 +4,7 @@ import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts'
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import type { CallOptions } from '../../../src/kvstore/session/transport.ts';
-import { type FakeAnswers, FakeServer } from './support/fake-server.ts';
+import { type FakeAnswers, FakeServer, NO_KEYS } from './support/fake-server.ts';
 
 const HOUR_MS = 3_600_000;
 const DEADLINE_MS = 300;
@@ -48,7 +48,7 @@ it('setting the clock back does not delay a deadline (regression: it ended an ho
 });
 
 it('setting the clock forward does not end a call before its time (regression: it failed at once)', async () => {
-  const transport = await connected({ range: () => Buffer.alloc(0) }, { deadlineMs: PROGRESS_TIMEOUT_MS });
+  const transport = await connected({ range: () => NO_KEYS }, { deadlineMs: PROGRESS_TIMEOUT_MS });
   setBackAfterFirstLook(-HOUR_MS);
   expect(await transport.range(keyRange('a'))).toMatchObject({ kvs: [], count: 0 });
 });
@@ -60,7 +60,7 @@ it('times of months, or without end, do not end immediately (regression: calls f
     keepAliveTimeMs: months,
     keepAliveTimeoutMs: Number.POSITIVE_INFINITY,
   };
-  const transport = await connected({ range: () => Buffer.alloc(0) }, config);
+  const transport = await connected({ range: () => NO_KEYS }, config);
   expect(await transport.range(keyRange('a'))).toMatchObject({ count: 0 });
   expect(await transport.range(keyRange('a'), { deadlineMs: Number.POSITIVE_INFINITY })).toMatchObject({
     count: 0,
@@ -74,7 +74,7 @@ it('times of months, or without end, do not end immediately (regression: calls f
 describe('while only the test advances the time', () => {
   const ANSWER_BYTES = 4000;
   const kv = message(bytesField(1, Buffer.from('busy')), bytesField(5, Buffer.alloc(ANSWER_BYTES)));
-  const answer = message(bytesField(2, kv));
+  const answer = Buffer.concat([NO_KEYS, message(bytesField(2, kv))]);
 
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
   afterEach(() => void vi.useRealTimers());

@@ -144,6 +144,21 @@ describe('the message of a call that failed', () => {
     ],
     [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', 'etcdserver: no leader'],
     [status.UNAVAILABLE, 'something new', 'unavailable', 'something new'],
+    // etcd 3.6; 3.4 and 3.5 answer with UNAVAILABLE.
+    [
+      status.FAILED_PRECONDITION,
+      'etcdserver: rpc not supported for learner',
+      'unavailable',
+      'etcdserver: rpc not supported for learner',
+    ],
+    // The outcome of the call is unknown, because its answer is missing.
+    [status.UNIMPLEMENTED, 'No message received', 'internal', 'No message received'],
+    [
+      status.RESOURCE_EXHAUSTED,
+      'Received message that decompresses to a size larger than 65536',
+      'too-large',
+      'Received message that decompresses to a size larger than 65536',
+    ],
     [status.INVALID_ARGUMENT, 'Failed to connect', 'invalid-request', 'Failed to connect'],
   ] as const)('%i %s', (number, details, code, message) => {
     const thrown = grpcError(number, details);

@@ -1,11 +1,15 @@
+import { status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
+import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
+import { FakeServer } from './support/fake-server.ts';
 import { TcpProxy } from './support/tcp-proxy.ts';
 
 const P = 'failover/';
@@ -97,6 +101,34 @@ describe('several endpoints', () => {
     expect(recorder.status().state).toBe('diverged');
     expect([...recorder.content.keys()]).toEqual([`${P}a`, `${P}b`]);
   });
+});
+
+it.each([
+  [
+    'a learner of etcd 3.6',
+    { code: status.FAILED_PRECONDITION, details: 'etcdserver: rpc not supported for learner' },
+  ],
+  ['a server without the method', { code: status.UNIMPLEMENTED, details: 'Received HTTP status code 404' }],
+  ['a server whose answers have no header', Buffer.alloc(0)],
+])('another endpoint is used after %s (regression: stayed there)', async (_, answer) => {
+  const header = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
+  const [bad, good] = [
+    new FakeServer({ range: () => answer }),
+    new FakeServer({ range: () => message(header) }),
+  ];
+  const transport = new EtcdTransport({ endpoints: [await bad.start(), await good.start()] }, () => 0);
+  cleanUps.push(async () => [bad, good].map((server) => server.stop()));
+  cleanUps.push(() => transport.close());
+  await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ retryable: true });
+  expect((await transport.range(keyRange('a'))).header.revision).toBe(20);
+});
+
+it('an answer to a transaction without a header is no success', async () => {
+  const server = new FakeServer({ txn: () => Buffer.alloc(0) });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  cleanUps.push(async () => server.stop());
+  cleanUps.push(() => transport.close());
+  await expect(transport.txn({ compare: [], writes: [] })).rejects.toMatchObject({ code: 'internal' });
 });
 
 it('a watch that is not accepted in time ends, because a healthy server may still let it wait', async () => {

@@ -376,7 +376,7 @@ describe('the checks of a kvstore', () => {
 
   it('report endpoints of several etcds', async () => {
     const server = async (clusterID: number): Promise<string> => {
-      const header = message(bytesField(1, message(numberField(1, clusterID))));
+      const header = message(bytesField(1, message(numberField(1, clusterID), numberField(3, 1))));
       const fake = new FakeServer({ range: () => header });
       onTestFinished(() => fake.stop());
       return fake.start();

@@ -1,4 +1,11 @@
-import { Server, ServerCredentials, type ServerDuplexStream, type ServerUnaryCall } from '@grpc/grpc-js';
+import {
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type StatusObject,
+} from '@grpc/grpc-js';
+import { bytesField, message, numberField } from '../../../../src/kvstore/codec/proto-writer.ts';
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 const bytes = {
@@ -8,12 +15,15 @@ const bytes = {
   responseDeserialize: asIs,
 };
 
+/** The answer to a read of a missing key. */
+export const NO_KEYS: Buffer = message(bytesField(1, message(numberField(3, 1))));
+
 /** The answers of a {@link FakeServer}. Requests without one are not answered. */
 export interface FakeAnswers {
   readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   readonly watch?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
-  /** Returns undefined to give no answer. */
-  readonly range?: (request: Buffer) => Buffer | undefined;
+  /** Returns undefined to give no answer, and a status to fail. */
+  readonly range?: (request: Buffer) => Buffer | Partial<StatusObject> | undefined;
   readonly txn?: (request: Buffer) => Buffer;
 }
 
@@ -34,9 +44,13 @@ export class FakeServer {
       {
         keepAlive,
         watch,
-        range: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
+        range: (
+          call: ServerUnaryCall<Buffer, Buffer>,
+          answer: (error: Partial<StatusObject> | null, bytes?: Buffer) => void,
+        ) => {
           const bytes = range?.(call.request);
-          if (bytes !== undefined) answer(null, bytes);
+          if (Buffer.isBuffer(bytes)) answer(null, bytes);
+          else if (bytes !== undefined) answer(bytes);
         },
         txn: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
           const bytes = txn?.(call.request);
