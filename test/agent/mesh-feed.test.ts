@@ -24,6 +24,7 @@ import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
+import { settle } from './support/fake-clock.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 import { config, ip } from './support/test-keys.ts';
 
@@ -364,6 +365,22 @@ describe('the parts of a mesh feed', () => {
     expect(given).toMatchObject({ clock, random, gate, rateLimit: { qps: 9 } });
     await step.stop?.();
     expect(stopped).toHaveBeenCalledOnce();
+  });
+
+  it('wait for an unreadable folder of remote clusters until the time limit of the initial sync', async () => {
+    vi.spyOn(ConfigFolder.prototype, 'list').mockRejectedValue(new Error('busy'));
+    const { feed, mesh, run, timeout } = partsOf({ clustermeshConfig: temporaryFolder({}) });
+    await feed.localKvstore(timeout).start(run);
+    const clusters = feed.clusters();
+    await clusters.start(run);
+    const limit = new AbortController();
+    void feed.remoteSync(limit.signal).start(run);
+    await settle();
+    expect(mesh.clustersSynced).not.toHaveBeenCalled();
+    limit.abort();
+    await settle();
+    expect(mesh.clustersSynced).toHaveBeenCalledOnce();
+    await clusters.stop?.();
   });
 
   it('need a folder of remote clusters that can be read', async () => {

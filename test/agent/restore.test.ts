@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -8,6 +8,7 @@ import { Agent } from '../../src/agent/agent.ts';
 import { AgentApi } from '../../src/agent/agent-api.ts';
 import { KubernetesFollower } from '../../src/agent/kubernetes-follower.ts';
 import type { KubernetesOptions } from '../../src/agent/options.ts';
+import { StateFiles } from '../../src/agent/state-files.ts';
 import { StateKeeper } from '../../src/agent/state-keeper.ts';
 import type { KnownIdentity } from '../../src/api/read-model.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
@@ -183,6 +184,23 @@ describe('a start that is interrupted while it restores', () => {
 });
 
 describe('a checkpoint', () => {
+  it('is written at the stop while the folder is still locked', async () => {
+    const stateDir = temporaryFolder({});
+    const { keeper, ipcache } = keeperOf(stateDir, new ManualClock());
+    const step = keeper.step();
+    await step.start({ signal: new AbortController().signal, progress: () => {} });
+    ipcache.upsert('10.9.9.9', { identity: 7, source: 'kvstore' });
+    const locked: boolean[] = [];
+    const { rename } = StateFiles.prototype;
+    vi.spyOn(StateFiles.prototype, 'rename').mockImplementation(async function (this: StateFiles, ...names) {
+      await rename.apply(this, names);
+      locked.push(existsSync(join(stateDir, 'lock')));
+    });
+    onTestFinished(() => void vi.restoreAllMocks());
+    await step.stop?.();
+    expect([locked, readdirSync(stateDir)]).toEqual([[true], ['checkpoint']]);
+  });
+
   it('is written again after a release that changes no engine, and no longer contains the cluster', async () => {
     const stateDir = temporaryFolder({});
     const clock = new ManualClock();
