@@ -89,6 +89,16 @@ describe('dpcache tape and replay', () => {
     expect(JSON.parse(stdout).difference.keys).toHaveLength(10);
   });
 
+  it('replay a tape whose beginning is lost: without a complete snapshot, the state is incomplete', async () => {
+    const text = gunzipSync(readFileSync(TAPE)).toString();
+    const later = text.replaceAll(/^\{"seq":(\d+)/gm, (_, seq: string) => `{"seq":${Number(seq) + 1}`);
+    const path = join(temporaryFolder({}), 'tape-000002.jsonl.gz');
+    writeFileSync(path, gzipSync(later));
+    const { status, stdout, stderr } = await dpcache('replay', path, '--ignore-version');
+    expect(stdout).toMatch(/, 66 events, 0 digests equal\nthe state is incomplete: .*\n$/);
+    expect([status, stderr]).toEqual([1, '']);
+  });
+
   it('replay a tape with digests of another version: they are not compared, and the result says so', async () => {
     const text = gunzipSync(readFileSync(TAPE)).toString();
     const other = text.replace('"k8s":"7b46dd1229f4cb93"', '"k8s":"0"').replace('"digests":3', '"digests":1');
