@@ -71,7 +71,11 @@ describe('reloads', () => {
   it('change no setting if one cannot be applied, and the next one is handled', async () => {
     const { hangup, reads, reloads, logged } = reloadable();
     const calls: string[] = [];
-    const settings = { logLevel: 'error', fixed: ['cluster'] } as const;
+    const settings = {
+      logLevel: 'error',
+      fixed: ['cluster'],
+      onApplied: () => calls.push('applied'),
+    } as const;
     let failure: Error | undefined = new Error('no such file');
     const apply = async (): Promise<void> => {
       if (failure !== undefined) throw failure;
@@ -86,7 +90,7 @@ describe('reloads', () => {
     hangup();
     reads[1]?.({ ...settings, logLevel: 'warn' });
     await settle();
-    expect(calls).toEqual(['done']);
+    expect(calls).toEqual(['applied', 'done']);
     expect(logged.slice(1)).toEqual(['warn  cluster has changed: restart to apply it']);
     hangup();
     reads[2]?.(settings);
