@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   type ConflictDocument,
   type ConflictModel,
@@ -179,6 +179,17 @@ describe('conflicts between clusters', () => {
     scan.counts();
     await scan.scan();
     expect(scan.counts()?.prefix).toBe(2_999);
+  });
+
+  it('are searched again after a failed search', async () => {
+    const { app, model, faults } = testApp();
+    const bug = new Error('bug');
+    const contested = vi.spyOn(model.ipcache, 'contested').mockImplementation(() => {
+      throw bug;
+    });
+    expect([(await app.request('/v1/conflicts')).status, faults]).toEqual([500, [bug]]);
+    contested.mockRestore();
+    expect((await app.request('/v1/conflicts')).status).toBe(200);
   });
 
   it('are served by the API, and their number is a metric', async () => {

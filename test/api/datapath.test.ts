@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { STEP, SteeringModel } from './support/steering-model.ts';
 import { testApp } from './support/test-app.ts';
 
@@ -40,6 +40,20 @@ describe('the API of an agent with a datapath', () => {
     expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(1);
     await app.request('/v1/datapath/diff');
     expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(2);
+  });
+
+  it('reads the kernel again after a failed read', async () => {
+    const model = new SteeringModel();
+    const { app, faults } = testApp(model);
+    const failure = new Error('the map cannot be read');
+    for (const [path, init] of [['/v1/datapath/repair', POST], ['/v1/datapath/diff']] as const) {
+      const kind = path === '/v1/datapath/diff' ? 'diff' : 'repair';
+      vi.spyOn(model.datapath, kind).mockRejectedValueOnce(failure);
+      const statuses = [await app.request(path, init), await app.request(path, init)].map(
+        ({ status }) => status,
+      );
+      expect([path, statuses, faults.splice(0)]).toEqual([path, [500, 200], [failure]]);
+    }
   });
 
   it('shows a thousand differences, and the total number', async () => {

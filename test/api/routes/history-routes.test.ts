@@ -256,6 +256,8 @@ describe('/v1/history', () => {
       path = `/v1/history?limit=2&after=${items.at(-1)?.sequence}`;
     }
     expect(keys).toEqual([5, 4, 3, 2, 1]);
+    expect((await ask('/v1/history?limit=5')).body).toMatchObject({ more: false, items: { length: 5 } });
+    expect((await ask('/v1/history?limit=4')).body).toMatchObject({ more: true, items: { length: 4 } });
   });
 
   it('lists a range of time', async () => {

@@ -278,6 +278,16 @@ describe('TCP', () => {
     expect((await send(url, { authorization: 'Bearer secret' })).status).toBe(200);
   });
 
+  it('keeps its token if the certificate of a renewal is invalid', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'former' } });
+    const { url } = server;
+    const tls = { cert: 'no certificate', key: 'no key' };
+    expect(() => server.renew({ token: 'next', tls })).toThrow();
+    const statusOf = async (token: string): Promise<number> =>
+      (await send(`${url}/healthz`, { authorization: `Bearer ${token}` })).status;
+    expect([await statusOf('former'), await statusOf('next')]).toEqual([200, 401]);
+  });
+
   it('with a valid token answers under every name, and without it under its own names only', async () => {
     const tcp = { host: '127.0.0.1', port: 0, token: 'secret', names: ['Agent.example.'] };
     const server = await serve({ tcp });
@@ -536,6 +546,16 @@ describe('a monitor over a connection', () => {
       key: '10.0.0.7/32',
     });
     await lines.return();
+  });
+
+  it('that reconnects continues after its last event instead of its first revision', async () => {
+    const { app, model } = testApp();
+    for (let identity = 1; identity <= 3; identity++)
+      model.ipcache.upsert('10.7.7.7', { identity, source: 'k8s' });
+    const headers = { 'last-event-id': 'abc.2' };
+    const reader = (await app.request('/v1/monitor?from=0', { headers })).body?.getReader();
+    expect(new TextDecoder().decode((await reader?.read())?.value)).toContain('event: synced\nid: abc.2\n');
+    await reader?.cancel();
   });
 
   it('of another run of the agent starts with a resync', async () => {
