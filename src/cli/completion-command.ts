@@ -130,11 +130,11 @@ function fishScript(all: readonly Completion[]): string {
       ...(argument === undefined || argument.length === 0
         ? []
         : [`${at} -f -a ${quoted(argument.join(' '))}`]),
-      ...(live.has('') ? [`${at} -f -a ${quoted(`(dpcache ${live.get('')} 2>/dev/null)`)}`] : []),
+      ...(live.has('') ? [`${at} -f -a ${quoted(`(__dpcache_ask ${live.get('')})`)}`] : []),
       ...options.map(({ word, description }) => {
         const flag = word.startsWith('--') ? `-l ${word.slice(2)}` : `-s ${word.slice(1)}`;
         const names = live.get(word);
-        const choices = names === undefined ? values.get(word) : [`(dpcache ${names} 2>/dev/null)`];
+        const choices = names === undefined ? values.get(word) : [`(__dpcache_ask ${names})`];
         const value =
           choices === undefined ? '' : choices.length === 0 ? ' -r' : ` -x -a ${quoted(choices.join(' '))}`;
         return `${at} ${flag}${value} -d ${quoted(description)}`;
@@ -150,6 +150,16 @@ function __dpcache_at
         contains -- "$next" ${known}; and set path $next
     end
     test "$path" = "$argv"
+end
+function __dpcache_ask
+    set -l before
+    set -lx DPCACHE_SOCKET $DPCACHE_SOCKET
+    for word in (commandline -opc)
+        test "$before" = --socket; and set DPCACHE_SOCKET $word
+        string match -q -- '--socket=*' $word; and set DPCACHE_SOCKET (string sub -s 10 -- $word)
+        set before $word
+    end
+    dpcache $argv 2>/dev/null
 end
 ${rows.join('\n')}
 `;

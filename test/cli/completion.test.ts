@@ -47,7 +47,7 @@ it('bash completes names of the running agent, and sources', () => {
   expect(offered('node', 'list', '--of-cluster', 'asked')).toEqual(['asked/clustermesh_status_-o_name']);
   expect(offered('service', 'get', '--ou')).toEqual(['--output']);
   expect(offered('ipcache', 'list', '--source', 'k')).toEqual(['kube-apiserver', 'kvstore', 'k8s']);
-  expect(fish).toContain("-l of-cluster -x -a '(dpcache clustermesh status -o name 2>/dev/null)'");
+  expect(fish).toContain("-l of-cluster -x -a '(__dpcache_ask clustermesh status -o name)'");
 });
 
 it('bash asks the agent of --socket (regression: the names of the default agent)', () => {
@@ -61,4 +61,12 @@ it('zsh uses the same script, and fish gets every command', () => {
   expect(zsh.startsWith('#compdef dpcache\n')).toBe(true);
   expect(fish).toContain("-n '__dpcache_at ipcache' -f -a list -d 'list all prefixes'");
   expect(fish).toMatch(/-n '__dpcache_at ipcache list' -l output -x -a 'text wide json yaml name'/);
+});
+
+it('fish asks the agent of --socket (regression: the names of the default agent)', () => {
+  expect(fish).toContain(
+    "-n '__dpcache_at service get' -f -a '(__dpcache_ask service list -o name --limit 1000)'",
+  );
+  expect(fish).toMatch(/"\$before" = --socket; and set DPCACHE_SOCKET \$word/);
+  expect(fish).not.toContain("'(dpcache "); // every question uses the socket
 });
