@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { fired } from '../../base/follow-signal.ts';
+import { followSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import { NAMESPACES, services } from '../../k8s/feed/kinds.ts';
@@ -28,6 +28,7 @@ export type McsKindName = (typeof MCS_KINDS)[number];
 
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 
+type NamedKind = readonly [McsKindName, AnyKind];
 type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'use' | 'listen'>;
 
 const SERVICE: Shape = {
@@ -47,6 +48,8 @@ const DERIVED_SERVICE: Shape = {
   ...SERVICE,
   metadata: { labels: true, annotations: true, ownerReferences: true },
 };
+
+const NAMESPACE: Shape = { metadata: { annotations: { [GLOBAL_NAMESPACE]: true } } };
 
 const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
@@ -72,8 +75,8 @@ const MISSING_MS = 60_000;
 
 /**
  * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version
- * of the API group is used. If no version is served for a minute, there are no exports and no imports, and the check is
- * repeated.
+ * of the API group is used until the API server serves only another one. If no version is served for a minute after the
+ * start, there are no exports and no imports, and the check is repeated.
  */
 export class McsObjects implements Duty {
   readonly name = 'mcs-objects';
@@ -149,8 +152,9 @@ export class McsObjects implements Duty {
   async #follow(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     let missingSince: number | undefined;
+    let version: McsVersion | undefined;
     while (!signal.aborted) {
-      const version = await this.#findVersion(signal);
+      version = await this.#findVersion(signal);
       if (version !== undefined) break;
       missingSince ??= clock.now();
       this.#version = 'none';
@@ -158,52 +162,94 @@ export class McsObjects implements Duty {
       if (clock.now() - missingSince >= MISSING_MS) this.#markComplete();
       await sleep(clock, this.#isComplete ? POLL_MS.version : POLL_MS.startingServer, signal);
     }
+    if (version === undefined) return;
     this.#missing = undefined;
-    this.#observe(signal);
-    while (!signal.aborted && this.notReadyReason() !== undefined) await sleep(clock, POLL_MS.lists, signal);
-    if (signal.aborted) return;
-    this.#markComplete();
-    await fired(signal);
+    let ended = this.#observe(version, signal);
+    while (!signal.aborted) {
+      if (this.notReadyReason() === undefined) this.#markComplete();
+      else if (this.#kinds.get('serviceexports')?.isMissing === true)
+        ended = await this.#changeVersion(ended, signal);
+      await sleep(clock, this.#isComplete ? POLL_MS.version : POLL_MS.lists, signal);
+    }
   }
 
   async #findVersion(signal: AbortSignal): Promise<McsVersion | undefined> {
     const kinds = MCS_VERSIONS.map((version) => mcsKind('serviceexports', version));
     const found = await this.#options.source.firstServed(kinds, signal);
-    const version = MCS_VERSIONS.find((known) => known === found?.version);
-    if (version !== undefined) this.#version = version;
-    return version;
+    return MCS_VERSIONS.find((known) => known === found?.version);
+  }
+
+  /**
+   * Follows another version if the API server serves it instead of the current one. The objects of the current one stay
+   * until the new lists are complete. Returns the controller that ends the followed version.
+   */
+  async #changeVersion(ended: AbortController, signal: AbortSignal): Promise<AbortController> {
+    const { source, clock } = this.#options;
+    // If the API server does not answer, this is repeated, and the lists report it.
+    const version = await this.#findVersion(signal).catch(() => undefined);
+    if (version === undefined || version === this.#version) return ended;
+    const next = new AbortController();
+    followSignal(signal, next);
+    const changed = versionedKinds(source, version);
+    for (const [name, kind] of changed) this.#listenTo(name, kind, next.signal);
+    const isComplete = (): boolean => changed.every(([, kind]) => kind.notReadyReason() === undefined);
+    while (!signal.aborted && !isComplete()) {
+      if (changed.some(([, kind]) => kind.isMissing)) next.abort();
+      if (next.signal.aborted) return ended;
+      await sleep(clock, POLL_MS.lists, signal);
+    }
+    const previous = this.#kinds;
+    this.#kinds = new Map([...previous, ...changed]);
+    this.#version = version;
+    for (const [name, { objects }] of changed) {
+      const events: ResourceEvent[] = [...objects.values()].map((object) => ({ type: 'put', object }));
+      for (const [key, object] of previous.get(name)?.objects ?? [])
+        if (!objects.has(key)) events.push({ type: 'delete', object });
+      this.#notify(name, events);
+    }
+    ended.abort();
+    return next;
   }
 
   #markComplete(): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    for (const listener of this.#listeners) listener('services', []);
+    this.#notify('services', []);
   }
 
-  #observe(signal: AbortSignal): void {
-    const version = this.#version;
-    if (signal.aborted || version === undefined || version === 'none') return;
+  /** Returns the controller that ends the kinds of the followed version. */
+  #observe(version: McsVersion, signal: AbortSignal): AbortController {
     const { source } = this.#options;
-    const kinds = new Map<McsKindName, AnyKind>([
-      ['services', new ObservedKind(source, services({ headless: true }), trimmed)],
-      ['serviceexports', new ObservedKind(source, mcsKind('serviceexports', version), (one) => one)],
-      ['serviceimports', new ObservedKind(source, mcsKind('serviceimports', version), (one) => one)],
-      [
-        'namespaces',
-        new ObservedKind(
-          source,
-          NAMESPACES,
-          trimTo({ metadata: { annotations: { [GLOBAL_NAMESPACE]: true } } }),
-        ),
-      ],
-    ]);
-    this.#kinds = kinds;
+    const ended = new AbortController();
+    followSignal(signal, ended);
     allowManyListeners(signal);
-    for (const [name, kind] of kinds) {
-      kind.use(signal);
-      kind.listen((events) => {
-        for (const listener of this.#listeners) listener(name, events);
-      }, signal);
-    }
+    const others: readonly NamedKind[] = [
+      ['services', new ObservedKind(source, services({ headless: true }), trimmed)],
+      ['namespaces', new ObservedKind(source, NAMESPACES, trimTo(NAMESPACE))],
+    ];
+    const versioned = versionedKinds(source, version);
+    this.#version = version;
+    this.#kinds = new Map([...others, ...versioned]);
+    for (const [name, kind] of others) this.#listenTo(name, kind, signal);
+    for (const [name, kind] of versioned) this.#listenTo(name, kind, ended.signal);
+    return ended;
   }
+
+  /** Follows a kind until the signal fires. */
+  #listenTo(name: McsKindName, kind: AnyKind, signal: AbortSignal): void {
+    kind.use(signal);
+    kind.listen((events) => this.#notify(name, events), signal);
+  }
+
+  #notify(name: McsKindName, events: readonly ResourceEvent[]): void {
+    for (const listener of this.#listeners) listener(name, events);
+  }
+}
+
+/** Returns the kinds of a version of the API group. */
+function versionedKinds(source: ResourceSource, version: McsVersion): readonly NamedKind[] {
+  return (['serviceexports', 'serviceimports'] as const).map((plural) => [
+    plural,
+    new ObservedKind(source, mcsKind(plural, version), (one) => one),
+  ]);
 }

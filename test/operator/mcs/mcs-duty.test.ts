@@ -400,6 +400,41 @@ describe('the duty', () => {
     });
   });
 
+  it('follows the version that the server serves instead, and withdraws nothing meanwhile (regression: it kept the old one)', async () => {
+    const mesh = new McsMesh();
+    onTestFinished(() => mesh.stop());
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    const types = (version: string): readonly (typeof MCS_TYPES)[number][] =>
+      MCS_TYPES.filter((type) => type.version === version);
+    for (const type of types('v1alpha1')) a.api.stopServing(type);
+    await mesh.start();
+    await a.export('cart');
+    await b.export('cart');
+    await a.export('till');
+    await mesh.pass(5000);
+    expect(a.duties.mcs?.counts().version).toBe('v1beta1');
+    const key = 'cilium/state/serviceexports/v1/a/shop/cart';
+    const till = 'cilium/state/serviceexports/v1/a/shop/till';
+    expect([...a.published(till).keys()]).toEqual([till]);
+    for (const type of types('v1alpha1')) a.api.serve(type);
+    for (const type of types('v1beta1')) a.api.stopServing(type);
+    a.api.endWatches();
+    await a.userOf({ ...EXPORTS, version: 'v1alpha1' }).delete('till');
+    for (let i = 0; i < 60; i++) {
+      await mesh.pass(1000);
+      expect([...a.published(key).keys()]).toEqual([key]);
+      expect(await a.derived('cart')).toBeDefined();
+    }
+    expect(a.duties.mcs?.counts().version).toBe('v1alpha1');
+    expect([...a.published(till).keys()]).toEqual([]);
+    await b.unexport('cart');
+    await a.userOf({ ...EXPORTS, version: 'v1alpha1' }).delete('cart');
+    await mesh.pass(5000);
+    expect([...a.published(key).keys()]).toEqual([]);
+    expect(await a.derived('cart')).toBeUndefined();
+    expect(a.failures).toEqual([]);
+  });
+
   it('prints each write and its reason in a dry run, once, and writes nothing', async () => {
     const lines: string[] = [];
     const mesh = new McsMesh();
