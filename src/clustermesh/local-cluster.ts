@@ -1,7 +1,7 @@
 import { checkArguments, FUNCTION } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { systemClock } from '../base/system-clock.ts';
+import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
@@ -52,16 +52,16 @@ export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
  * owner. Services are not followed, because Kubernetes provides them.
  */
 export class LocalCluster implements SyncingClusters {
-  readonly #options: LocalClusterOptions;
+  readonly #options: LocalClusterOptions & Runtime;
   readonly #cluster: FollowedCluster;
   readonly #changes = new ClusterChanges();
   #started = false;
 
   constructor(options: LocalClusterOptions) {
-    const { clusterName: name, engines, clock = systemClock, random = Math.random } = options;
+    this.#options = withRuntime(options);
+    const { clusterName: name, engines, clock, random } = this.#options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
     const { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap } = engines;
-    this.#options = options;
     this.#cluster = new FollowedCluster({
       name,
       clock,
@@ -113,7 +113,7 @@ export class LocalCluster implements SyncingClusters {
 
   /** Like `ClusterMesh.clustersSynced`, for the local cluster. */
   syncedWithin(deadline: SyncDeadline): Promise<readonly string[]> {
-    return waitForClusters(this, { clock: this.#options.clock ?? systemClock, ...deadline });
+    return waitForClusters(this, { clock: this.#options.clock, ...deadline });
   }
 
   progressOf(_name: string): SyncProgress {

@@ -4,7 +4,7 @@ import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { RateLimit, type RateLimitOptions } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { withRuntime } from '../../base/system-clock.ts';
 import { equalBytes } from '../codec/bytes.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { abortedError } from '../session/errors.ts';
@@ -50,7 +50,7 @@ export class EtcdBackend extends KvstoreClient {
   readonly #closed = new AbortController();
 
   constructor(config: EtcdConfig, options: EtcdBackendOptions = {}) {
-    const { random = Math.random, clock = systemClock } = options;
+    const { random, clock } = withRuntime(options);
     const transport = new EtcdTransport(config, random, options.gate);
     const rateLimit = options.rateLimit && new RateLimit(options.rateLimit, clock, abortedError);
     super({ ...options, kind: 'etcd', transport, clock, random, rateLimit });
@@ -95,7 +95,7 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   async #followFile(path: string, first: LoadedEtcdConfig, options: OpenEtcdOptions): Promise<void> {
-    const { clock = systemClock, reloadIntervalMs = RELOAD_INTERVAL_MS } = options;
+    const { clock, reloadIntervalMs = RELOAD_INTERVAL_MS } = withRuntime(options);
     const { signal } = this.#closed;
     const guard = new CallbackGuard();
     let current = first;

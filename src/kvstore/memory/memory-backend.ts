@@ -1,5 +1,5 @@
 import type { Clock, Random } from '../../base/clock.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { withRuntime } from '../../base/system-clock.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
 import { MemoryServer } from './memory-server.ts';
 import { MemoryTransport } from './memory-transport.ts';
@@ -26,7 +26,7 @@ export class MemoryBackend extends KvstoreClient {
   readonly server: MemoryServer;
 
   constructor(options: MemoryBackendOptions = {}) {
-    const { clock = systemClock, random = Math.random } = options;
+    const { clock, random } = withRuntime(options);
     const server = options.server ?? new MemoryServer({ clock });
     const transport = new MemoryTransport(server);
     super({ ...options, kind: 'memory', transport, clock, random });

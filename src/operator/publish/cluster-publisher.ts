@@ -2,7 +2,7 @@ import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from
 import { assert } from '../../base/assert.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { withRuntime } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import {
   type ClusterLimits,
@@ -126,7 +126,7 @@ export class ClusterPublisher {
   /** Throws a {@link ClusterNameError} if readers of Cilium 1.17 would reject the name of the cluster. */
   constructor(options: ClusterPublisherOptions) {
     if (!isClusterName(options.clusterName)) throw new ClusterNameError(options.clusterName);
-    const { backend, clock = systemClock, random = Math.random, onFailure } = options;
+    const { backend, clock, random, onFailure } = withRuntime(options);
     const { gate = new TurnGate({ clock, nextTurn: setImmediate }) } = options;
     const common = { backend, clock, random, onFailure };
     this.#owner = options;
