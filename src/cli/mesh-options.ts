@@ -58,11 +58,11 @@ export interface LogFlags {
 }
 
 /** Exclusive limit of the delay of a timer. */
-const MAX_TIMER_MS: number = 2 ** 31;
+const TIMER_LIMIT_MS: number = 2 ** 31;
 
 function parseTimeout(text: string): number {
   const ms = parseDuration(text);
-  if (ms > 0 && ms < MAX_TIMER_MS) return ms;
+  if (ms > 0 && ms < TIMER_LIMIT_MS) return ms;
   throw new InvalidArgumentError('It must be from 1s to 24 days.');
 }
 

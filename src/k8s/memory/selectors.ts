@@ -13,13 +13,13 @@ const SET = /^\s*([^\s!=,()]+)\s+(in|notin)\s+\(([^()]*)\)\s*$/;
 const EQUAL = /^\s*([^\s!=,()]+)\s*(==|=|!=)\s*([^\s=,()]*)\s*$/;
 const EXISTS = /^\s*(!?)\s*([^\s!=,()]+)\s*$/;
 
-type Requirement = (value: string | undefined) => boolean;
+type ValueTest = (value: string | undefined) => boolean;
 
-function requirement(text: string): readonly [string, Requirement] {
+function requirement(text: string): readonly [string, ValueTest] {
   const [, setName, operator, list] = SET.exec(text) ?? [];
   if (setName !== undefined) {
     const values = new Set(list?.split(',').map((value) => value.trim()));
-    const isIn: Requirement = (value) => value !== undefined && values.has(value);
+    const isIn: ValueTest = (value) => value !== undefined && values.has(value);
     return [setName, operator === 'in' ? isIn : (value) => !isIn(value)];
   }
   const [, name, sign, wanted] = EQUAL.exec(text) ?? [];

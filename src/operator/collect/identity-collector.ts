@@ -30,7 +30,7 @@ export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 /** `identity-gc-rate-limit`: 2,500 a minute. */
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 /** `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. */
-const TIMEOUT_MS = 30 * 60_000;
+const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
 
 /** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
 function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
@@ -119,7 +119,13 @@ export class IdentityCollector implements Collector {
     const { identities, endpoints, slices, clock } = this.#options;
     const all = [...identities.objects.values()];
     const used = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
-    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, clock.now(), TIMEOUT_MS);
+    const { uses, toMark, toDelete } = identityRound(
+      this.#uses,
+      all,
+      used,
+      clock.now(),
+      HEARTBEAT_TIMEOUT_MS,
+    );
     this.#uses = uses;
     report.setMarked(all.filter(isMarked).length);
     const unused = toDelete.length === 0 ? toDelete : await this.#stillUnused(toDelete, signal);
