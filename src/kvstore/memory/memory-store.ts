@@ -24,6 +24,8 @@ interface Commit {
   readonly leases: LeaseID[];
   /** The create revision of each version, by index; missing for new keys. */
   readonly createRevisions: number[];
+  /** The longest prefix that all keys have. */
+  prefix: string;
 }
 
 /** A version of a key, from one revision on. */
@@ -46,6 +48,11 @@ export class Version implements StoredValue {
 
   get createRevision(): number {
     return this.#commit.createRevisions[this.index] ?? this.#commit.revision;
+  }
+
+  /** Returns the longest prefix of all keys of the transaction. */
+  get commonPrefix(): string {
+    return this.#commit.prefix;
   }
 
   get lease(): LeaseID {
@@ -261,13 +268,15 @@ export class MemoryStore {
    * Returns the versions that the operations would write at the next revision, and the replaced ones. Changes nothing.
    */
   *#plan(operations: Iterable<WriteOperation>, checkLease: StoreTxn['checkLease']): SteppedWork<Plan> {
-    const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [] };
+    const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [], prefix: '' };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
     let isOneLease = true;
     const removed = new Set<string>();
     const add = (key: string, value: string | undefined, lease: LeaseID, old: Version | undefined): void => {
       const index = versions.length;
+      if (index === 0) commit.prefix = key;
+      while (!key.startsWith(commit.prefix)) commit.prefix = commit.prefix.slice(0, -1);
       isOneLease &&= index === 0 || lease === commit.leases[0];
       commit.leases.push(lease);
       if (old !== undefined) commit.createRevisions[index] = old.createRevision;

@@ -192,6 +192,10 @@ function* versionsBelow(
   prefix: string,
   revisions: readonly (readonly Version[])[],
 ): Generator<Version, void, void> {
-  for (const versions of revisions)
+  for (const versions of revisions) {
+    // Most changes of many keys are below one prefix, and most watches are below another one.
+    const common = versions[0]?.commonPrefix ?? '';
+    if (!common.startsWith(prefix) && !prefix.startsWith(common)) continue;
     for (const version of versions) if (version.key.startsWith(prefix)) yield version;
+  }
 }

@@ -396,6 +396,31 @@ it('a server in this process keeps at least the configured number of revisions, 
   expect(Math.min(...kept.slice(10))).toBe(10);
 });
 
+it('a watch skips revisions whose keys are all below other prefixes (regression: each of 20 watches visited 100,000 deletes in one turn, 0.2 s)', async () => {
+  const server = new MemoryServer({ clock: new ManualClock() });
+  const told = ['p/', 'p/a/', 'p/b', 'q/'].map((prefix) => {
+    const observer = new Told();
+    server.watch({ prefix, startRevision: 0 }, observer);
+    return observer;
+  });
+  await Promise.resolve();
+  const puts = Array.from({ length: 500 }, (_, i) => put(`p/a/${i}`));
+  const startsWith = vi.spyOn(String.prototype, 'startsWith');
+  try {
+    write(server, ...puts);
+    await settle(10);
+    expect(
+      startsWith.mock.calls.filter(([prefix]) => prefix === 'q/' || prefix === 'p/b').length,
+    ).toBeLessThan(10);
+  } finally {
+    startsWith.mockRestore();
+  }
+  write(server, put('p/a/x'), put('p/b'), put('q/1'));
+  write(server, { op: 'delete', range: prefixRange('p/') });
+  await settle(10);
+  expect(told.map(({ events }) => events.length)).toEqual([1004, 1002, 2, 1]);
+});
+
 it('a server in this process rejects an invalid compaction at once, also during a large change (regression: unhandled rejection)', async () => {
   const server = new MemoryServer({ clock: new ManualClock() });
   const many = Array.from({ length: 5000 }, (_, i) => put(`p/${i}`));
