@@ -544,6 +544,42 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ a: '2' });
   });
 
+  it('is flushed when the deletes of its next hold are desired again during the current one', async () => {
+    const table = new FakeTable();
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map([
+      ['a', '1'],
+      ['b', '1'],
+    ]);
+    let release = (): void => {};
+    const whenDeletesAllowed = (): Promise<void> =>
+      new Promise((resolve) => {
+        release = resolve;
+      });
+    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    for (const key of ['a', 'b']) {
+      await turns.settle();
+      desired.delete(key);
+      kept.mark(key);
+    }
+    await turns.settle();
+    let isFlushed = false;
+    void kept.flushed().then(() => {
+      isFlushed = true;
+    });
+    await turns.settle();
+    desired.set('b', '2');
+    kept.mark('b');
+    await turns.settle();
+    expect(isFlushed).toBe(false);
+    release();
+    await turns.settle();
+    expect([isFlushed, contentOf(table)]).toEqual([true, { b: '2' }]);
+  });
+
   it('is read by one reader at a time, and not written during a read', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());

@@ -94,6 +94,21 @@ describe('a lease keeper', () => {
     expect([lost, keeper.lost, keeper.holds(lease)]).toEqual([[['a']], 1, false]);
   });
 
+  it('binds no key to a lease that expires while a list of keys waits for another lease', async () => {
+    await keeper.close(true);
+    keeper = newKeeper(true);
+    const full = Array.from({ length: 998 }, (_, at) => ({ key: `${at}` }));
+    const [first] = await keeper.bindAll([...full, { key: 'a' }, { key: 'b' }]);
+    const grant = link.grantLease.bind(link);
+    vi.spyOn(link, 'grantLease').mockImplementationOnce((...call) => {
+      clock.setWallTimeBy(HOUR_MS); // the machine is suspended during the request
+      return grant(...call);
+    });
+    const [, other, again] = await keeper.bindAll([{ key: 'a' }, { key: 'c' }, { key: 'b' }]);
+    expect(again?.lease).toBe(other?.lease);
+    expect(keeper.holds(first?.lease ?? '')).toBe(false);
+  });
+
   it('sends a keepalive three times per lifetime of a lease, and not more often', async () => {
     await keeper.bind('a');
     await advance(clock, 1_000_000);

@@ -391,6 +391,27 @@ describe('a sync store', () => {
     expect([atCanary, world.store.status().writes]).toEqual([[12_000], 24_000]);
   });
 
+  it('a canary that waits for the report of lost leases is written when the report ends, also without a lost key', async () => {
+    await world.stop();
+    world = new World();
+    const listen = vi.spyOn(world.backend, 'onLeaseLost');
+    world.run();
+    let end = (): void => {};
+    const reported = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    listen.mock.calls[0]?.[0].onLeasesLost?.(reported);
+    world.want('a', '1');
+    const done: string[] = [];
+    void world.store.whenFlushed().then(() => done.push('flushed'));
+    void world.store.markSynced().then(() => done.push('synced'));
+    await settle();
+    expect([world.content(), world.canary, done]).toEqual([{ a: '1' }, false, []]);
+    end();
+    await settle();
+    expect([world.canary, done]).toEqual([true, ['flushed', 'synced']]);
+  });
+
   it('a canary whose own lease is lost before its existence is known is written again', async () => {
     for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary in addition
     await settle(20);
