@@ -4,12 +4,14 @@ import { unsubscribeOnce } from '../../src/base/subscription.ts';
 import { KubernetesClient } from '../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
+import type { ObjectWrite } from '../../src/k8s/rest/object-writer.ts';
 import { IdentityAllocator } from '../../src/kvstore/allocator/identity-allocator.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
 import type { LeaseLostListener } from '../../src/kvstore/session/backend.ts';
 import { SyncStore } from '../../src/kvstore/stores/sync-store.ts';
 import type { Duty } from '../../src/operator/duty.ts';
 import { McsObjects } from '../../src/operator/mcs/mcs-objects.ts';
+import { SliceWriter } from '../../src/operator/mirrored-slices/slice-writer.ts';
 import { ClusterConfigKeeper } from '../../src/operator/publish/cluster-config.ts';
 import { HeartbeatDuty } from '../../src/operator/publish/heartbeat.ts';
 import { RemoteClusters } from '../../src/operator/remote-clusters.ts';
@@ -127,4 +129,44 @@ it('remote clusters notify their readers when an empty directory of configuratio
   expect(seen).toEqual([['', []]]);
   ended.abort();
   await running;
+});
+
+it('a slice that was deleted between two runs is created again in the second', async () => {
+  const clock = new ManualClock();
+  const writes: ObjectWrite[] = [];
+  const wanted = {
+    namespace: 'shop',
+    name: 'web-1',
+    labels: {},
+    owner: { name: 'web', uid: 'u' },
+    content: '{"addressType":"IPv4","endpoints":[],"ports":[]}',
+    reason: 'a remote cluster has it',
+  };
+  const duty = new SliceWriter({
+    clock,
+    random: () => 0.5,
+    slices: { objects: new Map(), notReadyReason: () => undefined, use: () => {}, listen: () => {} },
+    source: {
+      name: 'slices',
+      start: (changed) => changed('shop/web-1'),
+      notReadyReason: () => undefined,
+      wantedSlice: () => wanted,
+      unwantedReason: () => undefined,
+      rejected: 0,
+    },
+    writer: {
+      write: async (write) => {
+        writes.push(write);
+        return { outcome: 'done', object: undefined };
+      },
+    },
+  });
+  for (let run = 1; run <= 2; run++) {
+    const ended = new AbortController();
+    const running = duty.run(ended.signal);
+    await advance(clock, 10_000);
+    expect(writes.map(({ verb }) => verb)).toEqual(Array.from({ length: run }, () => 'create'));
+    ended.abort();
+    await running;
+  }
 });

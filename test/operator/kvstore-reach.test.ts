@@ -90,6 +90,18 @@ describe('the reach of a kvstore', () => {
     await world.end();
   });
 
+  it('counts as lost since the first read without an answer was sent, not since it has failed', async () => {
+    const world = new World();
+    await advance(world.clock, 1);
+    [world.fails, world.takesMs] = ['deadline', 10_000];
+    world.awaitOutage(15_000);
+    await advance(world.clock, 14_999);
+    expect([world.outage, world.reach.answers]).toEqual([undefined, false]);
+    await advance(world.clock, 2_001); // the first read was sent after 2 s
+    expect(world.outage).toBe(true);
+    await world.end();
+  });
+
   it('is over at its time, also between two reads', async () => {
     const world = new World();
     await advance(world.clock, 1);

@@ -49,4 +49,26 @@ describe('the local keys of a node', () => {
     stop.abort();
     await running;
   });
+
+  it('release labels only after all work for them, also work that begins when the awaited work ends', async () => {
+    const deletes: string[] = [];
+    const keys = {
+      deleteSlave: async (labels: Labels) => void deletes.push(formatLabels(labels)),
+    } as unknown as IdentityKeys;
+    const options = { keys, clock: new ManualClock(), random: () => 0.5, onReassigned: () => {} };
+    const local = new LocalKeys(options);
+    const labels: Labels = [{ source: 'k8s', key: 'a', value: '1' }];
+    const key = formatLabels(labels);
+    local.assign(key, 300 as NumericIdentity, labels);
+    const ends: (() => void)[] = [];
+    const begin = (): Promise<void> => local.block(key, new Promise((resolve) => ends.push(resolve)));
+    void begin();
+    void local.untilIdle(key).then(begin);
+    const released = local.release(labels);
+    ends[0]?.();
+    await settle();
+    expect([ends.length, local.size, deletes]).toEqual([2, 1, []]);
+    ends[1]?.();
+    expect([await released, local.size, deletes]).toEqual(['released', 0, [key]]);
+  });
 });

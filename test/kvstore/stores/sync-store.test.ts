@@ -412,6 +412,24 @@ describe('a sync store', () => {
     expect([world.canary, done]).toEqual([true, ['flushed', 'synced']]);
   });
 
+  it('batches wait for their turn at the gate: 2,000 keys are written in several turns', async () => {
+    await world.stop();
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock: world.clock, nextTurn: (turn) => turns.push(turn) });
+    world = new World({ batched: true, follow: false, followCanary: false, gate });
+    for (let i = 0; i < 2000; i++) world.want(`n${i}`, '1');
+    world.run();
+    const written = (): number => Object.keys(world.content()).length;
+    const perTurn: number[] = [];
+    for (let before = 0; perTurn.length < 20 && before < 2000; before = written()) {
+      await settle(20);
+      perTurn.push(written() - before);
+      turns.shift()?.();
+    }
+    expect(written()).toBe(2000);
+    expect(Math.max(...perTurn)).toBeLessThanOrEqual(5 * 128);
+  });
+
   it('a canary whose own lease is lost before its existence is known is written again', async () => {
     for (let i = 0; i < 1000; i++) world.want(`n${i}`, '1'); // no room for the canary in addition
     await settle(20);
@@ -683,6 +701,27 @@ describe('a sync store', () => {
     world.link.unstallWatch(P);
     await advance(world.clock, 20_000);
     expect(world.content()).toEqual({ a: '1' });
+  });
+
+  it('does not put the keys of a batch again whose answer was lost', async () => {
+    await world.stop();
+    world = new World({ batched: true }).run();
+    await settle();
+    const txn = world.link.txn.bind(world.link);
+    world.link.txn = async (request, options) => {
+      const answer = await txn(request, options);
+      if (!request.writes.some((write) => write.op === 'put' && write.key === `${P}a`)) return answer;
+      world.link.txn = txn;
+      throw new KvstoreError('unavailable', 'the answer was lost');
+    };
+    for (const name of ['a', 'b']) world.want(name, '1');
+    await settle();
+    const revisions = (): readonly number[] =>
+      world.server.range(prefixRange(P)).kvs.map(({ modRevision }) => modRevision);
+    const before = revisions();
+    await advance(world.clock, 1000);
+    expect(world.store.status().pending).toBe(0);
+    expect([before.length, revisions(), world.store.status().failures]).toEqual([2, before, 1]);
   });
 
   it('restores a key that was deleted before the watch could show it', async () => {

@@ -225,6 +225,22 @@ describe('the collector of endpoints, in every small history', () => {
     expect(isThere).toEqual([true, true, true, false]);
   });
 
+  it('deletes an endpoint of the future, too: the clock of the operator may be behind', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster, clock } = world;
+    world.makePod();
+    clock.setWallTimeBy(INTERVAL);
+    world.write();
+    clock.setWallTimeBy(-INTERVAL);
+    cluster.drop('pods', KEY);
+    const next = ours.begin(world);
+    for (const number of [1, 2]) {
+      cluster.see('pods', 'ciliumendpoints');
+      await next(number);
+    }
+    expect(cluster.get1('ciliumendpoints', KEY)).toBeUndefined();
+  });
+
   it('would delete an endpoint in use by the rule of 1.8: by name, in one read, of a recreated pod (#27123)', async () => {
     const { first } = await histories(upstream(finished, false), 'gone', false, 3);
     expect(first).toMatch(/pod made, agent writes/);

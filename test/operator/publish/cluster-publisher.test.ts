@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
@@ -7,6 +7,7 @@ import type { LeaseID } from '../../../src/kvstore/session/transport.ts';
 import { ClusterNameError } from '../../../src/model/cluster-name.ts';
 import { parseLabels } from '../../../src/model/labels.ts';
 import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
+import { PublishedPrefix } from '../../../src/operator/publish/published-prefix.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { heldOf } from '../../clustermesh/support/mesh-laws.ts';
 import { Agent, coldStart } from '../../clustermesh/support/mesh-world.ts';
@@ -297,6 +298,10 @@ it('deletes the keys of a service that changes its address family, of a deleted 
   expect(await keys()).toEqual(['endpointslices/v1/a/ns/web-ipv6-0', exported, service]);
   publisher.deleteService(id);
   expect(await keys()).toEqual([exported]);
+  // The slices of a deleted service are forgotten: a cluster with ever new services would need ever more memory.
+  const deleted = vi.spyOn(PublishedPrefix.prototype, 'delete');
+  publisher.deleteService(id);
+  expect(deleted.mock.calls).toEqual([['ns/web']]);
   publisher.deleteServiceExport(id);
   expect(await keys()).toEqual([]);
   ended.abort();
