@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { followSignal } from '../../base/follow-signal.ts';
+import { EitherSignal, fired, followSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
@@ -98,8 +98,8 @@ export class Reflector implements FollowedResource {
   readonly #lineFields: FieldTree | undefined;
   readonly #guard: CallbackGuard;
   readonly #ended = new AbortController();
-  /** Checks of {@link Reflector.waitForListed}, one for each caller that waits. */
-  readonly #waiters = new Set<() => void>();
+  /** Fires when the first list was delivered, or when the reflector has ended. */
+  readonly #settled = new AbortController();
   #state: ReflectorState;
   #listed = false;
   #events = 0;
@@ -158,7 +158,7 @@ export class Reflector implements FollowedResource {
     };
   }
 
-  waitForListed({
+  async waitForListed({
     signal,
     quietMs,
   }: {
@@ -166,34 +166,22 @@ export class Reflector implements FollowedResource {
     readonly quietMs?: number;
   } = {}): Promise<void> {
     const { clock } = this.#context;
-    return new Promise((resolve, reject) => {
-      const settle = (end: () => void): void => {
-        this.#waiters.delete(check);
-        timer?.cancel();
-        signal?.removeEventListener('abort', check);
-        end();
-      };
-      const fail = (message: string): void => settle(() => reject(new ApiError('unavailable', message)));
-      const check = (): void => {
-        if (this.#listed) settle(resolve);
-        else if (signal?.aborted === true) settle(() => reject(signal.reason));
-        else if (this.#ended.signal.aborted)
-          fail(`${resourceName(this.#kind)}: stopped before its list was complete`);
-      };
-      const setTimer = (delayMs: number): void => {
-        timer = clock.after(delayMs, () => {
-          const silenceMs = clock.now() - (this.#lastBytesAt ?? 0);
-          const limit = quietMs ?? 0;
-          if (silenceMs < limit) setTimer(limit - silenceMs);
-          else fail(this.#noProgressMessage(limit));
-        });
-      };
-      let timer: ReturnType<Clock['after']> | undefined;
-      this.#waiters.add(check);
-      signal?.addEventListener('abort', check);
-      if (quietMs !== undefined) setTimer(quietMs);
-      check();
-    });
+    const startedAt = clock.now();
+    using woken = new EitherSignal(this.#settled.signal, ...(signal === undefined ? [] : [signal]));
+    while (!this.#listed) {
+      if (signal?.aborted === true) throw signal.reason;
+      if (this.#settled.signal.aborted)
+        throw new ApiError(
+          'unavailable',
+          `${resourceName(this.#kind)}: stopped before its list was complete`,
+        );
+      if (quietMs === undefined) await fired(woken.signal);
+      else {
+        const leftMs = Math.max(startedAt, this.#lastBytesAt ?? 0) + quietMs - clock.now();
+        if (leftMs <= 0) throw new ApiError('unavailable', this.#noProgressMessage(quietMs));
+        await sleep(clock, leftMs, woken.signal);
+      }
+    }
   }
 
   /** Returns the error message of a wait that has exceeded its limit. */
@@ -210,7 +198,7 @@ export class Reflector implements FollowedResource {
     await Promise.resolve(); // the caller must have the reflector before the first event
     for (let effect = first; effect !== undefined; ) effect = this.#step(await this.#perform(effect));
     for (const leave of unfollow) leave();
-    this.#wakeWaiters();
+    this.#settled.abort();
   }
 
   #step(result: ActionResult): ReflectorEffect | undefined {
@@ -296,7 +284,7 @@ export class Reflector implements FollowedResource {
     if (!this.#listed) {
       this.#listed = true;
       this.#guard.call(() => this.#sink.onListed());
-      this.#wakeWaiters();
+      this.#settled.abort();
     }
     return { type: 'listed' };
   }
@@ -496,10 +484,6 @@ export class Reflector implements FollowedResource {
     this.#events += events.length;
     this.#lastEventAt = this.#context.clock.wallTime();
     this.#guard.call(() => this.#sink.apply(events));
-  }
-
-  #wakeWaiters(): void {
-    for (const check of [...this.#waiters]) check();
   }
 }
 
