@@ -9,75 +9,44 @@ export interface ResourceType {
   readonly hasStatus?: boolean;
 }
 
-const CILIUM = { group: 'cilium.io', version: 'v2' };
-const SLICES = {
-  group: 'discovery.k8s.io',
-  kind: 'EndpointSlice',
-  plural: 'endpointslices',
-  namespaced: true,
-};
+/** Returns a kind. Its plural is formed as in English. */
+function type(
+  group: string,
+  version: string,
+  kind: string,
+  scope: 'Cluster' | 'Namespaced',
+  hasStatus: boolean,
+): ResourceType {
+  const plural = kind.toLowerCase().replace(/y$/, 'ie').replace(/s?$/, 's');
+  return { group, version, kind, plural, namespaced: scope === 'Namespaced', hasStatus };
+}
 
 /** The kinds of the multi-cluster services API. */
 export const MCS_TYPES: readonly ResourceType[] = ['v1beta1', 'v1alpha1'].flatMap((version) =>
-  ['ServiceExport', 'ServiceImport'].map((kind) => ({
-    group: 'multicluster.x-k8s.io',
-    version,
-    kind,
-    plural: `${kind.toLowerCase()}s`,
-    namespaced: true,
-    hasStatus: true,
-  })),
+  ['ServiceExport', 'ServiceImport'].map((kind) =>
+    type('multicluster.x-k8s.io', version, kind, 'Namespaced', true),
+  ),
 );
 
 /** The kinds of a cluster with Cilium that are followed here. */
 export const CLUSTER_TYPES: readonly ResourceType[] = [
-  { group: '', version: 'v1', kind: 'Namespace', plural: 'namespaces', namespaced: false, hasStatus: true },
-  { group: '', version: 'v1', kind: 'Node', plural: 'nodes', namespaced: false, hasStatus: true },
-  { group: '', version: 'v1', kind: 'Pod', plural: 'pods', namespaced: true, hasStatus: true },
-  { group: '', version: 'v1', kind: 'Service', plural: 'services', namespaced: true, hasStatus: true },
-  { group: '', version: 'v1', kind: 'Endpoints', plural: 'endpoints', namespaced: true },
-  { group: '', version: 'v1', kind: 'ConfigMap', plural: 'configmaps', namespaced: true },
-  { ...SLICES, version: 'v1' },
-  { ...SLICES, version: 'v1beta1' },
-  { group: 'coordination.k8s.io', version: 'v1', kind: 'Lease', plural: 'leases', namespaced: true },
-  {
-    group: 'networking.k8s.io',
-    version: 'v1',
-    kind: 'NetworkPolicy',
-    plural: 'networkpolicies',
-    namespaced: true,
-  },
-  { ...CILIUM, kind: 'CiliumNode', plural: 'ciliumnodes', namespaced: false, hasStatus: true },
-  { ...CILIUM, kind: 'CiliumEndpoint', plural: 'ciliumendpoints', namespaced: true, hasStatus: true },
-  { ...CILIUM, kind: 'CiliumIdentity', plural: 'ciliumidentities', namespaced: false },
-  {
-    ...CILIUM,
-    kind: 'CiliumNetworkPolicy',
-    plural: 'ciliumnetworkpolicies',
-    namespaced: true,
-    hasStatus: true,
-  },
-  {
-    ...CILIUM,
-    kind: 'CiliumClusterwideNetworkPolicy',
-    plural: 'ciliumclusterwidenetworkpolicies',
-    namespaced: false,
-    hasStatus: true,
-  },
-  {
-    group: 'cilium.io',
-    version: 'v2alpha1',
-    kind: 'CiliumEndpointSlice',
-    plural: 'ciliumendpointslices',
-    namespaced: false,
-  },
-  {
-    group: 'cilium.io',
-    version: 'v2alpha1',
-    kind: 'CiliumCIDRGroup',
-    plural: 'ciliumcidrgroups',
-    namespaced: false,
-  },
+  type('', 'v1', 'Namespace', 'Cluster', true),
+  type('', 'v1', 'Node', 'Cluster', true),
+  type('', 'v1', 'Pod', 'Namespaced', true),
+  type('', 'v1', 'Service', 'Namespaced', true),
+  type('', 'v1', 'Endpoints', 'Namespaced', false),
+  type('', 'v1', 'ConfigMap', 'Namespaced', false),
+  type('discovery.k8s.io', 'v1', 'EndpointSlice', 'Namespaced', false),
+  type('discovery.k8s.io', 'v1beta1', 'EndpointSlice', 'Namespaced', false),
+  type('coordination.k8s.io', 'v1', 'Lease', 'Namespaced', false),
+  type('networking.k8s.io', 'v1', 'NetworkPolicy', 'Namespaced', false),
+  type('cilium.io', 'v2', 'CiliumNode', 'Cluster', true),
+  type('cilium.io', 'v2', 'CiliumEndpoint', 'Namespaced', true),
+  type('cilium.io', 'v2', 'CiliumIdentity', 'Cluster', false),
+  type('cilium.io', 'v2', 'CiliumNetworkPolicy', 'Namespaced', true),
+  type('cilium.io', 'v2', 'CiliumClusterwideNetworkPolicy', 'Cluster', true),
+  type('cilium.io', 'v2alpha1', 'CiliumEndpointSlice', 'Cluster', false),
+  type('cilium.io', 'v2alpha1', 'CiliumCIDRGroup', 'Cluster', false),
   ...MCS_TYPES,
 ];
 
