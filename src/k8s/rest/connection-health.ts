@@ -71,7 +71,7 @@ export class ConnectionHealth implements ApiTransport {
 
   /** Closes all connections if the check failed. A server that rejects the request is alive. */
   #onError(error: ApiError): void {
-    if (this.#closed.signal.aborted || HARMLESS.has(error.code)) return;
+    if (this.#closed.signal.aborted || !error.retryable || HARMLESS.has(error.code)) return;
     this.#lastFailure = failureOf(error, this.#clock);
     this.#resets++;
     this.#transport.reset();
@@ -90,16 +90,7 @@ export class ConnectionHealth implements ApiTransport {
 }
 
 /**
- * Errors that do not mean that connections are dead. Without credentials, no request was sent, and open connections
- * need none.
+ * Errors that are retried, but do not mean that connections are dead. Without credentials, no request was sent, and
+ * open connections need none.
  */
-const HARMLESS: ReadonlySet<ApiError['code']> = new Set([
-  'credentials',
-  'throttled',
-  'unauthorized',
-  'forbidden',
-  'missing',
-  'conflict',
-  'invalid',
-  'rejected',
-]);
+const HARMLESS: ReadonlySet<ApiError['code']> = new Set(['credentials', 'throttled', 'unauthorized']);
