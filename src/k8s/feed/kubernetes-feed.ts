@@ -194,9 +194,11 @@ export class KubernetesFeed {
   readonly #labels: EndpointLabels | undefined;
   readonly #apiServer: ApiServerAddresses | undefined;
   readonly #listeners = new Set<(name: string) => void>();
-  readonly #handover = new Map<HandoverResource, HandoverState>(
-    HANDOVER_RESOURCES.map((resource) => [resource, 'following']),
-  );
+  readonly #handover: Record<HandoverResource, HandoverState> = {
+    nodes: 'following',
+    ip: 'following',
+    identities: 'following',
+  };
   /** Timers after which the resources of a lost kvstore are followed again. */
   readonly #delayedFollows = new Map<HandoverResource, Timer>();
   readonly #ended = new AbortController();
@@ -230,7 +232,7 @@ export class KubernetesFeed {
     if (this.#started) return;
     this.#started = true;
     const { nodeName, selection = {} } = this.#options;
-    const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover.get(resource) !== 'following');
+    const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover[resource] !== 'following');
     const resting = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
     for (const kind of FIXED_KINDS) if (!resting.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
     this.#kinds.get('nodes')?.follow(localNode(nodeName));
@@ -307,12 +309,10 @@ export class KubernetesFeed {
   }
 
   status(): KubernetesFeedStatus {
-    const stateOf = (resource: HandoverResource): HandoverState =>
-      this.#handover.get(resource) ?? 'following';
     return {
       synced: this.synced,
       kinds: [...this.#kinds.values()].map((kind) => kind.status()),
-      handover: { nodes: stateOf('nodes'), ip: stateOf('ip'), identities: stateOf('identities') },
+      handover: { ...this.#handover },
       contested: (this.#podHolders?.contested ?? 0) + (this.#endpointHolders?.contested ?? 0),
       rejections: this.#rejections.status(),
     };
@@ -441,8 +441,7 @@ export class KubernetesFeed {
     const isProvided =
       endpoints?.complete === true ||
       (endpoints !== undefined && endpoints.state !== 'missing' && this.#followsAllPods !== true);
-    const needsAll =
-      this.#handover.get('ip') === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
+    const needsAll = this.#handover.ip === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
     if (needsAll === this.#followsAllPods) return;
     this.#followsAllPods = needsAll;
     kind.follow(pods(needsAll ? undefined : this.#options.nodeName));
@@ -455,19 +454,14 @@ export class KubernetesFeed {
   async #chooseServiceEndpoints(): Promise<void> {
     if (this.#isChoosing) return;
     this.#isChoosing = true;
-    await this.#askForServiceEndpoints();
-    this.#isChoosing = false;
-  }
-
-  async #askForServiceEndpoints(): Promise<void> {
     const { source, clock, random, selection = {} } = this.#options;
     const { signal } = this.#ended;
     const kinds = serviceEndpoints(selection);
-    for (let failures = 1; !signal.aborted; failures++) {
+    for (let failures = 1; !signal.aborted && this.#isChoosing; failures++) {
       try {
         const served = (await source.firstServed(kinds, signal)) ?? kinds.at(-1);
         if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
-        return;
+        this.#isChoosing = false;
       } catch (error) {
         if (!signal.aborted) this.#kinds.get('endpointslices')?.attemptFailed(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
@@ -485,9 +479,9 @@ export class KubernetesFeed {
   }
 
   #applyHandover(resource: HandoverResource, event: HandoverEvent): void {
-    const previous = this.#handover.get(resource) ?? 'following';
+    const previous = this.#handover[resource];
     const next = handover(previous, event);
-    this.#handover.set(resource, next.state);
+    this.#handover[resource] = next.state;
     const kinds = this.#delegatedKinds(resource);
     if (next.action === 'follow' && this.#started) this.#followAgain(resource, previous === 'resting');
     if (next.action === 'withdraw') {
