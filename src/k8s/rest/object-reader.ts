@@ -5,7 +5,7 @@ import { listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-que
 import { ListScanner } from '../reflector/list-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
-import { type ApiAnswer, type ApiTransport, textOf } from './api-transport.ts';
+import { type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 import { type ObjectPlace, placeText } from './object-writer.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
@@ -50,8 +50,8 @@ export class ApiObjectReader implements ObjectReader {
 
   async get(at: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
     const { kind, ...place } = at;
-    const read = async (exchange: Exchange, answer: ApiAnswer): Promise<KubernetesObject> => {
-      const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES + 1);
+    const read = async (body: AsyncIterable<Uint8Array>): Promise<KubernetesObject> => {
+      const text = await textOf(body, MAX_OBJECT_BYTES + 1);
       if (text.length > MAX_OBJECT_BYTES) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
       const object = parseJson(text);
       if (isKubernetesObject(object)) return object;
@@ -73,8 +73,8 @@ export class ApiObjectReader implements ObjectReader {
     let token: string | undefined;
     do {
       const path = listPath(kind, 'pages', '', token, pageSize);
-      const read = (exchange: Exchange, answer: ApiAnswer): Promise<ObjectPage> =>
-        readObjectPage(kind, token, exchange, answer);
+      const read = (body: AsyncIterable<Uint8Array>): Promise<ObjectPage> =>
+        readObjectPage(kind, token, body);
       const page = await this.#read('list', kind, path, read, signal);
       yield page.objects;
       token = page.token;
@@ -85,13 +85,13 @@ export class ApiObjectReader implements ObjectReader {
     verb: string,
     kind: ResourceKind,
     path: string,
-    read: (exchange: Exchange, answer: ApiAnswer) => Promise<T>,
+    read: (body: AsyncIterable<Uint8Array>) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
     using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(this.#timeoutMs);
     try {
-      return await read(exchange, await exchange.open({ path, gzip: verb === 'list' }));
+      return await read(exchange.read(await exchange.open({ path, gzip: verb === 'list' })));
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== 'forbidden') throw error;
       throw new ApiError(error.code, `${error.message}: ${rightToGrant(verb, kind)}`);
@@ -107,12 +107,11 @@ interface ObjectPage {
 async function readObjectPage(
   kind: ResourceKind,
   requested: string | undefined,
-  exchange: Exchange,
-  answer: ApiAnswer,
+  body: AsyncIterable<Uint8Array>,
 ): Promise<ObjectPage> {
   const scanner = new ListScanner(MAX_OBJECT_BYTES);
   const objects: KubernetesObject[] = [];
-  for await (const bytes of exchange.read(answer)) {
+  for await (const bytes of body) {
     for (const text of scanner.feed(bytes)) {
       const object = parseJson(text);
       // Do not skip an invalid object: it may be the reason why another object must not be deleted.
