@@ -10,6 +10,7 @@ import {
   Producer,
   type ProducerOptions,
   type PublishedValue,
+  publishTo,
   withNamespaces,
 } from '../publish/producer.ts';
 import { readLocalExport } from './local-export.ts';
@@ -32,18 +33,8 @@ class ExportKeys {
   constructor(context: InputContext, objects: ExportObjects) {
     this.#context = context;
     this.#objects = objects;
-    const { keys } = context;
-    this.exported = exportedValues(
-      'others',
-      {
-        namespaceOf: ({ namespace }) => namespace,
-        change: (current, previous) => {
-          if (current !== undefined) keys.upsert(current.name, current.value);
-          else if (previous !== undefined) keys.delete(previous.name);
-        },
-      },
-      context,
-    );
+    const namespaceOf = ({ namespace }: ExportValue): string => namespace;
+    this.exported = exportedValues('others', { namespaceOf, change: publishTo(context) }, context);
   }
 
   /** Puts or deletes a key, depending on its objects. `name` is `namespace/name`. */

@@ -1,4 +1,5 @@
 import { CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
+import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import { type ParsedIdentity, readCiliumIdentity } from '../../k8s/parse-cilium-identity.ts';
 import type { ObjectFields } from '../../k8s/parse-object.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
@@ -10,10 +11,10 @@ import {
   exportedValues,
   followKind,
   type InputContext,
-  keyReader,
   Producer,
   type ProducerOptions,
   type PublishedValue,
+  publishTo,
   withNamespaces,
 } from './producer.ts';
 
@@ -52,16 +53,15 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
 }
 
 function follow(context: InputContext): ReturnType<typeof followKind> {
-  const reader = keyReader('CiliumIdentity', context, (fields) => readKey(fields, context));
   const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
   // Publishes only identities that are always exported or whose namespace is global.
-  const values = exportedValues('identities', { namespaceOf, change: reader.change }, context);
-  const filtered = {
-    ...reader,
-    change: (current: IdentityKey | undefined, previous: IdentityKey | undefined) =>
-      values.change(current, previous),
+  const values = exportedValues('identities', { namespaceOf, change: publishTo(context) }, context);
+  const reader: KindReader<IdentityKey> = {
+    kind: 'CiliumIdentity',
+    read: (fields) => readKey(fields, context),
+    change: (current, previous) => values.change(current, previous),
   };
-  return withNamespaces(followKind(CILIUM_IDENTITIES, filtered, context), 'identities', values, context);
+  return withNamespaces(followKind(CILIUM_IDENTITIES, reader, context), 'identities', values, context);
 }
 
 /**

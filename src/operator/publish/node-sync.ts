@@ -1,7 +1,8 @@
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
 import { readCiliumNode } from '../../k8s/parse-nodes.ts';
+import type { ObjectFields } from '../../k8s/parse-object.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
-import { followKind, keyReader, Producer, type ProducerOptions } from './producer.ts';
+import { followKind, Producer, type ProducerOptions, type PublishedValue, publishTo } from './producer.ts';
 
 /**
  * Publishes CiliumNodes as `cilium/state/nodes/v1/<cluster>/<name>` (OPERATOR 10 to 13, 39). Values are compared by
@@ -17,12 +18,12 @@ export function nodeSync(options: ProducerOptions): Producer {
       resource: 'nodes',
       keepWhenEmpty: true,
       follow: (context) => {
-        const reader = keyReader('CiliumNode', context, (fields) => {
+        const read = (fields: ObjectFields): PublishedValue | undefined => {
           if (fields.map('metadata').value('deletionTimestamp') !== undefined) return undefined;
           const node = readCiliumNode(fields, options);
           return node && { name: node.name, value: encodeNode(node, { version, source: 'custom-resource' }) };
-        });
-        return followKind(CILIUM_NODES, reader, context);
+        };
+        return followKind(CILIUM_NODES, { kind: 'CiliumNode', read, change: publishTo(context) }, context);
       },
     },
     options,

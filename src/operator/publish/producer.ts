@@ -4,7 +4,6 @@ import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
 import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
-import type { ObjectFields } from '../../k8s/parse-object.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
@@ -269,18 +268,10 @@ export interface PublishedValue {
   readonly value: Uint8Array;
 }
 
-/** Returns a reader for objects that have one key each. */
-export function keyReader<T extends PublishedValue>(
-  kind: string,
-  { keys }: Pick<InputContext, 'keys'>,
-  read: (fields: ObjectFields) => T | undefined,
-): KindReader<T> {
-  return {
-    kind,
-    read,
-    change: (current, previous) => {
-      if (current !== undefined) keys.upsert(current.name, current.value);
-      else if (previous !== undefined) keys.delete(previous.name);
-    },
+/** Returns the function that publishes the changes of values. */
+export function publishTo({ keys }: Pick<InputContext, 'keys'>): KindReader<PublishedValue>['change'] {
+  return (current, previous) => {
+    if (current !== undefined) keys.upsert(current.name, current.value);
+    else if (previous !== undefined) keys.delete(previous.name);
   };
 }
