@@ -1,5 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { LabelSelectorError } from '../../model/label-selector.ts';
 import { parseJson } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { type ApiStatus, StatusError } from './api-status.ts';
@@ -16,7 +17,7 @@ import { ObjectStore, type ObjectStoreSnapshot } from './object-store.ts';
 import { ObjectWatch } from './object-watch.ts';
 import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
 import { CLUSTER_TYPES, type ResourceType, typeMeta } from './resource-types.ts';
-import { fieldSelector, labelSelector, SelectorError } from './selectors.ts';
+import { fieldSelector, labelSelector } from './selectors.ts';
 import { WatchCache } from './watch-cache.ts';
 
 /** Options of {@link MemoryApiServer}. */
@@ -297,7 +298,7 @@ function parseBody(body: string): unknown {
 
 function statusOf(error: unknown): readonly [number, ApiStatus] {
   if (error instanceof StatusError) return [error.status.code, error.status];
-  if (error instanceof SelectorError) return statusOf(new StatusError('BadRequest', error.message));
+  if (error instanceof LabelSelectorError) return statusOf(new StatusError('BadRequest', error.message));
   throw error;
 }
 

@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest';
-import { fieldSelector, labelSelector, SelectorError } from '../../../src/k8s/memory/selectors.ts';
+import { StatusError } from '../../../src/k8s/memory/api-status.ts';
+import { fieldSelector, labelSelector } from '../../../src/k8s/memory/selectors.ts';
+import { LabelSelectorError } from '../../../src/model/label-selector.ts';
 
 const object = {
   metadata: {
@@ -60,6 +62,6 @@ it.each<[string | null, boolean]>([
 });
 
 it.each(['app like web', 'a=b=c', 'app in web', 'app in (a,(b))', '!', ','])('%s is no selector', (text) => {
-  expect(() => labelSelector(text)).toThrow(SelectorError);
-  expect(() => fieldSelector(text)).toThrow(SelectorError);
+  expect(() => labelSelector(text)).toThrow(LabelSelectorError);
+  expect(() => fieldSelector(text)).toThrow(StatusError);
 });
