@@ -78,11 +78,6 @@ export class ByteCursor {
     return true;
   }
 
-  /** Moves behind the colon between a name and its value. */
-  colon(): boolean {
-    return this.skip(COLON);
-  }
-
   /** Returns a string of printable ASCII characters without escapes. */
   string(): string | undefined {
     if (!this.skip(QUOTE)) return undefined;

@@ -17,6 +17,7 @@ const CLOSE_OBJECT = 0x7d;
 const OPEN_LIST = 0x5b;
 const CLOSE_LIST = 0x5d;
 const COMMA = 0x2c;
+const COLON = 0x3a;
 
 /** Maximum length of a text that a {@link FieldGroup} caches. Longer texts are decoded again for each object. */
 const MAX_CACHED_LENGTH = 512;
@@ -68,7 +69,7 @@ export function scanStrings(take: (name: string, text: string) => boolean): Scan
     if (cursor.skip(CLOSE_OBJECT)) return true;
     do {
       const name = cursor.string();
-      if (name === undefined || !cursor.colon()) return false;
+      if (name === undefined || !cursor.skip(COLON)) return false;
       const text = cursor.string();
       if (text === undefined || !take(name, text)) return false;
     } while (cursor.skip(COMMA));
