@@ -270,14 +270,7 @@ export class McsDuty implements Duty {
   }
 
   #stateOf(key: string): McsState | undefined {
-    const {
-      objects,
-      clusterName: cluster,
-      families,
-      globalByDefault = true,
-      clusters,
-      clock,
-    } = this.#options;
+    const { objects, clusterName: cluster, families, globalByDefault, clusters, clock } = this.#options;
     const { version } = objects;
     const [namespace = '', name = ''] = key.split('/');
     const found = objects.objects('namespaces').get(`/${namespace}`);
@@ -293,7 +286,7 @@ export class McsDuty implements Duty {
       cluster,
       families,
       isGlobal:
-        this.#options.globalByDefault === undefined ||
+        globalByDefault === undefined ||
         isGlobalNamespace(typeof annotation === 'string' ? annotation : undefined, globalByDefault),
       remote: this.#remote.exportsOf(key),
       isIncomplete: (other) => other !== cluster && clusters.stateOf(other) === 'incomplete',
