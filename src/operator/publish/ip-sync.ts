@@ -5,7 +5,6 @@ import { ciliumEndpointReader, SlicedEndpointReader } from '../../k8s/feed/endpo
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import { viewOfIPIdentityPair } from '../../kvstore/codec/ip-identity-pair.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
-import type { ExportStage } from './global-namespaces.ts';
 import {
   exportedValues,
   type FollowedInputs,
@@ -50,18 +49,12 @@ function claimPublisher(keys: PublishedPrefix): FedIPCache {
   };
 }
 
-/**
- * The values of addresses contain identities, so addresses are put after all identities of a namespace and deleted
- * before them.
- */
-const STAGE: ExportStage = 'others';
-
 function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): FollowedInputs {
   const ipcache = claimPublisher(context.keys);
   const holders = new AddressHolders(ipcache);
   // The filter precedes `holders`, so that only endpoints of exported namespaces compete for an address.
   const exported = exportedValues<EndpointAddresses>(
-    STAGE,
+    'others', // an address contains an identity: it is put after all identities of a namespace, and deleted before
     {
       namespaceOf: ({ k8s }) => k8s?.namespace ?? '',
       change: (current, previous) => holders.change(current, previous),
@@ -73,7 +66,7 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
     endpoints === 'ciliumendpointslices'
       ? followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(sinks), context)
       : followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(sinks), context);
-  return withNamespaces(inputs, STAGE, exported, context);
+  return withNamespaces(inputs, 'others', exported, context);
 }
 
 /**
