@@ -260,10 +260,8 @@ export class Reflector implements FollowedResource {
     return { type: 'waited' };
   }
 
-  async #exchange<T>(work: (exchange: Exchange) => Promise<T>): Promise<T> {
-    const { transport, clock } = this.#context;
-    using exchange = new Exchange({ transport, clock, signal: this.#ended.signal });
-    return await work(exchange);
+  #newExchange(): Exchange {
+    return new Exchange({ ...this.#context, signal: this.#ended.signal });
   }
 
   // ── List ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -313,27 +311,26 @@ export class Reflector implements FollowedResource {
    * Reads up to the bookmark after the last object and returns its version. The watch of the list is closed; the next
    * watch starts from that version.
    */
-  #stream(): Promise<string> {
+  async #stream(): Promise<string> {
     const { gate } = this.#context;
-    return this.#exchange(async (exchange) => {
-      const scanner =
-        this.#lineFields === undefined
-          ? new LineScanner(MAX_OBJECT_BYTES)
-          : new ListScanner(MAX_OBJECT_BYTES, this.#lineFields, 'lines');
-      const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
-      for await (const bytes of this.#listBytes(exchange, { path })) {
-        let version: string | undefined;
-        const onValues = (values: readonly unknown[]): void => {
-          version ??= this.#applyInitial(values);
-        };
-        await readTexts(scanner.feed(bytes), gate, onValues, this.#ended.signal);
-        if (version !== undefined) {
-          this.#rejected += scanner.tooLarge;
-          return version;
-        }
+    using exchange = this.#newExchange();
+    const scanner =
+      this.#lineFields === undefined
+        ? new LineScanner(MAX_OBJECT_BYTES)
+        : new ListScanner(MAX_OBJECT_BYTES, this.#lineFields, 'lines');
+    const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
+    for await (const bytes of this.#listBytes(exchange, { path })) {
+      let version: string | undefined;
+      const onValues = (values: readonly unknown[]): void => {
+        version ??= this.#applyInitial(values);
+      };
+      await readTexts(scanner.feed(bytes), gate, onValues, this.#ended.signal);
+      if (version !== undefined) {
+        this.#rejected += scanner.tooLarge;
+        return version;
       }
-      throw new ApiError('garbled', 'the streaming list ended before it was complete');
-    });
+    }
+    throw new ApiError('garbled', 'the streaming list ended before it was complete');
   }
 
   /** Applies objects of a streaming list. Returns the version if the list is complete. */
@@ -353,19 +350,18 @@ export class Reflector implements FollowedResource {
     return version;
   }
 
-  #page(
+  async #page(
     from: ListSource,
     token?: string,
   ): Promise<{ readonly version: string; readonly token: string | undefined }> {
     const { signal } = this.#ended;
-    return this.#exchange(async (exchange) => {
-      const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields, 'list', this.#options.scanner);
-      const path = listPath(this.#kind, from, this.#known.version, token);
-      for await (const bytes of this.#listBytes(exchange, { path, gzip: true }))
-        await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#applyItems(items), signal);
-      this.#rejected += scanner.tooLarge;
-      return readListShell(scanner.shell, token);
-    });
+    using exchange = this.#newExchange();
+    const scanner = new ListScanner(MAX_OBJECT_BYTES, this.#fields, 'list', this.#options.scanner);
+    const path = listPath(this.#kind, from, this.#known.version, token);
+    for await (const bytes of this.#listBytes(exchange, { path, gzip: true }))
+      await readTexts(scanner.feed(bytes), this.#context.gate, (items) => this.#applyItems(items), signal);
+    this.#rejected += scanner.tooLarge;
+    return readListShell(scanner.shell, token);
   }
 
   #applyItems(items: readonly unknown[]): void {
@@ -378,35 +374,34 @@ export class Reflector implements FollowedResource {
 
   // ── Watch ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  #watch(): Promise<ActionResult> {
+  async #watch(): Promise<ActionResult> {
     const { clock, random, gate } = this.#context;
     const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
-    return this.#exchange(async (exchange) => {
-      const startedAt = clock.now();
-      const scanner = new LineScanner(MAX_OBJECT_BYTES);
-      const { version } = this.#known;
-      exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
-      exchange.allowSilence(OPENING_MS);
-      const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
-      exchange.allowSilence(undefined);
-      let hasReceivedLine = false;
-      this.#watches++;
+    using exchange = this.#newExchange();
+    const startedAt = clock.now();
+    const scanner = new LineScanner(MAX_OBJECT_BYTES);
+    const { version } = this.#known;
+    exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
+    exchange.allowSilence(OPENING_MS);
+    const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
+    exchange.allowSilence(undefined);
+    let hasReceivedLine = false;
+    this.#watches++;
+    this.#onBytes();
+    this.#step({ type: 'opened' });
+    for await (const bytes of exchange.read(answer)) {
       this.#onBytes();
-      this.#step({ type: 'opened' });
-      for await (const bytes of exchange.read(answer)) {
-        this.#onBytes();
-        exchange.allowSilence(undefined);
-        const lines = scanner.feed(bytes);
-        hasReceivedLine ||= lines.length > 0;
-        await readTexts(lines, gate, (values) => this.#applyLines(values), this.#ended.signal);
-        if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
-        if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
-        if (hasReceivedLine) exchange.allowSilence(WATCH_SILENCE_MS);
-      }
-      if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
-      // A watch that repeats a known version is not `eventful`: it must not be opened again without a delay.
-      return { type: 'ended', lastedMs: clock.now() - startedAt, eventful: this.#known.version !== version };
-    });
+      exchange.allowSilence(undefined);
+      const lines = scanner.feed(bytes);
+      hasReceivedLine ||= lines.length > 0;
+      await readTexts(lines, gate, (values) => this.#applyLines(values), this.#ended.signal);
+      if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
+      if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
+      if (hasReceivedLine) exchange.allowSilence(WATCH_SILENCE_MS);
+    }
+    if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
+    // A watch that repeats a known version is not `eventful`: it must not be opened again without a delay.
+    return { type: 'ended', lastedMs: clock.now() - startedAt, eventful: this.#known.version !== version };
   }
 
   /** Applies lines of a watch. If a line is an error, the events before it are delivered first. */
@@ -446,11 +441,10 @@ export class Reflector implements FollowedResource {
   async #prove(): Promise<ActionResult> {
     const { anchor } = this.#known;
     if (anchor === undefined) return { type: 'proven', same: false };
-    const text = await this.#exchange(async (exchange) => {
-      exchange.allowSilence(LIST_SILENCE_MS);
-      const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });
-      return await textOf(exchange.read(answer));
-    });
+    using exchange = this.#newExchange();
+    exchange.allowSilence(LIST_SILENCE_MS);
+    const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });
+    const text = await textOf(exchange.read(answer));
     const list = parseList(text);
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
     const same = items.some(
