@@ -162,13 +162,14 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const importing = clusters && { ...options, clusters, writer: objectWriter(options) };
   const mcs = importing && mcsObjects && mcsDuty(importing, mcsObjects);
   const all = [
-    ...(namespaces === undefined ? [] : [namespaces]),
+    ...(namespaces ? [namespaces] : []),
     ...published,
     ...heartbeat,
     ...collecting(options),
     ...removing(options),
-    ...(importing === undefined ? [] : [...sliceDuties(importing), importing.clusters]),
-    ...(mcsObjects === undefined ? [] : [mcsObjects]),
+    ...(importing?.sliceSync ? [endpointSliceSync({ ...importing, ...importing.sliceSync })] : []),
+    ...(clusters ? [clusters] : []),
+    ...(mcsObjects ? [mcsObjects] : []),
     ...(importing && mcs && mcsObjects
       ? [mcs, exportedSliceCopies({ ...importing, ...importing.sliceSync, objects: mcsObjects })]
       : []),
@@ -189,12 +190,6 @@ interface ImportingOptions extends OperatorDutiesOptions {
   readonly clusters: RemoteClusters;
   /** Limits the writes of all these duties together. */
   readonly writer: ObjectWriter;
-}
-
-/** Returns the duties that write EndpointSlices. */
-function sliceDuties(options: ImportingOptions): readonly Duty[] {
-  const { sliceSync } = options;
-  return sliceSync === undefined ? [] : [endpointSliceSync({ ...options, ...sliceSync })];
 }
 
 function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | undefined {

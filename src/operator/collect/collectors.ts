@@ -27,12 +27,7 @@ import {
   IDENTITY_GC_INTERVAL_MS,
   IdentityCollector,
 } from './identity-collector.ts';
-import {
-  KVSTORE_IDENTITY_GC_INTERVAL_MS,
-  kvstoreIdentityCollector,
-  LOCK_GC_INTERVAL_MS,
-  lockCollector,
-} from './kvstore-collectors.ts';
+import { kvstoreIdentityCollector, LOCK_GC_INTERVAL_MS, lockCollector } from './kvstore-collectors.ts';
 import { NODE_GC_INTERVAL_MS, NODES, NodeCollector } from './node-collector.ts';
 import { ObservedKind } from './observed-kind.ts';
 import { PolicyStatusCollector } from './policy-status-collector.ts';
@@ -196,7 +191,7 @@ function policyCollectors(
 
 function kvstoreCollectors(options: CollectorsOptions): readonly Duty[] {
   const { kvstore, clock, election = SOLE_LEADER, dryRun, intervals = {} } = options;
-  const { kvstoreIdentities = KVSTORE_IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
+  const { kvstoreIdentities = IDENTITY_GC_INTERVAL_MS, locks = LOCK_GC_INTERVAL_MS } = intervals;
   const parts = { backend: kvstore.backend, clock, election, dryRun };
   return [
     roundsDuty('identity-gc', kvstoreIdentities, options, () =>

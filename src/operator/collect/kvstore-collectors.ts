@@ -4,6 +4,7 @@ import { GarbageCollector } from '../../kvstore/gc/garbage-collector.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Leadership } from '../elect/leader-election.ts';
+import { IDENTITY_DELETES_PER_SECOND } from './identity-collector.ts';
 import { CollectError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
@@ -19,10 +20,6 @@ export interface KvstoreCollectorOptions {
 
 /** Interval of the collector of locks. Not configurable, as in upstream. */
 export const LOCK_GC_INTERVAL_MS = 25_000;
-/** `identity-gc-interval`. */
-export const KVSTORE_IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
-/** 2,500 a minute (OPERATOR 19). */
-const IDENTITY_REMOVALS_PER_SECOND: number = 2500 / 60;
 const LOCK_REMOVALS_PER_SECOND = 20;
 
 /**
@@ -101,5 +98,5 @@ export function kvstoreIdentityCollector(
     );
   const collection = identityCollection(options.backend, range);
   const reason = 'no node references the identity';
-  return kvstoreCollector('identity-gc', collection, IDENTITY_REMOVALS_PER_SECOND, reason, options);
+  return kvstoreCollector('identity-gc', collection, IDENTITY_DELETES_PER_SECOND, reason, options);
 }
