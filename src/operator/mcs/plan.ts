@@ -7,6 +7,7 @@ import type { ExportedPort, ServiceExport } from '../../model/service-export.ts'
 import { isObject } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
 import { field, items, normalForm } from '../collect/field.ts';
+import { placeOfObject } from '../collect/perform-write.ts';
 import { type Condition, changedConditions } from './conditions.ts';
 import type { LocalExport } from './local-export.ts';
 import { type MergedService, mergeExports } from './merge.ts';
@@ -473,20 +474,20 @@ function patch(
   operations: readonly PatchOperation[],
   reason: string,
 ): PlannedWrite {
-  const { namespace, name, resourceVersion } = object.metadata;
+  const { resourceVersion } = object.metadata;
   const test: PatchOperation = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion };
   const write: ObjectWrite = {
     verb: 'patch',
-    place: { kind, namespace, name },
+    place: placeOfObject(kind, object),
     part: part.endsWith('status') ? 'status' : undefined,
     operations: [test, ...operations],
   };
   return { part, write, reason };
 }
 
-function deleteOf(kind: ResourceKind, { metadata }: KubernetesObject): ObjectWrite {
-  const { namespace, name, uid, resourceVersion } = metadata;
-  return { verb: 'delete', place: { kind, namespace, name }, uid, resourceVersion };
+function deleteOf(kind: ResourceKind, object: KubernetesObject): ObjectWrite {
+  const { uid, resourceVersion } = object.metadata;
+  return { verb: 'delete', place: placeOfObject(kind, object), uid, resourceVersion };
 }
 
 function sameContent(a: unknown, b: unknown): boolean {
