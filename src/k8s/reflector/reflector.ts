@@ -268,16 +268,8 @@ export class Reflector implements FollowedResource {
 
   async #list(from: ListSource): Promise<ActionResult> {
     this.#known.beginList();
-    const events = this.#known.endList(from === 'stream' ? await this.#stream() : await this.#pages(from));
-    const { gate } = this.#context;
-    for (let done = false; !done; ) {
-      const step = (): void => {
-        const slice = [...take(events, gate.slice)];
-        done = slice.length < gate.slice;
-        this.#deliver(slice);
-      };
-      if (!(await gate.run(gate.slice, step, this.#ended.signal))) return STOP;
-    }
+    const version = from === 'stream' ? await this.#stream() : await this.#pages(from);
+    if (!(await this.#context.gate.runSteps(this.#endList(version), this.#ended.signal))) return STOP;
     this.#lists++;
     if (!this.#listed) {
       this.#listed = true;
@@ -285,6 +277,19 @@ export class Reflector implements FollowedResource {
       this.#settled.abort();
     }
     return { type: 'listed' };
+  }
+
+  /** Delivers the deletes of a complete list, in steps. */
+  *#endList(version: string): Generator<void, void, void> {
+    let events: ResourceEvent[] = [];
+    for (const event of this.#known.endList(version)) {
+      events.push(event);
+      if (events.length < this.#context.gate.slice) continue;
+      this.#deliver(events);
+      events = [];
+      yield;
+    }
+    this.#deliver(events);
   }
 
   /** Yields the bytes of a list. Its limit of silence does not include the time of processing here. */
@@ -478,13 +483,5 @@ export class Reflector implements FollowedResource {
     this.#events += events.length;
     this.#lastEventAt = this.#context.clock.wallTime();
     this.#guard.call(() => this.#sink.apply(events));
-  }
-}
-
-function* take<T>(from: Iterator<T>, count: number): Generator<T, void, void> {
-  for (let i = 0; i < count; i++) {
-    const { done, value } = from.next();
-    if (done === true) return;
-    yield value;
   }
 }
