@@ -184,6 +184,24 @@ describe('a start that is interrupted while it restores', () => {
 });
 
 describe('a checkpoint', () => {
+  it('has the age of its state in wall time', async () => {
+    const stateDir = temporaryFolder({});
+    const clock = new ManualClock();
+    const context = { signal: new AbortController().signal, progress: () => {} };
+    const first = keeperOf(stateDir, clock);
+    const step = first.keeper.step();
+    await step.start(context);
+    first.ipcache.upsert('10.2.0.1', { identity: 7, source: 'clustermesh', owner: 'baltic' });
+    const knownAt = new Date(clock.wallTime()).toISOString();
+    await step.stop?.();
+    clock.advance(90_000);
+    const { keeper } = keeperOf(stateDir, clock);
+    const second = keeper.step();
+    await second.start(context);
+    expect(keeper.restored('baltic')).toEqual({ knownAt, ageSeconds: 90 });
+    await second.stop?.();
+  });
+
   it('is written at the stop while the folder is still locked', async () => {
     const stateDir = temporaryFolder({});
     const { keeper, ipcache } = keeperOf(stateDir, new ManualClock());
