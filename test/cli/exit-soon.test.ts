@@ -1,5 +1,5 @@
 import { EventEmitter } from 'node:events';
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from 'vitest';
 import { exitSoon, ProcessOutput } from '../../src/cli/process-output.ts';
 
 /** Fakes the resources of the process for each check, and records how it ends. */
@@ -33,6 +33,17 @@ it('keeps the status if a request of the thread pool ends in time (regression: 1
   vi.advanceTimersByTime(1_000);
   expect(ends).toEqual([]);
   vi.advanceTimersByTime(100);
+  expect(ends).toEqual(['exit 1']);
+});
+
+it('keeps the status of a failed output', () => {
+  const ends = ending(['Timeout']);
+  onTestFinished(() => {
+    process.exitCode = undefined;
+  });
+  process.exitCode = 1;
+  exitSoon();
+  vi.advanceTimersByTime(1_000);
   expect(ends).toEqual(['exit 1']);
 });
 

@@ -118,10 +118,11 @@ describe('a signal during the first wait', () => {
 });
 
 describe('a command that does not settle', () => {
-  it('ends on SIGTERM with status 1 (regression: config check never ended)', async () => {
-    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
+  /** Starts `dpcache config check` and resolves when its read of the file hangs. Its first SIGTERM is on stderr. */
+  async function blocked(path: string) {
     const hang = `import fs from 'node:fs/promises';
       import { syncBuiltinESMExports } from 'node:module';
+      process.once('SIGTERM', () => process.stderr.write('signal'));
       fs.stat = () => {
         process.stderr.write('blocked');
         setInterval(() => {}, 1000);
@@ -134,8 +135,24 @@ describe('a command that does not settle', () => {
     });
     onTestFinished(() => void child.kill('SIGKILL'));
     await once(child.stderr, 'data');
+    return { child, stderr: child.stderr };
+  }
+
+  it('ends on SIGTERM with status 1 (regression: config check never ended)', async () => {
+    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
+    const { child } = await blocked(path);
     child.kill('SIGTERM');
     expect(await once(child, 'exit')).toEqual([1, null]);
+  });
+
+  it('ends immediately on a second signal', async () => {
+    const path = join(temporaryFolder({ 'a.yaml': 'cluster: a\n' }), 'a.yaml');
+    const { child, stderr } = await blocked(path);
+    const first = once(stderr, 'data');
+    child.kill('SIGTERM');
+    await first;
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([null, 'SIGTERM']);
   });
 });
 
