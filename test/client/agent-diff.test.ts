@@ -576,6 +576,18 @@ describe('the reasons of a difference', () => {
     ]);
   });
 
+  it.each([{ encryptKey: 4 }, { hostIP: '192.168.0.9' }])(
+    'lists an address of the local node with another %j, too',
+    async (other) => {
+      const [a, b] = [testApp(), testApp()];
+      const claim = { source: 'kvstore' as const, owner: 'own/n1' };
+      a.model.ipcache.upsert('10.7.0.3', { identity: 1, ...claim });
+      b.model.ipcache.upsert('10.7.0.3', { identity: 6, ...other, ...claim });
+      const { differences, expected } = await diffAgents(asking(a), asking(b));
+      expect([differences.map(({ key }) => key), expected.localNode]).toEqual([['10.7.0.3'], 0]);
+    },
+  );
+
   it('blames no forbidden endpoints for a node, and expects the local node to be absent (regression: demo:diagnose)', async () => {
     const [a, b] = [testApp(), testApp()];
     const [onA, onB, other] = ['own/n-a', 'own/n-b', 'own/n-c'];

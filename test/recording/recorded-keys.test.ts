@@ -47,6 +47,22 @@ describe('a recorded mesh', () => {
     expect(rejected).toEqual([]);
   });
 
+  it.each(['complete', 'whole'])(
+    'is the beginning of a file of a tape: the keys before %j, without later changes',
+    async (end) => {
+      const put = (key: string): string => `{"store":"a","key":"${key}","value":"v"}`;
+      const { keys, rejected } = await read(
+        [
+          '{"seq":7,"ms":0,"ev":"tape","format":1}',
+          put('first'),
+          `{"seq":9,"ms":5,"ev":"${end}"}`,
+          put('later'),
+        ].join('\n'),
+      );
+      expect([keys.map(({ key }) => key), rejected]).toEqual([['first'], []]);
+    },
+  );
+
   it('has bytes that are not UTF-8 as value64, as `dpcache record` writes them (regression: slices were dropped)', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     const backend = new MemoryBackend({ server, clock: systemClock });
