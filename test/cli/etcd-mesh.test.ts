@@ -182,9 +182,15 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     const kvstores = ['--kvstore-config', join(folder, 'own'), '--clustermesh-config', join(folder, 'mesh')];
     const out = join(folder, 'tape');
     const stop = new AbortController();
-    const ended = runCommand(['record', '--cluster', OWN, ...kvstores, '--follow', '--out', out], {
+    let logged = '';
+    const words = ['record', '--cluster', OWN, ...kvstores, '--follow', '--out', out, '--log-level', 'info'];
+    const ended = runCommand(words, {
       stdout: { write: () => {} },
-      stderr: { write: () => {} },
+      stderr: {
+        write: (text) => {
+          logged += text;
+        },
+      },
       stdin: nothing(),
       env: {},
       signal: stop.signal,
@@ -193,6 +199,8 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
       const { status, stdout } = await dpcache('tape', 'check', out, '-o', 'json');
       return status === 0 && isDeepStrictEqual(JSON.parse(stdout).clusters, [...etcds.keys()].sort());
     });
+    // An interrupt before the end of the initial sync is a failure.
+    await until('the initial sync is done', () => logged.includes('end of the initial sync: done'));
     stop.abort();
     expect(await ended).toBe(0);
   });
