@@ -17,6 +17,9 @@ const MAX_PEM_BYTES = 1 << 20;
 const MAX_TOKENS = 4096;
 const MAX_TOKEN_LENGTH = 4096;
 
+/** The minimum of gRPC for Go, which uses it in place of a shorter time. */
+const MIN_KEEP_ALIVE_MS = 10_000;
+
 /** A configuration and the content of its files. */
 export interface LoadedEtcdConfig {
   readonly config: EtcdConfig;
@@ -84,12 +87,15 @@ function endpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): read
   return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must use one scheme: http or https');
 }
 
+/** Scheme, and host with port, of an endpoint. As in clients of etcd in Go, a user and a path are ignored. */
+const ENDPOINT = /^(?:([a-z]+):\/\/)?(?:[^/?#@]*@)?([^/?#]*)/i;
+
 function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'https'): string {
-  const item = list.text(index);
-  const url = /^[a-z]+:\/\//.test(item) ? item : `${defaultScheme}://${item}`;
+  const [, scheme = defaultScheme, address = ''] = ENDPOINT.exec(list.text(index)) ?? [];
+  const url = `${scheme.toLowerCase()}://${address}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const isValid = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return isValid ? url.replace(/\/$/, '') : list.reject(index, 'invalid-url', 'must be an http or https URL');
+  return isValid ? url : list.reject(index, 'invalid-url', 'must be an http or https URL');
 }
 
 /** The YAML parser is loaded on demand: it takes 40 ms, and a client without a configuration file does not need it. */
@@ -169,8 +175,8 @@ function checkAuthorities(ca: Buffer | undefined): void {
  * Reads a configuration file and the files named in it; see {@link loadEtcdConfig}. Also rejects with errors of `fs`.
  */
 export async function loadEtcdConfigFile(path: string): Promise<LoadedEtcdConfig> {
-  // One byte more than the limit, so that a larger file is detected.
-  const { bytes } = await readFileHead(path, MAX_CONFIG_BYTES + 1);
+  const { bytes, isWhole } = await readFileHead(path, MAX_CONFIG_BYTES);
+  if (!isWhole) throw new EtcdConfigError('is larger than 64 KiB');
   return loadEtcdConfig(bytes.toString('utf8'));
 }
 
@@ -200,12 +206,13 @@ export async function loadEtcdConfig(content: string, read: ReadPem = readPem): 
     insecureSkipVerify: flag(fields, 'insecure-skip-tls-verify'),
   };
   const username = text(fields, 'username');
+  const keepAliveTimeMs = duration(fields, 'keep-alive-time');
   const config: EtcdConfig = {
     endpoints: urls,
     tls: mayUseTLS && urls[0]?.startsWith('https:') === true ? tls : undefined,
     auth: username === undefined ? undefined : { username, password: text(fields, 'password') ?? '' },
     deadlineMs: duration(fields, 'dial-timeout'),
-    keepAliveTimeMs: duration(fields, 'keep-alive-time'),
+    keepAliveTimeMs: keepAliveTimeMs && Math.max(MIN_KEEP_ALIVE_MS, keepAliveTimeMs),
     keepAliveTimeoutMs: duration(fields, 'keep-alive-timeout'),
   };
   const files = [authorities, certificateFile, keyFile].filter((named) => named !== undefined);

@@ -114,8 +114,37 @@ describe('an etcd configuration file', () => {
     [0, undefined],
     [1_500_000, 1.5],
   ])('parses times like Go: %s', async (time, ms) => {
+    const { config } = await loadEtcdConfig(`endpoints: [a:1]\ndial-timeout: ${time}`);
+    expect(config.deadlineMs).toBe(ms);
+  });
+
+  it.each([
+    ['10', 10_000],
+    ['9s', 10_000],
+    ['11s', 11_000],
+    ['0', undefined],
+  ])('pings at most every ten seconds, as gRPC for Go: %s (regression: 10 was 10 ns)', async (time, ms) => {
     const { config } = await loadEtcdConfig(`endpoints: [a:1]\nkeep-alive-time: ${time}`);
     expect(config.keepAliveTimeMs).toBe(ms);
+  });
+
+  it.each([
+    ['HTTPS://a:1', 'https://a:1'], // regression: http, to the host HTTPS
+    ['https://a:1/path?x#y', 'https://a:1'], // regression: the path was a part of the host
+    ['http://user:secret@a:1', 'http://a:1'],
+    ['http://[::1]:1//', 'http://[::1]:1'],
+  ])(
+    'connects to the host and port of an endpoint, like clients of etcd in Go: %s',
+    async (url, endpoint) => {
+      const { config } = await loadEtcdConfig(`endpoints: ["${url}"]`);
+      expect(config.endpoints).toEqual([endpoint]);
+    },
+  );
+
+  it('of more than 64 KiB is rejected if it has fewer characters (regression: its end was ignored)', async () => {
+    const comments = `# ${'é'.repeat(2000)}\n`.repeat(20);
+    const path = file('large.yaml', `${TLS}${comments}username: u\n`);
+    await expect(loadEtcdConfigFile(path)).rejects.toThrow('is larger than 64 KiB');
   });
 
   it('connects with TLS if it names an authority, unless it disables TLS', async () => {
