@@ -278,7 +278,7 @@ describe('a folder of configurations', () => {
 
   it('reads names, durations and scheme like the original', async () => {
     const content =
-      'endpoints: [east:2379]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 5000000000\n';
+      'endpoints: [east:2379]\nusername: u\npassword: p\ndial-timeout: 1m30s\nkeep-alive-time: 15000000000\n';
     const { folder, connected } = folderOf(temporaryFolder({ a: content }));
     const file = (await folder.list()).get('a');
     expect(() => file?.kind === 'config' && file.connect(new AbortController().signal)).toThrow();
@@ -286,7 +286,7 @@ describe('a folder of configurations', () => {
       endpoints: ['http://east:2379'],
       auth: { username: 'u', password: 'p' },
       deadlineMs: 90_000,
-      keepAliveTimeMs: 5000,
+      keepAliveTimeMs: 15_000,
       tls: undefined,
     });
   });
