@@ -122,7 +122,8 @@ describe('a command that does not settle', () => {
   async function blocked(path: string) {
     const hang = `import fs from 'node:fs/promises';
       import { syncBuiltinESMExports } from 'node:module';
-      process.once('SIGTERM', () => process.stderr.write('signal'));
+      // Later, because the next signal is lost if the listeners of this one still run.
+      process.once('SIGTERM', () => setImmediate(() => process.stderr.write('signal')));
       fs.stat = () => {
         process.stderr.write('blocked');
         setInterval(() => {}, 1000);
