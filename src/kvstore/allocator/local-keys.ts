@@ -48,7 +48,7 @@ export class LocalKeys {
   constructor(options: LocalKeysOptions) {
     this.#options = options;
     const { clock, random } = options;
-    this.#repairs = new RetryQueue({ clock, random, attempt: (key, signal) => this.#repair(key, signal) });
+    this.#repairs = new RetryQueue({ clock, random, attempt: ([key], signal) => this.#repair(key, signal) });
   }
 
   /** Number of label sets in use. */

@@ -26,10 +26,7 @@ export interface KeyWriterOptions {
   readonly leased: WriteOptions['leased'];
 }
 
-/** The revision of a write whose answer does not contain it. */
-export const UNKNOWN_REVISION = 0;
-
-/** Sends the writes of a prefix to the kvstore, one by one or in one transaction. */
+/** Sends the writes of a prefix to the kvstore. */
 export class KeyWriter {
   readonly #options: KeyWriterOptions;
 
@@ -37,24 +34,8 @@ export class KeyWriter {
     this.#options = options;
   }
 
-  /**
-   * Writes or deletes the key. Returns its revision; 0 if unknown, and undefined if the kvstore had the wanted value.
-   */
-  async write({ key, wanted, mayBeThere }: Attempt, signal: AbortSignal): Promise<number | undefined> {
-    const { backend, prefix, leased } = this.#options;
-    const path = `${prefix}${key.name}`;
-    const options = { fenced: true, leased, signal };
-    if (wanted === undefined) {
-      await backend.delete(path, options);
-      return UNKNOWN_REVISION;
-    }
-    const value = bytesOfCharacters(wanted);
-    if (!mayBeThere) return backend.update(path, value, options);
-    return (await backend.updateIfDifferent(path, value, options)) ? UNKNOWN_REVISION : undefined;
-  }
-
-  /** Writes several keys in one transaction. */
-  writeAll(attempts: readonly Attempt[], signal: AbortSignal): Promise<WrittenAll> {
+  /** Writes or deletes several keys in one transaction. */
+  write(attempts: readonly Attempt[], signal: AbortSignal): Promise<WrittenAll> {
     const { backend, prefix, leased } = this.#options;
     const writes = attempts.map(
       ({ key, wanted, mayBeThere }): KeyWrite => ({

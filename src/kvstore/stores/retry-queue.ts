@@ -3,22 +3,19 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type EntryTable, WorkQueue } from '../../base/work-queue.ts';
-import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
+import { asKvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 
-/** Combines jobs of a {@link RetryQueue} that are due together into batches. */
-export interface Batching<J> {
-  /** Maximum number of jobs of a batch. */
+/** Jobs that are attempted together. */
+export type Jobs<J> = readonly [J, ...J[]];
+
+/** Limits of the jobs of a {@link RetryQueue} that are attempted together. */
+export interface BatchLimits<J> {
   readonly maxJobs: number;
-  /** Maximum sum of the weights of a batch. */
+  /** Maximum sum of the weights. */
   readonly maxWeight: number;
   /** Returns the weight of a job; infinity if the job must be attempted separately. */
   weightOf(job: J): number;
-  /**
-   * Makes one attempt of at least two jobs, which all succeed or all fail. If the kvstore rejects the batch, each job
-   * is attempted separately, because a single job may be the cause.
-   */
-  attempt(jobs: readonly J[], signal: AbortSignal): Promise<void>;
 }
 
 /** Options of {@link RetryQueue}. */
@@ -27,10 +24,13 @@ export interface RetryQueueOptions<J> {
   readonly random: Random;
   /** Maximum number of concurrent attempts. Default 8. */
   readonly concurrency?: number | undefined;
-  /** Makes one attempt of a job. If it rejects, the job is retried. */
-  attempt(job: J, signal: AbortSignal): Promise<void>;
-  /** Combines jobs. Default: each job has its own attempt. */
-  readonly batches?: Batching<J> | undefined;
+  /**
+   * Makes one attempt of jobs, which all succeed or all fail. If it rejects, they are retried. If the kvstore rejects
+   * several jobs, each is attempted separately, because a single job may be the cause.
+   */
+  attempt(jobs: Jobs<J>, signal: AbortSignal): Promise<void>;
+  /** Default: each job has its own attempt. */
+  readonly batches?: BatchLimits<J> | undefined;
   /** See {@link WorkQueue}. */
   readonly entries?: EntryTable<J> | undefined;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
@@ -115,7 +115,7 @@ export class RetryQueue<J> {
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const jobs = this.#takeNext();
-      if (jobs.length === 0) await new Promise<void>((resolve) => this.#idle.add(resolve));
+      if (jobs === undefined) await new Promise<void>((resolve) => this.#idle.add(resolve));
       else await this.#try(jobs, signal);
     }
   }
@@ -131,12 +131,12 @@ export class RetryQueue<J> {
    * Removes the next jobs to try together from the queue. Returns none while the kvstore fails and another job is being
    * tried.
    */
-  #takeNext(): readonly J[] {
+  #takeNext(): Jobs<J> | undefined {
     const { batches } = this.#options;
     const isFailing = this.#failuresInRow > 0;
     const first = isFailing && this.#jobs.working > 0 ? undefined : this.#jobs.get();
-    if (first === undefined) return [];
-    const jobs = [first];
+    if (first === undefined) return undefined;
+    const jobs: [J, ...J[]] = [first];
     if (batches === undefined || isFailing) return jobs;
     let weight = batches.weightOf(first);
     while (jobs.length < batches.maxJobs && weight < batches.maxWeight) {
@@ -150,10 +150,9 @@ export class RetryQueue<J> {
     return jobs;
   }
 
-  async #try(jobs: readonly J[], signal: AbortSignal): Promise<void> {
+  async #try(jobs: Jobs<J>, signal: AbortSignal): Promise<void> {
     const outage = this.#failuresInRow;
-    const error = await this.#attempt(jobs, signal);
-    const [job] = jobs;
+    const error = await this.#options.attempt(jobs, signal).then(() => undefined, asKvstoreError);
     if (error === undefined) this.#handleSuccess(jobs);
     else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code))
       await Promise.all(jobs.map((job) => this.#try([job], signal)));
@@ -162,21 +161,10 @@ export class RetryQueue<J> {
         this.#failures++;
         this.#lastFailure = failureOf(error, this.#options.clock);
       }
-      if (job !== undefined && REJECTIONS.has(error.code)) this.#delayRejected(job);
+      if (REJECTIONS.has(error.code)) this.#delayRejected(jobs[0]);
       else await this.#handleFailure(jobs, outage, signal);
     }
     this.#wake();
-  }
-
-  async #attempt(jobs: readonly J[], signal: AbortSignal): Promise<KvstoreError | undefined> {
-    const [job] = jobs;
-    try {
-      if (jobs.length > 1) await this.#options.batches?.attempt(jobs, signal);
-      else if (job !== undefined) await this.#options.attempt(job, signal);
-      return undefined;
-    } catch (thrown) {
-      return asKvstoreError(thrown);
-    }
   }
 
   #handleSuccess(jobs: readonly J[]): void {

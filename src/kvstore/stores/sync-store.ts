@@ -22,8 +22,8 @@ import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
-import { type Attempt, KeyWriter, UNKNOWN_REVISION } from './key-writer.ts';
-import { type Batching, RetryQueue } from './retry-queue.ts';
+import { type Attempt, KeyWriter } from './key-writer.ts';
+import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
 import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 import { SyncKeys } from './sync-keys.ts';
@@ -102,6 +102,8 @@ const CONCURRENT_BATCHES = 2;
 const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
+/** The revision of a put that another client, or this one before a failure, has made. */
+const UNKNOWN_REVISION = 0;
 /**
  * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key
  * is compared once.
@@ -175,15 +177,18 @@ export class SyncStore {
     const { backend, prefix, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
     this.#writer = new KeyWriter({ backend, prefix, leased });
+    const weightOf = (job: Job): number =>
+      job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job);
     this.#queue = new RetryQueue({
       clock,
       random,
       concurrency,
-      attempt: async (job, signal) => {
+      attempt: async (jobs, signal) => {
         if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
-        await (job instanceof Canary ? this.#syncCanary(signal) : this.#sync(job, signal));
+        if (jobs[0] instanceof Canary) await this.#syncCanary(signal);
+        else await this.#sync(jobs, signal);
       },
-      batches: batched === true ? this.#batches() : undefined,
+      batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
       entries: JOB_ENTRIES,
       onDone: (jobs) => this.#recordDone(jobs),
     });
@@ -568,56 +573,28 @@ export class SyncStore {
     this.#queue.add(key);
   }
 
-  async #sync(key: SyncKey, signal: AbortSignal): Promise<void> {
-    const attempt = this.#begin(key);
-    try {
-      if ((await this.#adoptAll([attempt], signal)).length === 0) return;
-      this.#end(attempt, await this.#writer.write(attempt, signal));
-    } catch (error) {
-      this.#recordFailure(key);
-      throw error;
-    }
-  }
-
-  #batches(): Batching<Job> {
-    return {
-      maxJobs: MAX_WRITES,
-      maxWeight: 1,
-      weightOf: (job) => (job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job)),
-      attempt: async (jobs, signal) => {
-        const { gate = OPEN_GATE } = this.#options;
-        if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
-        if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
-        await this.#syncAll(
-          jobs.filter((job) => job instanceof SyncKey),
-          signal,
-        );
-      },
-    };
-  }
-
   /** Returns the weight of the write of a key in a transaction. */
   #weightOf(key: SyncKey): number {
     const bytes = key.name.length + (key.wanted?.length ?? 0);
     return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(key) ? 1 / MAX_COMPARED_WRITES : 0);
   }
 
-  /** Writes several keys in one transaction. */
-  async #syncAll(keys: readonly SyncKey[], signal: AbortSignal): Promise<void> {
-    const attempts = keys.map((key) => this.#begin(key));
+  /** Writes keys in one transaction. */
+  async #sync(jobs: Jobs<Job>, signal: AbortSignal): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
+    if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
+    const attempts = jobs.filter((job) => job instanceof SyncKey).map((key) => this.#begin(key));
     try {
-      const due = await this.#adoptAll(attempts, signal);
+      const due = await this.#writer.adoptAll(attempts, signal, (attempt) => this.#land(attempt));
       if (due.length === 0) return;
-      const { revision, isComplete } = await this.#writer.writeAll(due, signal);
-      for (const attempt of due) this.#end(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
+      const { revision, isComplete } = await this.#writer.write(due, signal);
+      this.#writes += due.length;
+      for (const attempt of due)
+        this.#land(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
     } catch (error) {
-      for (const key of keys) if (key.stored === undefined) this.#recordFailure(key);
+      for (const { key } of attempts) if (key.stored === undefined) this.#recordFailure(key);
       throw error;
     }
-  }
-
-  #adoptAll(attempts: readonly Attempt[], signal: AbortSignal): Promise<readonly Attempt[]> {
-    return this.#writer.adoptAll(attempts, signal, (attempt) => this.#land(attempt));
   }
 
   /** Returns true if the kvstore may have the wanted value of a key. */
@@ -655,12 +632,7 @@ export class SyncStore {
     key.hasFailed = true;
   }
 
-  /** @param revision 0 if unknown; undefined if the kvstore had the wanted value */
-  #end(attempt: Attempt, revision: number | undefined): void {
-    this.#writes++;
-    this.#land(attempt, revision);
-  }
-
+  /** @param revision of the write; undefined if the kvstore had the wanted value */
   #land({ key, wanted, isEqualSeen }: Attempt, revision?: number): void {
     const { watchedWrite } = key;
     key.isWriting = false;

@@ -24,7 +24,7 @@ describe('a queue of jobs that are retried until they succeed', () => {
       clock,
       random: () => random,
       concurrency: 3,
-      attempt: (job) =>
+      attempt: ([job]) =>
         new Promise((resolve, reject) => {
           attempts.push({ job, succeed: resolve, fail: reject });
         }),
@@ -155,18 +155,16 @@ describe('a queue of jobs that are retried until they succeed', () => {
         clock,
         random: () => 0,
         concurrency: 2,
-        attempt: (job) =>
+        attempt: (jobs) =>
           new Promise((resolve, reject) => {
-            attempts.push({ job, succeed: resolve, fail: reject });
+            const [job, ...others] = jobs;
+            if (others.length === 0) attempts.push({ job, succeed: resolve, fail: reject });
+            else batches.push({ jobs, succeed: resolve, fail: reject });
           }),
         batches: {
           maxJobs: 4,
           maxWeight: 10,
           weightOf: (job) => (job === 'alone' ? Number.POSITIVE_INFINITY : job.length),
-          attempt: (jobs) =>
-            new Promise((resolve, reject) => {
-              batches.push({ jobs, succeed: resolve, fail: reject });
-            }),
         },
         onDone: (jobs) => void done.push(...jobs),
       });

@@ -1,11 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type {
+  KeyWrite,
   KvstoreBackend,
   LeaseLostListener,
   WatchEvent,
   WatchOptions,
   WriteOptions,
+  WrittenAll,
 } from '../../../src/kvstore/session/backend.ts';
 import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -30,8 +32,12 @@ class NotedBackend {
     return this.#note('put', key, options, 1);
   }
 
-  updateIfDifferent(key: string, _value: Uint8Array, options?: WriteOptions): Promise<boolean> {
-    return this.#note('compare', key, options, true);
+  async writeAll([write]: readonly KeyWrite[], options: WriteOptions = {}): Promise<WrittenAll> {
+    const { key = '', value, mayBeEqual } = write ?? {};
+    const { leased, ...ofDelete } = options; // a delete does not depend on it
+    if (value === undefined) await this.#note('delete', key, ofDelete, undefined);
+    else await this.#note(mayBeEqual ? 'compare' : 'put', key, { ...ofDelete, leased }, undefined);
+    return { revision: 1, isComplete: true };
   }
 
   delete(key: string, options?: { fenced?: boolean | undefined }): Promise<boolean> {
