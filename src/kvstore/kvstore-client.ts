@@ -410,20 +410,17 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
-    const { signal, endOnDivergence, onState, keys } = options;
+    const { clock, random, gate, watchLimits } = this.#options;
     const watch = new ListAndWatch({
+      ...options,
       transport: this.#transport,
       prefix,
-      clock: this.#options.clock,
-      random: this.#options.random,
-      signal,
+      clock,
+      random,
       closed: this.#closed.signal,
-      endOnDivergence,
-      onState,
-      keys,
       reconnects: this.#reconnects,
-      gate: this.#options.gate,
-      limits: this.#options.watchLimits,
+      gate,
+      limits: watchLimits,
       onDiverged: (followedUntil) => this.#handleDivergence(followedUntil),
       onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),

@@ -7,9 +7,8 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import type { Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
+import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
-import type { KeyTable } from '../session/key-table.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -21,20 +20,13 @@ import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
 
 /** Options of a {@link ListAndWatch}. */
-export interface ListAndWatchOptions {
+export interface ListAndWatchOptions extends WatchOptions {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
   readonly clock: Clock;
   readonly random: Random;
-  readonly signal?: AbortSignal | undefined;
   /** Also ends the watch. The watch adds no listener to the signals before it is read. */
   readonly closed?: AbortSignal | undefined;
-  /** See `WatchOptions`. */
-  readonly endOnDivergence?: boolean | undefined;
-  /** See `WatchOptions`. */
-  readonly keys?: KeyTable | undefined;
-  /** See `WatchOptions`. */
-  readonly onState?: ((state: WatchState) => void) | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
   /**
@@ -231,7 +223,7 @@ export class ListAndWatch implements Watch {
       if (!resume) await this.#sync(session, isDue);
       else if (!(await this.#resume(session))) return;
       this.#resumptions++;
-      this.#resetFailures();
+      this.#failuresInRow = 0;
       this.#enter('watching');
       this.#following = session;
       this.#rightsConfirmedAt = clock.now();
@@ -240,7 +232,7 @@ export class ListAndWatch implements Watch {
         onEvents: (events, isPartial) => this.#receive(events, isPartial),
         onProgress: (header) => this.#recordProgress(header),
         onAlive: () => {
-          this.#resetFailures();
+          this.#failuresInRow = 0;
           if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
@@ -289,10 +281,6 @@ export class ListAndWatch implements Watch {
     if (isReachable) reconnects?.wakeAll();
     await sleep(clock, delay, signal);
     if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
-  }
-
-  #resetFailures(): void {
-    this.#failuresInRow = 0;
   }
 
   /** Records that the known values may be from another history of the store. */
@@ -411,7 +399,7 @@ export class ListAndWatch implements Watch {
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
 
   #receive(events: readonly TransportEvent[], isPartial: boolean): void {
-    this.#resetFailures();
+    this.#failuresInRow = 0;
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
