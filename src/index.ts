@@ -5,6 +5,7 @@
 
 export { StateFiles } from './agent/state-files.ts';
 export type { StateFile, StateFolder, StateSink } from './base/files/state-folder.ts';
+export type { RuntimeOptions } from './base/system-clock.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { OnClusterChange } from './clustermesh/cluster-changes.ts';

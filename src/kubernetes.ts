@@ -3,6 +3,7 @@
  * into the engines.
  */
 
+export type { RuntimeOptions } from './base/system-clock.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
 export type { FedIPCache } from './k8s/feed/address-holders.ts';

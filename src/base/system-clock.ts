@@ -26,10 +26,16 @@ export interface Runtime {
   readonly random: Random;
 }
 
+/** Options of a component that measures time and uses random numbers. */
+export interface RuntimeOptions {
+  /** Default: the system clock. */
+  readonly clock?: Clock | undefined;
+  /** Default: `Math.random`. */
+  readonly random?: Random | undefined;
+}
+
 /** Returns the options with the system clock and `Math.random` in place of missing ones. */
-export function withRuntime<T extends object>(
-  options: T & { readonly [K in keyof Runtime]?: Runtime[K] | undefined },
-): T & Runtime {
+export function withRuntime<T extends RuntimeOptions>(options: T): T & Runtime {
   const { clock = systemClock, random = Math.random } = options;
   return { ...options, clock, random };
 }

@@ -1,7 +1,6 @@
 import { checkArguments, FUNCTION } from '../base/arguments.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { type Runtime, withRuntime } from '../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
@@ -22,15 +21,11 @@ import {
 } from './sync-deadline.ts';
 
 /** Options of {@link LocalCluster}. */
-export interface LocalClusterOptions extends FollowingOptions {
+export interface LocalClusterOptions extends RuntimeOptions, FollowingOptions {
   readonly clusterName: string;
   readonly engines: Omit<MeshEngines, 'services' | 'exports' | 'identities'>;
   /** The cluster's kvstore. The caller closes it. */
   readonly backend: KvstoreBackend;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /**
    * If true, the state is kept while the kvstore has lost the cluster's configuration, or was replaced and is not
    * refilled, as with remote clusters. If false, the kvstore is always trusted, so an empty one deletes everything.

@@ -1,11 +1,11 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Timer } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../../base/rejection.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import type { IdentityCache } from '../../model/identity-cache.ts';
@@ -57,17 +57,13 @@ export const HANDOVER_RESOURCES = ['nodes', 'ip', 'identities'] as const;
 export type HandoverResource = (typeof HANDOVER_RESOURCES)[number];
 
 /** Options of {@link KubernetesFeed}. If an engine is missing, the kinds that only it needs are not followed. */
-export interface KubernetesFeedOptions {
+export interface KubernetesFeedOptions extends RuntimeOptions {
   readonly source: ResourceSource;
   readonly clusterName: string;
   /** Default 0: not part of a mesh. */
   readonly clusterID?: number | undefined;
   /** Name of the node of this process. */
   readonly nodeName: string;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   readonly gate?: TurnGate | undefined;
   readonly ipcache?: FedIPCache | undefined;
   readonly services?: FedServices | undefined;

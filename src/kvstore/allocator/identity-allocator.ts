@@ -8,14 +8,13 @@ import {
   TEXT,
 } from '../../base/arguments.ts';
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { DeliveryQueue } from '../../base/delivery-queue.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { ListenerSet } from '../../base/listener-set.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Unsubscribe } from '../../base/subscription.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { IdentityCache } from '../../model/identity-cache.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
@@ -30,13 +29,9 @@ import { IdentityPool } from './identity-pool.ts';
 import { LocalKeys, type ReleaseOutcome } from './local-keys.ts';
 
 /** Options of {@link IdentityAllocator}. */
-export interface IdentityAllocatorOptions extends IdentityKeysOptions {
+export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOptions {
   /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Interval at which the keys of identities in use are checked and written again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
   /** Receives background failures and errors of listeners, with the name of the task. */

@@ -1,4 +1,4 @@
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { RetryQueue, type RetryQueueStatus } from '../stores/retry-queue.ts';
@@ -15,10 +15,8 @@ export interface LocalKey {
 export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
 
 /** Options of {@link LocalKeys}. */
-export interface LocalKeysOptions {
+export interface LocalKeysOptions extends Runtime {
   readonly keys: IdentityKeys;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Called if the number belongs to other labels. */
   onReassigned(identity: LocalKey): void;
 }

@@ -1,21 +1,16 @@
 import { checkArguments, SIGNAL } from '../../base/arguments.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import type { Collection } from './collections.ts';
 
 /** Options of {@link GarbageCollector}. */
-export interface GarbageCollectorOptions {
+export interface GarbageCollectorOptions extends RuntimeOptions {
   readonly collection: Collection;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
   readonly intervalMs: number;
   /** Maximum rate of deletes per second. Default 20. */
   readonly removalsPerSecond?: number | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Called before each removal. If it returns false, the round ends. Default: always true. */
   readonly mayDelete?: (() => boolean) | undefined;
   /** Receives each removed key and the number of the round. */

@@ -3,7 +3,7 @@ import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
-import { type Runtime, systemClock, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, systemClock, withRuntime } from '../../base/system-clock.ts';
 import { HEARTBEAT_KEY } from '../codec/keys.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend } from './backend.ts';
@@ -25,12 +25,8 @@ export interface KvstoreHealthStatus {
 }
 
 /** Options of {@link KvstoreHealth}. */
-export interface KvstoreHealthOptions {
+export interface KvstoreHealthOptions extends RuntimeOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Receives the failures of checks. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }

@@ -1,11 +1,10 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import type { LeaseID } from './transport.ts';
 
 /** Time to live of leases, and the clocks. */
-export interface LeaseTerms {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface LeaseTerms extends Runtime {
   readonly ttlSeconds: number;
   /**
    * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the

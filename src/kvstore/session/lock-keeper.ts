@@ -1,6 +1,6 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
@@ -11,10 +11,8 @@ import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse
 import { WriteFence } from './write-fence.ts';
 
 /** Options of {@link LockKeeper}. */
-export interface LockKeeperOptions {
+export interface LockKeeperOptions extends Runtime {
   readonly transport: Transport;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Runs the keepalives, and the deletes of queue entries. */
   readonly supervisor: Supervisor;
 }

@@ -1,12 +1,12 @@
 import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
+import { equalBytes } from '../codec/bytes.ts';
 import { compareKeys } from '../codec/key-range.ts';
 import type {
   BackendStatus,
@@ -38,13 +38,9 @@ export interface SourceChange {
 }
 
 /** Options of {@link ReadOnlyBackend}. */
-export interface ReadOnlyBackendOptions {
+export interface ReadOnlyBackendOptions extends RuntimeOptions {
   /** For display: `file`, `consul`. */
   readonly kind: string;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
 }
 
 /** Delays between two attempts to follow a source. */
@@ -109,11 +105,9 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
     const watch = new SourceWatch(prefix, {
-      clock: this.#options.clock,
-      random: this.#options.random,
-      signal: options.signal,
+      ...options,
+      ...this.#options,
       closed: this.#closed.signal,
-      onState: options.onState,
       list: (signal) => this.#listSource(prefix, signal),
       changes: (signal) => this.changes(prefix, signal),
       nextRevision: () => ++this.#revision,
@@ -221,12 +215,8 @@ checkArguments(ReadOnlyBackend, {
 });
 
 /** Options of a {@link SourceWatch}, set by the backend. */
-interface SourceWatchOptions {
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly signal: AbortSignal | undefined;
+interface SourceWatchOptions extends WatchOptions, Runtime {
   readonly closed: AbortSignal;
-  readonly onState: ((state: WatchState) => void) | undefined;
   readonly list: (signal: AbortSignal) => Promise<readonly SourceEntry[]>;
   readonly changes: (signal: AbortSignal) => AsyncIterable<readonly SourceChange[]>;
   readonly nextRevision: () => number;
@@ -354,7 +344,7 @@ class SourceWatch implements Watch {
     if (value === undefined) {
       return this.#known.delete(key) ? { type: 'delete', key, value: NO_VALUE, modRevision } : undefined;
     }
-    if (old !== undefined && isEqual(old, value)) return undefined;
+    if (old !== undefined && equalBytes(old, value)) return undefined;
     this.#known.set(key, value);
     return { type: old === undefined ? 'create' : 'modify', key, value, modRevision };
   }
@@ -382,7 +372,3 @@ class SourceWatch implements Watch {
 }
 
 const NO_VALUE = new Uint8Array();
-
-function isEqual(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at]);
-}

@@ -1,5 +1,5 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { WorkQueue } from '../../base/work-queue.ts';
 
 /** A key that other clients may change. */
@@ -9,9 +9,7 @@ export interface ContestedKey {
 }
 
 /** Options of {@link ContestedKeys}. */
-export interface ContestedKeysOptions<K> {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface ContestedKeysOptions<K> extends Runtime {
   /** Writes the key again. */
   putBack(key: K): void;
 }

@@ -1,7 +1,7 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { type EntryTable, WorkQueue } from '../../base/work-queue.ts';
 import { asKvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
@@ -19,9 +19,7 @@ export interface BatchLimits<J> {
 }
 
 /** Options of {@link RetryQueue}. */
-export interface RetryQueueOptions<J> {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface RetryQueueOptions<J> extends Runtime {
   /** Maximum number of concurrent attempts. Default 8. */
   readonly concurrency?: number | undefined;
   /**

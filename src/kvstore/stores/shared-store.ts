@@ -1,10 +1,9 @@
 import { BYTES, checkArguments, SIGNAL, TEXT } from '../../base/arguments.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, withRuntime } from '../../base/system-clock.ts';
-import type { KvstoreBackend, WatchState } from '../session/backend.ts';
+import type { WatchState } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
 import { ReturnedValues } from './returned-values.ts';
@@ -20,13 +19,7 @@ import {
 
 /** Options of {@link SharedStore}. */
 export interface SharedStoreOptions<T>
-  extends Pick<
-    SyncStoreOptions,
-    'leased' | 'canary' | 'canaryLeased' | 'concurrency' | 'batched' | 'gate' | 'adoptLeases'
-  > {
-  readonly backend: KvstoreBackend;
-  /** Ends in `/`. */
-  readonly prefix: string;
+  extends Omit<SyncStoreOptions, 'follow' | 'followCanary' | 'onInherited' | 'onReturned' | 'keys'> {
   readonly decode: StoreDecoder<T>;
   /** @internal See `WatchStoreOptions`. */
   readonly scan?: StoreScanner<T> | undefined;
@@ -37,10 +30,6 @@ export interface SharedStoreOptions<T>
    */
   readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
   readonly deleteDelayMs?: number | undefined;
   /** Receives errors of the observer, the decoder and background tasks, with the name of the task. */

@@ -1,11 +1,11 @@
 import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { assert } from '../../base/assert.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../../base/backoff.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { LatencyHistogram } from '../../base/latency-histogram.ts';
 import { sleep } from '../../base/sleep.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
 import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
@@ -20,11 +20,9 @@ import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
 
 /** Options of a {@link ListAndWatch}. */
-export interface ListAndWatchOptions extends WatchOptions {
+export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Also ends the watch. The watch adds no listener to the signals before it is read. */
   readonly closed?: AbortSignal | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */

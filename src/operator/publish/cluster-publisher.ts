@@ -1,8 +1,7 @@
 import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
-import { withRuntime } from '../../base/system-clock.ts';
+import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import {
   type ClusterLimits,
@@ -41,7 +40,7 @@ import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
 
 /** Options of {@link ClusterPublisher}. */
-export interface ClusterPublisherOptions extends KeyOwner {
+export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   readonly backend: KvstoreBackend;
   /**
    * `both`: services are published as `services/v1` and, since 1.20, as `endpointslices/v1`. `legacy`: only as
@@ -53,10 +52,6 @@ export interface ClusterPublisherOptions extends KeyOwner {
    * readers. Default false.
    */
   readonly serviceExports?: boolean | undefined;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Slices the work on many keys. All parts of a process should share one gate. Default: a new gate. */
   readonly gate?: TurnGate | undefined;
   /** Receives each value that is not published because readers would reject it, after the rejection was counted. */
