@@ -55,18 +55,16 @@ export class CanaryWaits {
     this.#laterCount++;
   }
 
-  /** Records that the kvstore has the wanted value of this name, after it was removed from the queue. */
-  recordWritten(name: string): void {
+  /**
+   * Records that no waiter counts this name as later: it was invalidated, so all of them require it, or it was written
+   * and has left the queue.
+   */
+  requireName(name: string): void {
     const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);
     if (wait === undefined) return;
     this.#nameWaits.delete(name);
     wait.laterCount--;
     if (this.#waits.has(wait)) this.#laterCount--;
-  }
-
-  /** Records that the value of this name in the kvstore is unknown, so all waiters require the name. */
-  recordInvalidated(name: string): void {
-    this.recordWritten(name);
   }
 
   /** Returns the waiters for which a canary written now would be true. */

@@ -1,10 +1,9 @@
 import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import {
@@ -29,14 +28,10 @@ import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 import { SyncKeys } from './sync-keys.ts';
 
 /** Options of {@link SyncStore}. */
-export interface SyncStoreOptions {
+export interface SyncStoreOptions extends RuntimeOptions {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /** Binds the keys to the session of the client, as in `WriteOptions`. Default true. */
   readonly leased?: WriteOptions['leased'];
   /** Binds the canary to the session. Default: the value of `leased`. */
@@ -363,14 +358,11 @@ export class SyncStore {
     this.#isAdopting = false;
     this.#markKnown();
     const { gate = OPEN_GATE } = this.#options;
-    await gate.runSteps(this.#forgetFound(gate.slice));
-  }
-
-  #forgetFound(slice: number): Generator<void, void, void> {
-    return this.#keys.visit(slice, (key) => {
+    const forget = this.#keys.visit(gate.slice, (key) => {
       key.inherited = undefined;
       this.#forgetUnneeded(key);
     });
+    await gate.runSteps(forget);
   }
 
   /**
@@ -385,18 +377,11 @@ export class SyncStore {
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    gate.runInBackground(this.#invalidateUnechoed(puts, gate.slice), { signal });
-  }
-
-  /**
-   * Queues a comparison of the keys with a put whose event is missing among the first `puts` stored puts, in steps of
-   * `slice` keys.
-   */
-  #invalidateUnechoed(puts: number, slice: number): Generator<void, void, void> {
-    return this.#invalidateWhere(
-      slice,
+    const unechoed = this.#invalidateWhere(
+      gate.slice,
       ({ echoRevision, order }) => echoRevision !== undefined && order < puts,
     );
+    gate.runInBackground(unechoed, { signal });
   }
 
   /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
@@ -541,8 +526,8 @@ export class SyncStore {
 
   #putAgain(key: SyncKey): void {
     key.stored = undefined;
-    this.#canaries.recordInvalidated(key.name);
-    this.#landings.recordInvalidated(key.name);
+    this.#canaries.requireName(key.name);
+    this.#landings.requireName(key.name);
     this.#canary.abortWrite();
     this.#add(key);
   }
@@ -655,8 +640,8 @@ export class SyncStore {
       if (job instanceof Canary) continue;
       job.isPending = false;
       this.#forgetUnneeded(job);
-      this.#canaries.recordWritten(job.name);
-      this.#landings.recordWritten(job.name);
+      this.#canaries.requireName(job.name);
+      this.#landings.requireName(job.name);
     }
     this.#landings.complete(this.#landings.due());
     this.#offerCanary();
