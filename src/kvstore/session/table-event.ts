@@ -46,11 +46,15 @@ export function charactersOfValue(event: WatchEvent): string {
 }
 
 /**
- * Returns the name of the key of an event after its prefix, as a new string, so that the whole key does not stay in
- * memory.
+ * Returns the name of the key of an event after its prefix. It is a new string if the event has the bytes of a message,
+ * so that the whole key does not stay in memory.
  */
-export function nameOf(event: WatchEvent, prefix: string): string {
+export function nameOf(
+  event: WatchEvent,
+  prefix: string,
+  prefixBytes: number = byteLengthOf(prefix),
+): string {
   if (!(event instanceof TableEvent && event.kv instanceof WireKeyValue))
     return event.key.slice(prefix.length);
-  return event.kv.keyFrom(byteLengthOf(prefix));
+  return event.kv.keyFrom(prefixBytes);
 }

@@ -9,7 +9,7 @@ import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
-import { TableEvent } from '../session/table-event.ts';
+import { nameOf, TableEvent } from '../session/table-event.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
 import { runSteps, slicesOf } from './batch-slices.ts';
 
@@ -375,10 +375,10 @@ export class WatchStore<T> {
           continue;
         }
       }
-      const name = kv instanceof WireKeyValue ? kv.keyFrom(prefixLength) : this.#nameOf(row, kv, run);
+      const name = nameOf(event, run.prefix, prefixLength);
       onEvent?.(name, event);
       if (type === 'delete') {
-        if (mayDelete) this.#delete(row, name);
+        if (mayDelete) this.#drop(row, name);
       } else {
         const value = decodedFirst === undefined ? this.#scan(name, kv) : undefined;
         if (value === undefined) this.#receive(row, name, kv, decodedFirst ?? this.#decode(name, kv), run);
@@ -395,18 +395,10 @@ export class WatchStore<T> {
     return isKnown ? event.row : this.#keys.find(bytes, prefixLength);
   }
 
-  /** Returns the name of a key as a new string, so that the whole key does not stay in memory. */
-  #nameOf(row: number, { key }: Pick<WatchEvent, 'key'>, { prefix }: WatchStoreRun): string {
-    return this.#keys.nameAt(row) ?? key.slice(prefix.length);
-  }
-
   /** Records an event that the observer does not receive. */
   #pass(row: number, type: WatchEvent['type'], kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
     if (type === 'delete') this.#release(row);
-    else {
-      this.#markReceived(row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row);
-      this.#updates++;
-    }
+    else this.#markReceived(row, kv, prefixLength);
   }
 
   #receive(row: number, name: string, kv: KeyedValue, decoded: Decoded<T>, run: WatchStoreRun): void {
@@ -424,8 +416,7 @@ export class WatchStore<T> {
 
   #update(row: number, name: string, kv: KeyedValue, value: T, prefixLength: number): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
-    this.#markReceived(row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row);
-    this.#updates++;
+    this.#markReceived(row, kv, prefixLength);
     this.#observer.onUpdate(name, value);
   }
 
@@ -452,16 +443,14 @@ export class WatchStore<T> {
     return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
-  #markReceived(row: number): void {
-    if (this.#keys.setMark(row, this.#runNumber) === 0) this.#size++;
-  }
-
-  #delete(row: number, name: string): void {
-    this.#rejected.delete(name);
-    this.#drop(row, name);
+  #markReceived(row: number, kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
+    const at = row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row;
+    if (this.#keys.setMark(at, this.#runNumber) === 0) this.#size++;
+    this.#updates++;
   }
 
   #drop(row: number, name: string): void {
+    if (this.#rejected.size > 0) this.#rejected.delete(name);
     if (this.#release(row)) this.#observer.onDelete(name);
   }
 
