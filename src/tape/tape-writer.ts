@@ -241,11 +241,15 @@ export class TapeWriter {
     if (this.partBytes > maxBytes) throw new Error('one snapshot of the state needs more than --tape-size');
   }
 
+  /** Closes the current file. Removes it if nothing was written, because no retry of a full disk may leave a file. */
   async #closePart(): Promise<void> {
     const part = this.#parts?.at(-1);
     const sink = part?.sink;
     if (part === undefined || sink === undefined) return;
     part.sink = undefined;
     await sink.close();
+    if (part.bytes > 0) return;
+    this.#parts?.pop();
+    await this.#options.folder.remove(part.name);
   }
 }

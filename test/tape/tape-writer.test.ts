@@ -114,6 +114,18 @@ describe('the files of a tape', () => {
     });
   });
 
+  it('are not created again and again while the disk is full (regression: an empty file every 10 s)', async () => {
+    await withFolder(async (folder) => {
+      const { tape, disk, pass } = await newTape(folder);
+      disk.isFull = true;
+      tape.note('not written');
+      await pass(60_000);
+      expect(await readdir(folder)).toEqual(['tape-000001.jsonl.gz', 'tape-000007.jsonl.gz']);
+      await tape.stop();
+      expect(await readdir(folder)).toEqual(['tape-000001.jsonl.gz']);
+    });
+  });
+
   it('have no line that was added while an earlier one could not be written', async () => {
     await withFolder(async (folder) => {
       const { tape, disk, pass } = await newTape(folder);
