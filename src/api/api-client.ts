@@ -1,6 +1,6 @@
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from 'node:http';
 import { errorCode, messageOf } from '../base/failure.ts';
-import type { ProblemDocument } from './problem.ts';
+import { type ProblemDocument, problemMessage } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
 export class AgentError extends Error {
@@ -118,7 +118,8 @@ export class ApiClient {
   #refusalError({ statusCode }: IncomingMessage, document: unknown): AgentError {
     const problem = (document ?? {}) as ProblemDocument;
     const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
-    return new AgentError(this.#target === undefined ? detail : `${this.#name}: ${detail}`, problem);
+    const message = problemMessage({ detail });
+    return new AgentError(this.#target === undefined ? message : `${this.#name}: ${message}`, problem);
   }
 }
 

@@ -59,6 +59,12 @@ export function problem(kind: ProblemKind, detail: string, about: ProblemDetails
   return { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
 }
 
+/** Returns the detail as a message of a command: without the capital and the period of a sentence. */
+export function problemMessage({ detail }: Pick<ProblemDocument, 'detail'>): string {
+  const sentence = detail.replace(/\.$/, '');
+  return /^[A-Z][a-z]* /.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;
+}
+
 /** The media type of problem documents. */
 export const PROBLEM_TYPE = 'application/problem+json';
 

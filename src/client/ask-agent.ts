@@ -27,7 +27,7 @@ export async function withInputErrors<T>(
   } catch (error) {
     if (!(error instanceof AgentError)) throw error;
     const advice = adviceOf(error);
-    const message = advice === undefined ? error.message : `${error.message.replace(/\.$/, '')}; ${advice}`;
+    const message = advice === undefined ? error.message : `${error.message}; ${advice}`;
     throw new InputError(message, { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 import { AgentError, type Ask, parseAnswer } from '../api/api-client.ts';
 import type { ApiApp } from '../api/api-context.ts';
 import type { ProcessMetrics } from '../api/metrics/process-metrics.ts';
-import type { ProblemDocument } from '../api/problem.ts';
+import { type ProblemDocument, problemMessage } from '../api/problem.ts';
 import { type UIFile, uiPath } from '../api/routes/ui-routes.ts';
 import { ApiServer, type TCPCredentials, type TCPOptions } from '../api/server/api-server.ts';
 import type { Clock } from '../base/clock.ts';
@@ -59,7 +59,7 @@ export class ServedApi {
     const document = parseAnswer(answer.headers.get('content-type') ?? undefined, await answer.text());
     if (answer.ok) return document;
     const problem = document as ProblemDocument;
-    throw new AgentError(problem.detail, problem);
+    throw new AgentError(problemMessage(problem), problem);
   };
 
   /** Starts to serve. Throws `InputError` if an address or the socket cannot be used. */

@@ -168,6 +168,18 @@ describe('a running agent', () => {
   });
 });
 
+it('an error of the API is printed like any other (regression: as a sentence behind the name of the program)', async () => {
+  const { status, stderr } = await dpcache(
+    'ipcache',
+    'get',
+    '10.10.0.12',
+    '--at',
+    '2020-01-01T00:00:00Z',
+    ...SOCKET,
+  );
+  expect([status, stderr]).toEqual([1, expect.stringMatching(/^dpcache: [a-z][^\n]*[^.\n]\n$/)]);
+});
+
 describe('without an agent', () => {
   it('a question prints how to start one', async () => {
     expect(await dpcache('status', '--socket', join(folder, 'none.sock'))).toEqual({
