@@ -220,7 +220,8 @@ export class MemoryApiServer {
         `${route.type.plural} is forbidden: User "agent" cannot ${verb} resource "${route.type.plural}" in API group "${route.type.group}" at the cluster scope`,
       );
     if (verb === 'watch') return this.#watch(selectionOf(route, searchParams), searchParams, request.closed);
-    if (verb === 'list') return listAnswer(route.type, await this.#list(route, searchParams));
+    if (verb === 'list')
+      return listAnswer(route.type, await this.#lists.list(selectionOf(route, searchParams), searchParams));
     return this.#object(request, verb, route, searchParams.get('fieldManager') ?? undefined);
   }
 
@@ -230,10 +231,6 @@ export class MemoryApiServer {
     throw new StatusError('Unauthorized', 'Unauthorized');
   }
 
-  #list(route: ApiRoute, query: URLSearchParams): Promise<ObjectList> {
-    return this.#lists.list(selectionOf(route, query), query);
-  }
-
   #watch(selection: Selection, query: URLSearchParams, closed: AbortSignal): ServedAnswer {
     const mayStream = this.#options.streamingLists === true;
     if (!mayStream && (query.has('sendInitialEvents') || query.has('resourceVersionMatch')))
@@ -241,7 +238,6 @@ export class MemoryApiServer {
     const known = this.#cache.versionOf(storedAs(selection.type));
     const from = readVersion(query.get('resourceVersion')) ?? 0;
     if (query.get('sendInitialEvents') === 'true' && from > known) throw versionTooLarge(from, known);
-    const { clock, idleProgress = false } = this.#options;
     const stream: ByteStream = new ByteStream(
       () => this.#running,
       () => {
@@ -253,7 +249,7 @@ export class MemoryApiServer {
     const leave = (): void => stream.break(new ConnectionBroken());
     if (closed.aborted) leave();
     closed.addEventListener('abort', leave, { once: true });
-    const source = { store: this.#store, cache: this.#cache, clock, idleProgress };
+    const source = { store: this.#store, cache: this.#cache, clock: this.#options.clock };
     const watch = new ObjectWatch(source, selection, query, stream);
     return { status: 200, headers: JSON_TYPE, body: stream, isStream: true };
   }

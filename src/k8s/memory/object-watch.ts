@@ -13,8 +13,6 @@ export interface WatchSource {
   readonly store: ObjectStore;
   readonly cache: WatchCache;
   readonly clock: Clock;
-  /** True if kinds without writes receive bookmarks, as in Kubernetes 1.34. */
-  readonly idleProgress: boolean;
 }
 
 type EventType = 'ADDED' | 'MODIFIED' | 'DELETED';
@@ -116,18 +114,17 @@ export class ObjectWatch {
 
   /** Writes a bookmark at the latest version of the kind, if the watch has progress to report. */
   #sendProgress(): void {
-    const { cache, idleProgress } = this.#source;
+    const { cache } = this.#source;
     const { type } = this.#selection;
     const version = cache.versionOf(storedAs(type));
-    if (!(idleProgress || this.#hasEvents) || version < this.#from) return;
+    if (!(cache.idleProgress || this.#hasEvents) || version < this.#from) return;
     this.#writeBookmark(version);
   }
 
   #writeBookmark(version: number, annotations?: Readonly<Record<string, string>>): void {
     const metadata = { resourceVersion: String(version), creationTimestamp: null, annotations };
-    this.#stream.write(
-      `${JSON.stringify({ type: 'BOOKMARK', object: { ...this.#typeMeta(), metadata } })}\n`,
-    );
+    const object = { ...typeMeta(this.#selection.type), metadata };
+    this.#stream.write(`${JSON.stringify({ type: 'BOOKMARK', object })}\n`);
   }
 
   /** Sends the event of a write for the selected objects. */
@@ -151,10 +148,7 @@ export class ObjectWatch {
 
   #write(type: EventType, object: KubernetesObject, resourceVersion: string): void {
     const metadata = { ...object.metadata, resourceVersion };
-    this.#stream.write(`${JSON.stringify({ type, object: { ...object, ...this.#typeMeta(), metadata } })}\n`);
-  }
-
-  #typeMeta(): { readonly apiVersion: string; readonly kind: string } {
-    return typeMeta(this.#selection.type);
+    const sent = { ...object, ...typeMeta(this.#selection.type), metadata };
+    this.#stream.write(`${JSON.stringify({ type, object: sent })}\n`);
   }
 }

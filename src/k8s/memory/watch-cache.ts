@@ -5,19 +5,16 @@ import type { ObjectStore, StoredWrite } from './object-store.ts';
  * cache that is behind.
  */
 export class WatchCache {
+  /** True if the version of a resource also increases with writes of other resources, as in Kubernetes 1.34. */
+  readonly idleProgress: boolean;
   readonly #store: ObjectStore;
   readonly #watchers = new Set<(write: StoredWrite) => void>();
-  readonly #idleProgress: boolean;
   /** While updates are stopped: the version of the cache, and the writes after it. */
   #held: { readonly version: number; readonly writes: StoredWrite[] } | undefined;
 
-  /**
-   * @param idleProgress true if the version of a resource also increases with writes of other resources, as in
-   *   Kubernetes 1.34
-   */
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
-    this.#idleProgress = idleProgress;
+    this.idleProgress = idleProgress;
     store.watch((write) => (this.#held === undefined ? this.#publish(write) : this.#held.writes.push(write)));
   }
 
@@ -27,7 +24,7 @@ export class WatchCache {
 
   /** Returns the version up to which a resource is known. */
   versionOf(resource: string): number {
-    return this.#idleProgress ? this.version : this.#store.lastWrite(resource, this.version);
+    return this.idleProgress ? this.version : this.#store.lastWrite(resource, this.version);
   }
 
   /** Stops updates until it is released. */
