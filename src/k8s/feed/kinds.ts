@@ -70,3 +70,16 @@ export const NETWORK_POLICIES: ResourceKind = {
   version: 'v1',
   plural: 'networkpolicies',
 };
+
+/** The kinds that a feed follows regardless of options and discovery. */
+export const FIXED_KINDS: readonly ResourceKind[] = [
+  NAMESPACES,
+  CILIUM_ENDPOINTS,
+  CILIUM_ENDPOINT_SLICES,
+  CILIUM_NODES,
+  CILIUM_IDENTITIES,
+  NETWORK_POLICIES,
+  CILIUM_POLICIES,
+  CLUSTERWIDE_POLICIES,
+  CIDR_GROUPS,
+];

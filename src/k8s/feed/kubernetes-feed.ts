@@ -20,16 +20,12 @@ import { EndpointLabels, type LabelledPod } from './endpoint-labels.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from './endpoint-readers.ts';
 import { FollowedKind, type KindStatus } from './followed-kind.ts';
 import {
-  CIDR_GROUPS,
   CILIUM_ENDPOINT_SLICES,
   CILIUM_ENDPOINTS,
   CILIUM_IDENTITIES,
   CILIUM_NODES,
-  CILIUM_POLICIES,
-  CLUSTERWIDE_POLICIES,
+  FIXED_KINDS,
   localNode,
-  NAMESPACES,
-  NETWORK_POLICIES,
   pods,
   type ServiceSelection,
   serviceEndpoints,
@@ -523,19 +519,6 @@ export class KubernetesFeed {
     return kinds[resource].filter(({ plural }) => this.#kinds.has(plural));
   }
 }
-
-/** Kinds that do not depend on options or discovery. */
-const FIXED_KINDS: readonly ResourceKind[] = [
-  NAMESPACES,
-  CILIUM_ENDPOINTS,
-  CILIUM_ENDPOINT_SLICES,
-  CILIUM_NODES,
-  CILIUM_IDENTITIES,
-  NETWORK_POLICIES,
-  CILIUM_POLICIES,
-  CLUSTERWIDE_POLICIES,
-  CIDR_GROUPS,
-];
 
 function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
   return plural === 'endpoints' ? 'endpointslices' : 'endpoints';
