@@ -104,8 +104,15 @@ export class Mirror {
    * Must be called when a complete list of the remote kvstore is queued. Deletes inherited keys that are not in it,
    * before the canary is written. Works in steps. Resolves when the canary is written.
    */
-  markListed(): Promise<void> {
-    return this.#markListed(this.#sync);
+  async markListed(): Promise<void> {
+    const { gate = OPEN_GATE, onApplied } = this.#options;
+    const sync = this.#sync;
+    await gate.runSteps(this.#deleteInherited(sync, gate.slice));
+    await sync.markSynced();
+    if (sync !== this.#sync) return;
+    this.#isSynced = true;
+    onApplied();
+    this.#deleteReturned();
   }
 
   /**
@@ -114,16 +121,6 @@ export class Mirror {
    */
   async empty(signal: AbortSignal): Promise<void> {
     if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());
-  }
-
-  async #markListed(sync: SyncStore): Promise<void> {
-    const { gate = OPEN_GATE, onApplied } = this.#options;
-    await gate.runSteps(this.#deleteInherited(sync, gate.slice));
-    await sync.markSynced();
-    if (sync !== this.#sync) return;
-    this.#isSynced = true;
-    onApplied();
-    this.#deleteReturned();
   }
 
   /** Deletes the keys that a restore has brought back, if a complete list of the remote kvstore has been copied. */
