@@ -169,7 +169,9 @@ export class McsDuty implements Duty {
     await this.#awaitInputs(signal);
     if (!signal.aborted) this.#state = 'running';
     const unlisten = objects.listen((kind, events) => this.#observe(kind, events));
-    const leave = clusters.onChange(() => this.#reviewHeld());
+    const leave = clusters.onChange(() => {
+      for (const key of this.#held.keys()) this.#queue.add(key);
+    });
     this.#queueAll();
     while (!signal.aborted) {
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
@@ -240,11 +242,6 @@ export class McsDuty implements Duty {
       for (const key of objects.objects(kind).keys()) this.#queue.add(key);
     for (const key of this.#remote.keys()) this.#queue.add(key);
     for (const service of objects.objects('services').values()) this.#queueService(service);
-  }
-
-  /** Queues the names that wait for a cluster. */
-  #reviewHeld(): void {
-    for (const key of this.#held.keys()) this.#queue.add(key);
   }
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────
