@@ -1,11 +1,5 @@
 import { equalBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
-import type {
-  BackendStatus,
-  KeyWrite,
-  KvstoreBackend,
-  KvstoreLock,
-  WrittenAll,
-} from '../kvstore/session/backend.ts';
+import type { KeyWrite, KvstoreBackend, KvstoreLock, WrittenAll } from '../kvstore/session/backend.ts';
 
 /** The methods of a kvstore that only read. */
 type Reads = Pick<
@@ -50,10 +44,7 @@ export class DryRunBackend implements KvstoreBackend {
   onLeaseLost: KvstoreBackend['onLeaseLost'] = (listener) => this.#backend.onLeaseLost(listener);
   endpoints: KvstoreBackend['endpoints'] = (options) => this.#backend.endpoints(options);
   close: KvstoreBackend['close'] = (options) => this.#backend.close(options);
-
-  status(): BackendStatus {
-    return this.#backend.status();
-  }
+  status: KvstoreBackend['status'] = () => this.#backend.status();
 
   async update(key: string, value: Uint8Array): Promise<number> {
     await this.updateIfDifferent(key, value);
