@@ -141,9 +141,10 @@ export class GlobalNamespaces implements Duty {
     const known = this.#known.get(namespace);
     if (known === undefined)
       return this.#complete ? `namespace ${namespace} does not exist, so it is not global` : undefined;
-    return this.#isGlobal(known)
-      ? undefined
-      : `namespace ${namespace} is not global${this.#settingText(known)}`;
+    if (this.#isWanted(namespace)) return undefined;
+    const { annotation } = known;
+    const setting = annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
+    return `namespace ${namespace} is not global${setting}`;
   }
 
   /**
@@ -226,17 +227,10 @@ export class GlobalNamespaces implements Duty {
     };
   }
 
-  #isGlobal(namespace: NamespaceSetting | undefined): boolean {
-    return namespace !== undefined && isGlobalNamespace(namespace.annotation, this.#options.globalByDefault);
-  }
-
   /** True if the objects of a namespace are to be exported. */
   #isWanted(name: string): boolean {
-    return this.#isGlobal(this.#known.get(name));
-  }
-
-  #settingText({ annotation }: NamespaceSetting): string {
-    return annotation === undefined ? ' by default' : `: ${GLOBAL_NAMESPACE} is "${annotation}"`;
+    const known = this.#known.get(name);
+    return known !== undefined && isGlobalNamespace(known.annotation, this.#options.globalByDefault);
   }
 
   /** Applies changes until the signal fires. If a review throws, its changes are taken again by the next call. */
