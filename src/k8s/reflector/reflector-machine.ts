@@ -71,7 +71,7 @@ export interface ReflectorState {
 export interface ReflectorStep {
   readonly state: ReflectorState;
   /** Undefined if the current action continues, or if the reflector has stopped. */
-  readonly effect: ReflectorEffect | undefined;
+  readonly effect?: ReflectorEffect | undefined;
 }
 
 /** Time without a failure after which the backoff starts again at its shortest delay. */
@@ -108,11 +108,6 @@ function listStep(state: ReflectorState, from: ListSource): ReflectorStep {
 
 function watchStep(state: ReflectorState): ReflectorStep {
   return { state: { ...state, phase: 'watching' }, effect: { do: 'watch' } };
-}
-
-/** Returns the step to a state without another action. */
-function stepWithoutEffect(state: ReflectorState): ReflectorStep {
-  return { state, effect: undefined };
 }
 
 /** Returns true if the last failure was long enough ago to reset the backoff. */
@@ -254,21 +249,23 @@ function endStep(state: ReflectorState, input: ReflectorInput & { readonly type:
  * result of the last action, except `stop`, and `opened` and `progressed`, which arrive during a watch.
  */
 export function stepReflector(state: ReflectorState, input: ReflectorInput): ReflectorStep {
-  if (state.phase === 'stopped') return stepWithoutEffect(state);
+  if (state.phase === 'stopped') return { state };
   switch (input.type) {
     case 'stop':
-      return stepWithoutEffect({ ...state, phase: 'stopped', reportedState: 'stopped' });
+      return { state: { ...state, phase: 'stopped', reportedState: 'stopped' } };
     case 'listed':
       return watchStep({ ...state, reportedState: 'listing', from: state.preferred, waited: false });
     case 'opened':
-      return stepWithoutEffect({
-        ...state,
-        reportedState: 'watching',
-        healthySince: state.healthySince ?? input.now,
-        internalSince: undefined,
-      });
+      return {
+        state: {
+          ...state,
+          reportedState: 'watching',
+          healthySince: state.healthySince ?? input.now,
+          internalSince: undefined,
+        },
+      };
     case 'progressed':
-      return stepWithoutEffect({ ...state, progressed: true });
+      return { state: { ...state, progressed: true } };
     case 'ended':
       return endStep(state, input);
     case 'proven':
