@@ -84,7 +84,20 @@ export class KnownObjects {
 
   /** Applies an object of the list. */
   putListed(object: KubernetesObject): readonly ResourceEvent[] {
-    return this.#put(object);
+    const { metadata } = object;
+    const known = this.#objects.get(metadata);
+    const version = known && versionOf(known);
+    const hasSameUid = version?.uid === metadata.uid;
+    if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
+      // Removes the mark. The key consists of the strings of the stored object, so that those of the new one are freed.
+      this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
+      return [];
+    }
+    this.#objects.set(metadata, this.#keep(object));
+    const put: ResourceEvent = { type: 'put', object };
+    return known === undefined || hasSameUid
+      ? [put]
+      : [{ type: 'delete', object: keptObject(metadata, known) }, put];
   }
 
   /** Yields a delete for each object that the list did not contain, and then sets `version`. */
@@ -102,7 +115,7 @@ export class KnownObjects {
     const { name, namespace, uid, resourceVersion: version } = object.metadata;
     this.#version = version;
     this.#anchor = { name, namespace, uid, version };
-    return this.#put(object);
+    return this.putListed(object);
   }
 
   /**
@@ -127,22 +140,5 @@ export class KnownObjects {
   /** Sets the version back to that of the anchor, so that another server repeats all later changes. */
   backToAnchor(): void {
     this.#version = this.#anchor?.version ?? this.#version;
-  }
-
-  #put(object: KubernetesObject): readonly ResourceEvent[] {
-    const { metadata } = object;
-    const known = this.#objects.get(metadata);
-    const version = known && versionOf(known);
-    const hasSameUid = version?.uid === metadata.uid;
-    if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
-      // Removes the mark. The key consists of the strings of the stored object, so that those of the new one are freed.
-      this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
-      return [];
-    }
-    this.#objects.set(metadata, this.#keep(object));
-    const put: ResourceEvent = { type: 'put', object };
-    return known === undefined || hasSameUid
-      ? [put]
-      : [{ type: 'delete', object: keptObject(metadata, known) }, put];
   }
 }
