@@ -33,10 +33,6 @@ function bookmark(object: unknown): WatchLine {
   return { type: 'bookmark', version, isListed };
 }
 
-function isStatus({ code, message }: Readonly<Record<string, unknown>>): boolean {
-  return code !== undefined || message !== undefined;
-}
-
 function noEvent(): ApiError {
   return new ApiError('garbled', 'a watch line is not an event');
 }
@@ -49,7 +45,8 @@ export function readWatchLine(line: unknown): WatchLine {
   if (!isObject(line)) throw noEvent();
   const { type, object } = line;
   if (type === 'ERROR') throw errorOfStatus(object, 500);
-  if (type === undefined) throw isStatus(line) ? errorOfStatus(line, 500) : noEvent();
+  const isStatus = line['code'] !== undefined || line['message'] !== undefined;
+  if (type === undefined) throw isStatus ? errorOfStatus(line, 500) : noEvent();
   if (type === 'BOOKMARK') return bookmark(object);
   const change = TYPES.get(type);
   return change === undefined || !isKubernetesObject(object) ? INVALID : { type: change, object };
