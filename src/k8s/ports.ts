@@ -6,12 +6,7 @@ import type { SharedValues } from './shared-values.ts';
 
 const MAX_PORT = 0xffff;
 
-/** Returns the port number of a field, 1 to 65535. */
-export function readPortNumber(fields: ObjectFields, name: string): number | undefined {
-  return fields.integer(name, 1, MAX_PORT);
-}
-
-/** Like {@link readPortNumber}, but returns 0 if the field is 0 or absent, which means that no port is assigned yet. */
+/** Returns the port number of a field, or 0 if the field is 0 or absent, which means that no port is assigned yet. */
 export function readNodePort(fields: ObjectFields, name: string): number {
   return fields.integer(name, 0, MAX_PORT) ?? 0;
 }
@@ -31,7 +26,7 @@ export interface NamedPort extends PortProtocol {
  * Returns one element of a list of ports. If its number, protocol or name is invalid, rejects it and returns undefined.
  */
 export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort | undefined {
-  const port = readPortNumber(fields, number);
+  const port = fields.integer(number, 1, MAX_PORT);
   const protocol = readProtocol(fields);
   const name = fields.value('name') === undefined ? '' : fields.string('name');
   if (fields.value(number) === undefined)
