@@ -99,8 +99,8 @@ export class ObjectWrites {
       ...given,
       ...(namespace === undefined ? {} : { namespace }),
       name,
-      uid: this.#newUid(),
-      creationTimestamp: this.#timestamp(),
+      uid: `00000000-0000-4000-8000-${(++this.#uids).toString(16).padStart(12, '0')}`,
+      creationTimestamp: `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`,
       ...managers(undefined, manager),
     };
     const content =
@@ -189,13 +189,5 @@ export class ObjectWrites {
     const stored = this.#store.write(storedAs(type), key, make);
     if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
     return stored;
-  }
-
-  #newUid(): string {
-    return `00000000-0000-4000-8000-${(++this.#uids).toString(16).padStart(12, '0')}`;
-  }
-
-  #timestamp(): string {
-    return `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`;
   }
 }

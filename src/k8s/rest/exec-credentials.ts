@@ -67,16 +67,13 @@ export class ExecCredentials implements Credentials {
     }
     // A new credential is used even if it seems to be expired, because clocks may differ.
     if (this.#credential !== undefined) return this.#credential;
-    const started = this.#runPlugin();
+    const plugin = this.#plugin;
+    const started = outputOf(plugin, this.#clock).then((output) => readCredential(plugin, output));
     this.#credential = started;
     return started.catch((error: unknown) => {
       if (this.#credential === started) this.#credential = undefined;
       throw error;
     });
-  }
-
-  async #runPlugin(): Promise<Credential> {
-    return readCredential(this.#plugin, await outputOf(this.#plugin, this.#clock));
   }
 }
 

@@ -50,7 +50,10 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     this.#users++;
     this.#follow();
     const leave = (): void => {
-      if (--this.#users === 0) this.#end();
+      if (--this.#users > 0) return;
+      this.#following?.ended.abort();
+      this.#following = undefined;
+      this.#objects.clear();
     };
     signal.addEventListener('abort', leave, { once: true });
   }
@@ -85,12 +88,6 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     };
     const options = { signal: ended.signal, keep: objectVersion };
     this.#following = { resource: this.#source.follow(this.kind, sink, options), ended };
-  }
-
-  #end(): void {
-    this.#following?.ended.abort();
-    this.#following = undefined;
-    this.#objects.clear();
   }
 
   #apply(events: readonly ResourceEvent[]): void {

@@ -337,8 +337,9 @@ export class GlobalNamespaces implements Duty {
   }
 
   #report(namespace: string, verb: 'put' | 'delete'): void {
-    const objects = this.#complete ? this.#count(namespace) : 0;
-    if (objects === 0) return;
+    let objects = 0;
+    for (const member of this.#members) objects += member.count(namespace);
+    if (!this.#complete || objects === 0) return;
     const reason = this.reasonNotGlobal(namespace) ?? `namespace ${namespace} is global`;
     const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
     this.#guard.call(this.#options.onAction, { duty: this.name, action: what, reason, outcome: 'queued' });
@@ -351,11 +352,5 @@ export class GlobalNamespaces implements Duty {
       const reason = this.reasonNotGlobal(namespace);
       if (reason !== undefined) print(`omit objects of ${namespace}: ${reason}`);
     }
-  }
-
-  #count(namespace: string): number {
-    let objects = 0;
-    for (const member of this.#members) objects += member.count(namespace);
-    return objects;
   }
 }

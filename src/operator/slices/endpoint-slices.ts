@@ -154,7 +154,8 @@ export class EndpointSlices {
     this.#dirty.add(to.name);
     if (from === undefined) return;
     this.#leave(from, core.name);
-    this.#addWait(from, to.name);
+    from.after.add(to.name);
+    this.#waitersOf.add(to.name, from);
   }
 
   /** Removes an endpoint, because it was deleted or may not be in a slice. */
@@ -175,12 +176,6 @@ export class EndpointSlices {
     this.#endWaits(name);
     this.#dirty.delete(name);
     if (slice.endpoints.size === 0) this.#forget(name);
-  }
-
-  /** Delays the write of `slice` until the slice `name` is written. */
-  #addWait(slice: MutableSlice, name: string): void {
-    slice.after.add(name);
-    this.#waitersOf.add(name, slice);
   }
 
   /** Ends the wait of all slices for the slice `name`. */
