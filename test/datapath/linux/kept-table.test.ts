@@ -544,6 +544,29 @@ describe('a kept table', () => {
     expect(contentOf(table)).toEqual({ a: '2' });
   });
 
+  it('is flushed when it is disposed of while its deletes wait', async () => {
+    const turns = new ManualTurns();
+    const { clock, random, nextTurn } = turns;
+    const desired = new Map([['a', '1']]);
+    const whenDeletesAllowed = (): Promise<void> => new Promise(() => {});
+    const kept = new KeptTable(new FakeTable(), desired, { clock, random, nextTurn, whenDeletesAllowed });
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    desired.delete('a');
+    kept.mark('a');
+    await turns.settle();
+    let isFlushed = false;
+    void kept.flushed().then(() => {
+      isFlushed = true;
+    });
+    await turns.settle();
+    expect(isFlushed).toBe(false);
+    kept[Symbol.dispose]();
+    await turns.settle();
+    expect(isFlushed).toBe(true);
+  });
+
   it('is flushed when the deletes of its next hold are desired again during the current one', async () => {
     const table = new FakeTable();
     const turns = new ManualTurns();

@@ -87,6 +87,20 @@ it('waits as long as an overloaded server requests, and fails finally', async ()
   expect(outcome).toMatchObject({ outcome: 'failed', error: { code: 'throttled' } });
 });
 
+it('waits at least a second before it repeats a throttled request, also if the server states no time', async () => {
+  const { clock, api, transport } = world();
+  const writer = new ApiObjectWriter(transport, clock);
+  api.faults.order({ do: 'answer', status: 429, body: 'slow down' }, { times: 2 });
+  let outcome: WriteOutcome | undefined;
+  void writer.write(removal('x', 'u'), 'unused', never).then((answer) => {
+    outcome = answer;
+  });
+  await advance(clock, 1999);
+  expect(outcome).toBeUndefined();
+  await advance(clock, 1);
+  expect(outcome).toMatchObject({ outcome: 'not-found' });
+});
+
 it('reports an unknown outcome for a write without an answer in time, or whose signal fires', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock, { timeoutMs: 5000 });

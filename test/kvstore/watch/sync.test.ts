@@ -5,6 +5,7 @@ import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import type { RangeRequest, RangeResponse } from '../../../src/kvstore/session/transport.ts';
 import { Cursor, DivergedError } from '../../../src/kvstore/watch/cursor.ts';
 import { EventQueue } from '../../../src/kvstore/watch/event-queue.ts';
+import { ListedRows } from '../../../src/kvstore/watch/known-keys.ts';
 import { PageSize } from '../../../src/kvstore/watch/page-size.ts';
 import { type Comparison, sync } from '../../../src/kvstore/watch/sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from '../../../src/kvstore/watch/watch-limits.ts';
@@ -285,5 +286,13 @@ describe('the sync of a watch', () => {
     const known = followed(history);
     await known.sync([...history, 'f=1', 'g=1', 'h=1'], 'revisions');
     expect(new Set(known.reads.slice(1).map(({ revision }) => revision))).toEqual(new Set([9]));
+  });
+
+  it('finds each listed row again, also the first one beyond the memory for rows', () => {
+    const listed = new ListedRows();
+    const rows = Array.from({ length: 40_000 }, (_, row) => row);
+    for (const row of rows) listed.add(row);
+    expect(rows.filter((row) => !listed.has(row))).toEqual([]);
+    expect([listed.count, listed.has(40_000)]).toEqual([40_000, false]);
   });
 });

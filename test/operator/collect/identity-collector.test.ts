@@ -258,6 +258,24 @@ describe('the collector of CiliumIdentities', () => {
     },
   );
 
+  it('does not delete an identity that is written during the last lists, although its event arrives before the delete', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster } = world;
+    const collector = world.collector();
+    cluster.put('ciliumidentities', KEY);
+    for (let number = 1; number <= 6; number++) {
+      world.passRound();
+      if (number === 6)
+        cluster.before = () => {
+          cluster.before = () => {};
+          cluster.put('ciliumidentities', KEY, { metadata: { annotations: {} } });
+          cluster.see('ciliumidentities');
+        };
+      await round(collector, number);
+    }
+    expect(cluster.get1('ciliumidentities', KEY)).toBeDefined();
+  });
+
   it('requires a collector of endpoints, whose leftovers would keep all', () => {
     expect(() => new World(() => 0, 0).collector(false)).toThrow(
       /^cilium-endpoint-gc-interval is 0: identities/,

@@ -213,6 +213,21 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     expect(content()).toEqual({ a: '1', c: '1', d: '1' });
   });
 
+  it('deletes no key of a backup after its run', async () => {
+    const session = begin();
+    session.set({ a: '1', b: '1' });
+    await session.prefix.markSynced();
+    const backup = server.snapshot();
+    session.prefix.delete('b');
+    await settle(20);
+    server.restore(backup);
+    await advance(clock, 30_000); // the key is known, and would be deleted after a minute
+    await session.end(true);
+    const before = session.prefix.status();
+    await advance(clock, 60_000);
+    expect(session.prefix.status()).toEqual(before);
+  });
+
   it('keeps a key that another client writes during an interruption', async () => {
     const session = begin();
     session.set({ a: '1' });
