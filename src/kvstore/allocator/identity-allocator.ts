@@ -95,8 +95,6 @@ export class IdentityAllocator {
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   readonly #tasks: Supervisor;
-  /** Number of losses of slave keys. If it grows during an allocation, the slave key may already be lost. */
-  #leasesLost = 0;
 
   constructor(options: IdentityAllocatorOptions) {
     this.#options = withRuntime(options);
@@ -153,7 +151,6 @@ export class IdentityAllocator {
     const unsubscribe = backend.onLeaseLost({
       scopes: [IDENTITIES_PREFIX],
       onLeaseLost: (keys) => {
-        this.#leasesLost++;
         for (const key of keys) {
           const parsed = parseKvstoreKey(key);
           if (parsed?.kind === 'identity-value') this.#local.check(parsed.labels);
@@ -243,12 +240,10 @@ export class IdentityAllocator {
   // ── Allocation ─────────────────────────────────────────────────────────────────────────────────────────
 
   async #allocate(key: string, labels: Labels, signal: AbortSignal | undefined): Promise<AllocatedIdentity> {
-    const leasesLost = this.#leasesLost;
     this.#local.announce(key, labels);
     try {
       const allocated = await this.#tryToAllocate(labels, signal);
       this.#local.assign(key, allocated.id, labels);
-      if (this.#leasesLost > leasesLost) this.#local.check(key);
       return allocated;
     } catch (error) {
       this.#local.check(key); // a failed attempt may have written the slave key
