@@ -92,7 +92,6 @@ export class EtcdTransport implements Transport {
     assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     const old = this.#endpoints;
     this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
-    this.#current = 0;
     for (const endpoint of old) endpoint.close();
   }
 
@@ -219,7 +218,9 @@ export class EtcdTransport implements Transport {
           .then(begin)
           .catch(reject);
       });
-      return decodeLease(answer).ttlSeconds;
+      const renewed = decodeLease(answer);
+      if (renewed.lease === lease) return renewed.ttlSeconds;
+      throw new KvstoreError('internal', `the server answered for lease ${renewed.lease}, not ${lease}`);
     } catch (error) {
       throw etcdError(error);
     } finally {

@@ -172,7 +172,7 @@ it('keepalives share a connection that has no other calls (regression: each open
   const server = new FakeServer({
     keepAlive: (call) => {
       clients.add(call.getPeer());
-      call.on('data', () => call.write(message(numberField(3, 30))));
+      call.on('data', () => call.write(message(numberField(2, 1), numberField(3, 30))));
     },
   });
   const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);

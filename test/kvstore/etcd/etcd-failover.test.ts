@@ -2,7 +2,7 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
-import { bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
+import { bytesField, int64Field, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
@@ -122,6 +122,41 @@ it.each([
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ retryable: true });
   expect((await transport.range(keyRange('a'))).header.revision).toBe(20);
 });
+
+it('a new configuration keeps the endpoint (regression: after each renewal of certificates all clients used the first one)', async () => {
+  const header = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
+  const reads = [0, 0, 0];
+  const endpoints: string[] = [];
+  for (const index of reads.keys()) {
+    const count = (): Buffer => {
+      reads[index] = (reads[index] ?? 0) + 1;
+      return message(header);
+    };
+    const server = new FakeServer({ range: count });
+    cleanUps.push(async () => server.stop());
+    endpoints.push(await server.start());
+  }
+  const transport = new EtcdTransport({ endpoints }, () => 0.5);
+  cleanUps.push(() => transport.close());
+  await transport.range(keyRange('a'));
+  transport.reconfigure({ endpoints });
+  await transport.range(keyRange('a'));
+  expect(reads).toEqual([0, 2, 0]);
+});
+
+it.each([
+  ['an empty message', Buffer.alloc(0)],
+  ['an answer for another lease', message(int64Field(2, '8'), numberField(3, 60))],
+])(
+  '%s is no answer to a keepalive (regression: the lease counted as ended, or as alive)',
+  async (_, answer) => {
+    const server = new FakeServer({ keepAlive: (call) => void call.once('data', () => call.write(answer)) });
+    const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+    cleanUps.push(async () => server.stop());
+    cleanUps.push(() => transport.close());
+    await expect(transport.keepLeaseAlive('7')).rejects.toMatchObject({ code: 'internal' });
+  },
+);
 
 it('an answer to a transaction without a header is no success', async () => {
   const server = new FakeServer({ txn: () => Buffer.alloc(0) });
