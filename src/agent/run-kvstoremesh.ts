@@ -4,6 +4,7 @@ import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
@@ -25,6 +26,9 @@ import {
 } from '../process/served-process.ts';
 import { REACH_MS, type Step } from '../process/start-step.ts';
 import { ClusterReport, remoteClusters } from './cluster-report.ts';
+
+/** Interval between two checks for failed writes. */
+const CHECK_MS = 10_000;
 
 /** Configuration of `dpcache kvstoremesh`. */
 export interface KvstoreMeshProcessOptions {
@@ -223,12 +227,29 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#mesh = mesh;
     this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);
     this.#clusterReport.start();
+    void this.#tasks.run('report', (signal) => this.#reportWrites(mesh, signal));
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
     const onProblem = (name: string, reason: string): void => log.warn(remoteEtcdProblem(path, name, reason));
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     const { listed } = this.#folder;
     await this.#folder.start();
     void listed.then(() => mesh.allAdded());
+  }
+
+  /** Logs when writes of a copy fail, when the reason changes, and when all keys are written again. */
+  async #reportWrites(mesh: KvstoreMesh, signal: AbortSignal): Promise<void> {
+    const { log, clock } = this.#context;
+    const reported = new Map<string, string | undefined>();
+    while (!signal.aborted) {
+      for (const { name, copy } of mesh.status().clusters) {
+        const reason = copy.pending > 0 ? copy.lastFailure : undefined;
+        if (reason === reported.get(name)) continue;
+        reported.set(name, reason);
+        if (reason === undefined) log.warn(`cluster ${name}: its copy is written again`);
+        else log.warn(`cluster ${name}: cannot write its copy to the local kvstore; retrying: ${reason}`);
+      }
+      await sleep(clock, CHECK_MS, signal);
+    }
   }
 }
 

@@ -194,6 +194,30 @@ describe('a kvstoremesh', () => {
     expect(mesh.logged.join()).toContain('cannot connect to etcd at 127.0.0.1:1: connection refused');
   });
 
+  it('logs failed writes of a copy once, and their end (regression: only its status named them)', async () => {
+    const mesh = copy();
+    await copies(mesh);
+    const passes = async (...copies: readonly object[]): Promise<readonly string[]> => {
+      const { length } = mesh.logged;
+      const clusters = copies.map((copy, at) => ({ name: `c${at}`, copy }));
+      vi.spyOn(Mesh.prototype, 'status').mockReturnValue({ clusters } as never);
+      mesh.clock.advance(10_000);
+      await settle();
+      return mesh.logged.slice(length);
+    };
+    const full = { pending: 5, lastFailure: 'no space' };
+    expect(await passes({ pending: 0, lastFailure: 'solved' }, { pending: 3 }, full)).toEqual([
+      'warn  cluster c2: cannot write its copy to the local kvstore; retrying: no space',
+    ]);
+    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, pending: 9 })).toEqual([]);
+    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, lastFailure: 'refused' })).toEqual([
+      'warn  cluster c2: cannot write its copy to the local kvstore; retrying: refused',
+    ]);
+    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, pending: 0 })).toEqual([
+      'warn  cluster c2: its copy is written again',
+    ]);
+  });
+
   it('does not start without its folder', async () => {
     const folder = temporaryFolder({});
     rmSync(folder, { recursive: true });
