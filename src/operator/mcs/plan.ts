@@ -132,29 +132,21 @@ function exportConditions(
       };
   if (invalid?.isValid === false) {
     const { reason, message } = invalid;
-    const pending = { reason: 'Pending', message: 'ServiceExport is not valid' };
     return {
       wanted: [
         { type: 'Valid', status: 'False', reason, message },
-        { type: 'Ready', status: 'False', ...pending },
+        { type: 'Ready', status: 'False', reason: 'Pending', message: 'ServiceExport is not valid' },
       ],
       removed: ['Conflict'],
     };
   }
-  const conflict: Condition =
-    merged?.conflict === undefined
-      ? {
-          type: 'Conflict',
-          status: 'False',
-          reason: 'NoConflicts',
-          message: 'ServiceExport has no conflicts',
-        }
-      : { type: 'Conflict', status: 'True', ...merged.conflict };
+  const conflict = merged?.conflict;
+  const noConflict = { reason: 'NoConflicts', message: 'ServiceExport has no conflicts' };
   return {
     wanted: [
       { type: 'Valid', status: 'True', reason: 'Valid', message: 'ServiceExport is valid' },
       { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceExport is ready' },
-      conflict,
+      { type: 'Conflict', status: conflict ? 'True' : 'False', ...(conflict ?? noConflict) },
     ],
     removed: [],
   };
@@ -436,13 +428,10 @@ function derivedOperations(
   const { uid } = serviceImport.metadata;
   const isOwned = items(derived, 'metadata', 'ownerReferences').some((owner) => field(owner, 'uid') === uid);
   const hasSelector = field(derived, 'spec', 'selector') !== undefined;
-  return [
-    ...operations,
-    ...(isOwned
-      ? []
-      : [{ op: 'add' as const, path: '/metadata/ownerReferences', value: ownersOf(wanted, serviceImport) }]),
-    ...(hasSelector ? [{ op: 'remove' as const, path: '/spec/selector' }] : []),
-  ];
+  if (!isOwned)
+    operations.push({ op: 'add', path: '/metadata/ownerReferences', value: ownersOf(wanted, serviceImport) });
+  if (hasSelector) operations.push({ op: 'remove', path: '/spec/selector' });
+  return operations;
 }
 
 // ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -451,7 +440,7 @@ function derivedOperations(
 function differences(
   object: KubernetesObject,
   fields: readonly (readonly [path: readonly string[], value: unknown])[],
-): readonly PatchOperation[] {
+): PatchOperation[] {
   return fields.flatMap(([path, value]) =>
     sameContent(field(object, ...path), value) ? [] : [{ op: 'add', path: `/${path.join('/')}`, value }],
   );
