@@ -60,7 +60,7 @@ export class EndpointRemoval implements Duty {
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
     const rounds = {
-      rounds: this.#isDone ? 1 : 0,
+      rounds: this.#isListed && this.#pending.size === 0 ? 1 : 0,
       marked: this.#pending.size,
       deleted: this.#deleted,
       conflicts: this.#conflicts,
@@ -75,10 +75,6 @@ export class EndpointRemoval implements Duty {
     const remove = (until: AbortSignal): Promise<void> => this.#removeAll(until);
     await this.#tasks.runWithRestart(this.name, remove, { signal, backoff: BACKOFF });
     this.#state = 'ended';
-  }
-
-  get #isDone(): boolean {
-    return this.#isListed && this.#pending.size === 0;
   }
 
   async #removeAll(signal: AbortSignal): Promise<void> {
