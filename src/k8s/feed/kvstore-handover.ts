@@ -22,17 +22,14 @@ export type HandoverState = 'following' | 'withdrawing' | 'resting';
 /** Events of a handover; the kvstore causes `complete` and `lost`. */
 export type HandoverEvent = 'complete' | 'lost' | 'withdrawn';
 
-/** Action of a transition: start to follow, or end and withdraw. */
-export type HandoverAction = 'follow' | 'withdraw' | undefined;
-
 /**
- * Returns the next state and the action. If the event does not apply to the state, returns the same state and no
- * action.
+ * Returns the next state and the action: start to follow, or end and withdraw. If the event does not apply to the
+ * state, returns the same state and no action.
  */
 export function handover(
   state: HandoverState,
   event: HandoverEvent,
-): { readonly state: HandoverState; readonly action: HandoverAction } {
+): { readonly state: HandoverState; readonly action: 'follow' | 'withdraw' | undefined } {
   if (event === 'complete' && state === 'following') return { state: 'withdrawing', action: 'withdraw' };
   if (event === 'lost' && state !== 'following') return { state: 'following', action: 'follow' };
   if (event === 'withdrawn' && state === 'withdrawing') return { state: 'resting', action: undefined };
