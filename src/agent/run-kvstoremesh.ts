@@ -227,7 +227,7 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#mesh = mesh;
     this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);
     this.#clusterReport.start();
-    void this.#tasks.run('report', (signal) => this.#reportWrites(mesh, signal));
+    void this.#tasks.runWithRestart('report', (signal) => this.#reportWrites(mesh, signal));
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
     const onProblem = (name: string, reason: string): void => log.warn(remoteEtcdProblem(path, name, reason));
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
