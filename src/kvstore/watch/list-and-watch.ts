@@ -228,7 +228,10 @@ export class ListAndWatch implements Watch {
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
         onEvents: (events, isPartial) => this.#receive(events, isPartial),
-        onProgress: (header) => this.#recordProgress(header),
+        // The stream does not resume at this revision: see `Cursor.canResume`.
+        onProgress: ({ revision }) => {
+          this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
+        },
         onAlive: () => {
           this.#failuresInRow = 0;
           if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
@@ -264,7 +267,10 @@ export class ListAndWatch implements Watch {
 
   async #handleFailure(error: KvstoreError): Promise<void> {
     const { clock, random, reconnects, prefix } = this.#options;
-    if (this.#cursor.knownKeys.size > 0) this.#markDoubtful();
+    if (this.#cursor.knownKeys.size > 0) {
+      this.#isDoubtful = true; // the known values may be from another history of the store
+      this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
+    }
     this.#failures++;
     if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
     this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
@@ -279,12 +285,6 @@ export class ListAndWatch implements Watch {
     if (isReachable) reconnects?.wakeAll();
     await sleep(clock, delay, signal);
     if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
-  }
-
-  /** Records that the known values may be from another history of the store. */
-  #markDoubtful(): void {
-    this.#isDoubtful = true;
-    this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
   }
 
   #rereadAt(): number {
@@ -403,13 +403,5 @@ export class ListAndWatch implements Watch {
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
     this.#queue.relieve();
     this.#flush();
-  }
-
-  /**
-   * Advances the revision up to which all events were received, but not the revision at which a stream resumes. See
-   * `Cursor.canResume`.
-   */
-  #recordProgress({ revision }: ResponseHeader): void {
-    this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
   }
 }
