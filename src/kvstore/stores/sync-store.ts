@@ -21,11 +21,11 @@ import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
-import { type Attempt, KeyWriter } from './key-writer.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
 import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 import { SyncKeys } from './sync-keys.ts';
+import { type Attempt, adoptLeases, writeOf } from './write-attempt.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions extends RuntimeOptions {
@@ -136,7 +136,6 @@ export class SyncStore {
   #markListed: () => void = () => {};
   #isListed = false;
   readonly #canary: Canary;
-  readonly #writer: KeyWriter;
   readonly #queue: RetryQueue<Job>;
   readonly #contested: ContestedKeys<Job>;
   /** Number of puts whose events the watch was to deliver. */
@@ -169,9 +168,8 @@ export class SyncStore {
     this.#allListed = new Promise((resolve) => {
       this.#markListed = resolve;
     });
-    const { backend, prefix, canary, leased = true, canaryLeased = leased } = options;
+    const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
-    this.#writer = new KeyWriter({ backend, prefix, leased });
     const weightOf = (job: Job): number =>
       job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job);
     this.#queue = new RetryQueue({
@@ -566,13 +564,14 @@ export class SyncStore {
 
   /** Writes keys in one transaction. */
   async #sync(jobs: Jobs<Job>, signal: AbortSignal): Promise<void> {
-    const { gate = OPEN_GATE } = this.#options;
+    const { backend, prefix, leased = true, gate = OPEN_GATE } = this.#options;
     if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
     const attempts = jobs.filter((job) => job instanceof SyncKey).map((key) => this.#begin(key));
     try {
-      const due = await this.#writer.adoptAll(attempts, signal, (attempt) => this.#land(attempt));
+      const due = await adoptLeases(attempts, this.#options, signal, (attempt) => this.#land(attempt));
       if (due.length === 0) return;
-      const { revision, isComplete } = await this.#writer.write(due, signal);
+      const writes = due.map((attempt) => writeOf(attempt, prefix));
+      const { revision, isComplete } = await backend.writeAll(writes, { fenced: true, leased, signal });
       this.#writes += due.length;
       for (const attempt of due)
         this.#land(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
