@@ -4,7 +4,6 @@ import type { AddressInfo, Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import type { ServedAnswer } from './faults.ts';
 import type { MemoryApiServer } from './memory-api-server.ts';
 
 /** Options of {@link ApiHttpServer}. */
@@ -82,14 +81,10 @@ export class ApiHttpServer {
       isZipped ? { ...answer.headers, 'content-encoding': 'gzip' } : answer.headers,
     );
     response.flushHeaders();
-    await send(answer, response, isZipped);
+    const sent = Readable.from(answer.body, { objectMode: false });
+    // If the body throws, the connection is destroyed.
+    await (isZipped ? pipeline(sent, createGzip(), response) : pipeline(sent, response));
   }
-}
-
-/** Sends a body. If the body throws, the connection is destroyed. */
-function send({ body }: ServedAnswer, response: ServerResponse, isZipped: boolean): Promise<void> {
-  const readable = Readable.from(body, { objectMode: false });
-  return isZipped ? pipeline(readable, createGzip(), response) : pipeline(readable, response);
 }
 
 async function bodyText(request: IncomingMessage): Promise<string> {
