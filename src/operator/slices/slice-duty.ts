@@ -253,7 +253,10 @@ export class SliceDuty implements Duty {
       const isOutdated =
         sent.hasEvents && latest?.metadata.resourceVersion !== result?.metadata.resourceVersion;
       if (isOutdated) return true; // the events have delivered a later version, which is adopted
-      if (result !== undefined && !sent.hasEvents) this.#recordAnswer(result);
+      if (result !== undefined && !sent.hasEvents) {
+        this.#known.set(name, result);
+        this.#echoes.add(name, result.metadata.resourceVersion);
+      }
       if (written.size === 0) {
         this.#known.delete(name);
         this.#echoes.take(name);
@@ -268,13 +271,6 @@ export class SliceDuty implements Duty {
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#readAgain(name, signal);
     else if (write !== undefined) this.#report.add(writeError(write, answer));
     return false;
-  }
-
-  /** Records the version of a slice that this process has written, so that its event is recognized. */
-  #recordAnswer(slice: KubernetesObject): void {
-    const { name, resourceVersion } = slice.metadata;
-    this.#known.set(name, slice);
-    this.#echoes.add(name, resourceVersion);
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
