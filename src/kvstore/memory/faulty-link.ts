@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type {
@@ -40,6 +40,8 @@ export class FaultyLink implements Transport {
   readonly #stalledPrefixes = new Set<string>();
   readonly #forbidden = new Set<string>();
   readonly #waiting = new Set<(error: KvstoreError) => void>();
+  /** Timers that end the streams in a black hole. */
+  readonly #keepalives: Timer[] = [];
   #link: LinkState = 'up';
   #tokenExpired = false;
   #answersToLose = 0;
@@ -89,6 +91,7 @@ export class FaultyLink implements Transport {
   async close(): Promise<void> {
     for (const fail of [...this.#waiting]) fail(closedError());
     for (const stream of this.#streams) stream.unstall();
+    for (const keepalive of this.#keepalives) keepalive.cancel();
     await this.#inner.close();
   }
 
@@ -117,16 +120,20 @@ export class FaultyLink implements Transport {
   /** Drops everything until {@link up}: calls exceed their deadline, and streams end by the keepalive after 25 s. */
   blackHole(): void {
     this.#link = 'black-hole';
-    for (const stream of this.#streams) stream.stall();
-    this.#clock.after(KEEPALIVE_MS, () => {
-      if (this.#link !== 'black-hole') return;
-      for (const stream of this.#streams) stream.end(unavailable('keepalive timed out'));
-    });
+    for (const stream of this.#streams) this.#drop(stream);
+  }
+
+  /** Ends a stream in a black hole by its keepalive. */
+  #drop(stream: FaultyStream): void {
+    stream.stall();
+    const timedOut = (): void => stream.end(unavailable('keepalive timed out'));
+    this.#keepalives.push(this.#clock.after(KEEPALIVE_MS, timedOut));
   }
 
   /** Ends {@link down} and {@link blackHole}. */
   up(): void {
     this.#link = 'up';
+    for (const keepalive of this.#keepalives.splice(0)) keepalive.cancel();
     for (const stream of this.#streams) if (!this.#isStalled(stream)) stream.unstall();
   }
 
@@ -186,7 +193,8 @@ export class FaultyLink implements Transport {
 
   #applyFaults(stream: FaultyStream): void {
     if (this.#link === 'down') stream.end(unavailable('connection refused'));
-    if (this.#isStalled(stream)) stream.stall();
+    if (this.#link === 'black-hole') this.#drop(stream);
+    else if (this.#isStalled(stream)) stream.stall();
     if (this.#isForbidden(stream.prefix)) stream.end(forbidden());
     if (this.#cutNextWatchAfter === undefined) return;
     stream.cutAfter(this.#cutNextWatchAfter);

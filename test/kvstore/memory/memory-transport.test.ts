@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
@@ -12,6 +13,29 @@ import {
 } from '../../../src/kvstore/session/transport.ts';
 import { SyncStore } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { advance } from '../support/settle.ts';
+
+it('a black hole ends each stream after 25 s (regression: sooner after another black hole, and never one that opened later)', async () => {
+  const clock = new ManualClock();
+  const { link } = new FaultyMemoryBackend({ clock });
+  const ended: string[] = [];
+  const open = (name: string): void => {
+    const onEnd = (): void => void ended.push(`${name} at ${clock.now()}`);
+    const silent = { onCreated: () => {}, onEvents: () => {}, onProgress: () => {} };
+    link.watch({ prefix: 'p/', startRevision: 0 }, { ...silent, onEnd });
+  };
+  const start = clock.now();
+  open('first');
+  link.blackHole();
+  await advance(clock, 10_000);
+  link.up();
+  link.blackHole();
+  await advance(clock, 20_000);
+  open('second');
+  await advance(clock, 40_000);
+  expect(ended).toEqual([`first at ${start + 35_000}`, `second at ${start + 55_000}`]);
+  await link.close();
+});
 
 describe('a memory kvstore', () => {
   it.each([false, true])(
