@@ -1,6 +1,7 @@
 import { byteLengthOf, charactersIn, charactersOf } from '../codec/bytes.ts';
 import type { WatchEvent } from './backend.ts';
-import { WireKeyValue } from './wire-key-value.ts';
+import type { KeyTable } from './key-table.ts';
+import { bytesOf, WireKeyValue } from './wire-key-value.ts';
 
 /** A put of a key, with its row in the `KeyTable` that the watch shares with its reader. */
 export class TableEvent implements WatchEvent {
@@ -30,6 +31,17 @@ export class TableEvent implements WatchEvent {
   get lease(): WatchEvent['lease'] {
     return this.kv.lease;
   }
+}
+
+/**
+ * Returns the row of the key of an event; -1 if the table does not have it.
+ *
+ * @param prefixLength number of bytes of the prefix, which the table does not store
+ */
+export function rowOf(event: WatchEvent, keys: KeyTable, prefixLength: number): number {
+  if (!(event instanceof TableEvent)) return keys.find(bytesOf(event), prefixLength);
+  const bytes = bytesOf(event.kv);
+  return keys.isRowOf(event.row, bytes, prefixLength) ? event.row : keys.find(bytes, prefixLength);
 }
 
 /** Returns the number of bytes of the value of an event, without creating a view of the value. */

@@ -3,16 +3,14 @@ import type { KeyTable } from '../session/key-table.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
 import { SyncKey } from './sync-key.ts';
 
-/**
- * The states of the keys of a writer, by the row of the key in a table that it may share with the reader of the prefix.
- */
+/** The states of the keys of a writer, by the row of the key in a table that it shares with a watch of the prefix. */
 export class SyncKeys {
-  readonly #table: KeyTable;
+  readonly table: KeyTable;
   readonly #states = new ObjectColumn<SyncKey>();
   #size = 0;
 
   constructor(table: KeyTable) {
-    this.#table = table;
+    this.table = table;
   }
 
   /** Number of states. */
@@ -22,7 +20,7 @@ export class SyncKeys {
 
   /** Returns the row of a name; -1 if the table does not have it. */
   rowOf(name: string): number {
-    return this.#table.find(bytesOf({ key: name }), 0);
+    return this.table.find(bytesOf({ key: name }), 0);
   }
 
   /** Returns the state of a name; `undefined` if it has none. */
@@ -47,9 +45,9 @@ export class SyncKeys {
    * @param row see {@link SyncKeys.rowOf}
    */
   add(name: string, row: number): SyncKey {
-    const at = row < 0 ? this.#table.add(bytesOf({ key: name }), 0) : row;
+    const at = row < 0 ? this.table.add(bytesOf({ key: name }), 0) : row;
     const key = new SyncKey(name, at);
-    this.#table.setWritten(at, true);
+    this.table.setWritten(at, true);
     this.#states.set(at, key);
     this.#size++;
     return key;
@@ -58,7 +56,7 @@ export class SyncKeys {
   /** Removes a state that was not removed before. */
   delete({ row }: SyncKey): void {
     this.#states.set(row, undefined);
-    this.#table.setWritten(row, false);
+    this.table.setWritten(row, false);
     this.#size--;
   }
 
@@ -67,17 +65,21 @@ export class SyncKeys {
    * visited, and an added one may be.
    */
   *values(): Generator<SyncKey, void, void> {
-    for (let row = 0; row < this.#table.limit; row++) {
+    for (let row = 0; row < this.table.limit; row++) {
       const key = this.#states.get(row);
       if (key !== undefined) yield key;
     }
   }
 
-  /** Calls `visit` with each state, like {@link SyncKeys.values}. Yields after each `slice` rows. */
+  /**
+   * Calls `visit` with each state, like {@link SyncKeys.values}, and frees the rows of keys that only an ended watch
+   * knew. Yields after each `slice` rows.
+   */
   *visit(slice: number, visit: (key: SyncKey) => void): Generator<void, void, void> {
-    for (let row = 0; row < this.#table.limit; row++) {
+    for (let row = 0; row < this.table.limit; row++) {
       const key = this.#states.get(row);
-      if (key !== undefined) visit(key);
+      if (key === undefined) this.table.release(row);
+      else visit(key);
       if ((row + 1) % slice === 0) yield;
     }
   }

@@ -5,18 +5,19 @@ import { fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
+import { byteLengthOf, bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
 import {
   type KvstoreBackend,
   MAX_COMPARED_WRITES,
   MAX_WRITES,
   type WatchEvent,
+  type WatchOptions,
   type WatchState,
   type WriteOptions,
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
-import { charactersOfValue, nameOf } from '../session/table-event.ts';
+import { charactersOfValue, nameOf, rowOf } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { CanaryWaits } from './canary-waits.ts';
@@ -441,22 +442,24 @@ export class SyncStore {
   async #followKeys(signal: AbortSignal): Promise<void> {
     const { prefix, follow = true, onReturned } = this.#options;
     if (!follow) return;
+    const { table: keys } = this.#keys;
+    const prefixLength = byteLengthOf(prefix);
     const returned = new ReturnedValues();
     const observe = (event: WatchEvent): void => {
       if (event.type === 'list-done') {
         this.recordListed();
         return;
       }
-      const name = event.key.slice(prefix.length);
-      this.receiveEvent(name, event);
+      this.receiveEventAt(rowOf(event, keys, prefixLength), event);
       const isReturned = returned.recordEvent(event.modRevision) && event.type !== 'delete';
-      if (isReturned && !this.has(name)) onReturned?.(name);
+      if (isReturned && !this.has(nameOf(event, prefix))) onReturned?.(nameOf(event, prefix));
     };
     const onState = (state: WatchState): void => {
       returned.recordState(state);
       void this.watchState(state, signal);
     };
-    await this.#watch(prefix, signal, observe, onState);
+    await this.#watch(prefix, observe, { signal, onState, keys });
+    keys.beginWatch(); // forgets the versions that the ended watch knew
   }
 
   /**
@@ -467,21 +470,16 @@ export class SyncStore {
     const { canary, followCanary = true } = this.#options;
     const folder = canary?.slice(0, canary.lastIndexOf('/') + 1) ?? '';
     if (folder === '' || !followCanary) return; // only a prefix that ends in a slash can be watched
-    await this.#watch(folder, signal, (event) => this.receiveCanaryEvent(event));
+    await this.#watch(folder, (event) => this.receiveCanaryEvent(event), { signal });
   }
 
-  async #watch(
-    prefix: string,
-    signal: AbortSignal,
-    observe: (event: WatchEvent) => void,
-    onState?: (state: WatchState) => void,
-  ): Promise<void> {
+  async #watch(prefix: string, observe: (event: WatchEvent) => void, options: WatchOptions): Promise<void> {
     const { backend, gate = OPEN_GATE } = this.#options;
-    for await (const batch of backend.watch(prefix, { signal, onState })) {
+    for await (const batch of backend.watch(prefix, options)) {
       const observeAll = (): void => {
         for (const event of batch) observe(event);
       };
-      if (!(await gate.run(batch.length, observeAll, signal))) break;
+      if (!(await gate.run(batch.length, observeAll, options.signal))) break;
     }
   }
 

@@ -9,7 +9,7 @@ import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import type { KvstoreBackend, Watch, WatchEvent, WatchState, WatchStatus } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
-import { nameOf, TableEvent } from '../session/table-event.ts';
+import { nameOf, rowOf, TableEvent } from '../session/table-event.ts';
 import { bytesOf, WireKeyValue } from '../session/wire-key-value.ts';
 import { runSteps, slicesOf } from './batch-slices.ts';
 
@@ -365,10 +365,10 @@ export class WatchStore<T> {
       const { type } = event;
       if (type === 'list-done') continue;
       const kv = event instanceof TableEvent ? event.kv : event;
-      let row = this.#rowOf(event, kv, prefixLength);
+      let row = rowOf(event, this.#keys, prefixLength);
       if (onRow !== undefined) {
         const isObserved = onRow(row, event);
-        row = this.#rowOf(event, kv, prefixLength); // the writer may have added or freed it
+        row = rowOf(event, this.#keys, prefixLength); // the writer may have added or freed it
         if (!isObserved) {
           this.#pass(row, type, kv, prefixLength);
           decodedFirst = undefined;
@@ -386,13 +386,6 @@ export class WatchStore<T> {
       }
       decodedFirst = undefined;
     }
-  }
-
-  /** Returns the row of a key; -1 if the table does not have it. */
-  #rowOf(event: WatchEvent, kv: Pick<WatchEvent, 'key'>, prefixLength: number): number {
-    const bytes = bytesOf(kv);
-    const isKnown = event instanceof TableEvent && this.#keys.isRowOf(event.row, bytes, prefixLength);
-    return isKnown ? event.row : this.#keys.find(bytes, prefixLength);
   }
 
   /** Records an event that the observer does not receive. */

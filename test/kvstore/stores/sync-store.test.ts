@@ -10,6 +10,7 @@ import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
 import { CanaryWaits } from '../../../src/kvstore/stores/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -179,6 +180,17 @@ describe('a sync store', () => {
     await settle();
     expect(world.content()).toEqual({ a: '99' });
     expect(world.store.status().writes).toBeLessThanOrEqual(2);
+  });
+
+  it('stores each key once, for itself and for its watch', async () => {
+    const keys = new KeyTable();
+    const shared = new World({ keys }).run();
+    shared.want('a', '1');
+    shared.want('b', '2');
+    await settle();
+    expect([keys.limit, keys.isKnown(0), keys.isKnown(1)]).toEqual([2, true, true]);
+    await shared.stop();
+    expect(keys.isKnown(0)).toBe(false);
   });
 
   it('does not write bytes that have landed already (trap: event storms)', async () => {
