@@ -14,12 +14,6 @@ import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { deferred } from './deferred.ts';
 
-/** A resource that must be complete before the configuration is written. */
-export interface Completable {
-  /** Resolves when everything published so far, and the canary, is in the kvstore. */
-  synced(): Promise<void>;
-}
-
 /** Options of {@link ClusterConfigKeeper}. */
 export interface ClusterConfigOptions {
   readonly backend: KvstoreBackend;
@@ -29,11 +23,12 @@ export interface ClusterConfigOptions {
   /** Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
-   * The resources whose canaries the configuration promises. The configuration is written after the canaries. If it is
-   * lost, it is written again, also after the canaries. If omitted, the configuration promises no canaries, and does
-   * not replace one of another writer that does (OPERATOR 16).
+   * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
+   * the canary, is in the kvstore. The configuration is written after the canaries. If it is lost, it is written again,
+   * also after the canaries. If omitted, the configuration promises no canaries, and does not replace one of another
+   * writer that does (OPERATOR 16).
    */
-  readonly after?: readonly Completable[] | undefined;
+  readonly after?: readonly { synced(): Promise<void> }[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
   /** True if the cluster publishes service exports, even if it has none; undefined to omit the field. */

@@ -6,7 +6,7 @@ import { encodeNode } from '../../../src/kvstore/codec/node.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { parseLabels } from '../../../src/model/labels.ts';
-import { ClusterConfigKeeper, type Completable } from '../../../src/operator/publish/cluster-config.ts';
+import { ClusterConfigKeeper } from '../../../src/operator/publish/cluster-config.ts';
 import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
 import { deferred } from '../../../src/operator/publish/deferred.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -65,7 +65,7 @@ describe('the keys of a cluster beside other writers', () => {
     return publisher;
   }
 
-  function keepConfig(after?: readonly Completable[]): ClusterConfigKeeper {
+  function keepConfig(after?: readonly { synced(): Promise<void> }[]): ClusterConfigKeeper {
     const keeper = new ClusterConfigKeeper({ backend, clock, random, clusterName: 'a', clusterID: 1, after });
     void keeper.run(ended.signal);
     return keeper;
