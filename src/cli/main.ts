@@ -10,6 +10,17 @@ import { runCommand } from './program.ts';
  */
 const STOP_MS = 28_000;
 
+/** Commands that reload their settings on SIGHUP. */
+const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
+
+// A supervisor may reload a process that is still loading its modules. The request is kept for the process.
+let isHangupKept = false;
+const keepHangup = (): void => {
+  isHangupKept = true;
+};
+if (RELOADING.has(process.argv[2] ?? '') && !process.argv.includes('--once'))
+  process.on('SIGHUP', keepHangup);
+
 const stop = new AbortController();
 let isSignalUsed = false;
 // Handled once each, so that a second signal ends the process immediately.
@@ -44,6 +55,8 @@ const status = await runCommand(process.argv.slice(2), {
   },
   onHangup: (listener) => {
     process.on('SIGHUP', listener);
+    process.off('SIGHUP', keepHangup);
+    if (isHangupKept) listener();
     return unsubscribeOnce(() => process.off('SIGHUP', listener));
   },
 });

@@ -293,6 +293,28 @@ describe('SIGHUP', () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
+  it('does not end an agent that is still loading (regression: ended by the signal), and is not lost', async () => {
+    const folder = temporaryFolder({
+      // Sends the signal as soon as the program handles signals.
+      'hangup.mjs':
+        "process.on('newListener', (name) => name === 'SIGTERM' && setImmediate(() => process.kill(process.pid, 'SIGHUP')));\n",
+    });
+    const child = spawn(
+      process.execPath,
+      ['--import', join(folder, 'hangup.mjs'), PROGRAM, ...LIVE, '--socket', join(folder, 's.sock')],
+      { stdio: ['ignore', 'pipe', 'ignore'] },
+    );
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const exit = once(child, 'exit');
+    let shown = '';
+    for await (const text of child.stdout.setEncoding('utf8')) {
+      shown += text;
+      if (shown.includes('Reloaded settings and manifests.')) break;
+    }
+    child.kill('SIGTERM');
+    expect(await exit).toEqual([0, null]);
+  });
+
   it('does not end an operator or a kvstoremesh (regression: status 129, and the socket was left)', async () => {
     const folder = temporaryFolder({
       'nodes.yaml': 'apiVersion: v1\nkind: Node\nmetadata: {name: n}\n',
