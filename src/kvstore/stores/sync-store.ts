@@ -213,6 +213,12 @@ export class SyncStore {
     return this.#keys.get(name)?.wanted !== undefined;
   }
 
+  /** Iterates over the wanted names and values. */
+  *entries(): Generator<[string, Uint8Array], void, void> {
+    for (const { name, wanted } of this.#keys.values())
+      if (wanted !== undefined) yield [name, bytesOfCharacters(wanted)];
+  }
+
   /**
    * Writes a key. Costs nothing if the same bytes have already landed. The store keeps a copy of `value`.
    *
