@@ -765,6 +765,16 @@ describe('a sync store', () => {
     expect(() => create('')).toThrow(AssertionError);
   });
 
+  it('iterates over the wanted names and values, written or not', async () => {
+    world.want('a', '1');
+    world.want('b', '1');
+    await settle();
+    world.want('b', '2');
+    world.store.delete('a');
+    const entries = [...world.store.entries()].map(([name, value]) => [name, textOfBytes(value)]);
+    expect(entries).toEqual([['b', '2']]);
+  });
+
   it('a name that must not exist is not deleted twice, because it may belong to another client by now', async () => {
     world.want('a', '1');
     await settle();
