@@ -13,7 +13,7 @@ const PATTERNS = {
 } as const;
 
 /**
- * Returns the addresses in `node_config.h` (AGENT 17). A value is a list of bytes in network order, `0xa, 0x1, …`,
+ * Returns the addresses in `node_config.h` (AGENT 17). A value is a list of bytes in network order, `0x0, 0x0, …`,
  * which for IPv4 are the 16 bytes of a mapped address. If a value is a single number, its lowest bits are the first
  * byte of the address. If a value is not an address, the result is undefined.
  */

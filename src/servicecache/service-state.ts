@@ -113,8 +113,8 @@ export function isEmptyState(state: ServiceState): boolean {
 }
 
 /**
- * Returns true if the service is *ready* (SEMANTICS 3.2): it has a local slice, even an empty one, or at least one
- * backend.
+ * Returns true if the service is *ready* (SEMANTICS 3.2): it has at least one backend or a local slice, even an empty
+ * one.
  */
 export function isReady(state: ServiceState): boolean {
   return state.slices.size > 0 || state.correlation.backends.size > 0;

@@ -15,7 +15,7 @@ function ipam(): IPAM {
 }
 
 describe('addresses', () => {
-  it('are allocated by exact value, pool by pool, and only once', () => {
+  it('are allocated by exact value, in their pools, and only once', () => {
     const all = ipam();
     expect(all.reserve('10.1.0.7', ROUTER)).toBe('reserved');
     expect(all.reserve('::ffff:10.1.0.7', ROUTER)).toBe('reserved');
