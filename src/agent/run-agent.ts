@@ -83,7 +83,7 @@ export function printState(
 }
 
 /** An answer; `complete` is true if all sources were complete. */
-export interface LoadedSource<T> {
+export interface MeshAnswer<T> {
   readonly answer: T;
   readonly complete: boolean;
 }
@@ -93,7 +93,7 @@ export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,
   context: RunContext,
-): Promise<LoadedSource<T>> {
+): Promise<MeshAnswer<T>> {
   return withAgent(options, {}, context, async ({ api, complete }) => ({
     answer: await use(api.ask),
     complete,
@@ -107,7 +107,7 @@ export interface FollowMeshOptions extends RunOptions<AgentSettings> {
   /** If true, all changes of a burst are shown. */
   readonly all: boolean;
   /**
-   * If true, no changes are shown and headlines are written to the log, for collectors that read the log and the output
+   * If true, no changes are shown and messages are written to the log, for collectors that read the log and the output
    * as one stream.
    */
   readonly quiet: boolean;

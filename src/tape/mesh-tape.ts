@@ -9,7 +9,7 @@ import type { WatchEvent } from '../kvstore/session/backend.ts';
 import { TableEvent } from '../kvstore/session/table-event.ts';
 import { WireKeyValue } from '../kvstore/session/wire-key-value.ts';
 import type { TapeEntry } from './tape-line.ts';
-import type { BytesIn, TapeLines } from './tape-lines.ts';
+import type { Bytes, TapeLines } from './tape-lines.ts';
 
 /** Number of keys of one step of a snapshot: about 1 ms. */
 const KEYS_PER_STEP = 256;
@@ -25,7 +25,7 @@ function valueField(value: Uint8Array): string {
 }
 
 /** Returns the position of an event's value in the buffer of its message, which avoids a view. */
-function valueIn(event: WatchEvent): BytesIn {
+function valueIn(event: WatchEvent): Bytes {
   const kv = event instanceof TableEvent ? event.kv : event;
   if (kv instanceof WireKeyValue) return { buffer: kv.buffer, from: kv.valueAt, to: kv.valueEnd };
   const { value } = kv;
@@ -40,7 +40,7 @@ class StoreTape implements StoreTap {
   /** The last value of each key; undefined for a resource whose values a snapshot reads from the engine. */
   readonly #last: Map<string, { readonly revision: number; readonly value: Uint8Array }> | undefined;
   #prefix = '';
-  /** The JSON of a put up to the name in its key. */
+  /** The JSON of a put before its name. */
   #putPlace: Uint8Array = new Uint8Array();
   /** The line that began the current run; undefined while the store is not followed. */
   run: string | undefined;

@@ -1,7 +1,7 @@
 import type { TapeWriter } from './tape-writer.ts';
 
 /** The bytes `buffer[from, to)`. */
-export interface BytesIn {
+export interface Bytes {
   readonly buffer: Uint8Array;
   readonly from: number;
   readonly to: number;
@@ -46,7 +46,7 @@ function writeNumber(block: Uint8Array, at: number, value: number): number {
 }
 
 /** Writes bytes as the content of a JSON string. Returns the end; -1 if a byte is not printable ASCII. */
-function writeEscaped(block: Uint8Array, begin: number, { buffer, from, to }: BytesIn): number {
+function writeEscaped(block: Uint8Array, begin: number, { buffer, from, to }: Bytes): number {
   let at = begin;
   for (let i = from; i < to; i++) {
     const code = buffer[i] ?? 0;
@@ -85,7 +85,7 @@ export class TapeLines {
   /** True if the last line in the writer has no end yet. */
   #isOpen = false;
 
-  /** @param ms returns the monotonic milliseconds since the beginning of the life */
+  /** @param ms returns the monotonic milliseconds since the agent's start */
   constructor(writer: TapeWriter, ms: () => number) {
     this.#writer = writer;
     this.#ms = ms;
@@ -127,18 +127,11 @@ export class TapeLines {
   /**
    * Adds a put to the batch.
    *
-   * @param place bytes of JSON: the fields `store` and `from`, and the beginning of the field `key`, up to the name in
-   *   it
+   * @param place JSON before the name: the fields `store` and `from`, and the prefix of the key
    * @param otherwise returns the content for {@link TapeLines.addToBatch}; called if the name or the value is not plain
    *   ASCII
    */
-  putToBatch(
-    place: Uint8Array,
-    name: string,
-    revision: number,
-    value: BytesIn,
-    otherwise: () => string,
-  ): void {
+  putToBatch(place: Uint8Array, name: string, revision: number, value: Bytes, otherwise: () => string): void {
     this.#beginInBatch();
     const size = FIXED_BYTES + place.length + name.length + 2 * (value.to - value.from);
     const block = this.#writer.reserve(size);
@@ -153,7 +146,7 @@ export class TapeLines {
   }
 
   /** Writes a put without its end; returns the index after it, or -1 if it is not plain ASCII. */
-  #put(block: Uint8Array, place: Uint8Array, name: string, revision: number, value: BytesIn): number {
+  #put(block: Uint8Array, place: Uint8Array, name: string, revision: number, value: Bytes): number {
     let at = writeBytes(block, this.#writer.used, SEQ);
     at = writeBytes(block, writeNumber(block, at, this.#seq + 1), MS);
     at = writeNumber(block, at, this.#batchMs);

@@ -40,24 +40,24 @@ export interface IPFilters {
 export function parseFilters(filters: FilterValues, { labelsOf }: Pick<ReadModel, 'labelsOf'>): IPFilters {
   const { prefix, within, identity, label, source, cluster, pod, node } = filters;
   const hasLabel = label === undefined ? undefined : labelFilter(labelParameter(label), labelsOf);
-  const around = within === undefined ? undefined : prefixParameter('within', within);
+  const cidr = within === undefined ? undefined : prefixParameter('within', within);
   const host = node === undefined ? undefined : addressParameter('node', node);
-  const named = pod === undefined ? undefined : podParameter(pod);
+  const podID = pod === undefined ? undefined : podParameter(pod);
   return {
     exact: prefix === undefined ? undefined : prefixParameter('prefix', prefix),
-    within: around,
+    within: cidr,
     identity,
     hasLabel,
     host,
-    pod: named,
+    pod: podID,
     matches: (entry) =>
       (identity === undefined || entry.identity === identity) &&
       (hasLabel === undefined || hasLabel(entry.identity)) &&
       (source === undefined || entry.source === source) &&
       (cluster === undefined || entry.owner === cluster) &&
       (host === undefined || entry.hostIP === host) &&
-      (named === undefined || (entry.k8s?.namespace === named[0] && entry.k8s.podName === named[1])) &&
-      (around === undefined || contains(around, entry.key)),
+      (podID === undefined || (entry.k8s?.namespace === podID[0] && entry.k8s.podName === podID[1])) &&
+      (cidr === undefined || contains(cidr, entry.key)),
   };
 }
 
@@ -80,9 +80,9 @@ function labelFilter(
   };
 }
 
-function contains(around: Prefix, key: string): boolean {
+function contains(cidr: Prefix, key: string): boolean {
   const prefix = Prefix.parseAnnotated(key);
-  return prefix !== undefined && around.contains(prefix);
+  return prefix !== undefined && cidr.contains(prefix);
 }
 
 function podParameter(pod: string): readonly [namespace: string, name: string] {
@@ -95,7 +95,7 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   });
 }
 
-/** Yields the entries of a list, and `undefined` for each other entry that was read. */
+/** Yields the entries that match, and `undefined` for each other entry that was read. */
 export function* matching(
   { ipcache }: ReadModel,
   snapshot: IPCacheSnapshot,

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import type { LoadedSource } from '../../agent/run-agent.ts';
+import type { MeshAnswer } from '../../agent/run-agent.ts';
 import type { Ask } from '../../api/api-client.ts';
 import type { ChangeType } from '../../api/change-types.ts';
 import type { Answer, Question } from '../../client/answer.ts';
@@ -94,7 +94,7 @@ export class Questioner {
   }
 
   /** Calls `use` with requests to the running agent, or to an agent that is run only for the answer. */
-  async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<LoadedSource<T>> {
+  async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<MeshAnswer<T>> {
     const { stderr, signal, env } = this.#io;
     if (flags.runsAgent) {
       const { createLog } = await import('../../process/log.ts');

@@ -23,7 +23,7 @@ export interface KeptItems extends Disposable {
   /**
    * True if opening the part creates the items. If false, items that are found initially come from an earlier process.
    */
-  readonly isMadeByOpening?: boolean | undefined;
+  readonly isCreatedOnOpen?: boolean | undefined;
   /** Reads the items of an earlier process. Writes start afterwards. */
   adopt(): Promise<void>;
   /** Must be called when the inputs are complete: initially found items that are not desired are deleted. */

@@ -16,7 +16,7 @@ export interface LinuxPart extends Disposable {
   readonly tables: readonly KeptItems[];
   /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */
   problems?(): readonly string[];
-  /** Must be called when more inputs of services are known. */
+  /** Must be called when more inputs of services are complete. */
   setServiceInputs?(inputs: ServiceInputs): void;
   /**
    * Must be called when the caches are complete and written to the tables. Removes the items that an earlier process
@@ -31,6 +31,7 @@ export interface LinuxPart extends Disposable {
  */
 export interface WantedPart {
   readonly name: LinuxPartName;
+  /** Parts of the probe which must be available. */
   readonly needs: readonly DatapathPart[];
   /** Undefined if the part is off. */
   readonly open: (() => LinuxPart) | undefined;
@@ -71,9 +72,9 @@ interface OpenedPart {
  * engines as entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
  *
  *     open ─► adopt ─► connect ─► setServiceInputs … ─► allowDeletes
- *               │         │             └ each found service is released when its own inputs are known,
- *               │         │               because before that it would lose backends
- *               │         └ nodes, prefixes, services that were not found: immediately
+ *               │         │             └ each found service is written when its own inputs are
+ *               │         │               complete, because before that it would lose backends
+ *               │         └ nodes, prefixes and new services are written immediately
  *               └ dump of every table
  */
 export class LinuxDatapath implements Disposable {
@@ -109,9 +110,9 @@ export class LinuxDatapath implements Disposable {
     for (const table of tables) await this.#attempt(table, () => table.adopt());
   }
 
-  /** Returns the status of each table that is not empty. Before `connect`, their items come from an earlier process. */
+  /** Returns, if called before `connect`, the status of each table that has items of an earlier process. */
   get found(): readonly KeptItemsStatus[] {
-    const tables = this.#tables.filter(({ isMadeByOpening }) => !isMadeByOpening);
+    const tables = this.#tables.filter(({ isCreatedOnOpen }) => !isCreatedOnOpen);
     return tables.map((table) => table.status()).filter(({ actual }) => actual > 0);
   }
 
@@ -119,10 +120,10 @@ export class LinuxDatapath implements Disposable {
   connect(engines: DatapathEngines): void {
     if (this.#isDisposed) return;
     this.#engines = engines;
-    for (const part of this.#parts) this.#connectPart(part);
+    for (const opened of this.#parts) this.#connectPart(opened);
   }
 
-  /** Must be called when more inputs of services are known: releases found services whose inputs are complete. */
+  /** Must be called when more inputs of services are complete: found services with complete inputs are written. */
   setServiceInputs(inputs: ServiceInputs): void {
     this.#inputs = inputs;
     for (const { part } of this.#parts) {
@@ -135,7 +136,7 @@ export class LinuxDatapath implements Disposable {
   allowDeletes(): void {
     this.#isComplete = true;
     for (const table of this.#tables) table.allowDeletes();
-    for (const part of this.#parts) void this.#retire(part);
+    for (const opened of this.#parts) void this.#retire(opened);
   }
 
   /** Returns the differences between the kernel and the engines, table by table, in the order of their writes. */
@@ -169,7 +170,7 @@ export class LinuxDatapath implements Disposable {
       else for (const step of (await this.#attempt(table, () => table.repair())) ?? []) steps.push(step);
     }
     // A copy, because a part whose removal fails is added again.
-    for (const part of [...this.#unretired]) void this.#retire(part);
+    for (const opened of [...this.#unretired]) void this.#retire(opened);
     return steps;
   }
 
@@ -227,16 +228,16 @@ export class LinuxDatapath implements Disposable {
   async #openAgain(): Promise<void> {
     for (const [at, { unopened }] of this.#parts.entries()) {
       if (unopened === undefined || this.#isDisposed) continue;
-      const part = openPart(this.#probe, unopened);
-      this.#parts[at] = part;
-      const { tables } = part.part ?? { tables: [] };
+      const opened = openPart(this.#probe, unopened);
+      this.#parts[at] = opened;
+      const tables = opened.part?.tables ?? [];
       await this.#adopt(tables);
       if (this.#isDisposed) return;
-      if (this.#inputs !== undefined) part.part?.setServiceInputs?.(this.#inputs);
-      this.#connectPart(part);
+      if (this.#inputs !== undefined) opened.part?.setServiceInputs?.(this.#inputs);
+      this.#connectPart(opened);
       if (!this.#isComplete) continue;
       for (const table of tables) table.allowDeletes();
-      void this.#retire(part);
+      void this.#retire(opened);
     }
   }
 

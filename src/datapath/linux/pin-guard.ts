@@ -50,7 +50,7 @@ export function guardPins({ options, tableContext }: HostAccess, name: string, p
   };
   const watch = new PinWatch(pinFolder, tableContext.clock, check);
   return {
-    tables: [{ ...kept, isMadeByOpening: true }],
+    tables: [{ ...kept, isCreatedOnOpen: true }],
     problems: () => table.problems(),
     [Symbol.dispose]: () => watch[Symbol.dispose](),
   };

@@ -10,7 +10,7 @@ const SLACK_BYTES: number = 64 << 10;
 /** Returns a buffer with this number of bytes for the file of a segment. */
 export type AllocateBuffer = (size: number) => Uint8Array;
 
-interface BufferUse {
+interface Slot {
   /** The memory of the segment; undefined until its file is open. */
   buffer: ArrayBufferLike | undefined;
   /** Undefined until the file is read. */
@@ -20,20 +20,17 @@ interface BufferUse {
 }
 
 /**
- * Stored segments in memory. If no query reads a segment any more, its buffer is reused for the next segment. New
+ * Stored segments in memory. If the cache is full, the buffer of an unused segment is reused for the next. New
  * buffers would cause a full garbage collection after about three segments, because they are megabytes outside of the
  * heap.
  */
 export class SegmentCache {
-  readonly #read: (stored: StoredSegment, buffers: AllocateBuffer) => Promise<Segment>;
+  readonly #read: (stored: StoredSegment, allocate: AllocateBuffer) => Promise<Segment>;
   /** Cached segments in the order of their loading, oldest first. */
-  readonly #cached = new Map<
-    StoredSegment,
-    { readonly loading: Promise<Segment>; readonly use: BufferUse }
-  >();
+  readonly #cached = new Map<StoredSegment, { readonly loading: Promise<Segment>; readonly slot: Slot }>();
   #spare: ArrayBufferLike | undefined;
 
-  constructor(read: (stored: StoredSegment, buffers: AllocateBuffer) => Promise<Segment>) {
+  constructor(read: (stored: StoredSegment, allocate: AllocateBuffer) => Promise<Segment>) {
     this.#read = read;
   }
 
@@ -44,19 +41,19 @@ export class SegmentCache {
   load(stored: StoredSegment): Promise<Segment> {
     const known = this.#cached.get(stored);
     if (known !== undefined) {
-      known.use.users++;
+      known.slot.users++;
       return known.loading;
     }
     this.#shrink(MAX_CACHED - 1);
-    const use: BufferUse = { buffer: undefined, segment: undefined, users: 1 };
+    const slot: Slot = { buffer: undefined, segment: undefined, users: 1 };
     const loading = this.#read(stored, (size) => {
-      use.buffer = this.#take(size);
-      return new Uint8Array(use.buffer, 0, size);
+      slot.buffer = this.#take(size);
+      return new Uint8Array(slot.buffer, 0, size);
     });
-    this.#cached.set(stored, { loading, use });
+    this.#cached.set(stored, { loading, slot });
     loading.then(
       (segment) => {
-        use.segment = segment;
+        slot.segment = segment;
       },
       () => this.forget(stored),
     );
@@ -65,10 +62,10 @@ export class SegmentCache {
 
   /** Ends the use of a segment. */
   release(stored: StoredSegment, segment: Segment): void {
-    const use = this.#cached.get(stored)?.use;
+    const slot = this.#cached.get(stored)?.slot;
     // If the cache has another copy, this one was forgotten.
-    if (use?.segment !== segment) return;
-    use.users--;
+    if (slot?.segment !== segment) return;
+    slot.users--;
     this.#shrink(MAX_CACHED);
   }
 
@@ -79,11 +76,11 @@ export class SegmentCache {
 
   /** Removes the oldest segments that no query reads, until at most `count` segments are left. */
   #shrink(count: number): void {
-    for (const [stored, { use }] of this.#cached) {
+    for (const [stored, { slot }] of this.#cached) {
       if (this.#cached.size <= count) return;
-      if (use.users > 0) continue;
+      if (slot.users > 0) continue;
       this.#cached.delete(stored);
-      this.#spare = use.buffer;
+      this.#spare = slot.buffer;
     }
   }
 

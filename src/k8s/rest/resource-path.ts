@@ -26,7 +26,7 @@ export function resourceName({ plural, group, version }: ResourceKind): string {
   return `${group === '' ? plural : `${plural}.${group}`}/${version}`;
 }
 
-/** Returns the right that an administrator must grant. */
+/** Returns a text which names the right to grant. */
 export function rightToGrant(verb: string, { plural, group }: ResourceKind, part?: 'status'): string {
   const resource = part === undefined ? plural : `${plural}/${part}`;
   return `grant the verb "${verb}" on the resource "${resource}" of the API group "${group}"`;

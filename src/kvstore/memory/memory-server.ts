@@ -35,7 +35,7 @@ export interface MemoryServerOptions {
    * Default 50,000.
    */
   readonly keepRevisions?: number;
-  /** @internal Maximum number of events of one delivery, also within a revision. Default 512. */
+  /** @internal Maximum number of events of a delivery; it may split a revision. Default 512. */
   readonly sliceEvents?: number;
 }
 
@@ -57,7 +57,7 @@ interface Lease {
 const KEEP_REVISIONS = 50_000;
 // Number of revisions that one compaction discards, so that it takes about 1 ms.
 const COMPACTED_REVISIONS = 1000;
-// As in a stream of etcd. An observer can pause the stream between two deliveries.
+// As many as `EtcdWatchStream` delivers. An observer can pause the stream between two deliveries.
 const SLICE_EVENTS = 512;
 
 /**
@@ -114,9 +114,9 @@ export class MemoryServer {
   }
 
   /** @internal See {@link MemoryStore.range}. */
-  range(request: RangeRequest, maxExpansions?: number): RangeResponse {
+  range(request: RangeRequest, maxBlocks?: number): RangeResponse {
     this.#completePending();
-    return this.#store.range(request, maxExpansions);
+    return this.#store.range(request, maxBlocks);
   }
 
   /** @internal Applies a transaction in this turn of the event loop. */
@@ -168,7 +168,7 @@ export class MemoryServer {
     this.expireLease(id);
   }
 
-  // ── Operations of tests and operators ──────────────────────────────────────────────────────────────────
+  // ── Maintenance, also by tests ─────────────────────────────────────────────────────────────────────────
 
   /** Expires a lease now: deletes its keys in one revision, in several turns if they are many. */
   expireLease(id: LeaseID): void {

@@ -166,18 +166,18 @@ export class MemoryStore {
    * number of writes since then, and not on the number of keys in the range. For an old `revision`, the cost also
    * depends on the number of writes since `revision`.
    *
-   * @param maxExpansions ends the page after this number of expanded blocks, with `more` if keys are left. Default: no
+   * @param maxBlocks ends the page after this number of expanded blocks, with `more` if keys are left. Default: no
    *   limit
    * @throws KvstoreError `compacted`, `future-revision`, `invalid-request`
    */
-  range(request: RangeRequest, maxExpansions: number = Number.POSITIVE_INFINITY): RangeResponse {
+  range(request: RangeRequest, maxBlocks: number = Number.POSITIVE_INFINITY): RangeResponse {
     checkKey(request.start);
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
     const { minModRevision = 0, limit } = request;
     const isRecent = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
-    const expansionLimit = this.#blocks.expansions + maxExpansions;
+    const expansionLimit = this.#blocks.expansions + maxBlocks;
     let more = false;
     const versions = isRecent
       ? this.#changedSince(minModRevision, request).map((key) => this.#versionAt(key, revision))

@@ -55,10 +55,10 @@ export class MemoryTransport implements Transport {
     options: CallOptions | undefined,
     isOpen: () => boolean = () => true,
   ): Promise<RangeResponse> {
-    const read = (part: RangeRequest, maxExpansions?: number): Promise<RangeResponse> =>
+    const read = (part: RangeRequest, maxBlocks?: number): Promise<RangeResponse> =>
       this.#call(options, () => {
         if (!isOpen()) throw new KvstoreError('unavailable', 'the stream ended');
-        return this.#server.range(part, maxExpansions);
+        return this.#server.range(part, maxBlocks);
       });
     const { minModRevision = 0, revision = 0 } = request;
     if (minModRevision > 0) return read(request);

@@ -125,8 +125,8 @@ export interface WatchObserver {
   /**
    * Receives events in the order of their revisions. The revision in the header may be later than those of the events,
    * because etcd sends the revision of the store while a watch catches up. If `partial`, more events of the last
-   * revision may follow. A transport delivers large answers in slices, also within a revision. Each slice is delivered
-   * in a separate turn, and none while the stream is paused.
+   * revision may follow. A transport delivers large answers in slices, which may split a revision. Each slice is
+   * delivered in a separate turn, and none while the stream is paused.
    */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
   /**

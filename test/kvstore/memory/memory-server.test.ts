@@ -290,7 +290,7 @@ describe('the watch streams of a server in this process', () => {
     );
   });
 
-  it('catch up in slices, also within a revision, and report progress when they have caught up', async () => {
+  it('catch up in slices, which may split a revision, and report progress when they have caught up', async () => {
     const server = new MemoryServer({ clock: new ManualClock() });
     for (let i = 0; i < 1100; i++) write(server, put('p/a'));
     write(server, ...Array.from({ length: 1400 }, (_, i) => put(`p/${i}`)), put('q/a'));

@@ -18,7 +18,7 @@ export interface DeviceItem {
   readonly defect?: string | undefined;
 }
 
-/** The host of a hardware address, which is the key. */
+/** The host of the hardware address in the key. */
 export interface FdbItem {
   readonly kind: 'fdb';
   readonly host: string;
@@ -30,7 +30,7 @@ export interface NeighborItem {
   readonly mac: string;
 }
 
-/** The next hop to a pod CIDR, which is the key. */
+/** The next hop to the pod CIDR in the key. */
 export interface RouteItem {
   readonly kind: 'route';
   readonly gateway: string | undefined;
