@@ -8,12 +8,10 @@ export const MAX_CONNECTIONS = 1_024;
 /** Maximum number of open connections without an accepted request. */
 const MAX_UNVERIFIED = 256;
 
-/**
- * A TCP connection. `http` is the stream that carries HTTP (the socket itself or TLS), set when a request is accepted.
- */
-interface CountedConnection {
+/** A TCP connection, and the stream that carries HTTP: the socket itself or TLS. */
+interface VerifiedConnection {
   readonly socket: Socket;
-  http: Duplex | undefined;
+  readonly http: Duplex;
 }
 
 /**
@@ -24,9 +22,9 @@ interface CountedConnection {
  */
 export class ConnectionLimit {
   /** Unverified connections by client address and port, oldest first. */
-  readonly #unverified = new Map<string, CountedConnection>();
+  readonly #unverified = new Map<string, Socket>();
   /** Verified connections by client address and port, least recently used first. */
-  readonly #verified = new Map<string, CountedConnection>();
+  readonly #verified = new Map<string, VerifiedConnection>();
 
   constructor(server: Server) {
     server.on('connection', (socket) => this.#add(socket));
@@ -35,20 +33,17 @@ export class ConnectionLimit {
   /** Records that a request of a connection was accepted. */
   verify(http: Duplex & Pick<Socket, 'remoteAddress' | 'remotePort'>): void {
     const key = keyOf(http);
-    const connection = this.#verified.get(key) ?? this.#unverified.get(key);
-    if (connection === undefined) return;
-    connection.http = http;
+    const socket = this.#socketOf(key);
+    if (socket === undefined) return;
     this.#delete(key);
-    this.#verified.set(key, connection);
+    this.#verified.set(key, { socket, http });
   }
 
   #add(socket: Socket): void {
     const key = keyOf(socket);
-    const connection = { socket, http: undefined };
-    this.#unverified.set(key, connection);
+    this.#unverified.set(key, socket);
     socket.once('close', () => {
-      if (this.#unverified.get(key) === connection || this.#verified.get(key)?.socket === socket)
-        this.#delete(key);
+      if (this.#socketOf(key) === socket) this.#delete(key);
     });
     if (this.#unverified.size + this.#verified.size >= MAX_CONNECTIONS) this.#evict(key);
     else if (this.#unverified.size > MAX_UNVERIFIED) this.#close(this.#oldestUnverified() ?? key);
@@ -66,15 +61,18 @@ export class ConnectionLimit {
   }
 
   #longestIdle(): string | undefined {
-    for (const [key, { http }] of this.#verified)
-      if (http !== undefined && openAnswers(http) === 0) return key;
+    for (const [key, { http }] of this.#verified) if (openAnswers(http) === 0) return key;
     return undefined;
   }
 
   #close(key: string): void {
-    const { socket } = this.#unverified.get(key) ?? this.#verified.get(key) ?? {};
+    const socket = this.#socketOf(key);
     this.#delete(key);
     socket?.destroy();
+  }
+
+  #socketOf(key: string): Socket | undefined {
+    return this.#verified.get(key)?.socket ?? this.#unverified.get(key);
   }
 
   #delete(key: string): void {
