@@ -40,6 +40,95 @@ describe('POST /v1/whatif', () => {
     expect(model.ipcache.get('10.9.0.1')?.identity).toBe(6);
   });
 
+  it('answers with the entries, nodes and services before and after the edits, and the numbers of changes', async () => {
+    const { app, model } = testApp();
+    const caspian = { source: 'clustermesh', owner: 'caspian' } as const;
+    model.ipcache.upsert('10.9.0.0/16', { identity: 3, source: 'k8s' });
+    model.ipcache.upsert('10.9.0.1', { identity: 5, hostIP: '192.168.9.1', ...caspian });
+    model.ipcache.upsert('10.9.0.2', { identity: 6, source: 'generated' });
+    model.ipcache.upsert('10.9.0.2', { identity: 5, ...caspian });
+    const node = { cluster: 'caspian', addresses: [{ type: 'InternalIP', ip: '192.168.9.1' }] };
+    model.nodes.nodeUpdated({ ...node, name: 'n', source: 'clustermesh', ipv4AllocCIDR: '10.9.8.0/24' });
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'm', source: 'kvstore' });
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'm', source: 'k8s' });
+    model.offer('caspian', { namespace: 'shop', name: 'checkout' }, '10.9.0.1');
+    const answer = await post(app, [
+      { edit: 'remove-cluster', cluster: 'caspian' },
+      { edit: 'remove-source', source: 'kvstore', owner: 'own/m' },
+      {
+        ...{ edit: 'upsert', key: '10.11.0.1', source: 'k8s', owner: 'me', identity: 8 },
+        ...{ hostIP: '192.168.9.2', encryptKey: 2, namespace: 'shop' },
+      },
+      { edit: 'upsert', key: '10.11.0.2', source: 'k8s', identity: 8, podName: 'cart-1' },
+      { edit: 'upsert', key: '10.11.0.3', source: 'k8s', identity: 8 },
+      { edit: 'delete', key: '10.0.0.1', source: 'kvstore' },
+      { edit: 'setting', name: 'encryption', value: 'true' },
+    ]);
+    const entry = (prefix: string, identity: number, source: string, fields: object = {}): object => ({
+      ...{ prefix, identity, source, encryptKey: 0 },
+      ...fields,
+    });
+    const ofCaspian = { owner: 'caspian' };
+    const ofBaltic = { owner: 'baltic/node-1' };
+    const prefix = (kind: string, prefix: string, change: object): object => ({
+      ...{ type: 'prefix', kind, prefix },
+      ...change,
+    });
+    const revisions = { ipcache: 8, services: 4, nodes: 3 };
+    expect(await linesOf(answer)).toEqual([
+      prefix('gone', '10.9.0.1/32', {
+        old: entry('10.9.0.1/32', 5, 'clustermesh', { ...ofCaspian, hostIP: '192.168.9.1' }),
+        coveredBy: entry('10.9.0.0/16', 3, 'k8s'),
+      }),
+      prefix('changed', '10.9.0.2/32', {
+        old: entry('10.9.0.2/32', 5, 'clustermesh', ofCaspian),
+        new: entry('10.9.0.2/32', 6, 'generated'),
+      }),
+      prefix('changed', '192.168.7.1/32', {
+        old: entry('192.168.7.1/32', 6, 'clustermesh', ofBaltic),
+        new: entry('192.168.7.1/32', 6, 'clustermesh', { ...ofBaltic, hostIP: '192.168.7.1' }),
+      }),
+      prefix('gone', '192.168.9.1/32', {
+        old: entry('192.168.9.1/32', 6, 'clustermesh', { owner: 'caspian/n' }),
+      }),
+      prefix('created', '10.11.0.1/32', {
+        new: entry('10.11.0.1/32', 8, 'k8s', {
+          ...{ hostIP: '192.168.9.2', encryptKey: 2, namespace: 'shop', owner: 'me' },
+        }),
+      }),
+      prefix('created', '10.11.0.2/32', { new: entry('10.11.0.2/32', 8, 'k8s', { podName: 'cart-1' }) }),
+      prefix('created', '10.11.0.3/32', { new: entry('10.11.0.3/32', 8, 'k8s') }),
+      prefix('revealed', '10.0.0.1/32', {
+        old: entry('10.0.0.1/32', 1234, 'kvstore', {
+          ...{
+            labels: ['k8s:app=checkout'],
+            hostIP: '192.168.0.1',
+            namespace: 'shop',
+            podName: 'checkout-1',
+          },
+          namedPorts: { http: '8080/TCP' },
+        }),
+        new: entry('10.0.0.1/32', 9, 'k8s'),
+      }),
+      {
+        ...{ type: 'node', kind: 'gone', node: 'caspian/n', oldSource: 'clustermesh' },
+        ...{ addresses: 1, podCIDRs: 1 },
+      },
+      {
+        ...{ type: 'node', kind: 'changed', node: 'own/m', oldSource: 'kvstore', newSource: 'k8s' },
+        ...{ addresses: 0, podCIDRs: 0 },
+      },
+      { type: 'service', kind: 'fewer', service: 'shop/checkout', before: 2, after: 1, lost: 1 },
+      {
+        type: 'summary',
+        prefixes: { gone: 2, changed: 2, revealed: 1, created: 3 },
+        nodes: { gone: 1, changed: 1, addresses: 1, podCIDRs: 1 },
+        services: { gone: 0, empty: 0, fewer: 1, changed: 0, created: 0 },
+        ...{ identities: { unknown: 0 }, loses: true, began: revisions, ended: revisions, readAgain: 0 },
+      },
+    ]);
+  });
+
   it('refuses unknown names with the nearest one, and fields by name', async () => {
     const { app, model } = testApp();
     model.ipcache.upsert('10.9.0.1', { identity: 5, source: 'clustermesh', owner: 'caspian' });
