@@ -2,6 +2,8 @@ import { getEventListeners } from 'node:events';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChangeFeed, type FeedRead } from '../../src/api/change-feed.ts';
+import { CHANGE_TYPES } from '../../src/api/change-types.ts';
+import { settle } from '../agent/support/fake-clock.ts';
 import { TestModel } from './support/model.ts';
 
 /** Reads until no changes are left. */
@@ -46,6 +48,7 @@ describe('a reader of the change feed', () => {
             const missed = begin > happened.length || begin < oldest;
             expect(reads[0]?.hasMissed).toBe(missed);
             if (!missed) expect(keys).toEqual(expected);
+            expect(reads.every(({ changes }) => changes.length <= limit)).toBe(true);
           }
         },
       ),
@@ -73,6 +76,85 @@ describe('a reader of the change feed', () => {
       { revision: 1, type: 'node', key: 'baltic/node-2', at: model.clock.wallTime() },
       { revision: 2, type: 'service', key: 'shop/checkout' },
     ]);
+  });
+
+  it('of some types receives only those, and the last revision of each type is known', () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock);
+    const last = (): readonly number[] => CHANGE_TYPES.map((type) => feed.lastOf(type));
+    const following = feed.follow();
+    expect([CHANGE_TYPES, last()]).toEqual([
+      ['ip', 'service', 'node'],
+      [0, 0, 0],
+    ]);
+    model.services.markSynced();
+    const change = (count: number): void => {
+      model.nodes.nodeUpdated({ cluster: 'baltic', name: `node-${count}`, source: 'clustermesh' });
+      model.addService({ namespace: 'shop', name: `cart-${count}` }, `172.16.0.${count}`);
+      model.ipcache.upsert('10.0.0.1', { identity: count, source: 'k8s' });
+    };
+    change(1);
+    model.ipcache.upsert('10.0.0.2', { identity: 1, source: 'k8s' });
+    expect(last()).toEqual([4, 2, 1]);
+    model.nodes.nodeDeleted({ cluster: 'baltic', name: 'node-1', source: 'clustermesh' });
+    expect(last()).toEqual([4, 2, 5]);
+    const at = model.clock.wallTime();
+    expect(feed.read(0, 9, new Set(['node', 'service']))).toEqual({
+      changes: [
+        { revision: 2, type: 'service', key: 'shop/cart-1', at },
+        { revision: 5, type: 'node', key: 'baltic/node-1', at },
+      ],
+      revision: 5,
+      hasMissed: false,
+    });
+    following();
+    change(2);
+    expect([feed.revision, last()]).toEqual([5, [4, 2, 5]]);
+  });
+
+  it('of a type without changes examines 4,096 changes of other types at a time', () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock);
+    feed.follow();
+    for (let i = 1; i <= 4_097; i++) model.ipcache.upsert('10.0.0.1', { identity: i, source: 'k8s' });
+    const types = new Set(['node'] as const);
+    expect(feed.read(0, 1, types)).toEqual({ changes: [], revision: 4_096, hasMissed: false });
+    expect(feed.read(1, 1, types)).toEqual({ changes: [], revision: 4_097, hasMissed: false });
+    expect(feed.read(4_096, 1)).toMatchObject({ changes: [{ revision: 4_097 }], revision: 4_097 });
+  });
+
+  it('that waits leaves nothing behind, and the next change wakes the next one', async () => {
+    const model = new TestModel();
+    const feed = new ChangeFeed(model, model.clock);
+    const following = feed.follow();
+    const { signal } = new AbortController();
+    let woken = 0;
+    const wait = (): void => void feed.waitForChange(feed.revision, signal, 1_000).then(() => woken++);
+    const change = (): unknown =>
+      model.ipcache.upsert('10.0.0.1', { identity: feed.revision + 1, source: 'k8s' });
+    for (let round = 1; round <= 2; round++) {
+      wait();
+      change();
+      await model.clock.advance(49);
+      expect(woken).toBe(round - 1);
+      await model.clock.advance(1);
+      expect(woken).toBe(round);
+    }
+    wait();
+    await model.clock.advance(999);
+    expect(woken).toBe(2);
+    await model.clock.advance(1);
+    expect(woken).toBe(3);
+    change(); // nobody waits
+    expect(model.clock.pending).toBe(0);
+    await feed.waitForChange(feed.revision, AbortSignal.abort(), 1_000);
+    wait();
+    change();
+    following(); // also cancels the wake-up
+    await settle();
+    expect([woken, model.clock.pending]).toEqual([4, 0]);
+    await feed.waitForChange(feed.revision, signal, 1_000);
+    expect([getEventListeners(signal, 'abort'), model.clock.pending]).toEqual([[], 0]);
   });
 
   it('that waits is woken by a change, by its signal, and by the end of the feed', async () => {

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { ALL_TYPES } from '../../../src/api/change-types.ts';
 import { MonitorParts } from '../../../src/api/routes/monitor-stream.ts';
+import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
 
 it('the part after one with a long text continues after its last change', () => {
@@ -25,18 +26,86 @@ it('the part after one with a long text continues after its last change', () => 
   expect([sent, count]).toEqual([keys, 3]);
 });
 
-it('the last parts of monitors are shared, however many were written before', () => {
-  const { model, feed } = testApp();
+it('events name the changed key, and its value unless it was deleted', async () => {
+  const { model, feed } = testApp(new TestModel());
+  model.services.markSynced();
   const parts = new MonitorParts({ model, feed, instance: 'abc' });
-  let written = 0;
-  for (let change = 1; written < 5 << 20; change++) {
+  const claim = { identity: 1234, source: 'k8s' } as const;
+  for (const key of ['10.9.0.1', '10.9.0.2']) model.ipcache.upsert(key, claim);
+  const shop = { namespace: 'shop', name: 'cart' };
+  for (const name of ['cart', 'gone']) model.addService({ ...shop, name }, '172.16.0.10');
+  const node = { cluster: 'baltic', source: 'clustermesh' } as const;
+  for (const name of ['n', 'gone']) model.nodes.nodeUpdated({ ...node, name });
+  model.ipcache.delete('10.9.0.2', { source: 'k8s' });
+  model.services.deleteService({ ...shop, name: 'gone' });
+  model.nodes.nodeDeleted({ ...node, name: 'gone' });
+  const at = new Date(model.clock.wallTime()).toISOString();
+  const event = (revision: number, change: object): string =>
+    `event: change\nid: abc.${revision}\ndata: ${JSON.stringify({ revision, at, ...change })}\n\n`;
+  const upsert = (type: string, key: string, value: object): object => ({ type, kind: 'upsert', key, value });
+  const part = parts.after(0, ALL_TYPES);
+  expect(new TextDecoder().decode(part.bytes)).toBe(
+    [
+      event(
+        1,
+        upsert('ip', '10.9.0.1/32', {
+          ...{ prefix: '10.9.0.1/32', identity: 1234, labels: ['k8s:app=checkout'] },
+          ...{ encryptKey: 0, source: 'k8s' },
+        }),
+      ),
+      event(
+        3,
+        upsert('service', 'shop/cart', {
+          ...{ ...shop, type: 'ClusterIP', clusterIPs: ['172.16.0.10'], ports: { http: '80/TCP' } },
+          ...{ global: true, shared: false, affinity: 'none', backends: [] },
+        }),
+      ),
+      event(
+        5,
+        upsert('node', 'baltic/n', {
+          ...{ cluster: 'baltic', name: 'n', clusterID: 0, source: 'clustermesh' },
+          ...{ addresses: [], encryptionKey: 0, labels: {} },
+        }),
+      ),
+      event(7, { type: 'ip', kind: 'delete', key: '10.9.0.2/32' }),
+      event(8, { type: 'service', kind: 'delete', key: 'shop/gone' }),
+      event(9, { type: 'node', kind: 'delete', key: 'baltic/gone' }),
+    ].join(''),
+  );
+  expect(part).toMatchObject({ revision: 9, hasMissed: false });
+  expect(parts.after(10, ALL_TYPES)).toEqual({ bytes: new Uint8Array(), revision: 9, hasMissed: true });
+});
+
+it('a part without changes is read again', () => {
+  const { model, feed } = testApp(new TestModel());
+  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  expect(parts.after(0, ALL_TYPES).bytes).toHaveLength(0);
+  model.ipcache.upsert('10.9.0.1', { identity: 7, source: 'kvstore' });
+  expect(parts.after(0, ALL_TYPES)).toMatchObject({ revision: 1 });
+  expect(parts.after(0, ALL_TYPES).bytes.length).toBeGreaterThan(0);
+});
+
+it('the last 2 MB of the parts of monitors are shared', () => {
+  const { model, feed } = testApp(new TestModel());
+  const parts = new MonitorParts({ model, feed, instance: 'abc' });
+  const written: ReturnType<typeof parts.after>[] = [];
+  for (let change = 1; change <= 80; change++) {
     model.ipcache.upsert('10.9.0.1', {
       identity: change,
       source: 'kvstore',
       k8s: { namespace: 'shop', podName: 'x'.repeat(60_000) },
     });
     const part = parts.after(feed.revision - 1, ALL_TYPES);
-    written += part.bytes.length;
+    written.push(part);
     expect(parts.after(feed.revision - 1, ALL_TYPES)).toBe(part);
   }
+  let size = 0;
+  const expected = written.toReversed().map(({ bytes }) => {
+    size += bytes.length;
+    return size <= 2 << 20;
+  });
+  expect(new Set(expected).size).toBe(2);
+  // Newest first. The parts that are not kept are empty now, because their key has a later change.
+  const isKept = written.toReversed().map((part, at) => parts.after(79 - at, ALL_TYPES) === part);
+  expect(isKept).toEqual(expected);
 });
