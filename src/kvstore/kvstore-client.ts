@@ -76,7 +76,10 @@ export interface KvstoreClientOptions {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly random: Random;
-  /** Time after the last keepalive of the client until its leased keys expire. Default 900 s, as upstream. */
+  /**
+   * Whole seconds after the last keepalive of the client until its leased keys expire: 1 to 9·10⁹, as in etcd. Default
+   * 900, as upstream.
+   */
   readonly leaseSeconds?: number | undefined;
   /**
    * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
@@ -107,6 +110,8 @@ export interface KvstoreClientOptions {
 }
 
 const LEASE_SECONDS = 15 * 60;
+/** The longest lease that etcd grants (`MaxLeaseTTL`). */
+const MAX_LEASE_SECONDS = 9e9;
 /**
  * Part of the lease time after which the keys that expire first expire. Keepalives are sent when a third of the time of
  * a lease is over. After the last keepalive, all other leases therefore have at least two thirds of their time left,
@@ -151,7 +156,11 @@ export class KvstoreClient implements KvstoreBackend {
   /** @internal */
   constructor(options: KvstoreClientOptions) {
     this.#options = options;
-    const { clock, random, onFailure } = options;
+    const { clock, random, onFailure, leaseSeconds = LEASE_SECONDS } = options;
+    assert(
+      Number.isInteger(leaseSeconds) && leaseSeconds > 0 && leaseSeconds <= MAX_LEASE_SECONDS,
+      `leaseSeconds must be 1 to ${MAX_LEASE_SECONDS} whole seconds: ${leaseSeconds}`,
+    );
     const transport = new ObservedTransport(
       options.transport,
       clock,
@@ -166,7 +175,6 @@ export class KvstoreClient implements KvstoreBackend {
     const supervisor = new Supervisor({ clock, random, onFailure });
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
-    const { leaseSeconds = LEASE_SECONDS } = options;
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
     const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
       new LeaseKeeper({
@@ -571,8 +579,15 @@ export class KvstoreClient implements KvstoreBackend {
 
 const CALL = { signal: optional(SIGNAL), deadlineMs: optional(NUMBER) };
 const OPTIONS = optional(objectWith(CALL));
+const REVISION: Check = (value) =>
+  Number.isSafeInteger(value) && Number(value) >= 0 ? undefined : ' must be a whole number, 0 or more';
+const LIST_OPTIONS = optional(objectWith({ ...CALL, minModRevision: optional(REVISION) }));
 const WRITE = optional(
-  objectWith({ ...CALL, ifLocked: optional(objectWith({ key: TEXT, revision: NUMBER })) }),
+  objectWith({
+    ...CALL,
+    ifLocked: optional(objectWith({ key: TEXT, revision: REVISION })),
+    ifModRevision: optional(REVISION),
+  }),
 );
 
 const KEY_WRITE = shaped<KeyWrite>(
@@ -586,7 +601,7 @@ const LEASE: Check = (lease) =>
 checkArguments(KvstoreClient, {
   get: { key: TEXT, options: OPTIONS },
   read: { key: TEXT, options: OPTIONS },
-  listPrefix: { prefix: TEXT, options: OPTIONS },
+  listPrefix: { prefix: TEXT, options: LIST_OPTIONS },
   update: { key: TEXT, value: BYTES, options: WRITE },
   updateIfDifferent: { key: TEXT, value: BYTES, options: WRITE },
   createOnly: { key: TEXT, value: BYTES, options: WRITE },

@@ -218,6 +218,30 @@ describe('a client of a kvstore', () => {
     expect(endpoints.length).toBeGreaterThan(0);
   });
 
+  it.each([0, -1, 1.5, Number.NaN, 1e10])(
+    'rejects leaseSeconds %d (regression: with 0, a leased write never ended)',
+    async (leaseSeconds) => {
+      expect(() => connect({ leaseSeconds })).toThrow(/^leaseSeconds must be 1 to 9000000000 whole seconds/);
+    },
+  );
+
+  it.each([-5, 1.5])(
+    'rejects revision %d with the name of the argument (regression: an internal error without it)',
+    (revision) => {
+      const fault = 'must be a whole number, 0 or more';
+      const lock = { key: 'l', revision, lost: new AbortController().signal, release: async () => {} };
+      expect(() => client.listPrefix('p/', { minModRevision: revision })).toThrow(
+        `listPrefix: options.minModRevision ${fault}`,
+      );
+      expect(() => client.delete('a', { ifModRevision: revision })).toThrow(
+        `delete: options.ifModRevision ${fault}`,
+      );
+      expect(() => client.update('a', ONE, { ifLocked: lock })).toThrow(
+        `update: options.ifLocked.revision ${fault}`,
+      );
+    },
+  );
+
   describe('whose owner may not always write', () => {
     let may: boolean;
     beforeEach(async () => {
