@@ -38,6 +38,8 @@ export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
 
 /** The status before the text, and an empty note after it, both added by grpc-js 1.14. */
 const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
+/** The texts of a call and of a stream whose answer grpc-js 1.14 cannot decompress. Their errors have no status. */
+const UNKNOWN_ENCODING: ReadonlySet<string> = new Set(['undefined undefined: undefined', '']);
 
 /**
  * Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. For common causes, the message names the problem, the
@@ -71,6 +73,9 @@ function plainMessage(
   // `namingRight` appends the remedy, because only the caller knows the key.
   if (text.includes('permission denied')) return `permission denied by ${server}`;
   if (number === status.DEADLINE_EXCEEDED) return noAnswer(server);
+  if (number === undefined && UNKNOWN_ENCODING.has(text))
+    return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
+  if (text === '') return `${server} gave no reason for status ${number}`;
   return number === status.UNAVAILABLE ? connectionFailure(text, server) : undefined;
 }
 

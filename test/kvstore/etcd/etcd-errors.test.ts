@@ -1,7 +1,10 @@
+import { createServer } from 'node:http2';
 import { status } from '@grpc/grpc-js';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { etcdDeadlineError, etcdError } from '../../../src/kvstore/etcd/etcd-errors.ts';
+import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { freePort } from '../../base/support/free-port.ts';
 
 const HOST = 'etcd.local:2379';
@@ -144,6 +147,7 @@ describe('the message of a call that failed', () => {
     ],
     [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', 'etcdserver: no leader'],
     [status.UNAVAILABLE, 'something new', 'unavailable', 'something new'],
+    [status.UNKNOWN, '', 'internal', `etcd at ${HOST} gave no reason for status 2`], // regression: an empty message
     // etcd 3.6; 3.4 and 3.5 answer with UNAVAILABLE.
     [
       status.FAILED_PRECONDITION,
@@ -178,6 +182,24 @@ describe('the message of a call that failed', () => {
       message: '14 UNAVAILABLE: read ECONNRESET',
     });
   });
+});
+
+it('an answer in an unknown grpc-encoding is named (regression: "undefined undefined: undefined", and nothing for a watch)', async () => {
+  const server = createServer();
+  server.on('stream', (stream) => {
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-encoding': 'zstd' });
+    stream.write(Buffer.from([1, 0, 0, 0, 1, 7])); // compressed, 1 byte
+  });
+  const port = await freePort();
+  server.listen(port, '127.0.0.1');
+  const transport = new EtcdTransport({ endpoints: [`http://127.0.0.1:${port}`] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.close();
+  });
+  const message = `etcd at 127.0.0.1:${port} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
+  await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'internal', message });
+  await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'internal', message });
 });
 
 it.each(['127.0.0.1', '[::1]'])(
