@@ -2,18 +2,19 @@ import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
-import type {
-  CallOptions,
-  EndpointStatus,
-  LeaseID,
-  RangeRequest,
-  RangeResponse,
-  Transport,
-  TxnRequest,
-  TxnResponse,
-  WatchObserver,
-  WatchRequest,
-  WatchStream,
+import {
+  type CallOptions,
+  type EndpointStatus,
+  type LeaseID,
+  NO_LEASE,
+  type RangeRequest,
+  type RangeResponse,
+  type Transport,
+  type TxnRequest,
+  type TxnResponse,
+  type WatchObserver,
+  type WatchRequest,
+  type WatchStream,
 } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
@@ -131,7 +132,9 @@ export class EtcdTransport implements Transport {
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const request = encodeLeaseGrant(ttlSeconds);
     const answer = await this.#call((endpoint) => endpoint.raw('Lease', 'LeaseGrant', request, options));
-    return decodeLease(answer).lease;
+    const { lease } = decodeLease(answer);
+    if (lease !== NO_LEASE) return lease;
+    throw new KvstoreError('internal', 'the server granted a lease without an id');
   }
 
   async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {

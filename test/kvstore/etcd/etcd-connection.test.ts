@@ -195,3 +195,18 @@ it('no DNS record changes how calls are made (regression: one could have transac
   await expect(backend.get('key', { deadlineMs: SHORT_MS })).rejects.toMatchObject({ code: 'deadline' });
   expect(asked).not.toHaveBeenCalled();
 });
+
+it.each(['an empty answer', 'only a TTL'])(
+  'a lease without an id is a failure (regression: %s was lease 0, whose keys never expire)',
+  async (which) => {
+    const answer = which === 'only a TTL' ? message(numberField(3, 60)) : Buffer.alloc(0);
+    const server = new FakeServer({ grant: () => answer });
+    const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+    onTestFinished(() => server.stop());
+    onTestFinished(() => transport.close());
+    await expect(transport.grantLease(60)).rejects.toMatchObject({
+      code: 'internal',
+      message: 'the server granted a lease without an id',
+    });
+  },
+);

@@ -25,13 +25,22 @@ export interface FakeAnswers {
   /** Returns undefined to give no answer, and a status to fail. */
   readonly range?: (request: Buffer) => Buffer | Partial<StatusObject> | undefined;
   readonly txn?: (request: Buffer) => Buffer;
+  readonly grant?: (request: Buffer) => Buffer;
 }
 
-/** A gRPC server with four methods of etcd, whose answers the test defines. */
+/** Returns a handler that gives the answer of `answerTo`; without `answerTo`, none. */
+const answerWith =
+  (answerTo: ((request: Buffer) => Buffer) | undefined) =>
+  (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void): void => {
+    const bytes = answerTo?.(call.request);
+    if (bytes !== undefined) answer(null, bytes);
+  };
+
+/** A gRPC server with some methods of etcd, whose answers the test defines. */
 export class FakeServer {
   readonly #server = new Server();
 
-  constructor({ keepAlive = () => {}, watch = () => {}, range, txn }: FakeAnswers) {
+  constructor({ keepAlive = () => {}, watch = () => {}, range, txn, grant }: FakeAnswers) {
     const stream = { requestStream: true, responseStream: true };
     const unary = { requestStream: false, responseStream: false };
     this.#server.addService(
@@ -40,6 +49,7 @@ export class FakeServer {
         watch: { path: '/etcdserverpb.Watch/Watch', ...stream, ...bytes },
         range: { path: '/etcdserverpb.KV/Range', ...unary, ...bytes },
         txn: { path: '/etcdserverpb.KV/Txn', ...unary, ...bytes },
+        grant: { path: '/etcdserverpb.Lease/LeaseGrant', ...unary, ...bytes },
       },
       {
         keepAlive,
@@ -52,10 +62,8 @@ export class FakeServer {
           if (Buffer.isBuffer(bytes)) answer(null, bytes);
           else if (bytes !== undefined) answer(bytes);
         },
-        txn: (call: ServerUnaryCall<Buffer, Buffer>, answer: (error: null, bytes: Buffer) => void) => {
-          const bytes = txn?.(call.request);
-          if (bytes !== undefined) answer(null, bytes);
-        },
+        txn: answerWith(txn),
+        grant: answerWith(grant),
       },
     );
   }
