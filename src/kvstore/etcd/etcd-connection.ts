@@ -13,7 +13,7 @@ import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
 import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
-import { etcdDeadlineError, etcdError } from './etcd-errors.ts';
+import { etcdDeadlineError, etcdError, isTooManyPings } from './etcd-errors.ts';
 
 /**
  * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections
@@ -23,6 +23,8 @@ const WINDOW_BYTES = 1 << 20;
 const MAX_MESSAGE_BYTES = 64 << 20;
 const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
+// Interval of pings that every gRPC server in Go accepts by default.
+const ACCEPTED_KEEPALIVE_TIME_MS = 300_000;
 // Number of checks within the time after which a silent connection is closed.
 const SILENT_CHECKS = 4;
 // Maximum of all times: a Node timer of more than 24 days fires immediately. As the ping timeout of grpc-js it has no
@@ -45,12 +47,12 @@ export const passThrough = (bytes: Buffer): Buffer => bytes;
  */
 const inLaterTurn = (cancel: () => void): void => void setImmediate(cancel);
 
-function clientOptions(config: EtcdConfig): ClientOptions {
+function clientOptions(config: EtcdConfig, keepAliveTimeMs: number): ClientOptions {
   return {
     'grpc.max_receive_message_length': config.maxMessageBytes ?? MAX_MESSAGE_BYTES,
     'grpc.max_send_message_length': -1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
-    'grpc.keepalive_time_ms': Math.min(config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS, ONE_DAY_MS),
+    'grpc.keepalive_time_ms': Math.min(keepAliveTimeMs, ONE_DAY_MS),
     'grpc.keepalive_timeout_ms': ONE_DAY_MS,
     // etcd treats pings on a connection without a call as abuse and closes the connection.
     'grpc.keepalive_permit_without_calls': 0,
@@ -174,7 +176,8 @@ function endError({ code, details }: StatusObject, host: string): KvstoreError {
  * broke. If the server is unreachable and no call is active, the connection is closed until the next call, because
  * grpc-js would otherwise retry every second. Received bytes distinguish a slow connection from a dead one. While bytes
  * arrive, deadlines are extended and the connection is kept, even if a ping waits behind data. A connection that is
- * silent until the timeout of a ping is closed.
+ * silent until the timeout of a ping is closed. If the server closes the connection because of too many pings, the
+ * interval of pings doubles, as in gRPC for Go.
  */
 export class EtcdConnection {
   /** The endpoint without its scheme. */
@@ -187,12 +190,14 @@ export class EtcdConnection {
   readonly #sockets = new Set<Socket>();
   /** Bytes received on closed sockets. */
   #closedBytes = 0;
+  #keepAliveTimeMs: number;
   /** Number of active calls and streams. */
   #active = 0;
   #watchdog: NodeJS.Timeout | undefined;
 
   constructor(config: EtcdConfig, address: string) {
     this.#config = config;
+    this.#keepAliveTimeMs = config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS;
     this.host = address.replace(/^https?:\/\//, '');
     const tls = address.startsWith('https:')
       ? tlsOptions(withoutBrackets(new URL(address).hostname), config.tls ?? {})
@@ -202,7 +207,7 @@ export class EtcdConnection {
         if (this.#client === client) this.#trackSocket(socket);
         else socket.destroy(); // the client was closed during the attempt
       });
-      const client = new Client(this.host, credentials, clientOptions(config));
+      const client = new Client(this.host, credentials, clientOptions(config, this.#keepAliveTimeMs));
       return client;
     };
   }
@@ -214,10 +219,10 @@ export class EtcdConnection {
 
   /** Opens a stream. */
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
-    const channel = this.#acquireClient().getChannel();
-    const call = channel.createCall(path, Number.POSITIVE_INFINITY, null, null, null);
+    const client = this.#acquireClient();
+    const call = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
     const stream = new EtcdStream(call, this.host, metadata, observer, (error) => {
-      if (this.#streams.delete(stream)) this.#releaseClient(error);
+      if (this.#streams.delete(stream)) this.#releaseClient(client, error);
     });
     this.#streams.add(stream);
     return stream;
@@ -243,7 +248,7 @@ export class EtcdConnection {
         {},
         (thrown, answer) => {
           const error = callError(this.host, signal, isLate, thrown, answer);
-          this.#releaseClient(error);
+          this.#releaseClient(client, error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);
           if (error === undefined && answer !== undefined) resolve(answer);
@@ -313,7 +318,13 @@ export class EtcdConnection {
     return this.#client;
   }
 
-  #releaseClient(error: KvstoreError | undefined): void {
+  #releaseClient(client: Client, error: KvstoreError | undefined): void {
+    if (client === this.#client && isTooManyPings(error)) {
+      const doubled = Math.min(2 * this.#keepAliveTimeMs, ACCEPTED_KEEPALIVE_TIME_MS);
+      this.#keepAliveTimeMs = Math.max(this.#keepAliveTimeMs, doubled);
+      this.#closeClient();
+      this.#watch();
+    }
     if (--this.#active > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
@@ -337,7 +348,8 @@ export class EtcdConnection {
 
   /** Breaks the connection if nothing arrives during a ping and its timeout. */
   #watch(): void {
-    const { keepAliveTimeMs = KEEPALIVE_TIME_MS, keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
+    clearInterval(this.#watchdog);
+    const { keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
     let lastBytes = -1;
     let silentChecks = 0;
     const check = (): void => {
@@ -347,7 +359,7 @@ export class EtcdConnection {
     };
     this.#watchdog = setInterval(
       check,
-      Math.min(keepAliveTimeMs + keepAliveTimeoutMs, ONE_DAY_MS) / SILENT_CHECKS,
+      Math.min(this.#keepAliveTimeMs + keepAliveTimeoutMs, ONE_DAY_MS) / SILENT_CHECKS,
     );
     this.#watchdog.unref();
   }

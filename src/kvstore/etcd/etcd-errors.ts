@@ -2,6 +2,10 @@ import { status } from '@grpc/grpc-js';
 import { KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { connectionFailure } from './connection-failure.ts';
 
+/** The text of grpc-js 1.14 if the server closes the connection with ENHANCE_YOUR_CALM. */
+const CALMED = 'Bandwidth exhausted or memory limit exceeded';
+const TOO_MANY_PINGS = 'closed the connection because of too many pings';
+
 /** Messages of etcd that are more specific than the gRPC status. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
   ['invalid auth token', 'invalid-token'],
@@ -10,6 +14,7 @@ const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] =
   ['revision of auth store is old', 'invalid-token'],
   ['permission denied', 'forbidden'],
   ['invalid user ID or password', 'forbidden'],
+  [CALMED, 'unavailable'],
   ['required revision has been compacted', 'compacted'],
   ['required revision is a future revision', 'future-revision'],
   ['requested lease not found', 'lease-not-found'],
@@ -57,6 +62,11 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   return new KvstoreError(code, plainMessage(text, number, host) ?? text, { cause: error });
 }
 
+/** Returns true if the server closed the connection because it was pinged too often. */
+export function isTooManyPings(error: KvstoreError | undefined): boolean {
+  return error?.message.includes(TOO_MANY_PINGS) === true;
+}
+
 /** Returns the error of a call that an endpoint did not answer in time. */
 export function etcdDeadlineError(host: string): KvstoreError {
   return new KvstoreError('deadline', noAnswer(serverAt(host)));
@@ -75,6 +85,7 @@ function plainMessage(
   if (number === status.DEADLINE_EXCEEDED) return noAnswer(server);
   if (number === undefined && UNKNOWN_ENCODING.has(text))
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
+  if (text === CALMED) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
   if (text === '') return `${server} gave no reason for status ${number}`;
   return number === status.UNAVAILABLE ? connectionFailure(text, server) : undefined;
 }

@@ -1,5 +1,6 @@
 import dns from 'node:dns';
 import { getEventListeners, once } from 'node:events';
+import { constants, createServer as createHttp2Server } from 'node:http2';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -8,6 +9,7 @@ import { message, numberField } from '../../../src/kvstore/codec/proto-writer.ts
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import { freePort } from '../../base/support/free-port.ts';
 import { until } from '../../base/support/until.ts';
 import { FakeServer, NO_KEYS } from './support/fake-server.ts';
 
@@ -210,3 +212,36 @@ it.each(['an empty answer', 'only a TTL'])(
     });
   },
 );
+
+it('a server that finds the pings too many receives half as many (regression: it closed each connection, and so did the client)', async () => {
+  const pings: number[][] = [];
+  const server = createHttp2Server();
+  server.on('session', (session) => {
+    const times: number[] = [];
+    pings.push(times);
+    session.on('ping', () => {
+      times.push(performance.now());
+      if (pings.length === 1)
+        session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from('too_many_pings'));
+      if (pings.length === 1) session.destroy();
+    });
+  });
+  server.on('stream', (stream) => {
+    stream.on('error', () => {});
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' });
+  });
+  const port = await freePort();
+  server.listen(port, '127.0.0.1');
+  onTestFinished(() => void server.close());
+  const often = { keepAliveTimeMs: 100, keepAliveTimeoutMs: 60 };
+  const backend = new EtcdBackend({ endpoints: [`http://127.0.0.1:${port}`], ...often });
+  onTestFinished(() => backend.close());
+  const message = `etcd at 127.0.0.1:${port} closed the connection because of too many pings; raise keep-alive-time`;
+  const calls = [backend.get('a'), backend.get('b')];
+  for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'unavailable', message });
+  backend.get('a').catch(() => {});
+  await until('the second connection was pinged', () => (pings.at(-1)?.length ?? 0) >= 3);
+  expect(pings).toHaveLength(2);
+  const [first = 0, second = 0, third = 0] = pings[1] ?? [];
+  expect(Math.min(second - first, third - second)).toBeGreaterThan(150);
+});
