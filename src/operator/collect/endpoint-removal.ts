@@ -6,7 +6,7 @@ import { ApiError } from '../../k8s/rest/api-error.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
-import type { DutyOptions } from '../duty-report.ts';
+import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
@@ -30,6 +30,7 @@ export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
   readonly #options: EndpointRemovalOptions;
   readonly #tasks: Supervisor;
+  readonly #report: DutyReport;
   /** The CiliumEndpoints to delete, by uid. */
   readonly #pending = new Map<string, KubernetesObject>();
   #state: DutyState = 'waiting';
@@ -55,6 +56,7 @@ export class EndpointRemoval implements Duty {
     }
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
+    this.#report = new DutyReport(this.name, options);
   }
 
   status(): DutyStatus {
@@ -99,7 +101,7 @@ export class EndpointRemoval implements Duty {
   }
 
   async #remove(endpoint: KubernetesObject, signal: AbortSignal): Promise<void> {
-    const { writer, onAction } = this.#options;
+    const { writer } = this.#options;
     const { uid } = endpoint.metadata;
     const write = { verb: 'delete', place: placeOfObject(CILIUM_ENDPOINTS, endpoint), uid } as const;
     const report = {
@@ -107,7 +109,7 @@ export class EndpointRemoval implements Duty {
       setMarked: () => {},
       countDelete: () => this.#deleted++,
       countConflict: () => this.#conflicts++,
-      reportAction: (action: Omit<Action, 'duty'>) => onAction?.({ ...action, duty: this.name }),
+      reportAction: (action: Omit<Action, 'duty'>) => this.#report.action(action),
     };
     await performWrite(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
     if (!signal.aborted) this.#pending.delete(uid);

@@ -20,6 +20,8 @@ class World {
   readonly api = new MemoryApiServer({ clock: this.clock });
   readonly endpoints = new ApiUser(new MemoryApiTransport(this.api), KIND, 'shop');
   readonly actions: Action[] = [];
+  /** Called after each recorded action. */
+  onAction: () => void = () => {};
   readonly #ended = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -49,7 +51,10 @@ class World {
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
       onReject: () => {},
       onFailure: () => {},
-      onAction: (action) => this.actions.push(action),
+      onAction: (action) => {
+        this.actions.push(action);
+        this.onAction();
+      },
     }).all;
   }
 
@@ -174,4 +179,19 @@ it.each<[CollectorIntervals, RegExp]>([
   [{ endpoints: 300_000, identities: 0 }, /^cilium-endpoint-gc-interval is 300000 ms: /],
 ])('with %j the removal of all CiliumEndpoints is rejected', (intervals, why) => {
   expect(() => new World().duties(intervals, true)).toThrow(why);
+});
+
+it('a callback for actions which throws does not repeat the deletion', async () => {
+  const world = new World();
+  for (const name of ['a', 'b']) await world.endpoints.create(name);
+  world.onAction = () => {
+    throw new Error('bad callback');
+  };
+  const duty = removal(world.duties(OFF, true));
+  if (duty === undefined) throw new Error('no duty');
+  world.run(duty);
+  await advance(world.clock, 1000);
+  expect(duty.status()).toMatchObject({ state: 'ended', failures: 0, rounds: { rounds: 1, deleted: 2 } });
+  expect(world.actions.map(({ outcome }) => outcome)).toEqual(['done', 'done']);
+  await world.end();
 });
