@@ -7,7 +7,7 @@ interface Alarm {
 
 /** A clock that shows the times of a tape. Timers fire in the order of their times, then of their creation. */
 export class ReplayClock implements Clock {
-  /** Wall time of ms 0. */
+  /** Wall time minus `now()`. */
   wall = 0;
   #now = 0;
   readonly #alarms = new Set<Alarm>();

@@ -80,7 +80,7 @@ class TapeReplayer {
   #replay: TapeReplay | undefined;
   #seq = 0;
   #life = '';
-  /** Wall time of `ms` 0. */
+  /** Wall time minus `ms`. */
   #wall = 0;
   /** Wall time of the last line. */
   #to = 0;

@@ -27,7 +27,7 @@ const NO_SOURCE: ResourceSource = {
   firstServed: async () => undefined,
 };
 
-/** Applies the lines of Kubernetes with the readers of an agent. */
+/** Applies a tape's Kubernetes lines with a `KubernetesFeed`. */
 export class ReplayedKubernetes {
   readonly #feed: KubernetesFeed;
   readonly #sinks = new Map<string, ResourceSink>();

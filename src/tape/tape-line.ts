@@ -36,7 +36,7 @@ interface KeyPlace {
 
 /** The content of a line. A put has no `ev`, so that it is also a valid recorded key. */
 export type TapeEntry =
-  /** The first line of each file. `wall` is the wall time of `ms` 0. */
+  /** The first line of each file. `wall` is the wall time minus `ms`. */
   | {
       readonly ev: 'tape';
       readonly format: number;
@@ -94,7 +94,7 @@ export type TapeEntry =
   | { readonly ev: 'kind'; readonly kind: string; readonly do: 'start' | 'listed'; readonly snap?: 1 }
   /** The sums of the claims of each group of writers. */
   | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, string>> }
-  /** The wall time of `ms` 0 has changed, because the clock was set. */
+  /** The wall time minus `ms` has changed, because the clock was set. */
   | { readonly ev: 'clock'; readonly wall: number }
   /** A signal, a change of settings or another event of the process, for readers. */
   | { readonly ev: 'note'; readonly text: string };

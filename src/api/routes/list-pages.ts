@@ -49,7 +49,7 @@ const MAX_LISTS = 32;
 /** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
 const MAX_VIEWS = 8;
 
-/** Maximum weight of the items that one page reads: a few milliseconds. */
+/** Maximum weight of the items of a page. They take a few milliseconds. */
 const MAX_PAGE_WEIGHT = 10_000;
 
 /**
@@ -57,8 +57,8 @@ const MAX_PAGE_WEIGHT = 10_000;
  * releases it then, because a view costs memory for every later change. A repeated request returns the same page and
  * holds the list for another minute. The problem `expired` is returned for older pages and released lists.
  *
- * The token of a page consists of the name of the list and the number of items before the page. Therefore the first
- * page of an unchanged list, and its ETag, are the same each time. Clients with equal tokens share a cursor, because
+ * A page contains the token of the next one: the name of the list and the number of items before it. Therefore the
+ * first page of an unchanged list, and its ETag, are always the same. Clients with equal tokens share a cursor, because
  * the following items are the same.
  */
 export class ListPages<T> {

@@ -96,7 +96,7 @@ async function writeNewFile(path: string, content: Buffer): Promise<void> {
 }
 
 /**
- * Returns the last lines of a file. A line that is cut is omitted, because its beginning may show that it has a secret.
+ * Returns the last lines of a file. A line without its beginning is omitted, because a secret in it may not be found.
  */
 async function readTail(option: string, path: string): Promise<string> {
   try {
