@@ -67,7 +67,7 @@ export class TapeWriter {
   #failures = 0;
   #failure: Failure | undefined;
   /** True if the current file can be replayed without the earlier ones. */
-  #whole = false;
+  #isReplayable = false;
 
   constructor(options: TapeWriterOptions) {
     this.#options = options;
@@ -96,7 +96,7 @@ export class TapeWriter {
   /** Ends the current file and begins the next one. */
   begin(): void {
     this.#endBlock();
-    this.#whole = false;
+    this.#isReplayable = false;
     this.#broken = false;
     this.#run(() => this.#begin());
   }
@@ -138,10 +138,10 @@ export class TapeWriter {
   }
 
   /** Must be called when the current file can be replayed without the earlier files, which may then be removed. */
-  markWhole(): void {
+  markReplayable(): void {
     this.#endBlock();
     this.#run(async () => {
-      this.#whole = true;
+      this.#isReplayable = true;
       await this.#trim();
     });
   }
@@ -233,7 +233,7 @@ export class TapeWriter {
   async #trim(): Promise<void> {
     const { folder, maxBytes } = this.#options;
     const parts = this.#parts ?? [];
-    while (this.bytes > maxBytes && parts.length > 1 && this.#whole) {
+    while (this.bytes > maxBytes && parts.length > 1 && this.#isReplayable) {
       const [oldest] = parts;
       if (oldest !== undefined) await folder.remove(oldest.name);
       parts.shift();

@@ -16,7 +16,7 @@ import { TapeWriter } from './tape-writer.ts';
 
 /** Interval of the digests. */
 const DIGEST_MS = 5_000;
-/** Maximum time until lines reach the disk. A crash loses the lines since. */
+/** Interval of the flushes. A crash loses the lines after the last one. */
 const FLUSH_MS = 1_000;
 const PART_MS = 10 * 60_000;
 /** Size after which a new file begins. */
@@ -73,7 +73,7 @@ export class Tape {
   readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
-  /** Wall time of `ms` 0. */
+  /** Wall time minus `ms`. */
   #wall: number;
   /** When the current file began, by the clock. */
   #partAt = 0;
@@ -109,7 +109,7 @@ export class Tape {
   /** Begins the tape. Call it before the engines have any state. */
   start(): void {
     this.#begin();
-    this.#writer.markWhole();
+    this.#writer.markReplayable();
     this.#tick();
   }
 
@@ -136,7 +136,7 @@ export class Tape {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     try {
-      // In one turn, because claims that are withdrawn from now on are not on the tape.
+      // In one turn, so that the digest does not contain withdrawals that the tape lacks.
       for (const _ of this.#addDigest());
     } catch (error) {
       this.#fail('digest', error);
@@ -219,7 +219,7 @@ export class Tape {
     if (work === 'digest') this.#digest.stop(); // the next one reads all claims
   }
 
-  /** Adds the digest of the lines so far: the last step reads the last claims and adds the line. */
+  /** Adds the digest of the lines so far. No line comes between its last read and its own line. */
   *#addDigest(): Generator<void, void, void> {
     yield* this.#digest.read();
     const sums = Object.fromEntries(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
@@ -246,7 +246,7 @@ export class Tape {
     yield* this.#mesh.snapshot();
     yield* this.kubernetes.snapshot();
     this.#entry({ ev: 'whole' });
-    if (this.#lines.lost === lost) this.#writer.markWhole();
+    if (this.#lines.lost === lost) this.#writer.markReplayable();
   }
 
   /** Reports the first failure, and the end of all failures. */
