@@ -22,18 +22,18 @@ function foldingObserver(cache: IPCache): {
     const held = claims.get(key) ?? new Map<string, string>();
     const name = writerName(writer);
     if (held.get(name) !== text(before)) complaints.push(`${key} ${name}: before is not what was observed`);
-    if ((effect & EFFECT.was) !== 0 && before === undefined && held.size > 0)
+    if ((effect & EFFECT.before) !== 0 && before === undefined && held.size > 0)
       complaints.push(`${key}: had a claim`);
     if (text(before) === text(after)) complaints.push(`${key} ${name}: no change`);
     if (after === undefined) held.delete(name);
     else held.set(name, attributes(after));
     claims.set(key, held);
     const known = effective.get(key);
-    if ((effect & EFFECT.was) !== 0 && known !== undefined && known !== text(before))
+    if ((effect & EFFECT.before) !== 0 && known !== undefined && known !== text(before))
       complaints.push(`${key}: not the effective claim`);
     // The promoted claim is not part of the change.
-    if (effect === EFFECT.was) effective.delete(key);
-    if ((effect & EFFECT.is) === 0) return;
+    if (effect === EFFECT.before) effective.delete(key);
+    if ((effect & EFFECT.after) === 0) return;
     if (after === undefined) {
       if (held.size > 0) complaints.push(`${key}: still has claims`);
       effective.delete(key);

@@ -48,8 +48,8 @@ class EarlierLifeKey {
   /** Returns the effective claim, as far as a record proves it. */
   known(ms: number, isLost: (fromMs: number, toMs: number) => boolean): Known {
     const [left, right] = [this.#lastBefore, this.#firstAfter];
-    const isLeft = left !== undefined && (left.effect & EFFECT.is) !== 0 && !isLost(left.ms, ms);
-    const isRight = right !== undefined && (right.effect & EFFECT.was) !== 0 && !isLost(ms, right.ms);
+    const isLeft = left !== undefined && (left.effect & EFFECT.after) !== 0 && !isLost(left.ms, ms);
+    const isRight = right !== undefined && (right.effect & EFFECT.before) !== 0 && !isLost(ms, right.ms);
     if (isLeft && isRight && !sameEntry(left.after, right.before)) return undefined;
     if (isLeft) return { claim: left.after };
     return isRight ? { claim: right.before } : undefined;

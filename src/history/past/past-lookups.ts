@@ -11,8 +11,8 @@ export type Lengths = Readonly<Record<Family, readonly number[]>>;
 
 /**
  * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not
- * changed since their time: a walk over the records of their buckets and a lookup in the current cache are enough. If
- * the oldest later change of a key names the effective claim before it, no other change of the key is read.
+ * changed since then, so that a search of the index and a lookup in the current cache are enough. If the first
+ * change of a key after the time contains the former effective claim, no other change of the key is read.
  */
 export class PastLookups {
   readonly #ipcache: IPCache;
@@ -32,8 +32,7 @@ export class PastLookups {
   }
 
   /**
-   * Returns the identity of the longest prefix of an address after the changes up to a time. `address` was parsed from
-   * `ip`.
+   * Returns the identity of an address at a time, changes of that millisecond included. `address` was parsed from `ip`.
    */
   identityAt(ip: string, address: Readonly<PrefixRegister>, ms: number): number | undefined {
     let from = this.#segments.length;
@@ -43,16 +42,16 @@ export class PastLookups {
       const hash = keyHash(key);
       for (let index = from; index < this.#segments.length; index++) {
         const isChanged = this.#segments[index]?.hasPrefixAfter(hash, key, ms) === true;
-        if (isChanged) return this.#identityBefore(address, from, ms);
+        if (isChanged) return this.#recordedIdentityAt(address, from, ms);
       }
     }
     return this.#ipcache.lookupIdentity(ip);
   }
 
-  #identityBefore(address: Readonly<PrefixRegister>, from: number, ms: number): number | undefined {
+  #recordedIdentityAt(address: Readonly<PrefixRegister>, from: number, ms: number): number | undefined {
     for (const length of this.#lengths[address.family]) {
       for (const key of keysOf(this.#prefixOf(address, length))) {
-        const identity = this.#effectiveBefore(key, from, ms);
+        const identity = this.#effectiveIdentityAt(key, from, ms);
         if (identity !== undefined) return identity;
       }
     }
@@ -60,16 +59,15 @@ export class PastLookups {
   }
 
   /**
-   * Returns the identity of the effective claim of a key before all changes later than `ms`. They are in the segments
-   * from `from` on.
+   * Returns the identity of the effective claim of a key at a time. Later changes are in the segments from `from` on.
    */
-  #effectiveBefore(key: PrefixRegister, from: number, ms: number): number | undefined {
+  #effectiveIdentityAt(key: PrefixRegister, from: number, ms: number): number | undefined {
     const hash = keyHash(key);
     for (let index = from; index < this.#segments.length; index++) {
       const segment = this.#segments[index] as Segment; // below the length
       const oldest = segment.oldestAfter(hash, key, ms);
       if (oldest < 0) continue;
-      if ((segment.effectAt(oldest) & EFFECT.was) !== 0) return segment.identityBefore(oldest);
+      if ((segment.effectAt(oldest) & EFFECT.before) !== 0) return segment.identityBefore(oldest);
       const claimsOf = (text: string): ReturnType<IPCache['claimsOf']> => this.#ipcache.claimsOf(text);
       return claimsBefore(key, claimsOf(formatKey(key)), this.#segments, (place) => place.ms > ms)[0]
         ?.identity;

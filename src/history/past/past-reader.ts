@@ -224,7 +224,7 @@ export class PastReader {
             if (!reading.isLost && !isUndoUncertain(life, change.ms))
               effective = { before: visibleBefore, after: visibleAfter };
             visibleAfter = visibleBefore;
-          } else if (change.effect === EFFECT.was + EFFECT.is && isVisible(change, keys.length))
+          } else if (change.effect === EFFECT.before + EFFECT.after && isVisible(change, keys.length))
             effective = { before: change.before, after: change.after };
           const record = prefixRecord(change, life.clock, effective);
           if (isInRange(record) && rest-- > 0) slice.push(record);

@@ -65,12 +65,12 @@ export type ClaimObserver = (
 /** How a change of a claim affects the effective claim of its key. */
 export const EFFECT = {
   /** `before` was the effective claim of the key. Without `before`: the key had no claim. */
-  was: 1,
+  before: 1,
   /** `after` is the effective claim of the key. Without `after`: the key has no claim any more. */
-  is: 2,
+  after: 2,
 } as const;
 
-const WAS_AND_IS: number = EFFECT.was | EFFECT.is;
+const BEFORE_AND_AFTER: number = EFFECT.before | EFFECT.after;
 
 /** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
 const SCANNED_PER_CLAIM = 128;
@@ -255,7 +255,7 @@ export class ClaimState {
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
     this.#markChanged(slot);
-    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), WAS_AND_IS);
+    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), BEFORE_AND_AFTER);
     return 'applied';
   }
 
@@ -268,7 +268,7 @@ export class ClaimState {
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
-    if (before !== undefined) this.#observe(key, before, this.rows.claim(slot), WAS_AND_IS);
+    if (before !== undefined) this.#observe(key, before, this.rows.claim(slot), BEFORE_AND_AFTER);
     return 'applied';
   }
 
@@ -293,12 +293,12 @@ export class ClaimState {
     if (this.#retainOverruled) {
       this.overruled.remove(slot, challenger);
       this.overruled.put(slot, holder);
-    } else this.#observe(key, holder, undefined, EFFECT.was);
+    } else this.#observe(key, holder, undefined, EFFECT.before);
     const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
     this.#sink.ownerChanged(key, holder, challenger);
-    if (this.observer !== undefined) this.#observe(key, before, this.rows.claim(slot), EFFECT.is);
+    if (this.observer !== undefined) this.#observe(key, before, this.rows.claim(slot), EFFECT.after);
     return 'applied';
   }
 
@@ -333,7 +333,8 @@ export class ClaimState {
     this.#markChanged(slot);
     const before = this.observer && this.rows.claim(slot);
     const isLast = this.#promoteNext(slot, key, old);
-    if (before !== undefined) this.#observe(key, before, undefined, isLast ? WAS_AND_IS : EFFECT.was);
+    if (before !== undefined)
+      this.#observe(key, before, undefined, isLast ? BEFORE_AND_AFTER : EFFECT.before);
   }
 
   /** Does the work of {@link ClaimState.#promote}. Returns true if the key was deleted. */
