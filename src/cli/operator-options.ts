@@ -132,7 +132,7 @@ function addDutyOptions(command: Command): Command {
     )
     .option(
       '--endpoint-slice-sync',
-      'write the backends of remote clusters as EndpointSlices, for services with the annotation service.cilium.io/global-sync-endpoint-slices; requires --clustermesh-config',
+      'write the backends of remote clusters as EndpointSlices, for global services that are headless or have the annotation service.cilium.io/global-sync-endpoint-slices; requires --clustermesh-config',
     )
     .addOption(
       new Option(
