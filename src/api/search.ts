@@ -11,7 +11,7 @@ import { parseServiceKey } from '../servicecache/service-id.ts';
 import { addressRoles, podCIDRRoles } from './address-roles.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** The kinds of results, in the order of groups with equal matches. */
+/** The kinds of results. Groups that match equally well are in this order. */
 export const SEARCH_KINDS = [
   'prefix',
   'service',
@@ -50,7 +50,7 @@ export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
    * Number of results that were found; larger than the length of `items` if the limit was reached. For prefixes, the
-   * count stops at one more than the limit.
+   * count may end above the limit.
    */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];
@@ -59,7 +59,7 @@ export interface SearchGroupDocument {
 /** The results of a search. */
 export interface SearchDocument {
   readonly query: string;
-  /** True if not all names were compared, so that results may be missing. A longer or more exact query finds them. */
+  /** True if not all names were compared. Exact keys, except labels and namespaces, are found nevertheless. */
   readonly truncated: boolean;
   /** The kinds with results. The kind of the best result is the first. */
   readonly groups: readonly SearchGroupDocument[];
@@ -108,7 +108,7 @@ function compareFound(a: FoundKey, b: FoundKey): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
-/** Kinds whose keys several objects have, such as a label of many identities. Each key counts once. */
+/** Kinds of which a search adds a key repeatedly, such as a label of many identities. Each key counts once. */
 const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
   'identity',
   'label',
@@ -170,7 +170,7 @@ class Search {
     this.#addExact();
     yield;
     const name = this.#query.toLowerCase();
-    // A query with `=` is a label, and an address is found by its prefixes. Names need not be compared then.
+    // A query with `=` matches only labels, and an address matches no pods by name and no labels.
     const isLabel = name.includes('=');
     const isAddress = PARTIAL_ADDRESS.test(name) || Prefix.parseAnnotated(name) !== undefined;
     if (!isLabel) yield* this.#compareNames(name);
@@ -204,8 +204,11 @@ class Search {
   }
 
   #addExact(): void {
-    const { ipcache } = this.#model;
+    const { ipcache, services, nodes } = this.#model;
     const query = this.#query;
+    const name = query.toLowerCase();
+    if (name.includes('/') && services.get(parseServiceKey(name))) this.#add('service', name, 'exact');
+    if (nodes.get(name)) this.#add('node', name, 'exact');
     const prefix = Prefix.parseAnnotated(query);
     if (prefix !== undefined) this.#addAddress(query, prefix);
     else this.#addPartialAddress(query);
@@ -403,10 +406,10 @@ function serviceText(announced: AnnouncedService | undefined): string {
 }
 
 /**
- * Searches everything that is known for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of
- * an identity, and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys
- * are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the maximum number of results of each
- * kind. The work is done in turns of the gate.
+ * Searches all objects for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
+ * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys, except
+ * labels and namespaces, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the maximum number
+ * of results of each kind. The work is done in turns of the gate.
  */
 export async function search(
   model: SearchModel,

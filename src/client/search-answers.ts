@@ -23,7 +23,9 @@ export function askSearch(text: string, limit: number): Question {
       lines: [
         ...documentTable(RESULT_COLUMNS, results, view),
         ...(cut.length === 0 ? [] : [`There are more results (${cut.join(', ')}): see --limit.`]),
-        ...(document.truncated ? ['Not all names were compared: use a longer text.'] : []),
+        ...(document.truncated
+          ? ['Not all names were compared: use an exact name, such as NAMESPACE/NAME.']
+          : []),
       ],
       succeeded: true,
       names: results.map(({ key }) => key),

@@ -100,7 +100,7 @@ function SearchBox({
 
 function noteOf(count: number, isTruncated: boolean): string {
   if (count === 0) return 'No matches. Search for an IP, a CIDR, a part of a name, a label or an identity.';
-  return isTruncated ? 'Not all names were compared. Type more letters.' : '';
+  return isTruncated ? 'Not all names were compared. Type an exact name, such as NAMESPACE/NAME.' : '';
 }
 
 function ResultList({

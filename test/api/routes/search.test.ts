@@ -87,6 +87,24 @@ describe('search', () => {
     ]);
   });
 
+  it('finds the exact keys of a service and a node beyond the names that it compares', async () => {
+    const model = new TestModel().fill();
+    const [service] = model.services.snapshot().entries();
+    const [node] = model.nodes.nodes();
+    // Stands in for 50,000 other services and nodes, because none of their names matches.
+    const repeated = function* <T>(item: T | undefined): Generator<T> {
+      for (let at = 0; item !== undefined && at <= MAX_COMPARED.node; at++) yield item;
+    };
+    model.addService({ namespace: 'shop', name: 'last' }, '172.16.0.11');
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'last', source: 'k8s' });
+    Object.assign(model.services, { snapshot: () => repeated(service) });
+    Object.assign(model.nodes, { nodes: () => repeated(node) });
+    expect(await found('Shop/last', model)).toEqual(['service shop/last exact']);
+    expect(await found('own/last', model)).toEqual(['node own/last exact']);
+    const { groups, truncated } = await search(model, gate, 'baltic/node-1', 8);
+    expect([truncated, groups.map(({ kind, total }) => [kind, total])]).toEqual([true, [['node', 1]]]);
+  });
+
   it('compares labels even if there are more pods than it compares', async () => {
     const model = new TestModel();
     for (let pod = 0; pod <= MAX_COMPARED.pod; pod++)
