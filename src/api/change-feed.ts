@@ -33,8 +33,8 @@ export interface FeedRead {
 const MAX_CHANGES = 65_536;
 
 /**
- * Number of complete generations that are kept. A generation is a table with the latest revision of each key, for an
- * equal share of the changes.
+ * Number of complete generations that are kept. A generation is a table with the latest revision of each key in an
+ * eighth of the changes.
  */
 const COMPLETE_GENERATIONS = 8;
 
@@ -162,8 +162,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Resolves 50 ms after the first change after `revision`, so that further changes join it. Also resolves when the
-   * time is over, the feed ends or the signal fires.
+   * Resolves immediately if `revision` is not the latest, otherwise 50 ms after the next change, so that further
+   * changes join it. Also resolves when the time is over, the feed ends or the signal fires.
    */
   async waitForChange(revision: number, signal: AbortSignal, withinMs: number): Promise<void> {
     if (this.ended || signal.aborted || revision !== this.#revision) return;

@@ -7,7 +7,7 @@ export interface DatapathPartDocument {
   readonly missing: readonly string[];
 }
 
-/** State of a kernel table that is kept equal to the caches: a map or the routes. */
+/** State of a kernel table that is kept equal to the caches: a map, pins, rules or routes. */
 export interface DatapathTableDocument {
   readonly name: string;
   /**

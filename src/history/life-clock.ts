@@ -36,9 +36,10 @@ export interface ClockPiece {
 }
 
 /**
- * The time of one life in milliseconds since it began, and the wall time of each. Wall time may be set while the
- * process runs. If there are too many pieces, those with the least different offsets are merged: the wall times of the
- * merged pieces are unknown, and {@link LifeClock.wallOf} is wrong by at most the difference of their offsets.
+ * Converts times of one life (a run of the agent), in milliseconds since it began, to wall times and back. Wall time
+ * may be set while the process runs. If there are too many pieces, those with the least different offsets are merged:
+ * the wall times of the merged pieces are unknown, and {@link LifeClock.wallOf} is wrong by at most the difference of
+ * their offsets.
  */
 export class LifeClock {
   readonly #pieces: ClockPiece[];
@@ -67,7 +68,7 @@ export class LifeClock {
     return change;
   }
 
-  /** Removes the older piece whose removal adds the least error. The time that it held becomes unclear. */
+  /** Removes the piece of the older half whose removal adds the least error. Its time becomes unclear. */
   #merge(): void {
     const pieces = this.#pieces;
     let best: { readonly index: number; readonly next: ClockPiece; readonly error: number } | undefined;
@@ -99,8 +100,8 @@ export class LifeClock {
 
   /**
    * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was
-   * set back past `wall`, none if it was set forward past `wall`. Times before the life count with the first piece, and
-   * later times with the last. Between merged pieces, one of the times at which the clock may have shown `wall`.
+   * set back past `wall`, none if it was set forward past `wall`. The first and the last offset also apply before and
+   * after the life. For each group of merged pieces, only one possible time is returned.
    */
   timesOf(wall: number): readonly number[] {
     if (this.#pieces.length === 1) return [wall - (this.#pieces[0]?.offset ?? 0)];

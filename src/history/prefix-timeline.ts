@@ -237,13 +237,13 @@ export function claimsBefore(
   const hash = keyHash(key);
   for (let index = segments.length - 1; index >= 0; index--) {
     const segment = segments[index] as Segment; // below the length
-    let position = segment.ofKey(segment.newest(hash), key);
+    let position = segment.findKey(segment.newest(hash), key);
     while (position >= 0) {
       if (!isLater({ segment, position, ms: segment.msAt(position) })) return claims.sort(compareWriters);
       const { writer, before } = segment.claimAt(position);
       claims = claims.filter(({ source, owner }) => source !== writer.source || owner !== writer.owner);
       if (before !== undefined) claims.push(before);
-      position = segment.ofKey(segment.previous(position), key);
+      position = segment.findKey(segment.previous(position), key);
     }
   }
   return claims.sort(compareWriters);
@@ -257,13 +257,13 @@ export function sameVisible(a: CompleteClaim | undefined, b: CompleteClaim | und
 /** Yields the changes of a key in a segment, newest first. */
 function* changesIn(segment: Segment, key: PrefixRegister): Generator<TimelineChange, void, void> {
   const text = formatKey(key);
-  let at = segment.ofKey(segment.newest(keyHash(key)), key);
+  let at = segment.findKey(segment.newest(keyHash(key)), key);
   while (at >= 0) {
     const ms = segment.msAt(at);
     // Fields are listed one by one, because a spread takes longer than the decoding.
     const { writer, before, after, effect } = segment.claimAt(at);
     yield { writer, before, after, effect, key: text, segment, position: at, ms };
-    at = segment.ofKey(segment.previous(at), key);
+    at = segment.findKey(segment.previous(at), key);
   }
 }
 

@@ -106,7 +106,7 @@ export class RecordReader {
   }
 
   /** Returns the position of the newest record of a key at or before `position`, or -1. */
-  ofKey(position: number, key: Readonly<PrefixRegister>): number {
+  findKey(position: number, key: Readonly<PrefixRegister>): number {
     let at = position;
     while (at >= 0) {
       const previous = this.enter(at);
@@ -158,7 +158,7 @@ export class RecordReader {
   }
 
   /** Returns the position of the newest record of a service or node at or before `position`, or -1. */
-  ofText(position: number, kind: Kind, key: string): number {
+  findDocument(position: number, kind: Kind, key: string): number {
     let at = position;
     while (at >= 0) {
       const previous = this.enter(at);

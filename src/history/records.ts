@@ -105,9 +105,9 @@ export function* placesIn(
   kind: 'service' | 'node',
   key: string,
 ): Generator<RecordPlace, void, void> {
-  let at = segment.ofText(segment.newest(documentKeyHash(KIND[kind], key)), KIND[kind], key);
+  let at = segment.findDocument(segment.newest(documentKeyHash(KIND[kind], key)), KIND[kind], key);
   while (at >= 0) {
     yield { segment, position: at, ms: segment.msAt(at) };
-    at = segment.ofText(segment.previous(at), KIND[kind], key);
+    at = segment.findDocument(segment.previous(at), KIND[kind], key);
   }
 }

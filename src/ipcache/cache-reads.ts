@@ -75,7 +75,7 @@ export class CacheReads {
   /**
    * Calls {@link CacheReads.lookupIdentity} for many addresses, writes each identity to the same index of `identities`,
    * and returns the number of addresses that were found. Addresses that are invalid or not found get 0, the reserved
-   * identity `unknown`. `identities` must have room for all. Allocates nothing per address; the cache misses of 256
+   * identity `unknown`. `identities` must have room for all. Allocates nothing per address; the memory reads of 256
    * addresses overlap.
    */
   lookupMany(addresses: AddressList, identities: Uint32Array): number {
@@ -88,7 +88,7 @@ export class CacheReads {
     return found;
   }
 
-  /** Like {@link CacheReads.get}, but a full-length CIDR returns the endpoint IP if it exists (SEMANTICS 2.4). */
+  /** Like {@link CacheReads.get}, but a full-length CIDR returns the entry of its IP if it exists (SEMANTICS 2.4). */
   lookupByPrefix(prefix: string): KeyedEntry | undefined {
     const key = this.#key;
     if (!parseKey(prefix, key)) return undefined;

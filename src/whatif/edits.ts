@@ -7,10 +7,10 @@ import type { Service } from '../servicecache/service.ts';
 /**
  * An assumed change. `remove-cluster`: the remote cluster leaves the mesh. `remove-node`: all claims on a node
  * (`cluster/name`) are deleted. `remove-source`: all claims of a source, or those of one of its owners, are deleted. An
- * owner is a cluster, or a node for sources of nodes. Services of remote clusters have the source `clustermesh`, those
- * of the local cluster `k8s`. `rank`: the source ranks directly above or below another. `setting`: settings of the node
- * manager. `upsert`, `delete`: the claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes
- * service or one of its endpoint slices is created or replaced.
+ * owner is a cluster or a node. Services of remote clusters have the source `clustermesh`, those of the local cluster
+ * `k8s`. `rank`: the source ranks directly above or below another. `setting`: settings of the node manager. `upsert`,
+ * `delete`: the claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes service or one of its
+ * endpoint slices is created or replaced.
  */
 export type Edit =
   | { readonly edit: 'remove-cluster'; readonly cluster: string }
@@ -103,7 +103,7 @@ export function removesNode(
 }
 
 /** Returns the remote cluster whose services an edit removes; `'*'` for all clusters, undefined for none. */
-export function removedOffers(edit: Edit): string | undefined {
+export function clusterOfRemovedServices(edit: Edit): string | undefined {
   if (edit.edit === 'remove-cluster') return edit.cluster;
   return edit.edit === 'remove-source' && edit.source === 'clustermesh' ? (edit.owner ?? '*') : undefined;
 }

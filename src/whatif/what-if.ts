@@ -20,11 +20,11 @@ import {
   type ServiceKind,
 } from './differences.ts';
 import {
+  clusterOfRemovedServices,
   comparison,
   type Edit,
   EditError,
   orderAfter,
-  removedOffers,
   removesLocalServices,
   removesNode,
   removesWriter,
@@ -243,7 +243,7 @@ class Preview implements Disposable {
   }
 
   *#readIdentities(): Generator<void, void, void> {
-    const removes = this.#edits.flatMap((edit) => removedOffers(edit) ?? []);
+    const removes = this.#edits.flatMap((edit) => clusterOfRemovedServices(edit) ?? []);
     if (removes.length === 0) return;
     let read = 0;
     for (const { cluster } of this.#engines.identities?.() ?? []) {
@@ -342,7 +342,7 @@ class Preview implements Disposable {
       for (const name of state.slices.keys()) next = withSlice(next, name, undefined);
       return next.service === undefined ? next : withService(next, undefined);
     }
-    const removed = removedOffers(edit);
+    const removed = clusterOfRemovedServices(edit);
     for (const cluster of state.remotes.keys()) {
       if (removed !== cluster && removed !== '*') continue;
       this.#matchedEdits.add(edit);
