@@ -95,7 +95,9 @@ function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'h
   const url = `${scheme.toLowerCase()}://${address}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const isValid = (protocol === 'http:' || protocol === 'https:') && host !== '';
-  return isValid ? url : list.reject(index, 'invalid-url', 'must be an http or https URL');
+  if (!isValid) return list.reject(index, 'invalid-url', 'must be an http or https URL');
+  // grpc-js would connect to port 443, and clients of etcd in Go do not connect. An URL omits the port of its scheme.
+  return /:\d+$/.test(address) ? url : list.reject(index, 'invalid-url', 'must have a port, such as 2379');
 }
 
 /** The YAML parser is loaded on demand: it takes 40 ms, and a client without a configuration file does not need it. */

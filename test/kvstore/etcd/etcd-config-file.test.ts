@@ -73,6 +73,9 @@ describe('an etcd configuration file', () => {
     ['endpoints[0] 7', 'endpoints: [7]'],
     ['endpoints[0] "ftp://a:1": must be an http or https URL', 'endpoints: [ftp://a:1]'],
     ['endpoints[0] "http://": must be an http or https URL', 'endpoints: ["http://"]'],
+    // Regression: without a port, the client connected to port 443.
+    ['endpoints[0] "http://a": must have a port, such as 2379', 'endpoints: ["http://a"]'],
+    ['endpoints[1] "[fd00::1]": must have a port, such as 2379', 'endpoints: [a:1, "[fd00::1]"]'],
     ['must use one scheme: http or https', 'endpoints: [http://a:1, https://b:1]'],
     ['username 7', 'endpoints: [a:1]\nusername: 7'],
     ['insecure-transport "yes"', 'endpoints: [a:1]\ninsecure-transport: "yes"'],
