@@ -9,7 +9,7 @@ export function readEndpointList(
   at: string,
   onReject: (rejection: Rejection) => void,
 ): ReadonlySet<string> {
-  return /^\s*\[/.test(text) ? addressesOfJson(text, at, onReject) : addressesOfTable(text);
+  return /^\[/m.test(text) ? addressesOfJson(text, at, onReject) : addressesOfTable(text);
 }
 
 /**

@@ -12,10 +12,11 @@ export function readIdentityList(
   at: string,
   onReject: (rejection: Rejection) => void,
 ): ReadonlyMap<number, readonly string[]> {
-  if (/^\s*\[/.test(text)) return identitiesOfJson(text, at, onReject);
+  if (/^\[/m.test(text)) return identitiesOfJson(text, at, onReject);
   const identities = new Map<number, string[]>();
   let labels: string[] = [];
-  for (const line of text.split('\n').slice(1)) {
+  const title = Math.max(0, text.search(/^ID\s/m)); // behind warnings of the program
+  for (const line of text.slice(title).split('\n').slice(1)) {
     const [, number = '', label = ''] = /^(\d{0,10})\s+(\S.*?)\s*$/.exec(line) ?? [];
     const identity = number === '' ? undefined : identityOf(Number(number));
     if (identity !== undefined) {

@@ -61,7 +61,7 @@ const NO_ENTRIES = 'No entries found.';
  * each. Linear in the text.
  */
 export function readMapList(text: string, reader: TableReader): boolean {
-  if (/^\s*\{/.test(text)) return readMapJson(text, reader);
+  if (/^\{/m.test(text)) return readMapJson(text, reader);
   const title = text.indexOf(TITLE);
   if (title < 0)
     return text.trim() === '' || text.includes(NO_ENTRIES) || notMapList(text, 'has no title', reader);

@@ -236,6 +236,18 @@ describe('other outputs', () => {
     ]).toEqual(expected);
   });
 
+  it('map, identity and endpoint lists are read behind warnings (regression: JSON was read as a table)', () => {
+    const warning = 'level=warning msg="old"\n';
+    const map = read(readMapList, `${warning}{"10.0.0.7/32": ["identity=55 encryptkey=0"]}`);
+    expect(map).toMatchObject({ entries: [{ prefix: '10.0.0.7/32', identity: 55 }], rejected: [], ok: true });
+    rejected.length = 0;
+    for (const text of ['[{"id": 1, "labels": ["reserved:host"]}]', 'ID   LABELS\n1    reserved:host\n'])
+      expect([...readIdentityList(warning + text, 'test', onReject)]).toEqual([[1, ['reserved:host']]]);
+    const endpoints = '[{"status": {"networking": {"addressing": [{"ipv4": "10.0.0.7"}]}}}]';
+    expect([...readEndpointList(warning + endpoints, 'test', onReject)]).toEqual(['10.0.0.7']);
+    expect(rejected).toEqual([]);
+  });
+
   it('endpoint list: the addresses of the table, and of JSON', () => {
     const table =
       'ENDPOINT   POLICY   IDENTITY   LABELS   IPv6   IPv4   STATUS\n12   Disabled   66536   k8s:app=a   fd00::7   10.0.0.7   ready\n                       k8s:b=c\n';
