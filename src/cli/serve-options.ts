@@ -38,6 +38,16 @@ export function parseListen(text: string): ApiAddress {
   throw new InvalidArgumentError('It must be a port or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
 }
 
+/** Parses the address of a recorded state. It is served without credentials, so only to this machine. */
+export function parseServe(text: string): ApiAddress {
+  const address = parseListen(text);
+  if (/^(localhost|::1|127(\.\d+){3})$/i.test(address.host)) return address;
+  throw new InvalidArgumentError(
+    'It must be an address of this machine, such as 127.0.0.1:8080, because no credentials protect it. ' +
+      'To open the page on another machine, forward the port, such as with ssh -L.',
+  );
+}
+
 /** Returns the DNS names with one more. */
 function appendHostName(name: string, previous: readonly string[] = []): readonly string[] {
   if (/^[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?$/i.test(name) && name.length <= 254) return [...previous, name];

@@ -3,7 +3,7 @@ import type { AgentOptions } from '../../agent/options.ts';
 import type { SysdumpReport } from '../../sysdump/examine.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ApiAddress, parseListen, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseServe, serveOptions } from '../serve-options.ts';
 
 interface SysdumpFlags {
   readonly serve?: ApiAddress;
@@ -67,8 +67,8 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
     .addOption(outputOption())
     .option(
       '--serve <address>',
-      'afterwards, serve the page with the state of the objects until Ctrl-C, at a port (of loopback) or address:port',
-      parseListen,
+      'afterwards, serve the page with the state of the objects until Ctrl-C, at a port or address:port of loopback',
+      parseServe,
     )
     .addOption(quietOption())
     .action((file: string, { output, quiet, serve }: SysdumpFlags) =>

@@ -9,7 +9,7 @@ import type { TapeSettings } from '../../tape/tape-settings.ts';
 import type { TapeState } from '../../tape/tape-state.ts';
 import { type CommandIO, EXIT, type RunAction } from '../io.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ApiAddress, parseListen, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseServe, serveOptions } from '../serve-options.ts';
 import { slowProgress } from './progress.ts';
 
 interface TapeCheckFlags {
@@ -179,8 +179,8 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .option('--at <time>', `end at this time: ${TIME_FORMS} (default: the end of the tape)`)
     .option(
       '--serve <address>',
-      'afterwards, serve the page with that state until Ctrl-C, at a port (of loopback) or address:port',
-      parseListen,
+      'afterwards, serve the page with that state until Ctrl-C, at a port or address:port of loopback',
+      parseServe,
     )
     .option('--ignore-version', 'replay a tape of another version of dpcache, whose state may differ')
     .action((path: string, { at: time, serve, ignoreVersion, output, quiet }: ReplayFlags) =>

@@ -445,6 +445,20 @@ describe('--serve of a diagnosis', () => {
     expect(follow).not.toHaveBeenCalled();
   });
 
+  it.each(['sysdump', 'replay'])(
+    'of a %s beyond loopback is refused before the input is read (regression: afterwards, with --listen-token)',
+    async (command) => {
+      for (const address of ['0.0.0.0:80', '[::]:80', '127.evil.example:80']) {
+        const { status, stderr } = await run(`${command} /missing --serve ${address}`);
+        expect({ address, status }).toEqual({ address, status: 2 });
+        expect(stderr).toContain(`argument '${address}' is invalid. It must be an address of this machine`);
+        expect(stderr).toContain('forward the port');
+      }
+      for (const address of ['80', 'localhost:80', '[::1]:80', '127.0.0.2:80'])
+        expect((await run(`${command} /missing --serve ${address}`)).stderr).toContain('/missing');
+    },
+  );
+
   const TAPE = new URL('../../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
 
   it('of a replay runs an agent with the settings and the state of the tape', async () => {
