@@ -45,24 +45,28 @@ export interface ShowContext extends RunContext {
 
 /**
  * Starts an agent, calls `use` when the initial sync is complete or has stalled, and stops the agent when `use` has
- * settled. Throws `InputError` if the signal fires before the initial sync is complete.
+ * settled. If the signal fires before the initial sync is complete, calls `interrupted` instead of `use`.
  */
 function withAgent<T>(
   options: AgentOptions,
   run: RunOptions<AgentSettings>,
   context: RunContext,
   use: (running: RunningAgent) => T | Promise<T>,
+  interrupted: () => T = failInterrupted,
 ): Promise<T> {
   const { log, signal } = context;
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   const { serve, settings } = run;
   const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page, settings });
   return runStepped(agent, api, run, context, (missing, reloads) => {
-    if (signal.aborted && missing.length > 0)
-      throw new InputError('interrupted before the initial sync was done');
+    if (signal.aborted && missing.length > 0) return interrupted();
     for (const sentence of missing) log.error(sentence);
     return use({ agent, api, complete: missing.length === 0, reloads });
   });
+}
+
+function failInterrupted(): never {
+  throw new InputError('interrupted before the initial sync was done');
 }
 
 /** `complete` if all sources were complete. */
@@ -113,7 +117,10 @@ export interface FollowMeshOptions extends RunOptions<AgentSettings> {
   readonly quiet: boolean;
 }
 
-/** Shows the first state, then each change until the signal fires. Plays a script if there is one. */
+/**
+ * Shows the first state, then each change until the signal fires, also during the initial sync. Plays a script if there
+ * is one.
+ */
 export async function followMesh(
   options: AgentOptions,
   { script, all, quiet, ...run }: FollowMeshOptions,
@@ -122,7 +129,7 @@ export async function followMesh(
   const { signal, log, output, env } = context;
   const steps = script === undefined ? [] : await readPlayScript(script);
   const terminal = new Terminal(output, env);
-  await withAgent(options, run, context, async ({ agent, api, reloads }) => {
+  const use = async ({ agent, api, reloads }: RunningAgent): Promise<void> => {
     const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, { all });
     const print = (text: string): void => (live === undefined ? log.info(text) : live.print(text));
     const addresses = addressLines(api);
@@ -148,7 +155,8 @@ export async function followMesh(
     if (steps.length > 0 && !signal.aborted) print('The script is done. Ctrl-C stops the agent.');
     await fired(signal);
     print('Stopped.');
-  });
+  };
+  await withAgent(options, run, context, use, () => {});
 }
 
 function addressLines({ socket, url, hasPage }: AgentApi): readonly string[] {
