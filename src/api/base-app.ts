@@ -134,7 +134,7 @@ function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDo
   }
   if (isHungUp(error)) return problem('bad-request', 'The connection was closed before the end of the body.');
   onFault(error);
-  return problem('internal', 'Internal error; see the log of the agent.');
+  return problem('internal', 'Internal error; see the log of the process.');
 }
 
 /** Returns true if the client closed the connection before the end of the body. */

@@ -114,7 +114,7 @@ describe('a state folder', () => {
     const stateDir = temporaryFolder({});
     const { agent } = await startAgent(OWN, CART, { stateDir });
     await expect(startAgent(OWN, CART, { stateDir })).rejects.toThrow(
-      `--state-dir ${stateDir}: in use by the agent with pid ${process.pid}: stop it, or set another folder`,
+      `--state-dir ${stateDir}: in use by the process with pid ${process.pid}: stop it, or set another folder`,
     );
     await agent.stop();
     expect(readdirSync(stateDir)).toEqual(['checkpoint']);

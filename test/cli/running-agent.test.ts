@@ -164,7 +164,7 @@ describe('a running agent', () => {
   it('rejects a second agent on its socket', async () => {
     const second = await dpcache('agent', ...ATLANTIC, ...SOCKET);
     expect(second).toMatchObject({ status: 1 });
-    expect(second.stderr).toContain(`is in use by the agent with pid ${process.pid}`);
+    expect(second.stderr).toContain(`is in use by the process with pid ${process.pid}`);
   });
 });
 
@@ -258,6 +258,6 @@ describe('an agent that is starting', () => {
       problem: { blockers: [expect.stringMatching(/^step 6 of 10, local kvstore: running for \d+ s$/)] },
     });
     ended.abort();
-    expect(await run).toBe(1);
+    expect(await run).toBe(0);
   });
 });

@@ -107,7 +107,13 @@ export class ApiServer {
     const { app, socket, tcp, pathsWithoutToken: open = new Set() } = this.#options;
     try {
       if (socket !== undefined) {
-        const server = createServer(LIMITS, listener(app.fetch));
+        const answer = listener((request, connection) => {
+          const { socket: client } = connection.incoming;
+          if (client instanceof Socket) limit.verify(client);
+          return app.fetch(request, connection);
+        });
+        const server = createServer(LIMITS, answer);
+        const limit = new ConnectionLimit(server);
         await this.#add(server, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
@@ -305,7 +311,7 @@ function checkRequest(
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
   if (!hasToken && !isServedName(named, host, names))
     return problemResponse(
-      problem('forbidden', 'Unknown Host: add it to the agent with --listen-name.', {
+      problem('forbidden', 'Unknown Host: add it with --listen-name.', {
         field: 'Host',
         value: named.slice(0, 120),
       }),
@@ -321,7 +327,7 @@ function checkRequest(
   if (token === undefined || hasToken) return 'accepted';
   if (open.has(requested.pathname)) return 'open';
   return problemResponse(
-    problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of the agent.'),
+    problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of --listen-token.'),
     {
       'www-authenticate': 'Bearer',
     },

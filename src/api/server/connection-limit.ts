@@ -8,23 +8,23 @@ export const MAX_CONNECTIONS = 1_024;
 /** Maximum number of open connections without an accepted request. */
 const MAX_UNVERIFIED = 256;
 
-/** A TCP connection, and the stream that carries HTTP: the socket itself or TLS. */
+/** A connection, and the stream that carries HTTP: the socket itself or TLS. */
 interface VerifiedConnection {
   readonly socket: Socket;
   readonly http: Duplex;
 }
 
 /**
- * Keeps room for new TCP connections, so that clients whose requests are refused cannot hold all of them. A connection
+ * Keeps room for new connections, so that clients whose requests are refused cannot hold all of them. A connection
  * is unverified until one of its requests is accepted. If more than {@link MAX_UNVERIFIED} unverified connections are
  * open, the oldest of them is closed. If {@link MAX_CONNECTIONS} are open in total, the oldest unverified one is
  * closed. If there is none, the verified one that has been idle longest is closed, or else the new one.
  */
 export class ConnectionLimit {
-  /** Unverified connections by client address and port, oldest first. */
-  readonly #unverified = new Map<string, Socket>();
-  /** Verified connections by client address and port, least recently used first. */
-  readonly #verified = new Map<string, VerifiedConnection>();
+  /** Unverified connections by key, oldest first. */
+  readonly #unverified = new Map<unknown, Socket>();
+  /** Verified connections by key, least recently used first. */
+  readonly #verified = new Map<unknown, VerifiedConnection>();
 
   constructor(server: Server) {
     server.on('connection', (socket) => this.#add(socket));
@@ -50,38 +50,42 @@ export class ConnectionLimit {
   }
 
   /** Makes room for the next connection. */
-  #evict(newest: string): void {
+  #evict(newest: unknown): void {
     const oldest = this.#oldestUnverified();
     this.#close(oldest !== undefined && oldest !== newest ? oldest : (this.#longestIdle() ?? newest));
   }
 
-  #oldestUnverified(): string | undefined {
+  #oldestUnverified(): unknown {
     const [oldest] = this.#unverified.keys();
     return oldest;
   }
 
-  #longestIdle(): string | undefined {
+  #longestIdle(): unknown {
     for (const [key, { http }] of this.#verified) if (openAnswers(http) === 0) return key;
     return undefined;
   }
 
-  #close(key: string): void {
+  #close(key: unknown): void {
     const socket = this.#socketOf(key);
     this.#delete(key);
     socket?.destroy();
   }
 
-  #socketOf(key: string): Socket | undefined {
+  #socketOf(key: unknown): Socket | undefined {
     return this.#verified.get(key)?.socket ?? this.#unverified.get(key);
   }
 
-  #delete(key: string): void {
+  #delete(key: unknown): void {
     this.#unverified.delete(key);
     this.#verified.delete(key);
   }
 }
 
-/** Returns the key of a connection. A TLS connection has the same key as its TCP connection. */
-function keyOf({ remoteAddress, remotePort }: Pick<Socket, 'remoteAddress' | 'remotePort'>): string {
-  return `${remoteAddress} ${remotePort}`;
+/**
+ * Returns the key of a connection. A TLS connection has the same key as its TCP connection: the client's address and
+ * port. A connection to a unix socket has none, and is its own key.
+ */
+function keyOf(socket: Pick<Socket, 'remoteAddress' | 'remotePort'>): unknown {
+  const { remoteAddress, remotePort } = socket;
+  return remoteAddress === undefined ? socket : `${remoteAddress} ${remotePort}`;
 }

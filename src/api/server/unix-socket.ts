@@ -10,11 +10,11 @@ import { listen } from './listen.ts';
 
 /** Thrown if another process listens on the socket. */
 export class SocketInUseError extends Error {
-  /** The process that listens, such as `the agent with pid 12`. */
+  /** The process that listens, such as `the process with pid 12`. */
   readonly holder: string;
 
   constructor(path: string, pid: number | undefined) {
-    const holder = pid === undefined ? 'another process' : `the agent with pid ${pid}`;
+    const holder = pid === undefined ? 'another process' : `the process with pid ${pid}`;
     super(`${path} is in use by ${holder}: stop it, or set another socket with --socket`);
     this.name = 'SocketInUseError';
     this.holder = holder;
@@ -101,7 +101,7 @@ function isServed(path: string): Promise<boolean> {
   });
 }
 
-/** Returns the pid of the agent that serves a socket; undefined if it does not report one. */
+/** Returns the pid of the process that serves a socket; undefined if it does not report one. */
 function servingPid(path: string): Promise<number | undefined> {
   return new Promise((resolve) => {
     const options = {

@@ -90,7 +90,7 @@ describe('a unix socket', () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
     await expect(serve({ socket: path })).rejects.toThrow(
-      `${path} is in use by the agent with pid ${process.pid}`,
+      `${path} is in use by the process with pid ${process.pid}`,
     );
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
@@ -120,7 +120,7 @@ describe('a unix socket', () => {
       syncBuiltinESMExports();
     });
     syncBuiltinESMExports();
-    await expect(serve({ socket: path })).rejects.toThrow(`is in use by the agent with pid ${process.pid}`);
+    await expect(serve({ socket: path })).rejects.toThrow(`is in use by the process with pid ${process.pid}`);
     expect(renaming).toHaveBeenCalledOnce();
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
     expect(readdirSync(folder)).toEqual(['dpcache.sock']);
@@ -178,7 +178,7 @@ describe('a unix socket', () => {
     expect(starts.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const start of starts)
       if (start.status === 'rejected')
-        expect(String(start.reason)).toContain('is in use by the agent with pid');
+        expect(String(start.reason)).toContain('is in use by the process with pid');
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
@@ -342,6 +342,21 @@ describe('TCP', () => {
     expect((await send(`${server.url}/healthz`, headers)).status).toBe(200);
     await othersClosed;
     expect(monitor.destroyed).toBe(false);
+  });
+
+  it('answers on the unix socket while idle clients use all connections (regression: closed without an answer)', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    await serve({ socket: path });
+    const held: Socket[] = [];
+    onTestFinished(() => {
+      for (const socket of held) socket.destroy();
+    });
+    for (let at = 0; at < 1_030; at++) {
+      const socket = connect(path).on('error', () => {});
+      held.push(socket);
+      await once(socket, 'connect'); // one after the other, because the accept queue is limited
+    }
+    expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
   it('closes the connection that is idle longest, and none that waits for an answer, if all are in use', async () => {
