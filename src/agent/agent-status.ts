@@ -1,16 +1,10 @@
-import type { DatapathDocument } from '../api/datapath-document.ts';
 import type { ClusterMetrics } from '../api/read-model.ts';
 import type {
-  CheckpointDocument,
   ClusterDetailDocument,
   ClusterDocument,
-  HistoryStatusDocument,
-  KubernetesDocument,
   ReadProgress,
   StatusDocument,
-  StepDocument,
   StoreDocument,
-  TapeDocument,
 } from '../api/status-document.ts';
 import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
@@ -37,8 +31,19 @@ export interface FollowedClusters {
 /** The status of a local or a remote cluster: the fields that both have. */
 type FollowedStatus = LocalClusterStatus;
 
-/** Input of {@link agentStatus}. */
-export interface StatusParts {
+/** Input of {@link agentStatus}. Its fields of the document are returned unchanged. */
+export interface StatusParts
+  extends Pick<
+    StatusDocument,
+    | 'steps'
+    | 'syncedMs'
+    | 'configProblems'
+    | 'kubernetes'
+    | 'checkpoint'
+    | 'datapath'
+    | 'history'
+    | 'tape'
+  > {
   readonly options: AgentOptions;
   readonly engines: {
     readonly ipcache: IPCache;
@@ -47,14 +52,6 @@ export interface StatusParts {
   };
   readonly followed: FollowedClusters | undefined;
   readonly rejected: RejectionStatus;
-  readonly steps: readonly StepDocument[];
-  readonly syncedMs: number | undefined;
-  readonly configProblems: readonly string[];
-  readonly checkpoint: CheckpointDocument | undefined;
-  readonly datapath: DatapathDocument | undefined;
-  readonly history: HistoryStatusDocument | undefined;
-  readonly tape: TapeDocument | undefined;
-  readonly kubernetes: KubernetesDocument | undefined;
 }
 
 /** Returns a wall time as ISO 8601; `undefined` if there is none. */
@@ -188,11 +185,7 @@ export function agentStatus({
   steps,
   syncedMs,
   configProblems,
-  checkpoint,
-  datapath,
-  history,
-  tape,
-  kubernetes,
+  ...parts
 }: StatusParts): StatusDocument {
   const ipcache = engines.ipcache.status();
   const nodes = engines.nodes.status();
@@ -205,11 +198,7 @@ export function agentStatus({
     syncedMs,
     clusters: followed === undefined ? [] : clusterStatuses(followed),
     configProblems,
-    ...(kubernetes && { kubernetes }),
-    ...(checkpoint && { checkpoint }),
-    ...(datapath && { datapath }),
-    ...(history && { history }),
-    ...(tape && { tape }),
+    ...parts,
     ipcache: {
       prefixes: ipcache.entries - ipcache.shadowed,
       shadowed: ipcache.shadowed,

@@ -556,11 +556,11 @@ export class Agent implements ReadModel, PlayStage {
       steps: this.#startup.status(),
       syncedMs: this.#syncedMs,
       configProblems: this.#mesh.problems(),
+      kubernetes: this.#kubernetes?.status(),
       checkpoint: this.#stateKeeper?.status(),
       datapath: this.datapath?.status(),
       history: this.#history?.status(),
       tape: this.#tape?.status(),
-      kubernetes: this.#kubernetes?.status(),
     });
   }
 

@@ -290,37 +290,13 @@ export class MeshFeed {
     const { backend, id: localID } = this.#localKvstore;
     const { clusterName, clusterID, maxConnectedClusters, network, serviceTTLMs, failStatic } = this.#options;
     const { serviceV2 } = this.#options;
-    const { remoteNodeIdentities } = network;
-    const { clock, random, gate, onReject, engines } = this.#context;
-    const { ipcache, nodes, services, onCause, onWithdrawal, tap } = engines;
-    const local = new LocalCluster({
-      clusterName,
-      engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
-      failStatic,
-      backend,
-      clock,
-      random,
-      gate,
-      onReject,
-    });
-    const mesh = new ClusterMesh({
-      clusterName,
-      clusterID: localID,
-      maxConnectedClusters,
-      serviceTTLMs,
-      serviceV2,
-      ipcache,
-      nodes,
-      services,
-      remoteNodeIdentities,
-      onCause,
-      onWithdrawal,
-      tap,
-      clock,
-      random,
-      gate,
-      onReject,
-    });
+    const { clock, random, gate, onReject } = this.#context;
+    const { services, ...others } = this.#context.engines;
+    const engines = { ...others, remoteNodeIdentities: network.remoteNodeIdentities };
+    const common = { clusterName, clock, random, gate, onReject };
+    const local = new LocalCluster({ ...common, engines, failStatic, backend });
+    const remote = { clusterID: localID, maxConnectedClusters, serviceTTLMs, serviceV2 };
+    const mesh = new ClusterMesh({ ...common, ...engines, services, ...remote });
     const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });
     this.#followed = { local, localID, mesh, identities };
     local.start();

@@ -101,17 +101,9 @@ export class ClusterMesh extends ClusterSet {
 
   /** @internal */
   protected override newCluster(name: string): FollowedCluster {
-    const {
-      clock,
-      random,
-      gate,
-      valueLimits,
-      onReject,
-      serviceTTLMs,
-      maxConnectedClusters = 255,
-    } = this.#options;
-    const { ipcache, services, nodes, exports, identities, remoteNodeIdentities, onCause } = this.#options;
-    const { onWithdrawal, tap, serviceV2, needsConfig = false } = this.#options;
+    const engines: MeshEngines = this.#options;
+    const { clock, random, gate, valueLimits, onReject } = this.#options;
+    const { serviceTTLMs, serviceV2, needsConfig = false, maxConnectedClusters = 255 } = this.#options;
     return new FollowedCluster({
       name,
       clock,
@@ -129,17 +121,7 @@ export class ClusterMesh extends ClusterSet {
           valueLimits,
           serviceV2,
           writer: { source: 'clustermesh', owner: name },
-          engines: {
-            ipcache,
-            services,
-            nodes,
-            exports,
-            identities,
-            remoteNodeIdentities,
-            onCause,
-            onWithdrawal,
-            tap,
-          },
+          engines,
           globalServices: this.globalServices,
           limits: (config) => clusterLimits(config?.id ?? 0, maxConnectedClusters),
         }),

@@ -56,7 +56,6 @@ export class LocalCluster implements SyncingClusters {
     this.#options = withRuntime(options);
     const { clusterName: name, engines, clock, random } = this.#options;
     const { failStatic = true, refillMs, gate, valueLimits, onReject } = options;
-    const { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap } = engines;
     this.#cluster = new FollowedCluster({
       name,
       clock,
@@ -72,7 +71,7 @@ export class LocalCluster implements SyncingClusters {
           gate,
           valueLimits,
           writer: { source: 'kvstore' },
-          engines: { ipcache, nodes, remoteNodeIdentities, onCause, onWithdrawal, tap },
+          engines: { ...engines, services: undefined, exports: undefined, identities: undefined },
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,
