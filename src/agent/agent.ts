@@ -91,6 +91,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #options: AgentOptions;
   readonly #context: AgentContext;
   readonly #rejections: RejectionReport;
+  readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #manifests: FollowedManifests;
   /** Paths of the manifests that were read last. */
   #manifestPaths: readonly string[];
@@ -116,7 +117,7 @@ export class Agent implements ReadModel, PlayStage {
     this.#startup = new Startup(context);
     const gate = loggedGate(context);
     this.#rejections = new RejectionReport(log, clock);
-    const onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
+    const onReject = this.#onReject;
     const onListenerFault = (error: unknown): void => log.error({ err: error }, 'a listener failed');
     // Random, because peers choose keys and must not be able to choose colliding ones.
     const hashSeed = Math.floor(random() * 2 ** 32);
@@ -187,9 +188,8 @@ export class Agent implements ReadModel, PlayStage {
         onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
         engines: { ipcache, services, nodes },
         tape: this.#tape?.tape.kubernetes,
-        recorded: () => this.#recordedKubernetes?.transport,
-        local: () => this.#mesh.followed?.local,
-        clusterID: () => this.#mesh.followed?.localID ?? 0,
+        recorded: this.#recordedKubernetes?.transport,
+        followed: () => this.#mesh.followed,
         restoredIdentities: () => this.#stateKeeper?.identities() ?? [],
       });
     }
@@ -271,29 +271,23 @@ export class Agent implements ReadModel, PlayStage {
    */
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;
-    return [
+    const recorded = this.#recordedKubernetes;
+    const rows: readonly (readonly (Step | undefined)[])[] = [
       [this.#enginesStep()],
-      ...(this.#tape === undefined ? [] : [[this.#tape.step()]]),
-      ...(this.#stateKeeper === undefined ? [] : [[this.#stateKeeper.step()]]),
-      ...(this.#history === undefined ? [] : [[this.#history.step()]]),
-      ...(this.datapath === undefined ? [] : [[this.datapath.step()]]),
+      [this.#tape?.step()],
+      [this.#stateKeeper?.step()],
+      [this.#history?.step()],
+      [this.datapath?.step()],
       [mesh.recordedMesh()],
       [this.#readFirstManifests()],
-      ...(this.#recordedKubernetes === undefined
-        ? []
-        : [[this.#readRecordedObjects(this.#recordedKubernetes)]]),
+      [recorded && this.#readRecordedObjects(recorded)],
       [mesh.localKvstore(timeout)],
-      [mesh.clusters(), ...(this.#stateKeeper === undefined ? [] : [this.#releaseStep()])],
-      ...(this.#kubernetes === undefined
-        ? []
-        : [[this.#kubernetes.follow(() => this.#releaseAllRestored())]]),
-      [
-        mesh.localSync(timeout),
-        mesh.remoteSync(timeout),
-        ...(this.#kubernetes === undefined ? [] : [this.#kubernetes.sync(timeout)]),
-      ],
+      [mesh.clusters(), this.#stateKeeper && this.#releaseStep()],
+      [this.#kubernetes?.follow(() => this.#releaseAllRestored())],
+      [mesh.localSync(timeout), mesh.remoteSync(timeout), this.#kubernetes?.sync(timeout)],
       [this.#endOfInitialSync()],
     ];
+    return rows.map((row) => row.filter((step) => step !== undefined));
   }
 
   #enginesStep(): Step {
@@ -366,10 +360,9 @@ export class Agent implements ReadModel, PlayStage {
       name: 'recorded Kubernetes',
       progressTimeoutMs: READ_MS,
       start: async ({ progress }) => {
-        const onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
         const { load = [], objects } = this.#options.kubernetes ?? {};
-        for (const path of load) await kubernetes.load(path, onReject, progress);
-        if (objects !== undefined) await kubernetes.store(objects(), onReject, progress);
+        for (const path of load) await kubernetes.load(path, this.#onReject, progress);
+        if (objects !== undefined) await kubernetes.store(objects(), this.#onReject, progress);
       },
     };
   }

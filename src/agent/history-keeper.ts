@@ -60,8 +60,8 @@ export class HistoryKeeper {
   #failure: string | undefined;
   /** The monotonic time of the last mark of each handler. */
   readonly #failedAt = new Map<string, number>();
-  readonly #incomplete = new Map<string, UncertainSpan>();
-  readonly #withdrawals = new Map<string, UncertainSpan>();
+  /** The current periods of uncertain answers, by reason and name. */
+  readonly #uncertain = new Map<string, UncertainSpan>();
 
   constructor(options: HistoryKeeperOptions) {
     this.#options = options;
@@ -103,7 +103,7 @@ export class HistoryKeeper {
       const note = (name: string): void => {
         const progress = kinds.progressOf(name);
         const isComplete = progress === undefined || progress.synced || progress.settled;
-        this.#noteCompleteness(`Kubernetes ${name}`, !isComplete);
+        this.#setUncertain('cluster-incomplete', `Kubernetes ${name}`, !isComplete);
       };
       for (const name of kinds.names) note(name);
       this.#subscriptions.push(kinds.onChange(note));
@@ -158,30 +158,24 @@ export class HistoryKeeper {
     });
   }
 
-  /** Marks answers as uncertain while a cluster or a kind of Kubernetes objects is incomplete. */
-  #noteCompleteness(name: string, isIncomplete: boolean): void {
-    const span = this.#incomplete.get(name);
-    if (isIncomplete && span === undefined) {
-      const begun = this.history.beginUncertainty('cluster-incomplete', name);
-      if (begun !== undefined) this.#incomplete.set(name, begun);
-    } else if (!isIncomplete && span !== undefined) {
+  /** Marks answers as uncertain for a reason, from the first call with true to the next call with false. */
+  #setUncertain(reason: 'cluster-incomplete' | 'withdrawing', name: string, isUncertain: boolean): void {
+    const key = `${reason} ${name}`;
+    const span = this.#uncertain.get(key);
+    if (isUncertain === (span !== undefined)) return;
+    if (reason === 'withdrawing') this.history.mark(isUncertain ? 'withdrawing' : 'withdrawn', name);
+    if (span !== undefined) {
       this.history.endUncertainty(span);
-      this.#incomplete.delete(name);
+      this.#uncertain.delete(key);
+      return;
     }
+    const begun = this.history.beginUncertainty(reason, name);
+    if (begun !== undefined) this.#uncertain.set(key, begun);
   }
 
   /** Marks the beginning and the end of the withdrawal of a cluster. Answers for the time between are not certain. */
   noteWithdrawal(cluster: string, isRunning: boolean): void {
-    const span = this.#withdrawals.get(cluster);
-    if (isRunning && span === undefined) {
-      this.history.mark('withdrawing', cluster);
-      const begun = this.history.beginUncertainty('withdrawing', cluster);
-      if (begun !== undefined) this.#withdrawals.set(cluster, begun);
-    } else if (!isRunning && span !== undefined) {
-      this.history.mark('withdrawn', cluster);
-      this.history.endUncertainty(span);
-      this.#withdrawals.delete(cluster);
-    }
+    this.#setUncertain('withdrawing', cluster, isRunning);
   }
 
   /** Marks a failure of a handler, unless another one was marked within the last second. */
@@ -200,7 +194,7 @@ export class HistoryKeeper {
     const seen = status === undefined ? 'left' : stateOf(status);
     // A cluster that joins is unreachable only after it was connected once.
     const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
-    this.#noteCompleteness(name, status !== undefined && status.missing.length > 0);
+    this.#setUncertain('cluster-incomplete', name, status !== undefined && status.missing.length > 0);
     if (before === state) return;
     if (state === 'left') this.#states.delete(name);
     else this.#states.set(name, state);

@@ -14,7 +14,6 @@ import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.
 import type { CauseListener } from '../k8s/feed/object-feed.ts';
 import { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { ApiTransport } from '../k8s/rest/api-transport.ts';
-import type { ClusterAccess } from '../k8s/rest/cluster-access.ts';
 import type { WorldLabels } from '../metadata/cidr-labels.ts';
 import type { LocalIdentity } from '../metadata/local-identities.ts';
 import { MetadataLayer } from '../metadata/metadata-layer.ts';
@@ -26,7 +25,7 @@ import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { KubernetesTape } from '../tape/kubernetes-tape.ts';
-import { isoTime } from './agent-status.ts';
+import { type FollowedClusters, isoTime } from './agent-status.ts';
 import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
@@ -47,11 +46,10 @@ export interface KubernetesFollowerContext {
   readonly onCause: CauseListener;
   /** Receives the id of the local cluster once, and each object before it is applied. */
   readonly tape?: Pick<KubernetesTape, 'begin' | 'tap'> | undefined;
-  /** Returns the recorded API server; undefined if a real one is followed. */
-  readonly recorded: () => ApiTransport | undefined;
-  /** Returns the local cluster; undefined before it is followed. */
-  readonly local: () => LocalCluster | undefined;
-  readonly clusterID: () => number;
+  /** The recorded API server; undefined if a real one is followed. */
+  readonly recorded: ApiTransport | undefined;
+  /** Returns the followed clusters; undefined before they are followed. */
+  readonly followed: () => Pick<FollowedClusters, 'local' | 'localID'> | undefined;
   /** Returns the identities of the checkpoint. */
   readonly restoredIdentities: () => Iterable<LocalIdentity>;
 }
@@ -100,19 +98,15 @@ export class KubernetesFollower {
     return {
       name: 'Kubernetes',
       start: async () => {
-        const { clock, random, gate, log, engines, local } = this.#context;
+        const { clock, random, gate, log, engines, followed, recorded } = this.#context;
         const onFault = (error: unknown): void => log.error({ err: error }, 'the Kubernetes feed failed');
-        this.#client = new KubernetesClient(await this.#accessOrTransport(), {
-          clock,
-          random,
-          gate,
-          onFault,
-        });
+        const access = recorded ?? (await kubernetesAccess(this.#kubernetes, clock));
+        this.#client = new KubernetesClient(access, { clock, random, gate, onFault });
         const feed = this.#newFeed(this.#client, onFault);
         this.#feed = feed;
         this.#subscriptions.push(feed.onChange(onChange));
-        const cluster = local();
-        if (cluster !== undefined) this.#handOver(feed, cluster);
+        const clusters = followed();
+        if (clusters !== undefined) this.#handOver(feed, clusters.local);
         if (this.#kubernetes.hostIPs) {
           this.#hostIPs = new HostIPs({
             addresses: machineAddresses,
@@ -231,11 +225,6 @@ export class KubernetesFollower {
     };
   }
 
-  async #accessOrTransport(): Promise<ClusterAccess | ApiTransport> {
-    const { clock, recorded } = this.#context;
-    return recorded() ?? (await kubernetesAccess(this.#kubernetes, clock));
-  }
-
   #newFeed(source: KubernetesClient, onFault: (error: unknown) => void): KubernetesFeed {
     const { clusterName, nodeName } = this.#options;
     const {
@@ -248,7 +237,7 @@ export class KubernetesFollower {
       encryptKey,
     } = this.#kubernetes;
     const { log, clock, random, gate, engines, onReject, onCause, tape } = this.#context;
-    const clusterID = this.#context.clusterID();
+    const clusterID = this.#context.followed()?.localID ?? 0;
     tape?.begin(clusterID);
     return new KubernetesFeed({
       source,

@@ -67,7 +67,6 @@ function follow(
     random: () => 0.5,
     onReject: () => {},
     onCause: () => {},
-    clusterID: () => 1,
     restoredIdentities: () => [],
     log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
@@ -76,8 +75,8 @@ function follow(
       nodes: new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'here' }),
       services: new ServiceCache({ clusterName: 'own' }),
     },
-    recorded: () => new RecordedKubernetes(clock).transport,
-    local: () => own as unknown as LocalCluster,
+    recorded: new RecordedKubernetes(clock).transport,
+    followed: () => ({ local: own as unknown as LocalCluster, localID: 1 }),
     ...more,
   };
   const follower = new KubernetesFollower(
@@ -332,7 +331,7 @@ it('a follower yields the identities of Kubernetes and of its own prefixes, and 
 it('a follower without a recording reads the kubeconfig with its clock', async () => {
   const access = vi.spyOn(accessModule, 'kubernetesAccess').mockRejectedValue(new Error('no kubeconfig'));
   const { start, clock } = follow({ kubeconfig: '/k' }, {}, new FakeLocalCluster(), {
-    recorded: () => undefined,
+    recorded: undefined,
   });
   await expect(start()).rejects.toThrow('no kubeconfig');
   expect(access).toHaveBeenCalledWith(expect.objectContaining({ kubeconfig: '/k' }), clock);
