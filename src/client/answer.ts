@@ -1,4 +1,5 @@
 import { AgentError, type Ask } from '../api/api-client.ts';
+import type { EntryDocument } from '../api/documents.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import { cutText } from '../base/show-value.ts';
 import { labelName } from '../model/label-name.ts';
@@ -144,6 +145,11 @@ export function identityCell(identity: number, labels: readonly string[] | undef
 function labelOfText(text: string): { source: string; key: string; value: string } {
   const [, source = '', key = '', value = ''] = /^([^:]*):([^=]*)=?(.*)$/s.exec(text) ?? [];
   return { source, key, value };
+}
+
+/** Returns the pod of an entry: `shop/checkout-1`, or `-` if it has none. */
+export function podCell({ namespace, podName }: Pick<EntryDocument, 'namespace' | 'podName'>): string {
+  return namespace === undefined && podName === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`;
 }
 
 /** Returns the age of a restored entry (`5 min old`), `''` if it is not restored. */

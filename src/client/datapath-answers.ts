@@ -42,19 +42,26 @@ function placeLine({ kernel, layout, pinFolder, cgroup, dryRun }: DatapathDocume
   return printable(dryRun ? `${where}; dry run, nothing is written` : where);
 }
 
+/** Returns the lines of a table of parts. A part has a row for each missing requirement. */
+function partTable(
+  parts: readonly { readonly name: string; readonly state: string; readonly missing: readonly string[] }[],
+): readonly string[] {
+  const rows = parts.flatMap(({ name, state, missing: [first = '', ...others] }) => [
+    [name, state, first],
+    ...others.map((reason) => ['', '', reason]),
+  ]);
+  return table([['PART', 'STATE', ''], ...rows], { wide: true });
+}
+
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
 export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
   const total = tables.reduce((sum, one) => sum + one.held, 0);
-  const rows = parts.flatMap(({ name, state, missing }) => {
-    const [first = '', ...others] = missing;
-    return [[name, state, first], ...others.map((reason) => ['', '', reason])];
-  });
   const waits = waitsFor.map((reason) => `  ${reason}`);
   return [
     placeLine(datapath),
     '',
-    ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
+    ...partTable(parts),
     ...(tables.length === 0 ? [] : ['', ...documentTable(COLUMNS, tables, { wide: false })]),
     ...tables.flatMap(({ name, waiting }) =>
       waiting === 0
@@ -96,13 +103,11 @@ export const askDatapathStatus: Question = async (ask) => {
 
 /** Returns the parts that can run on this host. Used if no agent can be asked, for this `reason`. */
 export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
-  const rows = parts.flatMap(({ part, missing }) => {
-    const [first = '', ...others] = missing;
-    return [
-      [part, missing.length === 0 ? 'available' : 'unavailable', first],
-      ...others.map((text) => ['', '', text]),
-    ];
-  });
+  const rows = parts.map(({ part, missing }) => ({
+    name: part,
+    state: missing.length === 0 ? 'available' : 'unavailable',
+    missing,
+  }));
   return {
     json: { kernel, pinFolder, cgroup, parts },
     lines: [
@@ -110,7 +115,7 @@ export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, re
       '',
       printable(`Linux ${kernel}, pins in ${pinFolder}, cgroup ${cgroup ?? '-'}`),
       '',
-      ...table([['PART', 'STATE', ''], ...rows], { wide: true }),
+      ...partTable(rows),
     ],
     succeeded: parts.every(({ missing }) => missing.length === 0),
   };

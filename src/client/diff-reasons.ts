@@ -62,23 +62,20 @@ interface RejectionsDocument {
   readonly recent: readonly { readonly message: string }[];
 }
 
+/** An agent, and the answers of it that are read once. */
+interface ComparedAgent {
+  readonly ask: Ask;
+  readonly digest: DigestDocument;
+  readonly status: StatusDocument;
+  readonly rejections: RejectionsDocument;
+}
+
 /** Finds the reasons of differences. The status and the rejections of each agent are read once. */
 export class DiffReasons {
-  readonly #asks: Readonly<Record<Side, Ask>>;
-  readonly #digests: Readonly<Record<Side, DigestDocument>>;
-  readonly #statuses: Readonly<Record<Side, StatusDocument>>;
-  readonly #rejections: Readonly<Record<Side, RejectionsDocument>>;
+  readonly #agents: Readonly<Record<Side, ComparedAgent>>;
 
-  private constructor(
-    asks: Readonly<Record<Side, Ask>>,
-    digests: Readonly<Record<Side, DigestDocument>>,
-    statuses: Readonly<Record<Side, StatusDocument>>,
-    rejections: Readonly<Record<Side, RejectionsDocument>>,
-  ) {
-    this.#asks = asks;
-    this.#digests = digests;
-    this.#statuses = statuses;
-    this.#rejections = rejections;
+  private constructor(agents: Readonly<Record<Side, ComparedAgent>>) {
+    this.#agents = agents;
   }
 
   /** Reads the status and the rejections of both agents. */
@@ -86,12 +83,14 @@ export class DiffReasons {
     asks: Readonly<Record<Side, Ask>>,
     digests: Readonly<Record<Side, DigestDocument>>,
   ): Promise<DiffReasons> {
-    const read = async <T>(path: string): Promise<Readonly<Record<Side, T>>> => {
-      const [a, b] = await Promise.all([asks.a(path), asks.b(path)]);
-      return { a: a as T, b: b as T }; // agents of the same version sent them
+    const read = async (side: Side): Promise<ComparedAgent> => {
+      const ask = asks[side];
+      const status = (await ask('/v1/status')) as StatusDocument; // agents of the same version sent them
+      const rejections = (await ask('/v1/rejections')) as RejectionsDocument;
+      return { ask, digest: digests[side], status, rejections };
     };
-    const statuses = await read<StatusDocument>('/v1/status');
-    return new DiffReasons(asks, digests, statuses, await read<RejectionsDocument>('/v1/rejections'));
+    const [a, b] = await Promise.all([read('a'), read('b')]);
+    return new DiffReasons({ a, b });
   }
 
   /** Returns the first reason that explains the difference of a claim, and its text. */
@@ -99,14 +98,14 @@ export class DiffReasons {
     const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
     for (const side of ['a', 'b'] as const) {
-      const incomplete = incompleteText(this.#statuses[side], pair);
+      const incomplete = incompleteText(this.#agents[side].status, pair);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
     const [a, b] = await Promise.all([this.#explain('a', pair.key), this.#explain('b', pair.key)]);
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
     for (const side of ['a', 'b'] as const) {
-      const rejected = this.#rejections[side].recent.find(({ message }) => containsKey(message, pair.key));
+      const rejected = this.#agents[side].rejections.recent.find(({ message }) => containsKey(message, pair.key));
       if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
     }
     const other = otherSource(pair, a, b);
@@ -119,10 +118,10 @@ export class DiffReasons {
 
   /** Returns the reason of a difference of a service or node, and its text. */
   reasonOfDocument({ writer }: DifferingDocument): readonly [DiffReason, string] {
-    const [what = '', cluster = this.#statuses.a.cluster] = writer.split(' ');
+    const [what = '', cluster = this.#agents.a.status.cluster] = writer.split(' ');
     for (const side of ['a', 'b'] as const) {
       const incomplete = incompleteItem(
-        this.#statuses[side],
+        this.#agents[side].status,
         what === 'nodes' ? NODE_KINDS : SERVICE_KINDS,
         cluster,
       );
@@ -134,9 +133,9 @@ export class DiffReasons {
   /** Returns the settings that differ, if the claim is of a node. */
   #differentSettings({ a, b }: DifferingClaim): string | undefined {
     if ((a ?? b)?.owner?.includes('/') !== true) return undefined;
-    const { a: digestA, b: digestB } = this.#digests;
-    const texts = Object.entries(digestA.settings).flatMap(([name, value]) => {
-      const other: unknown = Reflect.get(digestB.settings, name);
+    const { a: agentA, b: agentB } = this.#agents;
+    const texts = Object.entries(agentA.digest.settings).flatMap(([name, value]) => {
+      const other: unknown = Reflect.get(agentB.digest.settings, name);
       return value === other ? [] : `${name} is ${value} at a, ${other} at b`;
     });
     return texts.length === 0 ? undefined : texts.join('; ');
@@ -155,7 +154,7 @@ export class DiffReasons {
   /** Returns a document; undefined if the agent has none, for example because it records no history. */
   async #find<T>(side: Side, path: string): Promise<T | undefined> {
     try {
-      return (await this.#asks[side](path)) as T;
+      return (await this.#agents[side].ask(path)) as T;
     } catch (error) {
       if (error instanceof AgentError && error.problem !== undefined) return undefined;
       throw error;

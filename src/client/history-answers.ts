@@ -9,7 +9,7 @@ import { namePath } from '../api/name-path.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
-import { type Answer, emptyAnswer, find, identityCell, type Question } from './answer.ts';
+import { type Answer, emptyAnswer, find, identityCell, podCell, type Question } from './answer.ts';
 import { nodeDifference, nodeText } from './change-text.ts';
 import { MAX_PAGE_ITEMS } from './list.ts';
 
@@ -58,16 +58,6 @@ export function explainPast(key: string, at: string): Question {
       succeeded: true,
     };
   };
-}
-
-function podCell({
-  namespace,
-  podName,
-}: {
-  readonly namespace?: string | undefined;
-  readonly podName?: string | undefined;
-}): string {
-  return namespace === undefined && podName === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`;
 }
 
 function spanText(

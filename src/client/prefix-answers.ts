@@ -12,6 +12,7 @@ import {
   find,
   identityCell,
   objectLines,
+  podCell,
   portsCell,
   type Question,
   type View,
@@ -29,11 +30,7 @@ const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
     cell: ({ source, owner, restored }) =>
       [owner === undefined ? source : `${source} (${owner})`, ageText(restored)].filter(Boolean).join(', '),
   },
-  {
-    title: 'POD',
-    cell: ({ namespace, podName }) =>
-      podName === undefined && namespace === undefined ? '-' : `${namespace ?? ''}/${podName ?? ''}`,
-  },
+  { title: 'POD', cell: podCell },
   { title: 'SERVICE ACCOUNT', cell: ({ serviceAccount }) => serviceAccount ?? '-', wide: true },
   { title: 'PORTS', cell: ({ namedPorts = {} }) => portsCell(namedPorts), wide: true },
   { title: 'LABELS', cell: ({ labels = [] }) => labels.join(' ') || '-', wide: true },
