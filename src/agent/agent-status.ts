@@ -12,13 +12,11 @@ import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import type { LocalCluster, LocalClusterStatus } from '../clustermesh/local-cluster.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { COPIED_RESOURCES, type CopiedResource, MESH_RESOURCES } from '../kvstore/codec/keys.ts';
 import type { WatchStatus } from '../kvstore/session/backend.ts';
 import type { WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { ServiceCache } from '../servicecache/service-cache.ts';
+import type { AgentEngines } from './agent.ts';
 import type { AgentOptions } from './options.ts';
 
 export interface FollowedClusters {
@@ -35,21 +33,10 @@ type FollowedStatus = LocalClusterStatus;
 export interface StatusParts
   extends Pick<
     StatusDocument,
-    | 'steps'
-    | 'syncedMs'
-    | 'configProblems'
-    | 'kubernetes'
-    | 'checkpoint'
-    | 'datapath'
-    | 'history'
-    | 'tape'
+    'steps' | 'syncedMs' | 'configProblems' | 'kubernetes' | 'checkpoint' | 'datapath' | 'history' | 'tape'
   > {
   readonly options: AgentOptions;
-  readonly engines: {
-    readonly ipcache: IPCache;
-    readonly nodes: NodeManager;
-    readonly services: ServiceCache;
-  };
+  readonly engines: AgentEngines;
   readonly followed: FollowedClusters | undefined;
   readonly rejected: RejectionStatus;
 }

@@ -14,6 +14,7 @@ import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import { manyMissingText, missingClusters } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
@@ -60,6 +61,21 @@ export interface AgentContext {
   readonly log: Logger;
   readonly clock: Clock;
   readonly random: Random;
+}
+
+export interface AgentEngines {
+  readonly ipcache: IPCache;
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
+}
+
+/** The parts of an agent that its sources and keepers use. */
+export interface AgentParts extends AgentContext {
+  /** The gate of the process. */
+  readonly gate: TurnGate;
+  readonly engines: AgentEngines;
+  /** Counts and logs a rejection. */
+  readonly onReject: (rejection: Rejection) => void;
 }
 
 /** Returns the clusters with one stream of changes. */
@@ -146,29 +162,20 @@ export class Agent implements ReadModel, PlayStage {
       },
     });
     const { ipcache, services, nodes } = this;
+    const engines: AgentEngines = { ipcache, services, nodes };
+    const parts: AgentParts = { log, clock, random, gate, onReject, engines };
     this.#reportedIdentities = new ReportedIdentities({
       clusterName,
       followed: () => this.#mesh.followed,
       kubernetes: () => this.#kubernetes,
     });
     if (options.tape !== undefined)
-      this.#tape = new TapeKeeper(options, options.tape, {
-        ...context,
-        ipcache,
-        gate,
-        labelsOf: this.labelsOf,
-      });
+      this.#tape = new TapeKeeper(options, options.tape, { ...parts, labelsOf: this.labelsOf });
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
     this.#mesh = new MeshFeed(options, {
-      log,
-      clock,
-      random,
-      gate,
-      onReject,
+      ...parts,
       engines: {
-        ipcache,
-        services,
-        nodes,
+        ...engines,
         tap: this.#tape?.tape.mesh,
         onCause: (cause) => this.#history?.history.setCause(cause),
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
@@ -180,13 +187,8 @@ export class Agent implements ReadModel, PlayStage {
       const isRecorded = kubernetes.load.length > 0 || kubernetes.objects !== undefined;
       this.#recordedKubernetes = isRecorded ? new RecordedKubernetes(clock) : undefined;
       this.#kubernetes = new KubernetesFollower(options, kubernetes, {
-        log,
-        clock,
-        random,
-        gate,
-        onReject,
+        ...parts,
         onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
-        engines: { ipcache, services, nodes },
         tape: this.#tape?.tape.kubernetes,
         recorded: this.#recordedKubernetes?.transport,
         followed: () => this.#mesh.followed,
@@ -195,39 +197,27 @@ export class Agent implements ReadModel, PlayStage {
     }
     if (options.datapath !== undefined)
       this.datapath = new DatapathKeeper({
+        ...parts,
         options: options.datapath,
-        clock,
-        random,
-        log,
         nodeName,
         clusterName,
-        engines: { ipcache, services, nodes },
         blockers: () => this.blockers(),
         serviceInputs: () => this.#serviceInputs(),
         onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
       });
     if (options.historyMemory)
       this.#history = new HistoryKeeper({
-        ipcache,
-        services,
-        nodes,
-        clock,
-        gate,
-        log,
+        ...parts,
         memory: options.historyMemory,
         disk: historyDisk(options),
       });
     if (options.stateDir === undefined) return;
     this.#stateKeeper = new StateKeeper({
+      ...parts,
       path: options.stateDir,
       importFrom: options.importCiliumState,
       clusterName,
       nodeName,
-      clock,
-      gate,
-      log,
-      onReject,
-      engines: { ipcache, services, nodes },
       identities: () => this.#reportedIdentities.entries(),
       identityChanges: () => this.#reportedIdentities.changes,
     });

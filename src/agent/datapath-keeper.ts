@@ -5,24 +5,21 @@ import type {
   KernelEntryDocument,
 } from '../api/datapath-document.ts';
 import type { DatapathModel } from '../api/read-model.ts';
-import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
 import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
-import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
+import type { AgentParts } from './agent.ts';
 
 /** Options of {@link DatapathKeeper}. */
-export interface DatapathKeeperOptions {
+export interface DatapathKeeperOptions extends Pick<AgentParts, 'clock' | 'random' | 'log'> {
   readonly options: HostDatapathOptions;
   readonly engines: HostDatapathContext['engines'];
-  readonly clock: Clock;
-  readonly random: Random;
   readonly nodeName: string;
   readonly clusterName: string;
-  readonly log: Logger;
   /** Returns one sentence for each incomplete input of the agent. */
   readonly blockers: () => readonly string[];
   /** Returns the completeness of the inputs of services. */

@@ -1,16 +1,12 @@
 import { crc32 } from 'node:zlib';
 import type { HistoryStatusDocument } from '../api/status-document.ts';
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { UncertainSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
-import type { ServiceCache } from '../servicecache/service-cache.ts';
+import type { AgentParts } from './agent.ts';
 import { isoTime } from './agent-status.ts';
 import type { ReportedClusters } from './cluster-report.ts';
 import { recordDocuments } from './recorded-documents.ts';
@@ -33,17 +29,11 @@ const READ_SEGMENTS_MS = 60_000;
 export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
 
 /** Options of {@link HistoryKeeper}. */
-export interface HistoryKeeperOptions {
-  readonly ipcache: IPCache;
-  readonly services: ServiceCache;
-  readonly nodes: NodeManager;
-  readonly clock: Clock;
+export interface HistoryKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'engines'> {
   /** Maximum memory in bytes. */
   readonly memory: number;
   /** Folder and maximum size of the segments on disk; default: none. */
   readonly disk?: { readonly path: string; readonly maxBytes: number } | undefined;
-  readonly gate: TurnGate;
-  readonly log: Logger;
 }
 
 /**
@@ -65,9 +55,12 @@ export class HistoryKeeper {
 
   constructor(options: HistoryKeeperOptions) {
     this.#options = options;
-    const { disk, ...rest } = options;
+    const { disk, engines, clock, gate, memory } = options;
     this.history = new History({
-      ...rest,
+      ...engines,
+      clock,
+      gate,
+      memory,
       disk: disk && { folder: new StateFiles(disk.path), maxBytes: disk.maxBytes, checksum: crc32 },
     });
   }
@@ -94,7 +87,7 @@ export class HistoryKeeper {
    */
   start(clusters: ReportedClusters | undefined, kinds: FollowedKinds | undefined): void {
     this.history.start();
-    this.#subscriptions.push(recordDocuments(this.history, this.#options));
+    this.#subscriptions.push(recordDocuments(this.history, this.#options.engines));
     if (clusters !== undefined) {
       for (const name of clusters.names) this.#noteState(clusters, name);
       this.#subscriptions.push(clusters.onChange((name) => this.#noteState(clusters, name)));

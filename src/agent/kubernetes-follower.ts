@@ -1,14 +1,10 @@
 import { networkInterfaces } from 'node:os';
 import type { KubernetesDocument } from '../api/status-document.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
-import type { Rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import { lastProgressAt, waitForClusters } from '../clustermesh/sync-deadline.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
 import { HostIPs } from '../k8s/feed/host-ips.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { CauseListener } from '../k8s/feed/object-feed.ts';
@@ -20,28 +16,16 @@ import { MetadataLayer } from '../metadata/metadata-layer.ts';
 import type { Labels } from '../model/labels.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { Logger } from '../process/log.ts';
 import type { Step } from '../process/start-step.ts';
-import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { KubernetesTape } from '../tape/kubernetes-tape.ts';
+import type { AgentParts } from './agent.ts';
 import { type FollowedClusters, isoTime } from './agent-status.ts';
 import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 
 /** The parts of the agent that a {@link KubernetesFollower} uses. */
-export interface KubernetesFollowerContext {
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly gate: TurnGate;
-  readonly engines: {
-    readonly ipcache: IPCache;
-    readonly services: ServiceCache;
-    readonly nodes: NodeManager;
-  };
-  readonly onReject: (rejection: Rejection) => void;
+export interface KubernetesFollowerContext extends AgentParts {
   /** See `KubernetesFeedOptions`. */
   readonly onCause: CauseListener;
   /** Receives the id of the local cluster once, and each object before it is applied. */

@@ -39,12 +39,6 @@ interface CoalescedChanges {
   readonly counts: Record<ChangeSign, number>;
 }
 
-/** Options of {@link LiveView}. */
-export interface LiveViewOptions {
-  /** Shows all changes of a burst. */
-  readonly all?: boolean | undefined;
-}
-
 /**
  * Shows each change of the agent's state in one line with its time. In a burst, it shows the first changes of each kind
  * and the number of the others. The state at the time of subscribing is not shown. While the reader of the terminal is
@@ -58,8 +52,9 @@ export class LiveView {
   readonly #maxShown: number;
   #timer: Timer | undefined;
 
-  constructor(views: EngineViews, terminal: Terminal, clock: Clock, options: LiveViewOptions = {}) {
-    this.#maxShown = options.all === true ? MAX_SHOWN_ALL : MAX_SHOWN;
+  /** @param all if true, all changes of a burst are shown */
+  constructor(views: EngineViews, terminal: Terminal, clock: Clock, all = false) {
+    this.#maxShown = all ? MAX_SHOWN_ALL : MAX_SHOWN;
     this.#views = views;
     this.#terminal = terminal;
     this.#clock = clock;

@@ -1,11 +1,9 @@
 import { readdir } from 'node:fs/promises';
 import { assert } from '../base/assert.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import { missingClusters } from '../client/cluster-text.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
@@ -18,22 +16,17 @@ import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
-import type { Logger } from '../process/log.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
+import type { AgentParts } from './agent.ts';
 import { clusterStatuses, type FollowedClusters } from './agent-status.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
 import type { AgentOptions } from './options.ts';
 
 /** Context of {@link MeshFeed}. */
-export interface MeshFeedContext {
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly gate: TurnGate;
+export interface MeshFeedContext extends Omit<AgentParts, 'engines'> {
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
-  readonly onReject: (rejection: Rejection) => void;
   /** Counts a rejection that is reported elsewhere. */
   readonly countRejection: (rejection: Rejection) => void;
 }

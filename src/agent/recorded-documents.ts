@@ -4,11 +4,11 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
 import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
+import type { AgentEngines } from './agent.ts';
 
 /** Omits the ages of restored state, because an age is no change. */
 const NO_AGE = { restoredOf: (): undefined => undefined };
@@ -19,7 +19,7 @@ const NO_AGE = { restoredOf: (): undefined => undefined };
  */
 export function recordDocuments(
   history: History,
-  { services, nodes }: { readonly services: ServiceCache; readonly nodes: NodeManager },
+  { services, nodes }: Pick<AgentEngines, 'services' | 'nodes'>,
 ): Unsubscribe {
   // The replay of the current state is no change.
   let isLive = false;

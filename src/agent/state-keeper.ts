@@ -1,24 +1,21 @@
 import { resolve } from 'node:path';
 import type { KnownIdentity, RestoredDocument } from '../api/read-model.ts';
 import type { CheckpointDocument } from '../api/status-document.ts';
-import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
-import type { Rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { Labels } from '../model/labels.ts';
-import type { Logger } from '../process/log.ts';
 import { READ_MS, STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
+import type { AgentParts } from './agent.ts';
 import { isoTime } from './agent-status.ts';
 import { importedState, readCiliumState } from './cilium-state.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 
 /** Options of {@link StateKeeper}. */
-export interface StateKeeperOptions {
+export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'onReject'> {
   /** The folder of `--state-dir`. */
   readonly path: string;
   /** The state directory of a Cilium agent. Imported if there is no usable checkpoint. */
@@ -26,10 +23,6 @@ export interface StateKeeperOptions {
   readonly clusterName: string;
   readonly nodeName: string;
   readonly engines: CheckpointEngines;
-  readonly clock: Clock;
-  readonly gate: TurnGate;
-  readonly log: Logger;
-  readonly onReject: (rejection: Rejection) => void;
   /** Returns the identities that sources provide. */
   readonly identities: () => Iterable<KnownIdentity>;
   /** Returns a number that changes with the identities. */

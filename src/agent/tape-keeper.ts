@@ -1,19 +1,16 @@
 import type { TapeDocument } from '../api/status-document.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
 import { formatLabels, type Labels } from '../model/labels.ts';
 import type { Step } from '../process/start-step.ts';
 import { version } from '../process/version.ts';
 import { Tape } from '../tape/tape.ts';
 import type { TapedKubernetes } from '../tape/tape-settings.ts';
-import type { AgentContext } from './agent.ts';
+import type { AgentEngines, AgentParts } from './agent.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 import { StateFiles } from './state-files.ts';
 
 /** Context of {@link TapeKeeper}. */
-export interface TapeKeeperContext extends Pick<AgentContext, 'clock' | 'log'> {
-  readonly ipcache: IPCache;
-  readonly gate: TurnGate;
+export interface TapeKeeperContext extends Pick<AgentParts, 'clock' | 'log' | 'gate'> {
+  readonly engines: Pick<AgentEngines, 'ipcache'>;
   readonly labelsOf: (identity: number) => Labels | undefined;
 }
 
@@ -33,7 +30,8 @@ export class TapeKeeper {
     const { clusterName, clusterID = 0, nodeName, maxConnectedClusters, network, serviceV2 = 'auto' } = agent;
     const { kubernetes } = agent;
     const { path, maxBytes } = options;
-    const { clock, log, ipcache, gate, labelsOf } = context;
+    const { clock, log, gate, labelsOf } = context;
+    const { ipcache } = context.engines;
     this.#options = options;
     this.tape = new Tape({
       folder: new StateFiles(path),

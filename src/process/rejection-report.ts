@@ -24,14 +24,13 @@ interface Period {
 export class RejectionReport {
   readonly #log: Logger;
   readonly #clock: Clock;
-  readonly #rejections: RejectionLog;
+  readonly #rejections = new RejectionLog();
   readonly #periods = new Map<string, Period>();
   #timer: Timer | undefined;
 
   constructor(log: Logger, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
-    this.#rejections = new RejectionLog();
   }
 
   add(rejection: Rejection): void {

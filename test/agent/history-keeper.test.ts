@@ -30,9 +30,7 @@ function keeperOf(path?: string) {
   const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
   const logged: string[] = [];
   const keeper = new HistoryKeeper({
-    ipcache,
-    services,
-    nodes,
+    engines: { ipcache, services, nodes },
     clock,
     memory: MIB,
     disk: path === undefined ? undefined : { path, maxBytes: MIB },

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LiveView, type LiveViewOptions } from '../../src/agent/live-view.ts';
+import { LiveView } from '../../src/agent/live-view.ts';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
 import { stateDocument } from '../../src/client/state-document.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -35,7 +35,7 @@ class CountingCache extends IPCache {
   }
 }
 
-function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
+function viewOf(isTTY: boolean, all?: boolean): View {
   const clock = new FakeClock();
   const ipcache = new CountingCache();
   const services = new ServiceCache({ clusterName: 'own' });
@@ -56,7 +56,7 @@ function viewOf(isTTY: boolean, options?: LiveViewOptions): View {
     restoredOf: () => undefined,
     labelsOf: (): undefined => undefined,
   };
-  const view = new LiveView(knowledge, new Terminal(output, {}), clock, options);
+  const view = new LiveView(knowledge, new Terminal(output, {}), clock, all);
   return { ipcache, nodes, clock, view, reader, printed: () => written.join('') };
 }
 
@@ -126,7 +126,7 @@ describe('the live view', () => {
   });
 
   it('shows every change of a burst if requested', async () => {
-    const { ipcache, clock, view, printed } = viewOf(false, { all: true });
+    const { ipcache, clock, view, printed } = viewOf(false, true);
     using _following = view.follow();
     for (let i = 0; i < 1000; i++) ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, CLAIM);
     await clock.advance(100);

@@ -21,7 +21,13 @@ it('a tape has the parts of the agent, reports its failures, and its status name
   const keeper = new TapeKeeper(
     NO_INPUTS,
     { path: '/tape', maxBytes: 9 },
-    { clock, gate, ipcache, log, labelsOf: (identity) => (identity === 300 ? labels : undefined) },
+    {
+      clock,
+      gate,
+      engines: { ipcache },
+      log,
+      labelsOf: (identity) => (identity === 300 ? labels : undefined),
+    },
   );
   const given = made.mock.calls[0]?.[0] as tape.TapeOptions | undefined;
   expect([given?.clock === clock, given?.gate === gate, given?.ipcache === ipcache]).toEqual([
@@ -56,7 +62,7 @@ it('the last step of the stop closes the tape', async () => {
   const clock = new ManualClock();
   const gate = new TurnGate({ clock, nextTurn: setImmediate });
   const log = createLog('info', 'text', { write: () => true });
-  const context = { clock, gate, ipcache: new IPCache(), log, labelsOf: () => undefined };
+  const context = { clock, gate, engines: { ipcache: new IPCache() }, log, labelsOf: () => undefined };
   const keeper = new TapeKeeper(NO_INPUTS, { path: '/tape', maxBytes: 9 }, context);
   const step = keeper.step();
   const stop = vi.spyOn(keeper.tape, 'stop').mockResolvedValue();
