@@ -107,14 +107,14 @@ export function askMesh<T>(
 /** Options of {@link followMesh}. */
 export interface FollowMeshOptions extends RunOptions<AgentSettings> {
   /** Path of a script of changes to play. */
-  readonly script: string | undefined;
+  readonly script?: string | undefined;
   /** If true, all changes of a burst are shown. */
-  readonly all: boolean;
+  readonly all?: boolean | undefined;
   /**
    * If true, no changes are shown and messages are written to the log, for collectors that read the log and the output
    * as one stream.
    */
-  readonly quiet: boolean;
+  readonly quiet?: boolean | undefined;
 }
 
 /**
@@ -123,14 +123,14 @@ export interface FollowMeshOptions extends RunOptions<AgentSettings> {
  */
 export async function followMesh(
   options: AgentOptions,
-  { script, all, quiet, ...run }: FollowMeshOptions,
+  { script, all, quiet = false, ...run }: FollowMeshOptions,
   context: ShowContext,
 ): Promise<void> {
   const { signal, log, output, env } = context;
   const steps = script === undefined ? [] : await readPlayScript(script);
   const terminal = new Terminal(output, env);
   const use = async ({ agent, api, reloads }: RunningAgent): Promise<void> => {
-    const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, { all });
+    const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, all);
     const print = (text: string): void => (live === undefined ? log.info(text) : live.print(text));
     const addresses = addressLines(api);
     if (live === undefined) for (const line of addresses) log.info(line);

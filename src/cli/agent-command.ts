@@ -2,7 +2,13 @@ import { type Command, Option } from 'commander';
 import { addAgentOptions, addConfiguration, agentReloads, settingsInUse } from './configuration.ts';
 import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { agentOptions, type FollowNothingFlags, type MeshFlags, sourceProblem } from './mesh-options.ts';
+import {
+  agentOptions,
+  type FollowNothingFlags,
+  type MeshFlags,
+  openLog,
+  sourceProblem,
+} from './mesh-options.ts';
 import { outputOption } from './option-table.ts';
 import { type ServeFlags, type StateFlags, serveOptions } from './serve-options.ts';
 
@@ -44,9 +50,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const { libraryProblem } = readHost();
           if (libraryProblem !== undefined) command.error(`dpcache: --datapath linux: ${libraryProblem}`);
         }
-        const { createLog } = await import('../process/log.ts');
         const { followMesh, printState } = await import('../agent/run-agent.ts');
-        const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+        const log = await openLog(flags, io);
         const context = { log, output: io.stdout, env: io.env, signal: io.signal };
         if (flags.once === true) {
           const outcome = await printState(agentOptions(flags), flags.output, context);

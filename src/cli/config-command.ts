@@ -1,54 +1,21 @@
 import { type Command, Option } from 'commander';
-import { printable, writeLines } from '../process/terminal.ts';
-import type { SettingsFile } from './config-file.ts';
-import { addConfiguration, agentCommand, agentSettings } from './configuration.ts';
-import { type DatapathFlags, datapathContradiction } from './datapath-options.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { contradiction, type MeshFlags } from './mesh-options.ts';
-import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
+import { assert } from '../base/assert.ts';
+import { printable } from '../process/terminal.ts';
+import { addConfiguration, contradictions } from './configuration.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
+import type { MeshFlags } from './mesh-options.ts';
 import { addHelp, outputOption, parsePath } from './option-table.ts';
 import {
   addSocketOption,
+  askProcess,
   type ServeFlags,
   type SocketFlags,
-  serveProblems,
   serveSource,
-  socketAdvice,
-  socketPath,
 } from './serve-options.ts';
 import { settingsOf } from './settings.ts';
 
 /** The commands with their own `--config`. */
 const CONFIGURABLE = ['agent', 'operator', 'kvstoremesh'] as const;
-
-/**
- * Returns one sentence for each contradiction in the file of an agent. If there are none, returns one for each problem
- * of the files that the file names.
- */
-async function agentProblems(
-  values: SettingsFile['values'],
-  readsFiles: boolean,
-): Promise<readonly string[]> {
-  const flags: MeshFlags & ServeFlags & DatapathFlags = { ...agentCommand().opts(), ...values };
-  const contradictions = [
-    contradiction(flags) ?? [],
-    datapathContradiction(flags) ?? [],
-    await serveProblems(flags),
-  ].flat();
-  return contradictions.length > 0 || !readsFiles ? contradictions : fileProblems(flags);
-}
-
-/** Like {@link agentProblems}, for the file of an operator or a kvstoremesh. */
-async function processProblems(
-  process: Command,
-  values: SettingsFile['values'],
-  readsFiles: boolean,
-): Promise<readonly string[]> {
-  const flags: OperatorFlags & Partial<MeshFlags> = { ...process.opts(), ...values };
-  const contradicts = process.name() === 'operator' ? await operatorContradiction(flags) : undefined;
-  const contradictions = [contradicts ?? [], await serveProblems(flags)].flat();
-  return contradictions.length > 0 || !readsFiles ? contradictions : fileProblems(flags);
-}
 
 async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<readonly string[]> {
   const { namedFileProblems } = await import('../process/named-files.ts');
@@ -58,7 +25,7 @@ async function fileProblems(flags: Partial<MeshFlags> & ServeFlags): Promise<rea
 interface CheckFlags {
   readonly of: (typeof CONFIGURABLE)[number];
   readonly files: boolean;
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 /** Adds `dpcache config`. */
@@ -80,15 +47,12 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
         const process = program.commands.find((command) => command.name() === of);
-        const isAgent = of === 'agent' || process === undefined;
-        const { values, problems } = await readConfig(
-          path,
-          isAgent ? agentSettings() : settingsOf(process.options),
-        );
-        const all =
-          problems.length > 0
-            ? problems
-            : await (isAgent ? agentProblems(values, files) : processProblems(process, values, files));
+        assert(process !== undefined, 'each configurable command exists');
+        const { values, problems } = await readConfig(path, settingsOf(process.options));
+        const flags = { ...process.opts(), ...values };
+        let all = problems;
+        if (all.length === 0) all = await contradictions(process, flags);
+        if (all.length === 0 && files) all = await fileProblems(flags);
         if (output === 'json') {
           const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
           io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
@@ -100,7 +64,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
 }
 
 interface ShowFlags extends SocketFlags {
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
@@ -110,18 +74,10 @@ function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
     .addOption(outputOption())
     .action((flags: ShowFlags) =>
       run(async () => {
-        const { askAgent } = await import('../client/ask-agent.ts');
         const { askSettings } = await import('../client/settings-answers.ts');
         const view = { wide: false, width: io.stdout.columns };
-        const path = socketPath(flags, io.env);
-        const { json, lines } = await askAgent(
-          path,
-          ({ ask }) => askSettings(ask, view),
-          io.signal,
-          socketAdvice(),
-        );
-        const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
-        writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));
+        const answer = await askProcess(flags, io, ({ ask }) => askSettings(ask, view));
+        writeAnswer(io.stdout, flags.output, answer);
         return EXIT.ok;
       }),
     );

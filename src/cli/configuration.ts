@@ -14,19 +14,14 @@ import {
   type LogFlags,
   type MeshFlags,
 } from './mesh-options.ts';
-import { operatorContradiction } from './operator-options.ts';
+import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
 import { parsePath } from './option-table.ts';
-import { addListenOptions, addStateOptions, type ServeFlags, serveProblems } from './serve-options.ts';
+import { addListenOptions, addStateOptions, serveProblems } from './serve-options.ts';
 import { environmentValue, misspellings, type Setting, settingsOf } from './settings.ts';
 
 /** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
 export function agentSettings(): readonly Setting[] {
-  return settingsOf(agentCommand().options);
-}
-
-/** Returns a command that has only the options of {@link agentSettings}. */
-export function agentCommand(): Command {
-  return addAgentOptions(new Command());
+  return settingsOf(addAgentOptions(new Command()).options);
 }
 
 /** Adds the options of an agent that a file and the environment can set. */
@@ -71,9 +66,22 @@ async function applyFile(
   }
 }
 
-async function serveContradiction(flags: ServeFlags): Promise<string | undefined> {
-  const problems = await serveProblems(flags);
-  return problems.length > 0 ? problems.join('; ') : undefined;
+/**
+ * Returns one sentence for each contradiction between the options of a command. `flags`: their values, if they are not
+ * those of the command.
+ */
+export async function contradictions(
+  command: Command,
+  flags: object = command.opts(),
+): Promise<readonly string[]> {
+  const names = new Set(command.options.map((option) => option.attributeName()));
+  // Each group of options is complete if a command has one of them.
+  return [
+    (names.has('kvstore') ? contradiction(flags as MeshFlags) : undefined) ?? [],
+    (names.has('datapath') ? datapathContradiction(flags) : undefined) ?? [],
+    (names.has('deleteAllEndpoints') ? await operatorContradiction(flags as OperatorFlags) : undefined) ?? [],
+    names.has('listenToken') ? await serveProblems(flags) : [],
+  ].flat();
 }
 
 /**
@@ -110,12 +118,9 @@ export function addConfiguration(
       if (path !== undefined) await applyFile(command, ofCommand, path, known);
       // `operator status` only asks a process. Its environment may lack the flags of this process.
       if (called !== command) return;
-      const reason =
-        (options.has('kvstore') ? contradiction(command.opts()) : undefined) ??
-        (options.has('datapath') ? datapathContradiction(command.opts()) : undefined) ??
-        (options.has('deleteAllEndpoints') ? await operatorContradiction(command.opts()) : undefined) ??
-        (options.has('listenToken') ? await serveContradiction(command.opts()) : undefined);
-      if (reason === undefined) return;
+      const problems = await contradictions(command);
+      if (problems.length === 0) return;
+      const reason = problems.join('; ');
       if (ofCommand.some(({ attribute }) => command.getOptionValueSource(attribute) === 'config'))
         throw new InputError(`--config ${path}: ${reason}`);
       command.error(`dpcache: ${reason}`);

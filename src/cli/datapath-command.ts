@@ -2,15 +2,21 @@ import type { Command } from 'commander';
 import { AgentError } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
-import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
-import { type CommandIO, EXIT, type ExitStatus, type RunAction } from './io.ts';
+import {
+  type CommandIO,
+  EXIT,
+  type ExitStatus,
+  type OutputFormat,
+  type RunAction,
+  writeAnswer,
+} from './io.ts';
 import { addHelp, outputOption } from './option-table.ts';
 import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 const HELP =
@@ -32,10 +38,9 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     const view = { wide: false, width: io.stdout.columns };
     return askAgent(socketPath(flags, io.env), (client) => question(client.ask, view), io.signal);
   };
-  const show = ({ json, lines, succeeded }: Answer, { output }: KernelFlags): ExitStatus => {
-    const text = output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n');
-    writeLines(io.stdout, `${text}\n`);
-    return succeeded ? EXIT.ok : EXIT.failed;
+  const show = (answer: Answer, { output }: KernelFlags): ExitStatus => {
+    writeAnswer(io.stdout, output, answer);
+    return answer.succeeded ? EXIT.ok : EXIT.failed;
   };
   const answers = () => import('../client/datapath-answers.ts');
 

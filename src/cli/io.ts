@@ -1,5 +1,6 @@
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { Output } from '../process/terminal.ts';
+import type { Answer } from '../client/answer.ts';
+import { type Output, writeLines } from '../process/terminal.ts';
 
 /** The parts of the process that a command uses. Tests provide their own. */
 export interface CommandIO {
@@ -35,3 +36,16 @@ export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
 /** Runs the action of a command. Its status becomes the exit status of the process. */
 export type RunAction = (action: () => Promise<ExitStatus>) => Promise<void>;
+
+/** Format of a command whose output is a text for people or JSON. */
+export type OutputFormat = 'text' | 'json';
+
+/** Writes an answer in a format. */
+export function writeAnswer(
+  output: Output,
+  format: OutputFormat,
+  { json, lines }: Pick<Answer, 'json' | 'lines'>,
+): void {
+  const shown = format === 'json' ? [JSON.stringify(json, null, 1)] : lines;
+  writeLines(output, shown.map((line) => `${line}\n`).join(''));
+}

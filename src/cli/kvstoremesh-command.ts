@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addLogOptions, type LogFlags } from './mesh-options.ts';
+import type { LogFlags } from './mesh-options.ts';
 import {
   clusterIDOption,
   clustermeshConfigOption,
@@ -10,8 +9,8 @@ import {
   kvstoreConfigOption,
   kvstoreOptOption,
 } from './option-table.ts';
-import { type AskedProcess, addProcessStatus } from './process-commands.ts';
-import { addListenOptions, type ServeFlags, serveOptions } from './serve-options.ts';
+import { type AskedProcess, addProcessOptions, processRun } from './process-commands.ts';
+import type { ServeFlags } from './serve-options.ts';
 
 interface KvstoreMeshFlags extends LogFlags, ServeFlags {
   readonly cluster: string;
@@ -48,9 +47,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
           return command.error('dpcache: no local kvstore: add --kvstore-config <file>');
         if (clustermeshConfig === undefined)
           return command.error('dpcache: no remote clusters: add --clustermesh-config <folder>');
-        const { createLog } = await import('../process/log.ts');
         const { runKvstoreMesh } = await import('../agent/run-kvstoremesh.ts');
-        const serve = await serveOptions(flags, io.env, KVSTOREMESH.socket);
         await runKvstoreMesh(
           {
             clusterName: cluster,
@@ -59,14 +56,10 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
             kvstoreConfig,
             clustermeshConfig,
           },
-          { serve, reload: processReloads(command, io), settings: await settingsInUse(command, io.env) },
-          { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
+          ...(await processRun(command, flags, KVSTOREMESH, io)),
         );
         return EXIT.ok;
       }),
     );
-  addListenOptions(command, KVSTOREMESH.socket);
-  addLogOptions(command);
-  addProcessConfiguration(command, io);
-  addProcessStatus(command, KVSTOREMESH, io, run);
+  addProcessOptions(command, KVSTOREMESH, io, run);
 }

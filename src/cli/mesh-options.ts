@@ -3,7 +3,9 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { type AgentOptions, KVSTORE_KINDS, type KvstoreKind } from '../agent/options.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
+import type { Logger } from '../process/log.ts';
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from '../process/log-options.ts';
+import type { CommandIO } from './io.ts';
 import {
   addKubernetesOptions,
   type KubernetesFlags,
@@ -56,6 +58,21 @@ export interface LogFlags {
   readonly logLevel: LogLevel;
   readonly logFormat: LogFormat;
 }
+
+/** Returns a log to stderr. */
+export async function openLog({ logLevel, logFormat }: LogFlags, { stderr }: CommandIO): Promise<Logger> {
+  const { createLog } = await import('../process/log.ts');
+  return createLog(logLevel, logFormat, stderr);
+}
+
+/** The default settings of the network. */
+export const DEFAULT_NETWORK: AgentOptions['network'] = {
+  remoteNodeIdentities: true,
+  encryption: false,
+  nodeEncryption: false,
+  hostFirewall: false,
+  underlay: 'ipv4',
+};
 
 /** Exclusive limit of the delay of a timer. */
 const TIMER_LIMIT_MS: number = 2 ** 31;

@@ -1,14 +1,14 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { CHANGE_TYPES } from '../api/change-types.ts';
 import { addConfiguration } from './configuration.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction } from './io.ts';
 import { outputOption } from './option-table.ts';
-import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from './serve-options.ts';
+import { addSocketOption, askProcess, type SocketFlags } from './serve-options.ts';
 
 interface MonitorFlags extends SocketFlags {
   readonly type?: string;
   readonly from?: string;
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 function parseTypes(text: string): string {
@@ -42,16 +42,10 @@ export function addMonitorCommand(program: Command, io: CommandIO, run: RunActio
     .addOption(outputOption())
     .action(({ type, from, output, ...flags }: MonitorFlags) =>
       run(async () => {
-        const { askAgent } = await import('../client/ask-agent.ts');
         const { monitor } = await import('../client/monitor.ts');
         const context = { output: io.stdout, env: io.env, signal: io.signal };
-        const socket = socketPath(flags, io.env);
-        await askAgent(
-          socket,
-          (client) => monitor(client, { types: type, from, format: output }, context),
-          io.signal,
-          socketAdvice(),
-        );
+        const options = { types: type, from, format: output };
+        await askProcess(flags, io, (client) => monitor(client, options, context));
         if (io.signal.aborted) return EXIT.ok;
         io.stderr.write('dpcache: the agent has stopped\n');
         return EXIT.failed;

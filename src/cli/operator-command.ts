@@ -1,7 +1,5 @@
 import type { Command } from 'commander';
-import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addLogOptions } from './mesh-options.ts';
 import {
   addOperatorOptions,
   electionTimes,
@@ -9,8 +7,7 @@ import {
   missingKvstore,
   type OperatorFlags,
 } from './operator-options.ts';
-import { type AskedProcess, addProcessStatus } from './process-commands.ts';
-import { addListenOptions, serveOptions } from './serve-options.ts';
+import { type AskedProcess, addProcessOptions, processRun } from './process-commands.ts';
 
 const OPERATOR: AskedProcess = {
   name: 'operator',
@@ -31,9 +28,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       const missing = missingKvstore(flags);
       if (missing !== undefined) return command.error(`dpcache: ${missing}`);
       const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
-      const { createLog } = await import('../process/log.ts');
       const { runOperator } = await import('../agent/run-operator.ts');
-      const serve = await serveOptions(flags, io.env, OPERATOR.socket);
       await runOperator(
         {
           clusterName: flags.cluster,
@@ -82,14 +77,10 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
               : undefined,
           dryRun: flags.dryRun === true ? io.stdout : undefined,
         },
-        { serve, reload: processReloads(command, io), settings: await settingsInUse(command, io.env) },
-        { log: createLog(flags.logLevel, flags.logFormat, io.stderr), signal: io.signal },
+        ...(await processRun(command, flags, OPERATOR, io)),
       );
       return EXIT.ok;
     }),
   );
-  addListenOptions(command, OPERATOR.socket);
-  addLogOptions(command, 'info'); // the log contains each delete
-  addProcessConfiguration(command, io);
-  addProcessStatus(command, OPERATOR, io, run);
+  addProcessOptions(command, OPERATOR, io, run, 'info'); // the log contains each delete
 }

@@ -1,9 +1,20 @@
 import type { Command } from 'commander';
 import type { Question } from '../client/answer.ts';
-import { writeLines } from '../process/terminal.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import type { LogLevel } from '../process/log-options.ts';
+import type { RunContext } from '../process/run-context.ts';
+import type { RunOptions } from '../process/served-process.ts';
+import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
+import { addLogOptions, type LogFlags, openLog } from './mesh-options.ts';
 import { outputOption } from './option-table.ts';
-import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from './serve-options.ts';
+import {
+  addListenOptions,
+  addSocketOption,
+  askProcess,
+  type ServeFlags,
+  type SocketFlags,
+  serveOptions,
+} from './serve-options.ts';
 
 /** A process other than the agent, with its own socket. */
 export interface AskedProcess {
@@ -16,11 +27,41 @@ export interface AskedProcess {
 interface StatusFlags extends SocketFlags {
   readonly quiet?: true;
   readonly live?: true;
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
+}
+
+/** Returns the options and the context of the run of a process, for the flags of its command. */
+export async function processRun(
+  command: Command,
+  flags: ServeFlags & LogFlags,
+  { socket }: AskedProcess,
+  io: CommandIO,
+): Promise<readonly [RunOptions, RunContext]> {
+  const serve = await serveOptions(flags, io.env, socket);
+  const settings = await settingsInUse(command, io.env);
+  const reload = processReloads(command, io);
+  return [
+    { serve, reload, settings },
+    { log: await openLog(flags, io), signal: io.signal },
+  ];
+}
+
+/** Adds the options of all processes, and the command `status`, to the command of a process. */
+export function addProcessOptions(
+  command: Command,
+  process: AskedProcess,
+  io: CommandIO,
+  run: RunAction,
+  level?: LogLevel,
+): void {
+  addListenOptions(command, process.socket);
+  addLogOptions(command, level);
+  addProcessConfiguration(command, io);
+  addProcessStatus(command, process, io, run);
 }
 
 /** Adds `status` to the command of a process. */
-export function addProcessStatus(
+function addProcessStatus(
   parent: Command,
   { name, socket, question }: AskedProcess,
   io: CommandIO,
@@ -34,16 +75,13 @@ export function addProcessStatus(
     .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>
       run(async () => {
-        const { askAgent } = await import('../client/ask-agent.ts');
         const ask = await question();
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
-        const path = socketPath({ ...flags, ...parent.opts<SocketFlags>() }, io.env, socket);
-        const answer = await askAgent(path, (client) => ask(client.ask, view), io.signal, socketAdvice(name));
-        const { json, lines, succeeded: isReady } = answer;
-        const text = flags.output === 'json' ? [JSON.stringify(json, null, 1)] : lines;
-        if (flags.quiet !== true) writeLines(io.stdout, text.map((line) => `${line}\n`).join(''));
-        return isReady || flags.live === true ? EXIT.ok : EXIT.failed;
+        const socketFlags = { ...flags, ...parent.opts<SocketFlags>() };
+        const answer = await askProcess(socketFlags, io, (client) => ask(client.ask, view), name, socket);
+        if (flags.quiet !== true) writeAnswer(io.stdout, flags.output, answer);
+        return answer.succeeded || flags.live === true ? EXIT.ok : EXIT.failed;
       }),
     );
   addSocketOption(command, name, socket);

@@ -4,7 +4,7 @@ import type { AgentOptions } from '../agent/options.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addLogOptions, type LogFlags } from './mesh-options.ts';
+import { addLogOptions, DEFAULT_NETWORK, type LogFlags, openLog } from './mesh-options.ts';
 import { clustermeshConfigOption, clusterOption, kvstoreConfigOption, parsePath } from './option-table.ts';
 
 /** Maximum size of the tape: the default of `--tape-size`. */
@@ -20,7 +20,6 @@ interface RecordFlags extends LogFlags {
 
 /** Runs an agent that follows only the kvstores, and writes a tape until the signal fires. */
 async function followToTape(flags: RecordFlags, path: string, io: CommandIO): Promise<void> {
-  const { createLog } = await import('../process/log.ts');
   const { followMesh } = await import('../agent/run-agent.ts');
   const { cluster: clusterName, kvstoreConfig, clustermeshConfig } = flags;
   const options: AgentOptions = {
@@ -33,18 +32,12 @@ async function followToTape(flags: RecordFlags, path: string, io: CommandIO): Pr
     nodeName: hostname(),
     load: [],
     manifests: [],
-    network: {
-      remoteNodeIdentities: true,
-      encryption: false,
-      nodeEncryption: false,
-      hostFirewall: false,
-      underlay: 'ipv4',
-    },
+    network: DEFAULT_NETWORK,
     tape: { path, maxBytes: TAPE_BYTES },
   };
-  const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+  const log = await openLog(flags, io);
   const context = { log, output: io.stderr, env: io.env, signal: io.signal };
-  await followMesh(options, { script: undefined, all: false, quiet: true }, context);
+  await followMesh(options, { quiet: true }, context);
 }
 
 /** Adds `dpcache record`. */
@@ -68,9 +61,8 @@ export function addRecordCommand(program: Command, io: CommandIO, run: RunAction
           await followToTape(flags, flags.out, io);
           return EXIT.ok;
         }
-        const { createLog } = await import('../process/log.ts');
         const { recordMesh } = await import('../recording/record-mesh.ts');
-        const log = createLog(flags.logLevel, flags.logFormat, io.stderr);
+        const log = await openLog(flags, io);
         const complete = await recordMesh(
           { clusterName, kvstoreConfig, clustermeshConfig },
           {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import { outputOption, parsePath } from './option-table.ts';
 
 /** Adds `dpcache restore`. */
@@ -13,15 +13,14 @@ export function addRestoreCommand(program: Command, io: CommandIO, run: RunActio
     )
     .argument('<folder>', 'state directory, such as /var/run/cilium/state, or its parent folder', parsePath)
     .addOption(outputOption())
-    .action((folder: string, { output }: { readonly output: 'text' | 'json' }) =>
+    .action((folder: string, { output }: { readonly output: OutputFormat }) =>
       run(async () => {
-        const { printable, writeLines } = await import('../process/terminal.ts');
+        const { printable } = await import('../process/terminal.ts');
         const { readCiliumState, ciliumStateDocument, ciliumStateLines } = await import(
           '../agent/cilium-state.ts'
         );
         const state = ciliumStateDocument(await readCiliumState(folder));
-        if (output === 'json') writeLines(io.stdout, `${JSON.stringify(state, null, 1)}\n`);
-        else for (const line of ciliumStateLines(state)) io.stdout.write(`${line}\n`);
+        writeAnswer(io.stdout, output, { json: state, lines: ciliumStateLines(state) });
         for (const { file, message } of state.problems)
           io.stderr.write(`${printable(`${file}: ${message}`)}\n`);
         return EXIT.ok;

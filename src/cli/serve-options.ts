@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { ApiClient } from '../api/api-client.ts';
 import { defaultSocketPath } from '../api/server/socket-path.ts';
 import type { ServeSource } from '../process/serve-files.ts';
 import type { ServeOptions } from '../process/served-api.ts';
@@ -136,6 +137,18 @@ export function socketAdvice(process = 'agent'): string {
 /** Returns the socket of the process to ask. */
 export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?: string): string {
   return socket || defaultSocketPath(env, name);
+}
+
+/** Calls `use` with a client of the running process that a command names. The default process is an agent. */
+export async function askProcess<T>(
+  flags: SocketFlags,
+  { env, signal }: CommandIO,
+  use: (client: ApiClient) => Promise<T>,
+  name?: string,
+  socket?: string,
+): Promise<T> {
+  const { askAgent } = await import('../client/ask-agent.ts');
+  return askAgent(socketPath(flags, env, socket), use, signal, socketAdvice(name));
 }
 
 /** Adds the options of {@link ServeFlags}. */

@@ -105,7 +105,9 @@ export class DiffReasons {
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
     for (const side of ['a', 'b'] as const) {
-      const rejected = this.#agents[side].rejections.recent.find(({ message }) => containsKey(message, pair.key));
+      const rejected = this.#agents[side].rejections.recent.find(({ message }) =>
+        containsKey(message, pair.key),
+      );
       if (rejected !== undefined) return ['rejected', `${side} rejected ${rejected.message}`];
     }
     const other = otherSource(pair, a, b);

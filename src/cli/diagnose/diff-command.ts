@@ -2,11 +2,11 @@ import type { Command } from 'commander';
 import type { AgentError, ApiOrigin, Ask } from '../../api/api-client.ts';
 import type { ConnectionProblem } from '../../process/troubleshoot/connection-problem.ts';
 import type { DiffReport, TableOperand } from '../../sysdump/compare-with-agent.ts';
-import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
 
 interface DiffFlags {
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
   readonly tokenFile?: string;
   readonly caFile?: string;
 }
@@ -122,7 +122,6 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
       run(async () => {
         const { AgentError } = await import('../../api/api-client.ts');
         const { InputError } = await import('../../process/input-error.ts');
-        const { writeLines } = await import('../../process/terminal.ts');
         const token = await textOf('--token-file', tokenFile);
         const credentials = { token, ca: await textOf('--ca-file', caFile) };
         // The operand is not repeated in the message, because it may contain a password.
@@ -155,8 +154,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const report = await compare().catch((cause: unknown) => {
           throw cause instanceof AgentError ? new InputError(cause.message, { cause }) : cause;
         });
-        const lines = output === 'json' ? [JSON.stringify(report.json, null, 1)] : report.lines;
-        writeLines(io.stdout, `${lines.join('\n')}\n`);
+        writeAnswer(io.stdout, output, report);
         return report.differences === 0 ? EXIT.ok : EXIT.failed;
       }),
     );

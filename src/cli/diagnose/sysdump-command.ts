@@ -1,13 +1,14 @@
 import type { Command } from 'commander';
-import type { AgentOptions } from '../../agent/options.ts';
 import type { SysdumpReport } from '../../sysdump/examine.ts';
-import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
+import { DEFAULT_NETWORK } from '../mesh-options.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ApiAddress, parseServe, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseServe } from '../serve-options.ts';
+import { RECORDED_KUBERNETES, type RecordedOptions, serveRecorded } from './serve-recorded.ts';
 
 interface SysdumpFlags {
   readonly serve?: ApiAddress;
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
   readonly quiet?: true;
 }
 
@@ -15,45 +16,28 @@ interface SysdumpFlags {
 async function serveState(
   file: string,
   { cluster, endpoints }: SysdumpReport,
-  listen: ApiAddress,
+  serve: ApiAddress,
   io: CommandIO,
 ): Promise<void> {
-  const { createLog } = await import('../../process/log.ts');
-  const { followMesh } = await import('../../agent/run-agent.ts');
   const { sysdumpObjects } = await import('../../sysdump/examine.ts');
-  const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
-  const options: AgentOptions = {
-    kvstore: 'memory',
+  const options: RecordedOptions = {
     clusterName: cluster.name,
     clusterID: cluster.id,
     maxConnectedClusters: 255,
     nodeName: 'sysdump',
-    network: {
-      remoteNodeIdentities: true,
-      encryption: false,
-      nodeEncryption: false,
-      hostFirewall: false,
-      underlay: 'ipv4',
-    },
-    load: [],
-    manifests: [],
+    network: DEFAULT_NETWORK,
     kubernetes: {
-      ifInCluster: false,
-      load: [],
+      ...RECORDED_KUBERNETES,
       objects: () => sysdumpObjects(file),
       watch: ['services', 'endpoints', 'nodes', 'identities'],
       endpoints,
       identities: 'crd',
       headlessServices: false,
-      hostIPs: false,
-      dualStack: false,
       nodeAnnotations: false,
       encryptKey: 0,
     },
   };
-  const log = createLog('warn', 'text', io.stderr);
-  const context = { log, output: io.stderr, env: io.env, signal: io.signal };
-  await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
+  await serveRecorded(options, serve, io);
 }
 
 /** Adds `dpcache sysdump`. */
@@ -75,12 +59,12 @@ export function addSysdumpCommand(program: Command, io: CommandIO, run: RunActio
       run(async () => {
         const { examineSysdump } = await import('../../sysdump/examine.ts');
         const { reportLines } = await import('../../sysdump/report-text.ts');
-        const { printable, writeLines } = await import('../../process/terminal.ts');
+        const { printable } = await import('../../process/terminal.ts');
         const onProgress =
           quiet === true ? undefined : (line: string): unknown => io.stderr.write(`${printable(line)}\n`);
         const report = await examineSysdump(file, { signal: io.signal, onProgress });
-        const lines = output === 'json' ? [JSON.stringify(report, null, 1)] : reportLines(report);
-        writeLines(io.stdout, `${lines.join('\n')}\n`);
+        const lines = output === 'json' ? [] : reportLines(report);
+        writeAnswer(io.stdout, output, { json: report, lines });
         if (serve !== undefined) await serveState(file, report, serve, io);
         return report.findings.length === 0 ? EXIT.ok : EXIT.failed;
       }),

@@ -1,19 +1,20 @@
 import type { Command } from 'commander';
-import { type AgentOptions, KUBERNETES_PARTS } from '../../agent/options.ts';
 import { parseWhen, TIME_FORMS } from '../../api/when.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { localTimeText } from '../../process/terminal.ts';
+import type { Manifest } from '../../recording/manifests.ts';
 import type { TapeSummary } from '../../tape/check-tape.ts';
 import type { ReplayReport } from '../../tape/replay-tape.ts';
 import type { TapeSettings } from '../../tape/tape-settings.ts';
 import type { TapeState } from '../../tape/tape-state.ts';
-import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
 import { outputOption, parsePath, quietOption } from '../option-table.ts';
-import { type ApiAddress, parseServe, serveOptions } from '../serve-options.ts';
+import { type ApiAddress, parseServe } from '../serve-options.ts';
 import { slowProgress } from './progress.ts';
+import { RECORDED_KUBERNETES, serveRecorded } from './serve-recorded.ts';
 
 interface TapeCheckFlags {
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
   readonly quiet?: true;
 }
 
@@ -87,34 +88,15 @@ async function serveState(
   listen: ApiAddress,
   io: CommandIO,
 ): Promise<void> {
-  const { createLog } = await import('../../process/log.ts');
-  const { followMesh } = await import('../../agent/run-agent.ts');
-  const { clusterName, clusterID, nodeName, network, maxConnectedClusters, serviceV2, kubernetes } = settings;
-  const serve = await serveOptions({ socket: false, listen, ui: true }, io.env);
-  const options: AgentOptions = {
-    kvstore: 'memory',
-    clusterName,
-    nodeName,
-    network,
-    maxConnectedClusters,
-    serviceV2,
+  const { clusterID, kubernetes, ...others } = settings;
+  const objects = (): AsyncIterable<Manifest> => state.objects();
+  const options = {
+    ...others,
     clusterID: clusterID === 0 ? undefined : clusterID,
-    load: [],
     keys: () => state.keys(),
-    manifests: [],
-    kubernetes: kubernetes && {
-      ifInCluster: false,
-      load: [],
-      hostIPs: false,
-      dualStack: false,
-      ...kubernetes,
-      watch: KUBERNETES_PARTS.filter((part) => kubernetes.watch.includes(part)),
-      objects: () => state.objects(),
-    },
+    kubernetes: kubernetes && { ...RECORDED_KUBERNETES, ...kubernetes, objects },
   };
-  const log = createLog('warn', 'text', io.stderr);
-  const context = { log, output: io.stderr, env: io.env, signal: io.signal };
-  await followMesh(options, { script: undefined, all: false, quiet: false, serve }, context);
+  await serveRecorded(options, listen, io);
 }
 
 function progressOf({ stderr }: CommandIO, quiet: true | undefined): ((line: string) => void) | undefined {
@@ -133,11 +115,8 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
     .action((path: string, { output, quiet }: TapeCheckFlags) =>
       run(async () => {
         const { checkTape } = await import('../../tape/check-tape.ts');
-        const { writeLines } = await import('../../process/terminal.ts');
         const summary = await checkTape(path, io.signal, progressOf(io, quiet));
-        const text =
-          output === 'json' ? JSON.stringify(summaryDocument(summary), null, 1) : summaryLine(summary);
-        writeLines(io.stdout, `${text}\n`);
+        writeAnswer(io.stdout, output, { json: summaryDocument(summary), lines: [summaryLine(summary)] });
         return EXIT.ok;
       }),
     );
@@ -152,19 +131,11 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
       run(async () => {
         const { StateFiles } = await import('../../agent/state-files.ts');
         const { scrubTape } = await import('../../tape/scrub/scrub-tape.ts');
-        const { writeLines } = await import('../../process/terminal.ts');
-        const { files, events } = await scrubTape(
-          path,
-          new StateFiles(out),
-          io.signal,
-          progressOf(io, quiet),
-        );
+        const copy = new StateFiles(out);
+        const { files, events } = await scrubTape(path, copy, io.signal, progressOf(io, quiet));
         const written = `${countText(events, 'event')} in ${countText(files, 'file')}`;
-        const text =
-          output === 'json'
-            ? JSON.stringify({ path: out, files, events }, null, 1)
-            : `${out}: ${written}, with other names and addresses`;
-        writeLines(io.stdout, `${text}\n`);
+        const lines = [`${out}: ${written}, with other names and addresses`];
+        writeAnswer(io.stdout, output, { json: { path: out, files, events }, lines });
         return EXIT.ok;
       }),
     );
@@ -190,7 +161,6 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
           return replay.error(`dpcache: invalid --at '${time}': it must be ${TIME_FORMS}`);
         const { replayTape } = await import('../../tape/replay-tape.ts');
         const { TapeState } = await import('../../tape/tape-state.ts');
-        const { writeLines } = await import('../../process/terminal.ts');
         const { version } = await import('../../process/version.ts');
         let state = new TapeState();
         const report = await replayTape(path, {
@@ -203,11 +173,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
           },
           ...(serve && { onLine: (line) => state.apply(line) }),
         });
-        const text =
-          output === 'json'
-            ? JSON.stringify(replayDocument(report), null, 1)
-            : replayLines(report).join('\n');
-        writeLines(io.stdout, `${text}\n`);
+        writeAnswer(io.stdout, output, { json: replayDocument(report), lines: replayLines(report) });
         const { settings } = report.replay;
         await report.replay.close();
         if (serve !== undefined) await serveState(state, settings, serve, io);

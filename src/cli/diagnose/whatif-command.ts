@@ -4,15 +4,14 @@ import { SOURCES } from '../../model/source.ts';
 import { isObject } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
-import { writeLines } from '../../process/terminal.ts';
 import { addConfiguration } from '../configuration.ts';
-import { type CommandIO, EXIT, type RunAction } from '../io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
 import { addHelp, outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
-import { addSocketOption, type SocketFlags, socketAdvice, socketPath } from '../serve-options.ts';
+import { addSocketOption, askProcess, type SocketFlags } from '../serve-options.ts';
 
 interface WhatIfFlags extends SocketFlags {
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 interface ClaimFlags extends WhatIfFlags {
@@ -83,21 +82,14 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
   ): Promise<void> =>
     run(async () => {
       const edits = [await edit];
-      const { askAgent } = await import('../../client/ask-agent.ts');
       const { askWhatIf } = await import('../../client/whatif-answers.ts');
-      const { lines, json, loses } = await askAgent(
-        socketPath(flags, io.env),
-        (client) => askWhatIf(client.ask, edits),
-        io.signal,
-        socketAdvice(),
-      ).catch((error: unknown) => {
-        throw withPosition(error, places);
-      });
-      writeLines(
-        io.stdout,
-        `${flags.output === 'json' ? JSON.stringify(json, null, 1) : lines.join('\n')}\n`,
+      const answer = await askProcess(flags, io, (client) => askWhatIf(client.ask, edits)).catch(
+        (error: unknown) => {
+          throw withPosition(error, places);
+        },
       );
-      return loses ? EXIT.loses : EXIT.ok;
+      writeAnswer(io.stdout, flags.output, answer);
+      return answer.loses ? EXIT.loses : EXIT.ok;
     });
   const source = (name: string): Argument => new Argument(name, 'source of claims').choices(SOURCES);
   const addWriter = (one: Command): Command =>

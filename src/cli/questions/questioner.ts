@@ -7,7 +7,7 @@ import type { ListFormat, PrintedList } from '../../client/list.ts';
 import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { type CommandIO, EXIT, type ExitStatus, OUTPUT_CLOSED, type RunAction } from '../io.ts';
-import { agentOptions } from '../mesh-options.ts';
+import { agentOptions, openLog } from '../mesh-options.ts';
 import { socketPath } from '../serve-options.ts';
 import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import { parseLimit } from './question-arguments.ts';
@@ -95,11 +95,10 @@ export class Questioner {
 
   /** Calls `use` with requests to the running agent, or to an agent that is run only for the answer. */
   async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<MeshAnswer<T>> {
-    const { stderr, signal, env } = this.#io;
+    const { signal, env } = this.#io;
     if (flags.runsAgent) {
-      const { createLog } = await import('../../process/log.ts');
       const { askMesh } = await import('../../agent/run-agent.ts');
-      const log = createLog(flags.logLevel, flags.logFormat, stderr);
+      const log = await openLog(flags, this.#io);
       const { withInputErrors } = await import('../../client/ask-agent.ts');
       const advice = 'to ask a running agent, remove the options that name a source';
       return withInputErrors(
