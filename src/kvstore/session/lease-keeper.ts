@@ -1,3 +1,4 @@
+import { deferred } from '../../base/sleep.ts';
 import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
@@ -301,12 +302,9 @@ export class LeaseKeeper {
       this.#withRoom.delete(lease);
       onEnded?.(lease.id);
     }
-    let done = (): void => {};
-    const reported = new Promise<void>((resolve) => {
-      done = resolve;
-    });
-    if (leases.length > 1) onLeasesLost?.(reported);
-    gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: done });
+    const reported = deferred();
+    if (leases.length > 1) onLeasesLost?.(reported.promise);
+    gate.runInBackground(this.#reportLost(leases), { signal: this.#closed.signal, onEnd: reported.resolve });
   }
 
   *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {

@@ -1,4 +1,5 @@
 import { KeyedQueue } from '../../base/keyed-queue.ts';
+import { deferred } from '../../base/sleep.ts';
 import { interruptible, type Supervisor } from '../../base/supervisor.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import { bytesOfText } from '../codec/bytes.ts';
@@ -98,10 +99,7 @@ export class LockKeeper {
   async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
     const turns = this.#turns.get(path) ?? new KeyedQueue();
     this.#turns.set(path, turns);
-    let begin: () => void = () => {};
-    const turn = new Promise<void>((resolve) => {
-      begin = resolve;
-    });
+    const { promise: turn, resolve: begin } = deferred();
     turns.set(begin, undefined);
     turns.first?.();
     const done = (): void => {

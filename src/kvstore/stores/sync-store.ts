@@ -2,7 +2,7 @@ import { BYTES, checkArguments, NUMBER, objectWith, SIGNAL, TEXT } from '../../b
 import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
 import { fired } from '../../base/follow-signal.ts';
-import { sleep } from '../../base/sleep.ts';
+import { deferred, sleep } from '../../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { byteLengthOf, bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
@@ -130,11 +130,9 @@ export class SyncStore {
   #awaitedEchoes = 0;
   #isAdopting: boolean;
   /** Resolves when the existing keys are known, or cannot be read. */
-  readonly #known: Promise<void>;
-  #markKnown: () => void = () => {};
+  readonly #known = deferred();
   /** Resolves when the watch has delivered all existing keys. */
-  readonly #allListed: Promise<void>;
-  #markListed: () => void = () => {};
+  readonly #allListed = deferred();
   #isListed = false;
   readonly #canary: Canary;
   readonly #queue: RetryQueue<Job>;
@@ -162,13 +160,7 @@ export class SyncStore {
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = this.#options;
     this.#isAdopting = adoptLeases;
-    this.#known = new Promise((resolve) => {
-      if (this.#isAdopting) this.#markKnown = resolve;
-      else resolve();
-    });
-    this.#allListed = new Promise((resolve) => {
-      this.#markListed = resolve;
-    });
+    if (!this.#isAdopting) this.#known.resolve();
     const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
     const weightOf = (job: Job): number =>
@@ -348,20 +340,20 @@ export class SyncStore {
    */
   recordListed(): void {
     this.#isListed = true;
-    this.#markListed();
-    this.#markKnown();
+    this.#allListed.resolve();
+    this.#known.resolve();
   }
 
   /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
   get allListed(): Promise<void> {
-    return this.#allListed;
+    return this.#allListed.promise;
   }
 
   /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */
   async endAdoption(): Promise<void> {
     if (!this.#isAdopting) return;
     this.#isAdopting = false;
-    this.#markKnown();
+    this.#known.resolve();
     const { gate = OPEN_GATE } = this.#options;
     const forget = this.#keys.visit(gate.slice, (key) => {
       key.inherited = undefined;
@@ -377,7 +369,7 @@ export class SyncStore {
    */
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
-    if (!this.#isWatching && state !== 'listing') this.#markKnown(); // writes do not wait for a broken watch
+    if (!this.#isWatching && state !== 'listing') this.#known.resolve(); // writes do not wait for a broken watch
     if (!this.#isWatching || this.#awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
@@ -441,7 +433,7 @@ export class SyncStore {
   }
 
   async #runQueue(signal: AbortSignal): Promise<void> {
-    await Promise.race([this.#known, fired(signal)]);
+    await Promise.race([this.#known.promise, fired(signal)]);
     await this.#queue.run(signal);
   }
 

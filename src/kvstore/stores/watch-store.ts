@@ -4,6 +4,7 @@ import { assert } from '../../base/assert.ts';
 import type { Failure } from '../../base/failure.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
+import { deferred } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { type Decoded, rejectedAs } from '../../net/fields.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
@@ -175,8 +176,7 @@ export class WatchStore<T> {
   readonly #keys: KeyTable;
   #size = 0;
   readonly #rejected = new Set<string>();
-  readonly #synced: Promise<void>;
-  #markSynced: () => void = () => {};
+  readonly #synced = deferred();
   #isSynced = false;
   /** Number of the present or last run. */
   #runNumber = 0;
@@ -192,14 +192,11 @@ export class WatchStore<T> {
     this.#keys = options.keys ?? new KeyTable();
     this.#guard = new CallbackGuard(options.onFault);
     this.#observer = guardedObserver(options.observer, this.#guard);
-    this.#synced = new Promise((resolve) => {
-      this.#markSynced = resolve;
-    });
   }
 
   /** Resolves when the content is complete for the first time. */
   get synced(): Promise<void> {
-    return this.#synced;
+    return this.#synced.promise;
   }
 
   get isSynced(): boolean {
@@ -460,7 +457,7 @@ export class WatchStore<T> {
   async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
     if (!keepUnlisted && !(await this.#sweep(this.#runNumber, signal))) return false;
     this.#isSynced = true;
-    this.#markSynced();
+    this.#synced.resolve();
     onListed?.();
     return true;
   }

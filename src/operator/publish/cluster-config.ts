@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
-import { sleep } from '../../base/sleep.ts';
+import { deferred, sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { equalBytes } from '../../kvstore/codec/bytes.ts';
 import {
@@ -12,7 +12,6 @@ import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/key
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { deferred } from './deferred.ts';
 
 /** Options of {@link ClusterConfigKeeper}. */
 export interface ClusterConfigOptions {

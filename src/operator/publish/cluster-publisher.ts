@@ -1,6 +1,7 @@
 import { checkArguments, ITERABLE, LIST, NUMBER, objectWith, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { assert } from '../../base/assert.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { deferred } from '../../base/sleep.ts';
 import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import {
@@ -33,7 +34,6 @@ import { canonicalKey } from '../../net/prefix.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';
 import type { DutyStatus } from '../duty.ts';
 import { ClusterConfigKeeper } from './cluster-config.ts';
-import { deferred } from './deferred.ts';
 import { derivedSlices } from './derived-slices.ts';
 import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';

@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { deferred } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
@@ -9,7 +10,6 @@ import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
-import { deferred } from './deferred.ts';
 import { laterFailure } from './published-prefix.ts';
 
 /** The annotation of a Namespace that decides if its objects are published to the mesh (1.19). */

@@ -1,6 +1,7 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
+import { type Deferred, deferred } from '../../base/sleep.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
 import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
@@ -9,7 +10,6 @@ import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/co
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
-import { type Deferred, deferred } from './deferred.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Rejection } from '../../../src/base/rejection.ts';
+import { deferred } from '../../../src/base/sleep.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { keyRange, prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { encodeNode } from '../../../src/kvstore/codec/node.ts';
@@ -8,7 +9,6 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { parseLabels } from '../../../src/model/labels.ts';
 import { ClusterConfigKeeper } from '../../../src/operator/publish/cluster-config.ts';
 import { ClusterPublisher } from '../../../src/operator/publish/cluster-publisher.ts';
-import { deferred } from '../../../src/operator/publish/deferred.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
