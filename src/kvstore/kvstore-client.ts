@@ -338,7 +338,7 @@ export class KvstoreClient implements KvstoreBackend {
       answer = await this.#txn(request, options);
     } catch (thrown) {
       for (const binding of bindings) keeper?.confirm(binding); // the writes may have taken effect
-      const [lease, ...others] = new Set(bindings.map((binding) => binding.lease));
+      const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
       const isLeaseLost = others.length === 0 && asKvstoreError(thrown).code === 'lease-not-found';
       if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
       keeper?.markLost(lease);
@@ -637,7 +637,7 @@ function transactionOf(
   const all: WriteOperation[] = [];
   let puts = 0;
   for (const { key, value, mayBeEqual = false } of writes) {
-    const lease = (value === undefined ? undefined : bindings[puts++]?.lease) ?? NO_LEASE;
+    const lease = (value === undefined ? undefined : bindings[puts++]?.held.id) ?? NO_LEASE;
     const write: WriteOperation =
       value === undefined ? { op: 'delete', range: keyRange(key) } : { op: 'put', key, value, lease };
     all.push(write);

@@ -40,7 +40,6 @@ export interface LeaseKeeperOptions extends LeaseTerms {
 /** The binding of a key to a lease. Each write under a lease creates a new one. */
 export interface Binding {
   readonly key: string;
-  readonly lease: LeaseID;
   /** @internal */
   readonly held: HeldLease;
   /** Number of bindings that the keeper made before this one. */
@@ -366,7 +365,6 @@ export class LeaseKeeper {
   #bindTo(lease: HeldLease, key: string): Binding {
     const binding: Binding = {
       key,
-      lease: lease.id,
       held: lease,
       order: this.#bindingCount++,
       removed: this.#removed,

@@ -153,7 +153,7 @@ export class LockKeeper {
 
   /** Enters the queue: puts a key under the lease. */
   async #enter(path: string, signal: AbortSignal): Promise<QueueEntry> {
-    const { lease } = await this.#leases.bind(path, signal);
+    const { id: lease } = (await this.#leases.bind(path, signal)).held;
     const key = `${path}/${leaseHex(lease)}`;
     // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new
     // entry.

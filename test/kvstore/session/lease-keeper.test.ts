@@ -87,10 +87,10 @@ describe('a lease keeper', () => {
   it('binds no key to an expired lease, even before it has checked the clock', async () => {
     await keeper.close(true);
     keeper = newKeeper(true);
-    const { lease } = await keeper.bind('a');
+    const lease = (await keeper.bind('a')).held.id;
     clock.setWallTimeBy(HOUR_MS); // the machine was suspended
     const next = await keeper.bind('b');
-    expect(next.lease).not.toBe(lease);
+    expect(next.held.id).not.toBe(lease);
     expect([lost, keeper.lost, keeper.holds(lease)]).toEqual([[['a']], 1, false]);
   });
 
@@ -105,8 +105,8 @@ describe('a lease keeper', () => {
       return grant(...call);
     });
     const [, other, again] = await keeper.bindAll([{ key: 'a' }, { key: 'c' }, { key: 'b' }]);
-    expect(again?.lease).toBe(other?.lease);
-    expect(keeper.holds(first?.lease ?? '')).toBe(false);
+    expect(again?.held.id).toBe(other?.held.id);
+    expect(keeper.holds(first?.held.id ?? '')).toBe(false);
   });
 
   it('sends a keepalive three times per lifetime of a lease, and not more often', async () => {
@@ -221,8 +221,8 @@ describe('a lease keeper', () => {
     await keeper.bind('one more');
     expect(keeper.size).toBe(2);
     keeper.unbind(keeper.bindingOf('k7'));
-    const { lease } = await keeper.bind('in its place');
-    expect(lease).toBe(keeper.bindingOf('k5')?.lease);
+    const lease = (await keeper.bind('in its place')).held.id;
+    expect(lease).toBe(keeper.bindingOf('k5')?.held.id);
     for (let i = 0; i < 999; i++) await keeper.bind(`second ${i}`);
     expect(keeper.size).toBe(2);
     for (const key of ['one more', ...Array.from({ length: 999 }, (_, i) => `second ${i}`)])
@@ -249,7 +249,7 @@ describe('a lease keeper', () => {
       idle.unbind(idle.bindingOf('b'));
       await advance(clock, 200_000);
       expect([idle.size, idle.lost, lost, server.leases]).toEqual([0, 0, [], []]);
-      expect((await idle.bind('c')).lease).not.toBe(first);
+      expect((await idle.bind('c')).held.id).not.toBe(first);
       await idle.close(true);
     },
   );
@@ -268,9 +268,9 @@ describe('a lease keeper', () => {
     await keeper.bind('a');
     const binding = keeper.bind('b');
     keeper.loseAll();
-    const { lease } = await binding;
+    const lease = (await binding).held.id;
     expect(lost.flat()).toEqual(keeper.holds(lease) ? ['a'] : ['a', 'b']);
-    expect(keeper.bindingOf('b')?.lease).toBe(keeper.holds(lease) ? lease : undefined);
+    expect(keeper.bindingOf('b')?.held.id).toBe(keeper.holds(lease) ? lease : undefined);
   });
 
   it('a failed grant is retried by the next request', async () => {
@@ -291,7 +291,7 @@ describe('a lease keeper', () => {
     keeper.confirm(again);
     expect(keeper.bindingOf('a')).toBe(again);
     keeper.unbind(undefined);
-    keeper.markLost(again.lease);
+    keeper.markLost(again.held.id);
     expect(lost).toEqual([['a']]);
     keeper.confirm(again); // its lease is lost
     expect(keeper.bindingOf('a')).toBeUndefined();
@@ -370,7 +370,7 @@ describe('a lease keeper', () => {
     expect(sizes.length).toBeGreaterThan(30);
     expect([keys.length, keys.at(-1), keeper.lost]).toEqual([299_999, 'reported', 300]);
     expect(keys).not.toContain('k299999');
-    expect([again.lease === before?.lease, keeper.bindingOf('k299999')]).toEqual([false, again]);
+    expect([again.held.id === before?.held.id, keeper.bindingOf('k299999')]).toEqual([false, again]);
     expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)]).toEqual([['k299999']]);
   });
 
@@ -391,7 +391,7 @@ describe('a lease keeper', () => {
   });
 
   it('does not remember a lease that expired without keys (regression: a lease for each pause between two locks)', async () => {
-    const { lease } = await keeper.bind('a');
+    const lease = (await keeper.bind('a')).held.id;
     keeper.unbind(keeper.bindingOf('a'));
     await advance(clock, 2 * TTL_SECONDS * 1000);
     expect(keeper.size).toBe(0);
@@ -409,7 +409,7 @@ describe('a lease keeper', () => {
     keeper.loseAll();
     expect(lost).toEqual([['a']]);
     expect(keeper.holds(first)).toBe(false);
-    const { lease } = await keeper.bind('a');
+    const lease = (await keeper.bind('a')).held.id;
     expect(lease).not.toBe(first);
     await advance(clock, TTL_SECONDS * 1000);
     expect(server.leases).toEqual([lease]);
@@ -419,7 +419,7 @@ describe('a lease keeper', () => {
     'does not adopt a lease if the store was restored during the %s (regression: keys that were deleted by the restore stayed absent)',
     async (when) => {
       const earlier = newKeeper();
-      const { lease } = await earlier.bind('a');
+      const lease = (await earlier.bind('a')).held.id;
       await earlier.close(false);
       const restore = (): Promise<void> => settle().then(() => keeper.loseAll());
       if (when === 'keepalive') {
