@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -216,7 +216,7 @@ export async function benchDatapath({
   const kernel = new Kernel();
   const bpf = new Bpf(kernel);
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-bench-'));
-  kernel.mount({ source: 'bpf', target: folder, type: 'bpf' });
+  execFileSync('mount', ['-t', 'bpf', 'bpf', folder]);
   try {
     const prefixes = await benchPrefixes(bpf, join(folder, 'ipcache'), n);
     const services = await benchServices(bpf, folder, Math.max(1, Math.floor(n / PREFIXES_PER_SERVICE)));
@@ -228,7 +228,7 @@ export async function benchDatapath({
     if (json !== true) print(report);
     return report;
   } finally {
-    kernel.unmount(folder, { detach: true });
+    execFileSync('umount', ['-l', folder]);
     rmdirSync(folder);
   }
 }

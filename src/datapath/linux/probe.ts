@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { join, resolve } from 'node:path';
-import { missingLibrary } from './syscall/native.ts';
+import { missingLibrary, systemProblem } from './syscall/native.ts';
 
 /** The parts of a Linux datapath. Each has its own requirements. */
 export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables';
@@ -59,10 +59,11 @@ interface Mount {
 const CAPABILITIES = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21, CAP_BPF: 39 } as const;
 type Capability = keyof typeof CAPABILITIES;
 
-/** LPM tries support batches since 5.6 and full batch dumps since 5.7. CAP_BPF exists since 5.8. */
+/**
+ * LPM tries support batches since 5.6 and full batch dumps since 5.7. Links of cgroups exist since 5.7, CAP_BPF and
+ * `BPF_CGROUP_INET4_GETPEERNAME` since 5.8.
+ */
 const KERNEL_OF_MAPS = '5.8';
-/** `BPF_CGROUP_INET4_GETPEERNAME` exists since 5.8, links of cgroups since 5.7. */
-const KERNEL_OF_SOCKETS = '5.8';
 
 /** Reads `/proc`, and loads the package for system calls. Unreadable files are returned empty. */
 export function readHost(proc = '/proc'): HostFacts {
@@ -93,7 +94,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   const mounts = mountsOf(host.mounts);
   const folder = resolve(pinFolder);
   const group = cgroup === undefined ? mounts.find(({ type }) => type === 'cgroup2')?.at : resolve(cgroup);
-  const missingForAll = lacksSystem(host);
+  const problem = systemProblem(host.platform, host.arch) ?? host.libraryProblem;
   const maps = [
     ...lacksKernel(host, KERNEL_OF_MAPS),
     ...lacksCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
@@ -103,20 +104,14 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   const network = lacksCapability(host, 'CAP_NET_ADMIN');
   const lacks: readonly (readonly [DatapathPart, readonly string[]])[] = [
     ['maps', maps],
-    [
-      'sockets',
-      [...maps, ...network, ...lacksKernel(host, KERNEL_OF_SOCKETS), ...lacksCgroup(mounts, group)],
-    ],
+    ['sockets', [...maps, ...network, ...lacksCgroup(mounts, group)]],
     ['routes', network],
     ['tunnel', network],
     ['nftables', network],
   ];
   return {
     kernel: host.release,
-    parts: lacks.map(([part, missing]) => ({
-      part,
-      missing: missingForAll.length > 0 ? missingForAll : [...new Set(missing)],
-    })),
+    parts: lacks.map(([part, missing]) => ({ part, missing: problem === undefined ? missing : [problem] })),
     pinFolder: folder,
     cgroup: group,
   };
@@ -125,13 +120,6 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
 /** Returns the missing requirements of a part; empty if it can run. */
 export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly string[] {
   return answer.parts.find((one) => one.part === part)?.missing ?? [];
-}
-
-function lacksSystem({ platform, arch, libraryProblem }: HostFacts): readonly string[] {
-  if (platform !== 'linux') return [`platform ${platform} is not supported: the datapath requires Linux`];
-  if (arch !== 'x64' && arch !== 'arm64')
-    return [`architecture ${arch} is not supported: the datapath requires x64 or arm64`];
-  return libraryProblem === undefined ? [] : [libraryProblem];
 }
 
 function lacksKernel({ release: version }: HostFacts, needed: string): readonly string[] {

@@ -6,8 +6,6 @@ import { SyscallError } from '../syscall/syscall-error.ts';
 const COMMANDS = {
   MAP_CREATE: 0,
   MAP_LOOKUP_ELEM: 1,
-  MAP_UPDATE_ELEM: 2,
-  MAP_DELETE_ELEM: 3,
   PROG_LOAD: 5,
   OBJ_PIN: 6,
   OBJ_GET: 7,
@@ -19,7 +17,6 @@ const COMMANDS = {
   MAP_DELETE_BATCH: 27,
   LINK_CREATE: 28,
   LINK_UPDATE: 29,
-  LINK_DETACH: 34,
 } as const;
 
 /** A command of `bpf()`. */

@@ -21,7 +21,6 @@ const SUBSYSTEM = 10;
 const BATCH = { begin: 0x10, end: 0x11 } as const;
 const NFT = {
   newTable: 0,
-  getTable: 1,
   deleteTable: 2,
   newChain: 3,
   getChain: 4,

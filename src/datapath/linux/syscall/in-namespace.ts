@@ -13,11 +13,11 @@ export function runInNamespace<T>(kernel: Kernel, namespace: string | undefined,
   try {
     const here = openSync('/proc/thread-self/ns/net', 'r');
     try {
-      kernel.setns(there, CLONE_NEWNET);
+      kernel.call('setns', there, CLONE_NEWNET);
       try {
         return work();
       } finally {
-        kernel.setns(here, CLONE_NEWNET);
+        kernel.call('setns', here, CLONE_NEWNET);
       }
     } finally {
       closeSync(here);

@@ -10,7 +10,6 @@ export const SOL_SOCKET = 1;
 const BUFFER_BYTES = 1 << 16;
 
 const MSG_DONTWAIT = 0x40;
-const MNT_DETACH = 2;
 
 /**
  * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses.
@@ -62,57 +61,20 @@ export class Kernel implements Disposable {
     return bytes.slice(8, 8 + view.getUint32(0, true));
   }
 
-  /** Sends at most 64 KB as one message to `to`, or to the connected peer. Returns the number of bytes sent. */
-  send(fd: number, message: Uint8Array, to: Uint8Array = new Uint8Array()): number {
+  /** Sends at most 64 KB as one message to `to`. Returns the number of bytes sent. */
+  send(fd: number, message: Uint8Array, to: Uint8Array): number {
     const at = this.#lend(message, to);
-    const name = to.length === 0 ? 0 : at + message.length;
-    return this.call('sendto', fd, at, message.length, 0, name, to.length);
+    return this.call('sendto', fd, at, message.length, 0, at + message.length, to.length);
   }
 
-  /**
-   * Receives one message of at most 64 KB and returns a copy, or `undefined` if there is none now. With `wait`, it
-   * blocks the event loop until a message arrives; use that only for answers that the kernel has ready.
-   */
-  receive(fd: number, { wait = false }: { readonly wait?: boolean } = {}): Uint8Array | undefined {
+  /** Receives one message of at most 64 KB and returns a copy, or `undefined` if there is none now. */
+  receive(fd: number): Uint8Array | undefined {
     const { address, size, bytes } = this.#buffer;
-    const result = this.native.call('recvfrom', fd, address, size, wait ? 0 : MSG_DONTWAIT);
+    const result = this.native.call('recvfrom', fd, address, size, MSG_DONTWAIT);
     if (result >= 0) return bytes.slice(0, result);
     const error = new SyscallError('recvfrom', -result);
     if (error.code === 'EAGAIN') return undefined;
     throw error;
-  }
-
-  /** `argument` is read and written: it contains the kernel's result afterwards. */
-  ioctl(fd: number, request: number, argument: Uint8Array): number {
-    const result = this.call('ioctl', fd, request, this.#lend(argument));
-    argument.set(this.#buffer.bytes.subarray(0, argument.length));
-    return result;
-  }
-
-  /** Moves this thread, which runs JavaScript, to a namespace. `type` 0 accepts any kind. */
-  setns(fd: number, type = 0): void {
-    this.call('setns', fd, type);
-  }
-
-  unshare(flags: number): void {
-    this.call('unshare', flags);
-  }
-
-  mount(
-    filesystem: { readonly source: string; readonly target: string; readonly type: string },
-    { flags = 0, data = '' }: { readonly flags?: number; readonly data?: string } = {},
-  ): void {
-    const texts = [filesystem.source, filesystem.target, filesystem.type, data].map((text) =>
-      Buffer.from(`${text}\0`),
-    );
-    const at = this.#lend(...texts);
-    const [source = 0, target = 0, type = 0] = texts.map(({ length }) => length);
-    this.call('mount', at, at + source, at + source + target, flags, at + source + target + type);
-  }
-
-  /** With `detach`, also unmounts a file system in use: it is hidden immediately and released when nothing uses it. */
-  unmount(target: string, { detach = false }: { readonly detach?: boolean } = {}): void {
-    this.call('umount2', this.#lend(Buffer.from(`${target}\0`)), detach ? MNT_DETACH : 0);
   }
 
   [Symbol.dispose](): void {

@@ -13,11 +13,7 @@ const NUMBERS = {
   sendto: { x64: 44, arm64: 206 },
   recvfrom: { x64: 45, arm64: 207 },
   setns: { x64: 308, arm64: 268 },
-  unshare: { x64: 272, arm64: 97 },
-  ioctl: { x64: 16, arm64: 29 },
   flock: { x64: 73, arm64: 32 },
-  mount: { x64: 165, arm64: 40 },
-  umount2: { x64: 166, arm64: 39 },
 } as const;
 
 /**
@@ -27,6 +23,13 @@ export type SyscallName = keyof typeof NUMBERS;
 
 /** Major version of the package koffi: the remedy if it is not installed. */
 const KOFFI = 'koffi@3';
+
+/** Returns why system calls are not supported on a system (`process.platform`, `process.arch`); undefined if they are. */
+export function systemProblem(platform: string, arch: string): string | undefined {
+  if (platform !== 'linux') return `platform ${platform} is not supported: the datapath requires Linux`;
+  if (arch === 'x64' || arch === 'arm64') return undefined;
+  return `architecture ${arch} is not supported: the datapath requires x64 or arm64`;
+}
 
 /** Returns why the optional package koffi does not load, with a remedy, or `undefined` if it loads. */
 export function missingLibrary(): string | undefined {
@@ -82,16 +85,14 @@ type Call = (number: number, ...args: readonly number[]) => number;
  */
 export class Native {
   readonly #koffi: typeof koffi;
-  readonly #numbers: ReadonlyMap<SyscallName, number>;
+  readonly #arch: 'x64' | 'arm64';
   readonly #syscall: Call;
 
   /** Throws {@link NoSyscallsError}. */
   constructor(platform: string = process.platform, arch: string = process.arch) {
-    if (platform !== 'linux')
-      throw new NoSyscallsError(`platform ${platform} is not supported: the datapath requires Linux`);
-    if (arch !== 'x64' && arch !== 'arm64')
-      throw new NoSyscallsError(`architecture ${arch} is not supported: the datapath requires x64 or arm64`);
-    this.#numbers = new Map(names().map((name) => [name, NUMBERS[name][arch]]));
+    const problem = systemProblem(platform, arch);
+    if (problem !== undefined) throw new NoSyscallsError(problem);
+    this.#arch = arch === 'x64' ? 'x64' : 'arm64';
     this.#koffi = loadLibrary();
     // All arguments are signed 64-bit integers, as syscall(2) passes them on. Addresses are below 2⁴⁸.
     const types = Array.from({ length: 7 }, () => 'int64_t');
@@ -100,7 +101,7 @@ export class Native {
 
   /** Returns the result of the call, or minus its errno. Never throws. */
   call(name: SyscallName, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0): number {
-    const result = this.#syscall(this.#numbers.get(name) ?? -1, a, b, c, d, e, f);
+    const result = this.#syscall(NUMBERS[name][this.#arch], a, b, c, d, e, f);
     return result === -1 ? -this.#koffi.errno() : result;
   }
 
@@ -128,8 +129,4 @@ export class Native {
     handle.unref();
     return { [Symbol.dispose]: () => handle.close() };
   }
-}
-
-function names(): readonly SyscallName[] {
-  return Object.keys(NUMBERS).filter((name): name is SyscallName => Object.hasOwn(NUMBERS, name));
 }
