@@ -1,9 +1,6 @@
-import { closeSync } from 'node:fs';
 import { formatAddress } from '../../net/format-address.ts';
 import { Bpf } from './bpf/bpf.ts';
 import { BpfMap } from './bpf/bpf-map.ts';
-import { mapInfo } from './bpf/info.ts';
-import { openPin } from './bpf/pin.ts';
 import { IPCacheTable, ipcacheShape } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
@@ -26,7 +23,7 @@ const SKIP_TUNNEL = 1;
 export function readIPCachePin(path: string): readonly PinnedEntry[] {
   using kernel = new Kernel();
   using bpf = new Bpf(kernel);
-  const map = BpfMap.open(bpf, ipcacheShape(capacityOf(bpf, path)), path);
+  const map = BpfMap.open(bpf, ipcacheShape(), path, 'any');
   if (map === undefined)
     throw new Error('no map is pinned there: check the path, and mount the bpf file system');
   using table = new IPCacheTable(map);
@@ -36,14 +33,4 @@ export function readIPCachePin(path: string): readonly PinnedEntry[] {
     hostIP: tunnel === 0 ? undefined : formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 }),
     skipTunnel: (flags & SKIP_TUNNEL) !== 0,
   }));
-}
-
-function capacityOf(bpf: Bpf, path: string): number | undefined {
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return undefined;
-  try {
-    return mapInfo(bpf, fd).maxEntries;
-  } finally {
-    closeSync(fd);
-  }
 }

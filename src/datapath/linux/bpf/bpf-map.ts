@@ -5,7 +5,7 @@ import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
 import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from './info.ts';
-import { kindOf, openPin, pin } from './pin.ts';
+import { kindOf, openPin, pin, usePin } from './pin.ts';
 
 /**
  * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take
@@ -46,8 +46,6 @@ export class ForeignMapError extends Error {
    * created it.
    */
   readonly isOtherLayout: boolean;
-  /** Capacity of the pinned map. */
-  readonly maxEntries: number;
 
   constructor(path: string, found: MapInfo, desired: MapShape) {
     const shapeText = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
@@ -58,9 +56,8 @@ export class ForeignMapError extends Error {
       `${path} is a different map: found ${actual}; expected ${shapeText(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
     );
     this.path = path;
-    this.maxEntries = found.maxEntries;
     this.isOtherLayout = found.type === MAP_TYPES[desired.type] && found.name === basename(path).slice(0, 15);
-    this.isResized = hasShape({ ...found, maxEntries: desired.maxEntries }, desired);
+    this.isResized = hasShape(found, desired);
   }
 }
 
@@ -99,26 +96,40 @@ export class BpfMap implements BatchedMap {
     return new BpfMap(bpf, bpf.call('MAP_CREATE', name), shape);
   }
 
-  /** Opens the map of a pin; undefined if there is none. Throws {@link ForeignMapError}. */
-  static open(bpf: Bpf, shape: MapShape, path: string): BpfMap | undefined {
+  /**
+   * Opens the map of a pin, with the same capacity or with any one; undefined if there is no pin. Throws
+   * {@link ForeignMapError}.
+   */
+  static open(
+    bpf: Bpf,
+    shape: MapShape,
+    path: string,
+    capacity: 'same' | 'any' = 'same',
+  ): BpfMap | undefined {
     const fd = openPin(bpf, path);
     if (fd === undefined) return undefined;
-    try {
+    return disposeOnError([{ [Symbol.dispose]: () => closeSync(fd) }], () => {
       const info = mapInfo(bpf, fd);
-      if (!hasShape(info, shape)) throw new ForeignMapError(path, info, shape);
-      return new BpfMap(bpf, fd, shape);
-    } catch (error) {
-      closeSync(fd);
-      throw error;
-    }
+      const { maxEntries } = info;
+      if (!hasShape(info, shape) || (capacity === 'same' && maxEntries !== shape.maxEntries))
+        throw new ForeignMapError(path, info, shape);
+      return new BpfMap(bpf, fd, { ...shape, maxEntries });
+    });
   }
 
   /**
    * Opens the map of a pin, or creates one and pins it there. If `isPinned` is false, a created map ends with this
    * process. Throws {@link ForeignMapError}.
    */
-  static openOrCreate(bpf: Bpf, shape: MapShape, path: string, name: string, isPinned = true): BpfMap {
-    const found = BpfMap.open(bpf, shape, path);
+  static openOrCreate(
+    bpf: Bpf,
+    shape: MapShape,
+    path: string,
+    name: string,
+    isPinned = true,
+    capacity: 'same' | 'any' = 'same',
+  ): BpfMap {
+    const found = BpfMap.open(bpf, shape, path, capacity);
     if (found !== undefined) return found;
     const made = BpfMap.create(bpf, shape, name);
     if (isPinned) disposeOnError([made], () => pin(bpf, made.fd, path));
@@ -224,14 +235,10 @@ export class BpfMap implements BatchedMap {
  * no pin.
  */
 export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'replaced' | undefined {
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return undefined;
-  try {
+  return usePin(bpf, path, (fd) => {
     const isSame = kindOf(fd) === 'map' && mapInfo(bpf, fd).id === mapInfo(bpf, map).id;
     return isSame ? 'pinned' : 'replaced';
-  } finally {
-    closeSync(fd);
-  }
+  });
 }
 
 /** The shape of a map without its capacity. */
@@ -239,23 +246,10 @@ export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /** Returns true if a map of this shape is pinned at the path, or if nothing is pinned there. */
 export function canUnpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return true;
-  try {
-    if (kindOf(fd) !== 'map') return false;
-    const info = mapInfo(bpf, fd);
-    return hasShape(info, { ...shape, maxEntries: info.maxEntries });
-  } finally {
-    closeSync(fd);
-  }
+  return usePin(bpf, path, (fd) => kindOf(fd) === 'map' && hasShape(mapInfo(bpf, fd), shape)) ?? true;
 }
 
-/** Returns true if a map has this shape. */
-export function hasShape(info: MapInfo, shape: MapShape): boolean {
-  return (
-    info.type === MAP_TYPES[shape.type] &&
-    info.keySize === shape.keySize &&
-    info.valueSize === shape.valueSize &&
-    info.maxEntries === shape.maxEntries
-  );
+/** Returns true if a map has this shape, whatever its capacity. */
+function hasShape(info: MapInfo, { type, keySize, valueSize }: PinnedShape): boolean {
+  return info.type === MAP_TYPES[type] && info.keySize === keySize && info.valueSize === valueSize;
 }

@@ -1,4 +1,4 @@
-import { closeSync } from 'node:fs';
+import { useDescriptor } from '../syscall/descriptor.ts';
 import { type Bpf, setAddress } from './bpf.ts';
 
 /** The map types that are created here. */
@@ -96,10 +96,5 @@ export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
 export function programName(bpf: Bpf, id: number): string | undefined {
   bpf.attributes().setUint32(0, id, true);
   const fd = bpf.try('PROG_GET_FD_BY_ID');
-  if (fd < 0) return undefined;
-  try {
-    return nameAt(infoOf(bpf, fd), PROGRAM_NAME_AT);
-  } finally {
-    closeSync(fd);
-  }
+  return fd < 0 ? undefined : useDescriptor(fd, () => nameAt(infoOf(bpf, fd), PROGRAM_NAME_AT));
 }

@@ -1,4 +1,5 @@
-import { closeSync, openSync } from 'node:fs';
+import { openSync } from 'node:fs';
+import { useDescriptor } from '../syscall/descriptor.ts';
 import type { Bpf } from './bpf.ts';
 import { ATTACH_TYPES, type AttachType } from './program.ts';
 
@@ -7,16 +8,9 @@ import { ATTACH_TYPES, type AttachType } from './program.ts';
  * The link ends when it is closed, unless it is pinned. Programs of others stay attached and run as well.
  */
 export function attachToCgroup(bpf: Bpf, program: number, cgroup: string, attachType: AttachType): number {
-  const folder = openSync(cgroup, 'r');
-  try {
-    const attributes = bpf.attributes();
-    attributes.setUint32(0, program, true);
-    attributes.setUint32(4, folder, true);
-    attributes.setUint32(8, ATTACH_TYPES[attachType], true);
-    return bpf.call('LINK_CREATE', `${attachType} on ${cgroup}`);
-  } finally {
-    closeSync(folder);
-  }
+  return useDescriptor(openSync(cgroup, 'r'), (folder) =>
+    createLink(bpf, program, folder, attachType, cgroup),
+  );
 }
 
 /**
@@ -30,11 +24,15 @@ export function attachToInterface(
   ifindex: number,
   attachType: 'tcxIngress' | 'tcxEgress',
 ): number {
+  return createLink(bpf, program, ifindex, attachType, `interface ${ifindex}`);
+}
+
+function createLink(bpf: Bpf, program: number, target: number, attachType: AttachType, on: string): number {
   const attributes = bpf.attributes();
   attributes.setUint32(0, program, true);
-  attributes.setUint32(4, ifindex, true);
+  attributes.setUint32(4, target, true);
   attributes.setUint32(8, ATTACH_TYPES[attachType], true);
-  return bpf.call('LINK_CREATE', `${attachType} on interface ${ifindex}`);
+  return bpf.call('LINK_CREATE', `${attachType} on ${on}`);
 }
 
 /** Replaces the program of a link atomically. */

@@ -1,4 +1,5 @@
 import { existsSync, readlinkSync, renameSync, unlinkSync } from 'node:fs';
+import { useDescriptor } from '../syscall/descriptor.ts';
 import { syscallErrorOf } from '../syscall/syscall-error.ts';
 import { type Bpf, setAddress } from './bpf.ts';
 
@@ -16,6 +17,12 @@ export function openPin(bpf: Bpf, path: string): number | undefined {
   const attributes = bpf.attributes();
   setAddress(attributes, 0, bpf.text(path));
   return bpf.call('OBJ_GET', path);
+}
+
+/** Returns what `use` returns for the descriptor of a pinned object; undefined if there is none. */
+export function usePin<T>(bpf: Bpf, path: string, use: (fd: number) => T): T | undefined {
+  const fd = openPin(bpf, path);
+  return fd === undefined ? undefined : useDescriptor(fd, use);
 }
 
 /** Thrown if an object of another program is pinned at the path of one of our pins. */

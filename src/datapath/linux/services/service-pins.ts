@@ -206,9 +206,7 @@ export class ServicePins implements Disposable {
     };
     try {
       const maps = openAll((shape, name) =>
-        openOfAnySize(shape, (wanted) =>
-          BpfMap.openOrCreate(this.#bpf, wanted, join(folder, name), name, isPinned),
-        ),
+        BpfMap.openOrCreate(this.#bpf, shape, join(folder, name), name, isPinned, 'any'),
       );
       return { maps, isStaged: false };
     } catch (error) {
@@ -263,15 +261,6 @@ function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<unde
 
 function disposeAll(maps: OpenMaps): void {
   for (const map of Object.values(maps)) map[Symbol.dispose]();
-}
-
-function openOfAnySize(shape: MapShape, open: (shape: MapShape) => BpfMap): BpfMap {
-  try {
-    return open(shape);
-  } catch (error) {
-    if (!(error instanceof ForeignMapError && error.isResized)) throw error;
-    return open({ ...shape, maxEntries: error.maxEntries });
-  }
 }
 
 /** Removes the pins of our maps; call it after the programs were detached. Maps of other programs remain. */

@@ -1,10 +1,10 @@
-import { closeSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap } from '../bpf/bpf-map.ts';
 import { CGROUP_LINK, linkInfo, programName } from '../bpf/info.ts';
 import { attachToCgroup, updateLink } from '../bpf/link.ts';
-import { ForeignPinError, kindOf, openPin, pin, unpin } from '../bpf/pin.ts';
+import { ForeignPinError, kindOf, pin, unpin, usePin } from '../bpf/pin.ts';
 import { ATTACH_TYPES, type AttachType, loadProgram, type ProgramImage } from '../bpf/program.ts';
 import {
   socketConnect4,
@@ -17,6 +17,7 @@ import {
   socketSendmsg6,
 } from '../bpf/programs/sockets-images.ts';
 import type { GuardedPin } from '../pin-table.ts';
+import { useDescriptor } from '../syscall/descriptor.ts';
 
 // Programs for answers are attached first, so that no answer reaches a socket untranslated.
 const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
@@ -66,12 +67,10 @@ export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: S
   for (const error of hostMap.update(1)) if (error !== undefined) throw error;
   const named = new Map([...maps, ['host', hostMap.fd]]);
   for (const [attachType, image] of PROGRAMS) {
-    const program = loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps: named });
-    try {
-      attach(bpf, program, { cgroup, attachType, path: join(folder, image.name) });
-    } finally {
-      closeSync(program);
-    }
+    const path = join(folder, image.name);
+    useDescriptor(loadProgram(bpf, image, { type: 'cgroupSockAddr', attachType, maps: named }), (program) =>
+      attach(bpf, program, { cgroup, attachType, path }),
+    );
   }
 }
 
@@ -90,14 +89,8 @@ export function programPins(bpf: Bpf, options: SocketProgramsOptions): ReadonlyM
   const stateOf = (path: string, attachType: AttachType, image: ProgramImage): string | undefined => {
     const owner = ownerOfProgram(bpf, path, attachType, image);
     if (owner !== 'ours') return owner;
-    const fd = openPin(bpf, path);
-    if (fd === undefined) return undefined;
-    try {
-      const inode = statSync(cgroup, { throwIfNoEntry: false })?.ino;
-      return linkInfo(bpf, fd).cgroup === inode ? desired : 'detached';
-    } finally {
-      closeSync(fd);
-    }
+    const inode = statSync(cgroup, { throwIfNoEntry: false })?.ino;
+    return usePin(bpf, path, (fd) => (linkInfo(bpf, fd).cgroup === inode ? desired : 'detached'));
   };
   return new Map(
     PROGRAMS.map(([attachType, image]) => [
@@ -118,9 +111,7 @@ function ownerOfProgram(
   attachType: AttachType,
   image: ProgramImage,
 ): 'ours' | 'foreign' | undefined {
-  const fd = openPin(bpf, path);
-  if (fd === undefined) return undefined;
-  try {
+  return usePin(bpf, path, (fd) => {
     if (kindOf(fd) !== 'link') return 'foreign';
     const link = linkInfo(bpf, fd);
     const name = programName(bpf, link.programID) ?? image.name;
@@ -129,9 +120,7 @@ function ownerOfProgram(
       link.attachType === ATTACH_TYPES[attachType] &&
       name.slice(0, NAME_LENGTH) === image.name.slice(0, NAME_LENGTH);
     return isOurs ? 'ours' : 'foreign';
-  } finally {
-    closeSync(fd);
-  }
+  });
 }
 
 /** The cgroup and the hook at which a program is attached, and the pin of its link. */
@@ -143,24 +132,16 @@ interface Place {
 
 function attach(bpf: Bpf, program: number, place: Place): void {
   const { path, cgroup, attachType } = place;
-  const found = openPin(bpf, path);
-  if (found !== undefined) {
-    try {
-      // A link cannot be moved if its cgroup was deleted or is another one. A new link is created.
-      if (linkInfo(bpf, found).cgroup === statSync(cgroup).ino) {
-        updateLink(bpf, found, program);
-        return;
-      }
-    } finally {
-      closeSync(found);
-    }
-  }
-  const link = attachToCgroup(bpf, program, cgroup, attachType);
-  try {
+  const isUpdated = usePin(bpf, path, (found) => {
+    // A link cannot be moved if its cgroup was deleted or is another one. A new link is created.
+    if (linkInfo(bpf, found).cgroup !== statSync(cgroup).ino) return false;
+    updateLink(bpf, found, program);
+    return true;
+  });
+  if (isUpdated === true) return;
+  useDescriptor(attachToCgroup(bpf, program, cgroup, attachType), (link) => {
     // Not earlier: if attaching fails, the old link is kept.
     unpin(path);
     pin(bpf, link, path);
-  } finally {
-    closeSync(link);
-  }
+  });
 }

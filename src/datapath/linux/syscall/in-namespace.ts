@@ -1,4 +1,5 @@
-import { closeSync, openSync } from 'node:fs';
+import { openSync } from 'node:fs';
+import { useDescriptor } from './descriptor.ts';
 import type { Kernel } from './kernel.ts';
 
 const CLONE_NEWNET = 0x40000000;
@@ -9,20 +10,14 @@ const CLONE_NEWNET = 0x40000000;
  */
 export function runInNamespace<T>(kernel: Kernel, namespace: string | undefined, work: () => T): T {
   if (namespace === undefined) return work();
-  const there = openSync(namespace, 'r');
-  try {
-    const here = openSync('/proc/thread-self/ns/net', 'r');
-    try {
+  return useDescriptor(openSync(namespace, 'r'), (there) =>
+    useDescriptor(openSync('/proc/thread-self/ns/net', 'r'), (here) => {
       kernel.call('setns', there, CLONE_NEWNET);
       try {
         return work();
       } finally {
         kernel.call('setns', here, CLONE_NEWNET);
       }
-    } finally {
-      closeSync(here);
-    }
-  } finally {
-    closeSync(there);
-  }
+    }),
+  );
 }

@@ -1,4 +1,4 @@
-import { closeSync } from 'node:fs';
+import { useDescriptor } from './descriptor.ts';
 import { AF_UNIX, type Kernel, SOCK_CLOEXEC, SOL_SOCKET } from './kernel.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -10,13 +10,12 @@ const SO_NETNS_COOKIE = 71;
  * Returns 0 on kernels before 5.14, which do not provide it.
  */
 export function networkCookie(kernel: Kernel): bigint {
-  const fd = kernel.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  try {
-    return Buffer.from(kernel.socketOption(fd, SOL_SOCKET, SO_NETNS_COOKIE, 8)).readBigUInt64LE();
-  } catch (error) {
-    if (error instanceof SyscallError && error.code === 'ENOPROTOOPT') return 0n;
-    throw error;
-  } finally {
-    closeSync(fd);
-  }
+  return useDescriptor(kernel.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), (fd) => {
+    try {
+      return Buffer.from(kernel.socketOption(fd, SOL_SOCKET, SO_NETNS_COOKIE, 8)).readBigUInt64LE();
+    } catch (error) {
+      if (error instanceof SyscallError && error.code === 'ENOPROTOOPT') return 0n;
+      throw error;
+    }
+  });
 }
