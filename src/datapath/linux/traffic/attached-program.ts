@@ -1,5 +1,6 @@
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { attachToInterface } from '../bpf/link.ts';
 import { RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
@@ -28,6 +29,9 @@ export interface TrafficPlace {
   readonly namespace?: string | undefined;
 }
 
+/** A place whose interface was found. */
+type PlaceOfIndex = TrafficPlace & { readonly ifindex: number };
+
 /** How a program is attached: by a TCX link, since Linux 6.6, or as a filter of the discipline `clsact`. */
 export type AttachedBy = 'tcx' | 'clsact';
 
@@ -51,67 +55,52 @@ const FILTER = { priority: 20_201, handle: 1 } as const;
  * reason. A filter stays, and the next program replaces it. `clsact` is removed with the last filter if this process
  * has added it.
  */
-export class AttachedProgram implements Disposable {
+export interface AttachedProgram extends Disposable {
   readonly by: AttachedBy;
-  readonly #detach: () => void;
+}
 
-  private constructor(by: AttachedBy, detach: () => void) {
-    this.by = by;
-    this.#detach = detach;
-  }
-
-  /**
-   * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if
-   * the interface does not exist.
-   */
-  static attach(
-    context: AttachContext,
-    program: number,
-    place: TrafficPlace,
-    by?: AttachedBy | undefined,
-  ): AttachedProgram {
-    const { kernel } = context;
-    const { namespace, direction } = place;
-    const socket = new NetlinkSocket(kernel, { namespace });
-    try {
-      const ifindex = indexOf(socket, place.interface);
-      if (by !== 'clsact') {
-        const link = tryLink(context, program, { ...place, ifindex });
-        if (typeof link === 'number') {
-          socket[Symbol.dispose]();
-          return new AttachedProgram('tcx', () => closeSync(link));
-        }
-        // Kernels before 6.6 do not support TCX.
-        if (by === 'tcx' || link.errno !== EINVAL) throw link;
-      }
-      const filter = { interface: ifindex, direction, ...FILTER };
-      const discipline = `${namespace ?? ''} ${ifindex}`;
-      if (addClsact(socket, ifindex)) createdDisciplines.set(discipline, 1);
-      else if (createdDisciplines.has(discipline))
-        createdDisciplines.set(discipline, (createdDisciplines.get(discipline) ?? 0) + 1);
-      try {
-        addFilter(socket, program, filter);
-      } catch (error) {
-        releaseClsact(socket, ifindex, discipline);
-        throw error;
-      }
-      return new AttachedProgram('clsact', () => {
-        try {
-          deleteFilter(socket, filter);
-          releaseClsact(socket, ifindex, discipline);
-        } finally {
-          socket[Symbol.dispose]();
-        }
-      });
-    } catch (error) {
+/**
+ * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if the
+ * interface does not exist.
+ */
+export function attachProgram(
+  context: AttachContext,
+  program: number,
+  place: TrafficPlace,
+  by?: AttachedBy | undefined,
+): AttachedProgram {
+  const socket = new NetlinkSocket(context.kernel, { namespace: place.namespace });
+  return disposeOnError([socket], () => {
+    const ifindex = indexOf(socket, place.interface);
+    const link = by === 'clsact' ? undefined : tryLink(context, program, { ...place, ifindex });
+    if (typeof link === 'number') {
       socket[Symbol.dispose]();
-      throw error;
+      return { by: 'tcx', [Symbol.dispose]: () => closeSync(link) };
     }
-  }
+    // Kernels before 6.6 do not support TCX.
+    if (link !== undefined && (by === 'tcx' || link.errno !== EINVAL)) throw link;
+    return attachFilter(socket, program, { ...place, ifindex });
+  });
+}
 
-  [Symbol.dispose](): void {
-    this.#detach();
-  }
+/** Attaches a program as a filter. The attached program owns the socket. */
+function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfIndex): AttachedProgram {
+  const { namespace = '', direction, ifindex } = place;
+  const filter = { interface: ifindex, direction, ...FILTER };
+  const discipline = `${namespace} ${ifindex}`;
+  const users = createdDisciplines.get(discipline) ?? 0;
+  if (addClsact(socket, ifindex)) createdDisciplines.set(discipline, 1);
+  else if (users > 0) createdDisciplines.set(discipline, users + 1);
+  const release = { [Symbol.dispose]: () => releaseClsact(socket, ifindex, discipline) };
+  disposeOnError([release], () => addFilter(socket, program, filter));
+  return {
+    by: 'clsact',
+    [Symbol.dispose]: () => {
+      using _socket = socket;
+      deleteFilter(socket, filter);
+      release[Symbol.dispose]();
+    },
+  };
 }
 
 function indexOf(socket: NetlinkSocket, name: string): number {
@@ -126,7 +115,7 @@ function indexOf(socket: NetlinkSocket, name: string): number {
 function tryLink(
   { kernel, bpf }: AttachContext,
   program: number,
-  { namespace, direction, ifindex }: TrafficPlace & { readonly ifindex: number },
+  { namespace, direction, ifindex }: PlaceOfIndex,
 ): number | SyscallError {
   const attachType = direction === 'ingress' ? 'tcxIngress' : 'tcxEgress';
   try {

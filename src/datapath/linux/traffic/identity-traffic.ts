@@ -1,15 +1,20 @@
-import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { Bpf } from '../bpf/bpf.ts';
-import { BpfMap, ForeignMapError, hasShape } from '../bpf/bpf-map.ts';
-import { type MapShape, mapInfo } from '../bpf/info.ts';
-import { openPin } from '../bpf/pin.ts';
+import { BpfMap } from '../bpf/bpf-map.ts';
+import type { MapShape } from '../bpf/info.ts';
 import { loadProgram } from '../bpf/program.ts';
 import { ipcacheCount } from '../bpf/programs/ipcache-images.ts';
 import { ipcacheShape } from '../ipcache-map.ts';
+import { useDescriptor } from '../syscall/descriptor.ts';
 import { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
-import { type AttachedBy, AttachedProgram, type TrafficPlace } from './attached-program.ts';
+import {
+  type AttachedBy,
+  type AttachedProgram,
+  attachProgram,
+  type TrafficPlace,
+} from './attached-program.ts';
 
 /** The traffic from one identity to another. Identity 0: the ipcache has no entry for the address. */
 export interface IdentityFlow {
@@ -67,26 +72,15 @@ export class IdentityTraffic implements Disposable {
   static open({ ipcache, maxEntries = MAX_ENTRIES, by, ...place }: IdentityTrafficOptions): IdentityTraffic {
     const kernel = new Kernel();
     const bpf = new Bpf(kernel);
-    let traffic: BpfMap | undefined;
-    try {
-      traffic = BpfMap.create(bpf, trafficShape(maxEntries), 'traffic');
-      const program = load(bpf, ipcache, traffic);
-      try {
-        return new IdentityTraffic(
-          kernel,
-          bpf,
-          traffic,
-          AttachedProgram.attach({ kernel, bpf }, program, place, by),
-        );
-      } finally {
-        closeSync(program);
-      }
-    } catch (error) {
-      traffic?.[Symbol.dispose]();
-      bpf[Symbol.dispose]();
-      kernel[Symbol.dispose]();
-      throw error;
-    }
+    return disposeOnError([kernel, bpf], () => {
+      const traffic = BpfMap.create(bpf, trafficShape(maxEntries), 'traffic');
+      return disposeOnError([traffic], () =>
+        useDescriptor(load(bpf, ipcache, traffic), (program) => {
+          const attached = attachProgram({ kernel, bpf }, program, place, by);
+          return new IdentityTraffic(kernel, bpf, traffic, attached);
+        }),
+      );
+    });
   }
 
   /** The method that attached the program. */
@@ -128,18 +122,11 @@ export class IdentityTraffic implements Disposable {
 
 /** Loads the program, which keeps its maps alive. Returns its descriptor. */
 function load(bpf: Bpf, path: string, traffic: BpfMap): number {
-  const ipcache = openPin(bpf, path);
+  using ipcache = BpfMap.open(bpf, ipcacheShape(), path, 'any');
   if (ipcache === undefined) throw new SyscallError(`open ${path}`, constants.errno.ENOENT);
-  try {
-    const info = mapInfo(bpf, ipcache);
-    const shape = ipcacheShape(info.maxEntries);
-    if (!hasShape(info, shape)) throw new ForeignMapError(path, info, shape);
-    const maps = new Map([
-      ['ipcache', ipcache],
-      ['traffic', traffic.fd],
-    ]);
-    return loadProgram(bpf, ipcacheCount, { type: 'schedCls', maps });
-  } finally {
-    closeSync(ipcache);
-  }
+  const maps = new Map([
+    ['ipcache', ipcache.fd],
+    ['traffic', traffic.fd],
+  ]);
+  return loadProgram(bpf, ipcacheCount, { type: 'schedCls', maps });
 }

@@ -9,7 +9,7 @@ import { DesiredIPCache, IPCacheTable, markPrefixes } from '../../../../src/data
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
-import { AttachedProgram } from '../../../../src/datapath/linux/traffic/attached-program.ts';
+import { attachProgram } from '../../../../src/datapath/linux/traffic/attached-program.ts';
 import {
   type IdentityFlow,
   IdentityTraffic,
@@ -205,11 +205,9 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     const maps = new Map([['ipcache', table.map.fd]]);
     const program = loadProgram(bpf, ipcacheMark, { type: 'schedCls', maps });
     const place = { interface: 'pod0', direction: 'ingress', namespace: node.path } as const;
-    expect(() => AttachedProgram.attach({ kernel, bpf }, program, place, 'tcx')).toThrow(
-      /LINK_CREATE.*EINVAL/,
-    );
-    const first = AttachedProgram.attach({ kernel, bpf }, program, place);
-    const second = AttachedProgram.attach({ kernel, bpf }, program, place);
+    expect(() => attachProgram({ kernel, bpf }, program, place, 'tcx')).toThrow(/LINK_CREATE.*EINVAL/);
+    const first = attachProgram({ kernel, bpf }, program, place);
+    const second = attachProgram({ kernel, bpf }, program, place);
     expect([first.by, second.by]).toEqual(['clsact', 'clsact']);
     closeSync(program);
     const filters = (): number =>
