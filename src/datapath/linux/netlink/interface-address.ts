@@ -1,6 +1,6 @@
 import { AF, familyWithNumber, readAddressAttribute } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
-import type { MessageWriter } from './message-writer.ts';
+import { Attributes, type NetlinkMessage, viewOf } from './message-reader.ts';
+import type { NetlinkRequest } from './netlink-socket.ts';
 
 /** Types of messages about addresses of interfaces. */
 export const RTM_ADDRESS = { add: 20, delete: 21, get: 22 } as const;
@@ -16,16 +16,17 @@ export interface InterfaceAddress {
   readonly length: number;
 }
 
-/** Writes the body of a request for all addresses. */
-export function writeAddressDump(writer: MessageWriter): void {
-  writer.u8(AF.unspecified).u8(0).u16(0).u32(0);
-}
+/** A request for all addresses. */
+export const ADDRESS_DUMP: NetlinkRequest = {
+  operation: 'addresses',
+  type: RTM_ADDRESS.get,
+  flags: 0,
+  write: (writer) => writer.u8(AF.unspecified).u8(0).u16(0).u32(0),
+};
 
 /** Returns the address in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readInterfaceAddress({ type, body }: NetlinkMessage): InterfaceAddress | undefined {
   if (type !== RTM_ADDRESS.add && type !== RTM_ADDRESS.delete) return undefined;
-  if (body.length < FIXED_BYTES)
-    throw new NetlinkFormatError(`invalid address message: ${body.length} bytes`);
   const [number = 0, length = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
   // On a point-to-point link, `address` is that of the peer.

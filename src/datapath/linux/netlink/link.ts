@@ -6,8 +6,9 @@ import {
   readAddressAttribute,
   writeAddressAttribute,
 } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import { Attributes, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
+import type { NetlinkRequest } from './netlink-socket.ts';
 
 /** Types of messages about links. */
 export const RTM_LINK = { add: 16, delete: 17, get: 18 } as const;
@@ -53,13 +54,8 @@ export interface Link {
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
-  writer
-    .u8(AF.unspecified)
-    .u8(0)
-    .u16(0)
-    .u32(index)
-    .u32(up ? IFF_UP : 0)
-    .u32(IFF_UP);
+  const flags = up ? IFF_UP : 0;
+  writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(flags).u32(IFF_UP);
   if (name !== '') writer.attributeText(IFLA.name, name);
   writer.attributeU32(IFLA.mtu, mtu);
   if (mac !== undefined) writer.attributeBytes(IFLA.address, parseMAC(mac));
@@ -78,23 +74,25 @@ function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan)
     writeAddressAttribute(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
 }
 
-/** Writes the body of a request for all links, or for the one with this index or name. */
-export function writeLinkQuestion(
-  writer: MessageWriter,
-  { index = 0, name }: Partial<Pick<Link, 'index' | 'name'>> = {},
-): void {
-  writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(0).u32(0);
-  if (name !== undefined) writer.attributeText(IFLA.name, name);
+/** Returns a request for all links, or for the one with this index or name. */
+export function linkQuestion({
+  index = 0,
+  name,
+}: Partial<Pick<Link, 'index' | 'name'>> = {}): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(0).u32(0);
+    if (name !== undefined) writer.attributeText(IFLA.name, name);
+  };
+  return { operation: name === undefined ? 'links' : `link ${name}`, type: RTM_LINK.get, flags: 0, write };
 }
 
 /** Returns the link in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readLink({ type, body }: NetlinkMessage): Link | undefined {
   if (type !== RTM_LINK.add && type !== RTM_LINK.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`invalid link message: ${body.length} bytes`);
+  const attributes = new Attributes(body, FIXED_BYTES);
   // Bridges report their ports in messages of the same type.
   if (body[0] !== AF.unspecified) return undefined;
   const view = viewOf(body);
-  const attributes = new Attributes(body, FIXED_BYTES);
   const info = attributes.nested(IFLA.info);
   const kind = info?.text(INFO.kind);
   const mac = attributes.bytes(IFLA.address);

@@ -8,8 +8,9 @@ import {
   readAddressAttribute,
   writeAddressAttribute,
 } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import { Attributes, type NetlinkMessage, viewOf } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
+import type { NetlinkRequest } from './netlink-socket.ts';
 
 /** Types of messages about neighbours and entries of a forwarding database (FDB). */
 export const RTM_NEIGHBOR = { add: 28, delete: 29, get: 30 } as const;
@@ -38,44 +39,32 @@ export interface Neighbor {
 export function writeNeighbor(writer: MessageWriter, neighbor: Neighbor): void {
   const { kind, address, mac } = neighbor;
   const isFDB = kind === 'fdb';
-  writer
-    .u8(isFDB ? AF.bridge : familyNumber(familyOf(address ?? '')))
-    .u8(0)
-    .u16(0)
-    .u32(neighbor.interface);
-  writer
-    .u16(neighbor.permanent ? NUD_PERMANENT : 0)
-    .u8(isFDB ? NTF_SELF : 0)
-    .u8(0);
+  const family = isFDB ? AF.bridge : familyNumber(familyOf(address ?? ''));
+  const state = neighbor.permanent ? NUD_PERMANENT : 0;
+  const flags = isFDB ? NTF_SELF : 0;
+  writer.u8(family).u8(0).u16(0).u32(neighbor.interface).u16(state).u8(flags).u8(0);
   if (address !== undefined) writeAddressAttribute(writer, NDA.address, address);
   if (mac !== undefined) writer.attributeBytes(NDA.mac, parseMAC(mac));
   if (!isFDB && neighbor.protocol !== 0) writer.attributeU8(NDA.protocol, neighbor.protocol);
 }
 
-/** Writes the body of a request for all entries of one kind on an interface. */
-export function writeNeighborDump(writer: MessageWriter, kind: Neighbor['kind'], ifindex: number): void {
-  writer
-    .u8(kind === 'fdb' ? AF.bridge : AF.unspecified)
-    .u8(0)
-    .u16(0);
-  // With strict checks, an FDB is selected by the header, neighbours by an attribute.
-  writer
-    .u32(kind === 'fdb' ? ifindex : 0)
-    .u16(0)
-    .u8(0)
-    .u8(0);
-  if (kind !== 'fdb') writer.attributeU32(NDA.ifindex, ifindex);
+/** Returns a request for all entries of one kind on an interface. */
+export function neighborDump(kind: Neighbor['kind'], ifindex: number): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    // With strict checks, an FDB is selected by the header, neighbours by an attribute.
+    if (kind === 'fdb') writer.u8(AF.bridge).u8(0).u16(0).u32(ifindex).u32(0);
+    else writer.u8(AF.unspecified).u8(0).u16(0).u32(0).u32(0).attributeU32(NDA.ifindex, ifindex);
+  };
+  return { operation: kind, type: RTM_NEIGHBOR.get, flags: 0, write };
 }
 
 /** Returns the entry in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefined {
   if (type !== RTM_NEIGHBOR.add && type !== RTM_NEIGHBOR.delete) return undefined;
-  if (body.length < FIXED_BYTES)
-    throw new NetlinkFormatError(`invalid neighbor message: ${body.length} bytes`);
   const [number = 0] = body;
+  const attributes = new Attributes(body, FIXED_BYTES);
   if (number !== AF.bridge && familyWithNumber(number) === undefined) return undefined;
   const view = viewOf(body);
-  const attributes = new Attributes(body, FIXED_BYTES);
   const mac = attributes.bytes(NDA.mac);
   return {
     kind: number === AF.bridge ? 'fdb' : 'neighbor',

@@ -1,3 +1,4 @@
+import type { Family } from '../../../net/address-words.ts';
 import {
   familyNumber,
   familyOf,
@@ -9,6 +10,7 @@ import {
 } from './address-bytes.ts';
 import { Attributes, NetlinkFormatError, type NetlinkMessage, readU16, readU32 } from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
+import type { NetlinkRequest } from './netlink-socket.ts';
 
 /** Types of messages about routes. */
 export const RTM_ROUTE = { add: 24, delete: 25, get: 26 } as const;
@@ -51,18 +53,17 @@ export interface Route {
  * and scope match anything as well, so a delete also matches routes on the link itself and blackholes.
  */
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
-  const isDelete = change === 'delete';
   const { destination, table, protocol, gateway, metric } = route;
+  const [scope, kind] = change === 'delete' ? [RT_SCOPE_NOWHERE, 0] : [0, RTN_UNICAST];
   writer
     .u8(familyNumber(familyOf(destination)))
     .u8(prefixLength(destination))
-    .u8(0)
-    .u8(0);
+    .u16(0);
   writer
     .u8(table < 256 ? table : 0)
     .u8(protocol)
-    .u8(isDelete ? RT_SCOPE_NOWHERE : 0)
-    .u8(isDelete ? 0 : RTN_UNICAST);
+    .u8(scope)
+    .u8(kind);
   writer.u32(route.onlink ? RTNH_F_ONLINK : 0);
   writeAddressAttribute(writer, RTA.dst, destination);
   writer.attributeU32(RTA.table, table);
@@ -71,21 +72,22 @@ export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 
   if (metric !== 0) writer.attributeU32(RTA.priority, metric);
 }
 
-/** Writes the body of a request for all routes of a family in a table. */
-export function writeRouteDump(writer: MessageWriter, family: 4 | 6, table: number): void {
-  writer.u8(familyNumber(family)).u8(0).u16(0).u8(0).u8(0).u8(0).u8(0).u32(0);
-  writer.attributeU32(RTA.table, table);
+/** Returns a request for all routes of a family in a table. */
+export function routeDump(family: Family, table: number): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    writer.u8(familyNumber(family)).u8(0).u16(0).u32(0).u32(0).attributeU32(RTA.table, table);
+  };
+  return { operation: 'routes', type: RTM_ROUTE.get, flags: 0, write };
 }
 
-/** Writes the body of a request for the route to an address. */
-export function writeRouteQuestion(writer: MessageWriter, address: string): void {
-  writer
-    .u8(familyNumber(familyOf(address)))
-    .u8(prefixLength(address))
-    .u16(0)
-    .u32(0)
-    .u32(0);
-  writeAddressAttribute(writer, RTA.dst, address);
+/** Returns a request for the route to an address. */
+export function routeQuestion(address: string): NetlinkRequest {
+  const [family, length] = [familyNumber(familyOf(address)), prefixLength(address)];
+  const write = (writer: MessageWriter): void => {
+    writer.u8(family).u8(length).u16(0).u32(0).u32(0);
+    writeAddressAttribute(writer, RTA.dst, address);
+  };
+  return { operation: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write };
 }
 
 /**
@@ -94,12 +96,10 @@ export function writeRouteQuestion(writer: MessageWriter, address: string): void
  */
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
-  if (body.length < FIXED_BYTES) throw new NetlinkFormatError(`invalid route message: ${body.length} bytes`);
   const [number = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
   const family = familyWithNumber(number);
-  const flags = readU32(body, 8);
-  if (family === undefined) return undefined;
   const attributes = new Attributes(body, FIXED_BYTES);
+  if (family === undefined) return undefined;
   return {
     destination: readPrefix(attributes.bytes(RTA.dst), length, family),
     table: attributes.u32(RTA.table) ?? table,
@@ -107,7 +107,7 @@ export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
     gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
     interface: attributes.u32(RTA.oif) ?? 0,
     hops: readHops(attributes.bytes(RTA.multipath)),
-    onlink: (flags & RTNH_F_ONLINK) !== 0,
+    onlink: (readU32(body, 8) & RTNH_F_ONLINK) !== 0,
     metric: attributes.u32(RTA.priority) ?? 0,
     isUnicast: kind === RTN_UNICAST,
   };

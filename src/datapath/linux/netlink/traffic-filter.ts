@@ -1,4 +1,5 @@
-import type { MessageWriter } from './message-writer.ts';
+import { type MessageWriter, NLM_F } from './message-writer.ts';
+import type { NetlinkRequest } from './netlink-socket.ts';
 
 /** Types of messages about queueing disciplines and filters of traffic control. */
 export const RTM_TC = {
@@ -32,35 +33,56 @@ export interface TrafficFilter {
   readonly handle: number;
 }
 
-/** Writes the body of a message that adds `clsact` to an interface, or deletes it with all its filters. */
-export function writeClsact(writer: MessageWriter, ifindex: number): void {
-  writer.u32(0).u32(ifindex).u32(CLSACT.handle).u32(CLSACT.parent).u32(0);
-  writer.attributeText(TCA.kind, 'clsact');
+/** Returns the request that adds `clsact` to an interface, or deletes it with all its filters. */
+export function clsactRequest(change: 'add' | 'delete', ifindex: number): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    writer.u32(0).u32(ifindex).u32(CLSACT.handle).u32(CLSACT.parent).u32(0);
+    writer.attributeText(TCA.kind, 'clsact');
+  };
+  const operation = `${change} clsact`;
+  return change === 'add'
+    ? { operation, type: RTM_TC.addDiscipline, flags: NLM_F.create | NLM_F.exclusive, write }
+    : { operation, type: RTM_TC.deleteDiscipline, flags: 0, write };
 }
 
-/** Writes the body of a request for all filters of a hook. */
-export function writeFilterDump(
-  writer: MessageWriter,
-  ifindex: number,
-  direction: TrafficFilter['direction'],
-): void {
-  writer.u32(0).u32(ifindex).u32(0).u32(HOOKS[direction]).u32(0);
+/** Returns a request for all filters of a hook. */
+export function filterDump(ifindex: number, direction: TrafficFilter['direction']): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    writer.u32(0).u32(ifindex).u32(0).u32(HOOKS[direction]).u32(0);
+  };
+  return { operation: 'filters', type: RTM_TC.getFilter, flags: 0, write };
 }
 
-/** Writes the body of a message that adds or deletes a filter. `clsact` must exist. */
-export function writeFilter(
+/** Returns the request that adds or replaces a filter. `clsact` must exist. */
+export function addFilter(
+  filter: TrafficFilter,
+  program: { readonly fd: number; readonly name: string },
+): NetlinkRequest {
+  const write = (writer: MessageWriter): void => {
+    writeFilter(writer, filter);
+    writer.nest(TCA.options, () =>
+      writer
+        .attributeU32(BPF.fd, program.fd)
+        .attributeText(BPF.name, program.name)
+        .attributeU32(BPF.flags, DIRECT_ACTION),
+    );
+  };
+  const flags = NLM_F.create | NLM_F.replace;
+  return { operation: 'add a filter', type: RTM_TC.addFilter, flags, write };
+}
+
+/** Returns the request that deletes a filter. */
+export function deleteFilter(filter: TrafficFilter): NetlinkRequest {
+  const write = (writer: MessageWriter): void => writeFilter(writer, filter);
+  return { operation: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0, write };
+}
+
+/** Writes the body of a message about a filter. */
+function writeFilter(
   writer: MessageWriter,
   { interface: ifindex, direction, priority, handle }: TrafficFilter,
-  program?: { readonly fd: number; readonly name: string } | undefined,
 ): void {
   writer.u32(0).u32(ifindex).u32(handle).u32(HOOKS[direction]);
   writer.u32(((priority << 16) | ALL_PROTOCOLS) >>> 0);
   writer.attributeText(TCA.kind, 'bpf');
-  if (program === undefined) return;
-  writer.nest(TCA.options, () =>
-    writer
-      .attributeU32(BPF.fd, program.fd)
-      .attributeText(BPF.name, program.name)
-      .attributeU32(BPF.flags, DIRECT_ACTION),
-  );
 }

@@ -2,23 +2,23 @@ import { constants } from 'node:os';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import {
+  ADDRESS_DUMP,
   type InterfaceAddress,
   RTM_ADDRESS,
   readInterfaceAddress,
-  writeAddressDump,
 } from '../netlink/interface-address.ts';
-import { type Link, RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
+import { type Link, linkQuestion, RTM_LINK, readLink } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
-import { type Neighbor, RTM_NEIGHBOR, readNeighbor, writeNeighborDump } from '../netlink/neighbor.ts';
+import { type Neighbor, neighborDump, RTM_NEIGHBOR, readNeighbor } from '../netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
 import {
   type NextHop,
   type Route,
   RTM_ROUTE,
   readRoute,
-  writeRouteDump,
-  writeRouteQuestion,
+  routeDump,
+  routeQuestion,
 } from '../netlink/route.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -133,11 +133,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     using socket = this.open();
     yield* this.#dumpTunnel(socket);
     for (const family of [4, 6] as const) {
-      const write: NetlinkRequest['write'] = (writer) =>
-        writeRouteDump(writer, family, this.#options.routeTable);
       yield* this.#readEntries(
         socket,
-        { operation: 'routes', type: RTM_ROUTE.get, write },
+        routeDump(family, this.#options.routeTable),
         readRoute,
         (route) => this.#learnRoute(route),
         (route) => this.#routes.delete(route),
@@ -180,11 +178,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   /** Returns how an address is reached now, tunnel routes excluded. */
   reach(address: string): Reach {
     try {
-      const write: NetlinkRequest['write'] = (writer) => writeRouteQuestion(writer, address);
-      const route = this.#socket.ask(
-        { operation: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write },
-        readRoute,
-      );
+      const route = this.#socket.ask(routeQuestion(address), readRoute);
       if (route === undefined || !route.isUnicast)
         return { kind: 'not', reason: `${address} is not a unicast address` };
       if (route.gateway !== undefined)
@@ -211,8 +205,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   addresses(): readonly InterfaceAddress[] {
-    const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
-    return this.#socket.dump(request, readInterfaceAddress);
+    return this.#socket.dump(ADDRESS_DUMP, readInterfaceAddress);
   }
 
   /** Returns the MTU of the interface with an address; `undefined` if no interface has it. */
@@ -253,10 +246,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (device === undefined || item === undefined) return;
     yield* this.#learn([pathKey('device', this.#options.device), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
-      const write: NetlinkRequest['write'] = (writer) => writeNeighborDump(writer, kind, device.index);
       yield* this.#readEntries(
         socket,
-        { operation: kind, type: RTM_NEIGHBOR.get, write },
+        neighborDump(kind, device.index),
         readNeighbor,
         (neighbor) => this.#learn(this.#neighborEntry(neighbor)),
         (neighbor) => this.#forget(this.#neighborEntry(neighbor)),
@@ -270,7 +262,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
    */
   *#readEntries<T>(
     socket: NetlinkSocket,
-    request: Omit<NetlinkRequest, 'flags'>,
+    request: NetlinkRequest,
     read: (message: NetlinkMessage) => T | undefined,
     learn: (one: T) => Iterable<readonly [string, PathItem]>,
     forget: (one: T) => void,
@@ -458,8 +450,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   #readLinks(): void {
     this.#links.clear();
-    const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer);
-    for (const link of this.#socket.dump({ operation: 'links', type: RTM_LINK.get, write }, readLink))
-      this.#links.set(link.index, link);
+    for (const link of this.#socket.dump(linkQuestion(), readLink)) this.#links.set(link.index, link);
   }
 }

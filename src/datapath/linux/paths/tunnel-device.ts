@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { type Link, RTM_LINK, readLink, writeLink, writeLinkQuestion } from '../netlink/link.ts';
+import { type Link, linkQuestion, RTM_LINK, readLink, writeLink } from '../netlink/link.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -29,15 +29,7 @@ export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string
 /** Returns the interface with this name; undefined if there is none. */
 export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
   try {
-    return socket.ask(
-      {
-        operation: `link ${name}`,
-        type: RTM_LINK.get,
-        flags: 0,
-        write: (writer) => writeLinkQuestion(writer, { name }),
-      },
-      readLink,
-    );
+    return socket.ask(linkQuestion({ name }), readLink);
   } catch (error) {
     if (error instanceof SyscallError && error.code === 'ENODEV') return undefined;
     throw error;
@@ -74,8 +66,7 @@ export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | u
 
 /** Returns our interface, whatever its name. */
 function findManaged(socket: LinkSocket): Link | undefined {
-  const request = { operation: 'links', type: RTM_LINK.get, write: writeLinkQuestion };
-  return socket.dump(request, readLink).find(isManagedLink);
+  return socket.dump(linkQuestion(), readLink).find(isManagedLink);
 }
 
 function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
@@ -111,7 +102,6 @@ function add(socket: LinkSocket, link: Link): void {
   );
 }
 
-function deletion(link: Link): NetlinkRequest {
-  const write: NetlinkRequest['write'] = (writer) => writeLinkQuestion(writer, { index: link.index });
-  return { operation: `delete ${link.name}`, type: RTM_LINK.delete, flags: 0, write };
+function deletion({ index, name }: Link): NetlinkRequest {
+  return { ...linkQuestion({ index }), operation: `delete ${name}`, type: RTM_LINK.delete };
 }

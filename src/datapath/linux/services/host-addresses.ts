@@ -2,7 +2,7 @@ import type { Clock } from '../../../base/clock.ts';
 import { messageOf } from '../../../base/failure.ts';
 import { Prefix } from '../../../net/prefix.ts';
 import type { NodePortOptions } from '../../../servicecache/frontends.ts';
-import { RTM_ADDRESS, readInterfaceAddress, writeAddressDump } from '../netlink/interface-address.ts';
+import { ADDRESS_DUMP, readInterfaceAddress } from '../netlink/interface-address.ts';
 import { NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { PacedTask } from '../paths/paced-task.ts';
 import type { Kernel } from '../syscall/kernel.ts';
@@ -111,9 +111,8 @@ export class HostAddresses implements Disposable {
   }
 
   #read(): AddressesByFamily {
-    const request = { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump };
     using socket = this.#open();
-    const all = socket.dump(request, readInterfaceAddress).map(({ address }) => address);
+    const all = socket.dump(ADDRESS_DUMP, readInterfaceAddress).map(({ address }) => address);
     const ofFamily = (isSix: boolean): readonly string[] =>
       [...new Set(all)].filter((one) => one.includes(':') === isSix && !isOfLink(one)).sort();
     return { ipv4: ofFamily(false), ipv6: ofFamily(true) };

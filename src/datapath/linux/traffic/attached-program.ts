@@ -3,16 +3,10 @@ import { constants } from 'node:os';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { attachToInterface } from '../bpf/link.ts';
-import { RTM_LINK, readLink, writeLinkQuestion } from '../netlink/link.ts';
-import { type MessageWriter, NLM_F } from '../netlink/message-writer.ts';
-import { NetlinkSocket } from '../netlink/netlink-socket.ts';
-import {
-  RTM_TC,
-  type TrafficFilter,
-  writeClsact,
-  writeFilter,
-  writeFilterDump,
-} from '../netlink/traffic-filter.ts';
+import { linkQuestion, readLink } from '../netlink/link.ts';
+import type { NetlinkMessage } from '../netlink/message-reader.ts';
+import { type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
+import { addFilter, clsactRequest, deleteFilter, filterDump, RTM_TC } from '../netlink/traffic-filter.ts';
 import { runInNamespace } from '../syscall/in-namespace.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -92,12 +86,12 @@ function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfInde
   if (addClsact(socket, ifindex)) createdDisciplines.set(discipline, 1);
   else if (users > 0) createdDisciplines.set(discipline, users + 1);
   const release = { [Symbol.dispose]: () => releaseClsact(socket, ifindex, discipline) };
-  disposeOnError([release], () => addFilter(socket, program, filter));
+  disposeOnError([release], () => socket.change(addFilter(filter, { fd: program, name: 'dpcache' })));
   return {
     by: 'clsact',
     [Symbol.dispose]: () => {
       using _socket = socket;
-      deleteFilter(socket, filter);
+      remove(socket, deleteFilter(filter));
       release[Symbol.dispose]();
     },
   };
@@ -105,9 +99,7 @@ function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfInde
 
 function indexOf(socket: NetlinkSocket, name: string): number {
   const operation = `interface ${name}`;
-  const write = (writer: Parameters<typeof writeLinkQuestion>[0]): void =>
-    writeLinkQuestion(writer, { name });
-  const link = socket.ask({ operation, type: RTM_LINK.get, flags: 0, write }, readLink);
+  const link = socket.ask({ ...linkQuestion({ name }), operation }, readLink);
   if (link === undefined) throw new SyscallError(operation, ENODEV);
   return link.index;
 }
@@ -128,14 +120,7 @@ function tryLink(
 
 /** Adds `clsact` to an interface. Returns false if it exists. */
 function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
-  const [error] = socket.transact([
-    {
-      operation: 'add clsact',
-      type: RTM_TC.addDiscipline,
-      flags: NLM_F.create | NLM_F.exclusive,
-      write: (writer) => writeClsact(writer, ifindex),
-    },
-  ]);
+  const [error] = socket.transact([clsactRequest('add', ifindex)]);
   if (error !== undefined && error.errno !== EEXIST) throw error;
   return error === undefined;
 }
@@ -152,47 +137,18 @@ function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: strin
     return;
   }
   createdDisciplines.delete(discipline);
-  if (hasFilters(socket, ifindex)) return;
-  const [error] = socket.transact([
-    {
-      operation: 'delete clsact',
-      type: RTM_TC.deleteDiscipline,
-      flags: 0,
-      write: (writer) => writeClsact(writer, ifindex),
-    },
-  ]);
-  if (error !== undefined && !GONE.has(error.code)) throw error;
+  if (!hasFilters(socket, ifindex)) remove(socket, clsactRequest('delete', ifindex));
 }
 
 function hasFilters(socket: NetlinkSocket, ifindex: number): boolean {
-  return (['ingress', 'egress'] as const).some((direction) => {
-    const request = {
-      operation: 'filters',
-      type: RTM_TC.getFilter,
-      write: (writer: MessageWriter) => writeFilterDump(writer, ifindex, direction),
-    };
-    return socket.dump(request, ({ type }) => type === RTM_TC.addFilter || undefined).length > 0;
-  });
+  const isFilter = ({ type }: NetlinkMessage): true | undefined => type === RTM_TC.addFilter || undefined;
+  return (['ingress', 'egress'] as const).some(
+    (direction) => socket.dump(filterDump(ifindex, direction), isFilter).length > 0,
+  );
 }
 
-function addFilter(socket: NetlinkSocket, fd: number, filter: TrafficFilter): void {
-  socket.change({
-    operation: 'add a filter',
-    type: RTM_TC.addFilter,
-    flags: NLM_F.create | NLM_F.replace,
-    write: (writer) => writeFilter(writer, filter, { fd, name: 'dpcache' }),
-  });
-}
-
-/** Deletes a filter. Succeeds if the filter or its interface does not exist. */
-function deleteFilter(socket: NetlinkSocket, filter: TrafficFilter): void {
-  const [error] = socket.transact([
-    {
-      operation: 'delete a filter',
-      type: RTM_TC.deleteFilter,
-      flags: 0,
-      write: (writer) => writeFilter(writer, filter),
-    },
-  ]);
+/** Sends a delete. Succeeds if the object or its interface does not exist. */
+function remove(socket: NetlinkSocket, request: NetlinkRequest): void {
+  const [error] = socket.transact([request]);
   if (error !== undefined && !GONE.has(error.code)) throw error;
 }

@@ -3,12 +3,11 @@ import { constants } from 'node:os';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { ROUTE_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import {
+  ADDRESS_DUMP,
   type InterfaceAddress,
-  RTM_ADDRESS,
   readInterfaceAddress,
-  writeAddressDump,
 } from '../../../../src/datapath/linux/netlink/interface-address.ts';
-import { RTM_LINK, readLink, writeLinkQuestion } from '../../../../src/datapath/linux/netlink/link.ts';
+import { linkQuestion, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { viewOf } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
@@ -16,9 +15,9 @@ import {
   type Route,
   RTM_ROUTE,
   readRoute,
+  routeDump,
+  routeQuestion,
   writeRoute,
-  writeRouteDump,
-  writeRouteQuestion,
 } from '../../../../src/datapath/linux/netlink/route.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
@@ -48,8 +47,7 @@ function addRoute(destination: string, gateway: string): NetlinkRequest {
 }
 
 function routes(socket: NetlinkSocket): Route[] {
-  const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, ROUTE_TABLE);
-  return socket.dump({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute);
+  return socket.dump(routeDump(4, ROUTE_TABLE), readRoute);
 }
 
 describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
@@ -85,10 +83,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     using other = new NetlinkSocket(kernel, { namespace: there.path });
     using own = new NetlinkSocket(kernel);
     const addresses = (one: NetlinkSocket): readonly InterfaceAddress[] =>
-      one.dump(
-        { operation: 'addresses', type: RTM_ADDRESS.get, write: writeAddressDump },
-        readInterfaceAddress,
-      );
+      one.dump(ADDRESS_DUMP, readInterfaceAddress);
     expect(addresses(socket).map(({ address }) => address)).toContain('10.200.0.1');
     expect(addresses(other).map(({ address }) => address)).toContain('10.200.0.2');
     expect(addresses(own).map(({ address }) => address)).not.toContain('10.200.0.1');
@@ -133,36 +128,19 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(() => socket.change(addRoute('10.9.0.0/16', '203.0.113.9'))).toThrow(
       /add 10.9.0.0\/16: ENETUNREACH/,
     );
-    const missing: NetlinkRequest = {
-      operation: 'link 4711',
-      type: RTM_LINK.get,
-      flags: 0,
-      write: (writer) => writeLinkQuestion(writer, { index: 4711 }),
-    };
-    expect(() => socket.ask(missing, readLink)).toThrow('link 4711: ENODEV');
+    const missing = linkQuestion({ name: 'missing0' });
+    expect(() => socket.ask(missing, readLink)).toThrow('link missing0: ENODEV');
   });
 
   it('returns how an address is reached', () => {
-    const reach = (address: string): Route | undefined =>
-      socket.ask(
-        {
-          operation: address,
-          type: RTM_ROUTE.get,
-          flags: 0,
-          write: (writer) => writeRouteQuestion(writer, address),
-        },
-        readRoute,
-      );
+    const reach = (address: string): Route | undefined => socket.ask(routeQuestion(address), readRoute);
     expect(reach('10.200.0.2')).toMatchObject({ gateway: undefined, isUnicast: true });
     expect(reach('10.200.0.1')).toMatchObject({ isUnicast: false });
     expect(() => reach('203.0.113.9')).toThrow('203.0.113.9: ENETUNREACH');
   });
 
   it('reads the same links as ip', () => {
-    const links = socket.dump(
-      { operation: 'links', type: RTM_LINK.get, write: (writer) => writeLinkQuestion(writer) },
-      readLink,
-    );
+    const links = socket.dump(linkQuestion(), readLink);
     const theirs: { ifname: string; address: string; mtu: number; ifindex: number }[] = JSON.parse(
       here.run('ip', '-j', 'link'),
     );
@@ -218,8 +196,7 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
       });
     };
     interrupt(2);
-    const write: NetlinkRequest['write'] = (writer) => writeRouteDump(writer, 4, ROUTE_TABLE);
-    const pieces = [...socket.dumpPieces({ operation: 'routes', type: RTM_ROUTE.get, write }, readRoute)];
+    const pieces = [...socket.dumpPieces(routeDump(4, ROUTE_TABLE), readRoute)];
     expect(pieces.filter((piece) => piece === 'again')).toHaveLength(2);
     vi.restoreAllMocks();
     interrupt(2);

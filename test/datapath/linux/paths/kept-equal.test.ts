@@ -6,8 +6,8 @@ import {
   type Route,
   RTM_ROUTE,
   readRoute,
+  routeDump,
   writeRoute,
-  writeRouteDump,
 } from '../../../../src/datapath/linux/netlink/route.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import type { Node } from '../../../../src/nodemanager/node.ts';
@@ -126,12 +126,7 @@ describeOnLinux('paths', ['routes', 'tunnel', 'namespaces', 'ip'], () => {
 
   function ours(): Route[] {
     return ([4, 6] as const)
-      .flatMap((family) =>
-        hand.dump(
-          { operation: 'ours', type: RTM_ROUTE.get, write: (writer) => writeRouteDump(writer, family, 254) },
-          readRoute,
-        ),
-      )
+      .flatMap((family) => hand.dump(routeDump(family, 254), readRoute))
       .filter(({ protocol }) => protocol === 201);
   }
 
