@@ -42,13 +42,12 @@ const SHORT_REGISTER = 8;
 const HEADER_BYTES = 4;
 // Types of attributes, numbered as in `linux/netfilter/nf_tables.h`.
 const LIST_ELEMENT = 1;
-const TABLE = { name: 1 } as const;
-const CHAIN = { table: 1, name: 3, hook: 4, type: 7 } as const;
+const TABLE_NAME = 1; // the first attribute of every message
+const CHAIN = { name: 3, hook: 4, type: 7 } as const;
 const CHAIN_HOOK = { number: 1, priority: 2 } as const;
-const RULE = { table: 1, chain: 2, expressions: 4 } as const;
+const RULE = { chain: 2, expressions: 4 } as const;
 const EXPRESSION = { name: 1, data: 2 } as const;
 const SET = {
-  table: 1,
   name: 2,
   flags: 3,
   keyType: 4,
@@ -58,7 +57,7 @@ const SET = {
   id: 10,
   userData: 13,
 } as const;
-const ELEMENTS = { table: 1, set: 2, list: 3 } as const;
+const ELEMENTS = { set: 2, list: 3 } as const;
 const ELEMENT = { key: 1, data: 2 } as const;
 const DATA = { value: 1, verdict: 2 } as const;
 const VERDICT = { code: 1, chain: 2 } as const;
@@ -126,15 +125,23 @@ export interface NftChain {
   readonly rules: readonly (readonly NftExpression[])[];
 }
 
+/** Returns a request about a table. `write` writes the attributes after its name. */
 function request(
   operation: string,
   message: number,
   flags: number,
-  family: number,
-  write: (writer: MessageWriter) => void,
+  { family, name }: NftTable,
+  write?: (writer: MessageWriter) => void,
 ): NetlinkRequest {
-  const type = (SUBSYSTEM << 8) | message;
-  return { operation, type, flags, write: (writer) => write(writer.u8(family).u8(0).be16(0)) };
+  return {
+    operation,
+    type: (SUBSYSTEM << 8) | message,
+    flags,
+    write: (writer) => {
+      writer.u8(family).u8(0).be16(0).attributeText(TABLE_NAME, name);
+      write?.(writer);
+    },
+  };
 }
 
 /** Returns the requests of one transaction, which is applied completely or not at all. */
@@ -148,22 +155,16 @@ export function nftBatch(requests: readonly NetlinkRequest[]): readonly NetlinkR
   return [edge(BATCH.begin), ...requests, edge(BATCH.end)];
 }
 
-export function addTable({ family, name }: NftTable): NetlinkRequest {
-  return request(`add table ${name}`, NFT.newTable, NLM_F.create, family, (writer) =>
-    writer.attributeText(TABLE.name, name),
-  );
+export function addTable(table: NftTable): NetlinkRequest {
+  return request(`add table ${table.name}`, NFT.newTable, NLM_F.create, table);
 }
 
-export function deleteTable({ family, name }: NftTable): NetlinkRequest {
-  return request(`delete table ${name}`, NFT.deleteTable, 0, family, (writer) =>
-    writer.attributeText(TABLE.name, name),
-  );
+export function deleteTable(table: NftTable): NetlinkRequest {
+  return request(`delete table ${table.name}`, NFT.deleteTable, 0, table);
 }
 
-export function dumpChains(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('chains', NFT.getChain, 0, table.family, (writer) =>
-    writer.attributeText(CHAIN.table, table.name),
-  );
+export function dumpChains(table: NftTable): NetlinkRequest {
+  return request('chains', NFT.getChain, 0, table);
 }
 
 /** Returns the attributes of a message of this kind if it is about this table. */
@@ -174,7 +175,7 @@ function attributesOf(
 ): Attributes | undefined {
   if (type !== ((SUBSYSTEM << 8) | message) || body[0] !== table.family) return undefined;
   const attributes = new Attributes(body, HEADER_BYTES);
-  return attributes.text(TABLE.name) === table.name ? attributes : undefined; // the first attribute in every message
+  return attributes.text(TABLE_NAME) === table.name ? attributes : undefined;
 }
 
 /**
@@ -192,10 +193,8 @@ export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftCha
   return { name, base: { type, hook: be32(hook, CHAIN_HOOK.number) ?? -1, priority } };
 }
 
-export function dumpRules(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('rules', NFT.getRule, 0, table.family, (writer) =>
-    writer.attributeText(RULE.table, table.name),
-  );
+export function dumpRules(table: NftTable): NetlinkRequest {
+  return request('rules', NFT.getRule, 0, table);
 }
 
 /** Returns the rule in a message, with its chain, if it belongs to this table. Throws `NetlinkFormatError`. */
@@ -217,10 +216,8 @@ export function readRule(
 
 const NO_BYTES = new Uint8Array();
 
-export function dumpSets(table: NftTable): Omit<NetlinkRequest, 'flags'> {
-  return request('sets', NFT.getSet, 0, table.family, (writer) =>
-    writer.attributeText(SET.table, table.name),
-  );
+export function dumpSets(table: NftTable): NetlinkRequest {
+  return request('sets', NFT.getSet, 0, table);
 }
 
 /** Returns the set in a message if it belongs to this table. Throws `NetlinkFormatError`. */
@@ -240,7 +237,7 @@ export function readSet(message: NetlinkMessage, table: NftTable): NftSet | unde
 /** Returns true if a message reports a change of this table. Throws `NetlinkFormatError`. */
 export function isAbout({ type, body }: NetlinkMessage, table: NftTable): boolean {
   if (type >> 8 !== SUBSYSTEM || body[0] !== table.family) return false;
-  return new Attributes(body, HEADER_BYTES).text(TABLE.name) === table.name;
+  return new Attributes(body, HEADER_BYTES).text(TABLE_NAME) === table.name;
 }
 
 function be32(attributes: Attributes, type: number): number | undefined {
@@ -278,15 +275,15 @@ function longRegister(register: number): number {
 
 /** Returns a request that deletes a chain with its rules. Nothing may refer to the chain. */
 export function deleteChain(table: NftTable, name: string): NetlinkRequest {
-  return request(`delete chain ${name}`, NFT.deleteChain, 0, table.family, (writer) =>
-    writer.attributeText(CHAIN.table, table.name).attributeText(CHAIN.name, name),
+  return request(`delete chain ${name}`, NFT.deleteChain, 0, table, (writer) =>
+    writer.attributeText(CHAIN.name, name),
   );
 }
 
 /** Returns the requests that replace the rules of a chain. */
 export function replaceRules(table: NftTable, { name, rules }: NftChain): readonly NetlinkRequest[] {
-  const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table.family, (writer) =>
-    writer.attributeText(RULE.table, table.name).attributeText(RULE.chain, name),
+  const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table, (writer) =>
+    writer.attributeText(RULE.chain, name),
   );
   return [flush, ...rules.map((rule) => addRule(table, name, rule))];
 }
@@ -294,8 +291,8 @@ export function replaceRules(table: NftTable, { name, rules }: NftChain): readon
 /** Returns the requests that add a chain with its rules. */
 export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequest[] {
   const { name, base, rules } = chain;
-  const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table.family, (writer) => {
-    writer.attributeText(CHAIN.table, table.name).attributeText(CHAIN.name, name);
+  const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table, (writer) => {
+    writer.attributeText(CHAIN.name, name);
     if (base === undefined) return;
     writer.nest(CHAIN.hook, () =>
       writer.attributeBE32(CHAIN_HOOK.number, base.hook).attributeBE32(CHAIN_HOOK.priority, base.priority),
@@ -307,9 +304,8 @@ export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequ
 
 function addRule(table: NftTable, chain: string, rule: readonly NftExpression[]): NetlinkRequest {
   const flags = NLM_F.create | NLM_F.append;
-  return request(`add rule to ${chain}`, NFT.newRule, flags, table.family, (writer) => {
-    writer.attributeText(RULE.table, table.name).attributeText(RULE.chain, chain);
-    writer.nest(RULE.expressions, () => {
+  return request(`add rule to ${chain}`, NFT.newRule, flags, table, (writer) => {
+    writer.attributeText(RULE.chain, chain).nest(RULE.expressions, () => {
       for (const expression of rule) writer.nest(LIST_ELEMENT, () => writeExpression(writer, expression));
     });
   });
@@ -334,9 +330,8 @@ export function addSet(
   { name, keyType, keyBytes, data, typeOf }: NftSet,
   id: number,
 ): NetlinkRequest {
-  return request(`add set ${name}`, NFT.newSet, NLM_F.create, table.family, (writer) => {
-    writer.attributeText(SET.table, table.name).attributeText(SET.name, name);
-    writer.attributeBE32(SET.flags, data === undefined ? 0 : MAP_FLAG);
+  return request(`add set ${name}`, NFT.newSet, NLM_F.create, table, (writer) => {
+    writer.attributeText(SET.name, name).attributeBE32(SET.flags, data === undefined ? 0 : MAP_FLAG);
     writer.attributeBE32(SET.keyType, keyType).attributeBE32(SET.keyBytes, keyBytes);
     const valueType = data === 'verdict' ? { type: VERDICT_DATA, bytes: 0 } : data;
     if (valueType !== undefined)
@@ -348,31 +343,21 @@ export function addSet(
 
 /** Returns a request that adds elements to a set. Their keys must not exist. */
 export function addElements(table: NftTable, set: string, elements: readonly NftElement[]): NetlinkRequest {
-  return request(`add to ${set}`, NFT.newElement, NLM_F.create, table.family, (writer) =>
-    writeElements(writer, table, set, elements),
+  return request(`add to ${set}`, NFT.newElement, NLM_F.create, table, (writer) =>
+    writeElements(writer, set, elements),
   );
 }
 
 /** Returns a request that deletes elements from a set. Their keys must exist. */
 export function deleteElements(table: NftTable, set: string, keys: readonly Uint8Array[]): NetlinkRequest {
-  return request(`delete from ${set}`, NFT.deleteElement, 0, table.family, (writer) =>
-    writeElements(
-      writer,
-      table,
-      set,
-      keys.map((key) => ({ key })),
-    ),
+  const elements = keys.map((key) => ({ key }));
+  return request(`delete from ${set}`, NFT.deleteElement, 0, table, (writer) =>
+    writeElements(writer, set, elements),
   );
 }
 
-function writeElements(
-  writer: MessageWriter,
-  table: NftTable,
-  set: string,
-  elements: readonly NftElement[],
-): void {
-  writer.attributeText(ELEMENTS.table, table.name).attributeText(ELEMENTS.set, set);
-  writer.nest(ELEMENTS.list, () => {
+function writeElements(writer: MessageWriter, set: string, elements: readonly NftElement[]): void {
+  writer.attributeText(ELEMENTS.set, set).nest(ELEMENTS.list, () => {
     for (const element of elements) writer.nest(LIST_ELEMENT, () => writeElement(writer, element));
   });
 }
@@ -388,9 +373,9 @@ function writeElement(writer: MessageWriter, { key, value, chain }: NftElement):
   );
 }
 
-export function dumpElements(table: NftTable, set: string): Omit<NetlinkRequest, 'flags'> {
-  return request(`elements of ${set}`, NFT.getElement, 0, table.family, (writer) =>
-    writer.attributeText(ELEMENTS.table, table.name).attributeText(ELEMENTS.set, set),
+export function dumpElements(table: NftTable, set: string): NetlinkRequest {
+  return request(`elements of ${set}`, NFT.getElement, 0, table, (writer) =>
+    writer.attributeText(ELEMENTS.set, set),
   );
 }
 
