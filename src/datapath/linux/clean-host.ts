@@ -3,27 +3,27 @@ import { join } from 'node:path';
 import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
+import { ipcacheShape } from './ipcache-map.ts';
 import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
 import { missingFor, probeHost, readHost } from './probe.ts';
-import { serviceCapacity, serviceMapShapes } from './services/service-layout.ts';
+import { FAMILIES, serviceCapacity, serviceMapShapes } from './services/service-layout.ts';
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /** The maps that this project pins, with their shapes; also the new maps that an interrupted replacement has left. */
-const PINNED_SHAPES: Parameters<typeof cleanPins>[1] = new Map<string, PinnedShape>([
-  ...Object.values(IPCACHE_PINS)
-    .flatMap((name) => [name, name + STAGING_SUFFIX])
-    .map((name) => [name, { type: 'lpmTrie', keySize: 24, valueSize: 12 }] as const),
-  ...([4, 6] as const).flatMap((family) =>
-    Object.entries(serviceMapShapes(family, serviceCapacity())).flatMap(([name, shape]) => [
-      [`${name}${family}`, shape] as const,
-      [`${name}${family}${STAGING_SUFFIX}`, shape] as const,
-    ]),
-  ),
-]);
+const PINNED_SHAPES: ReadonlyMap<string, PinnedShape> = new Map(
+  [
+    ...Object.values(IPCACHE_PINS).map((name) => [name, ipcacheShape()] as const),
+    ...FAMILIES.flatMap((family) =>
+      Object.entries(serviceMapShapes(family, serviceCapacity())).map(
+        ([name, shape]) => [`${name}${family}`, shape] as const,
+      ),
+    ),
+  ].flatMap(([name, shape]) => [[name, shape] as const, [name + STAGING_SUFFIX, shape] as const]),
+);
 
 /**
  * Removes everything of ours from this host: routes, the tunnel, the tables of nftables, and the pins in the folder,

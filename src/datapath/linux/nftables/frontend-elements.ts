@@ -1,6 +1,6 @@
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
-import { type Endpoint, parseEndpoint } from '../services/service-layout.ts';
+import { assignSlots, type Endpoint, parseEndpoint } from '../services/service-layout.ts';
 import { addElements, deleteElements, type NftTable } from './nft-message.ts';
 import {
   backendsOf,
@@ -125,17 +125,6 @@ function listRequests(
       .filter((protocol) => !after.includes(protocol))
       .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
   ];
-}
-
-/** Assigns backends to slots. Backends that remain keep their slots, because fewer elements change then. */
-function assignSlots(previous: readonly string[], backends: readonly string[]): string[] {
-  const desired = new Set(backends);
-  const slots = backends.map((_, slot) => {
-    const backend = previous[slot];
-    return backend !== undefined && desired.delete(backend) ? backend : undefined;
-  });
-  const rest = desired.values();
-  return slots.map((backend) => backend ?? rest.next().value ?? '');
 }
 
 /**

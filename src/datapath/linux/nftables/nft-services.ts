@@ -5,7 +5,7 @@ import { familyOf } from '../netlink/address-bytes.ts';
 import { MessageWriter } from '../netlink/message-writer.ts';
 import { NETLINK, type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
-import { type Endpoint, parseEndpoint } from '../services/service-layout.ts';
+import { type Endpoint, FAMILIES, parseEndpoint } from '../services/service-layout.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
@@ -47,7 +47,6 @@ import {
 } from './service-layout.ts';
 import { readStructure, type TableStructure } from './table-structure.ts';
 
-const FAMILIES = [4, 6] as const;
 /** Maximum number of attempts to read a table completely. */
 const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
@@ -195,7 +194,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       const error = isRulesKey(change.key) ? this.#repairRules(change.key) : unsupported(change);
       if (error !== undefined) outcomes[at] = error;
       if (isRulesKey(change.key) || error !== undefined) return;
-      const prepared = this.#prepared(at, change);
+      const prepared = { at, change, requests: this.#requests(change) };
       const size = sizeOf(prepared.requests);
       if (bytes + size > BATCH_BYTES) flush();
       batch.push(prepared);
@@ -304,10 +303,6 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return known;
   }
 
-  #prepared(at: number, change: TableChange<ServiceItem>): PreparedChange {
-    return { at, change, requests: this.#requests(change) };
-  }
-
   /** Creates the table if it is missing; replaces one of another layout, which is ours by its name. */
   #ensureTable(family: Family): void {
     this.#structure[family] ??= this.#readStructure(family);
@@ -337,7 +332,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const _ of this.#readAll());
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
-    else for (const { at, change } of batch) this.#commit([this.#prepared(at, change)], outcomes);
+    else
+      for (const { at, change } of batch)
+        this.#commit([{ at, change, requests: this.#requests(change) }], outcomes);
   }
 
   /** Sends requests as one transaction, or as several if one service exceeds the limit. */

@@ -3,7 +3,7 @@ import type { ServiceEvent, ServiceListener } from '../../../servicecache/events
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
 import { type FrontendKind, formatFrontend, type NodePortOptions } from '../../../servicecache/frontends.ts';
-import { type BackendSelection, selectBackends } from '../../../servicecache/selection.ts';
+import { selectBackends } from '../../../servicecache/selection.ts';
 import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
 import type { DesiredItems } from '../kernel-table.ts';
@@ -50,8 +50,6 @@ export interface DesiredServicesOptions {
   readonly origin: 'inside' | 'outside';
   /** `external`: all except cluster IPs. Default: all. */
   readonly frontends?: 'all' | 'external' | undefined;
-  readonly zone?: string | undefined;
-  readonly selection?: BackendSelection | undefined;
 }
 
 /** Labels of the local node by key. */
@@ -278,7 +276,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
 
   #select(id: ServiceID, service: Service, frontend: FrontendKind): Backends {
     const backends = this.#backends.get(formatServiceID(id)) ?? NO_BACKENDS;
-    const { selection = selectBackends, nodeName, zone = '', origin } = this.#options;
-    return selection(backends, { service, frontend, origin, nodeName, zone });
+    const { nodeName, origin } = this.#options;
+    return selectBackends(backends, { service, frontend, origin, nodeName, zone: '' });
   }
 }

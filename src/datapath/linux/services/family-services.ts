@@ -1,7 +1,7 @@
 import type { MapUse } from '../kernel-table.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { MapBatch } from './map-batch.ts';
-import { type Endpoint, parseEndpoint } from './service-layout.ts';
+import { assignSlots, type Endpoint, parseEndpoint } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
 /** A backend in the kernel, with the number of slots and members that refer to it. */
@@ -166,7 +166,8 @@ export class FamilyServices {
     batch.flush();
     if (refused.size === 0) return;
     for (const text of refused.keys()) this.#backends.delete(text);
-    for (const step of steps) step.error ??= firstOf(refused, step.desired?.backends ?? []);
+    for (const step of steps)
+      step.error ??= step.desired?.backends.map((text) => refused.get(text)).find(Boolean);
   }
 
   #writeSlots(steps: readonly FrontendStep[]): void {
@@ -175,7 +176,8 @@ export class FamilyServices {
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
       if (desired === undefined || step.error !== undefined) continue;
-      for (const [index, text] of rearranged(installed.slots, desired.backends)) {
+      for (const [index, text] of assignSlots(installed.slots, desired.backends).entries()) {
+        if (installed.slots[index] === text) continue;
         const number = this.#backends.get(text)?.number ?? 0;
         const write = (keyAt: number, valueAt: number): void => {
           this.maps.writeServiceKey(keyAt, endpoint, index + 1);
@@ -271,7 +273,7 @@ export class FamilyServices {
     }
     slots.flush();
     members.flush();
-    for (const { installed } of steps) while (isEmptyAtEnd(installed.slots)) installed.slots.pop();
+    for (const { installed } of steps) dropEmptyEnd(installed.slots);
   }
 
   /** Deletes the backends that have lost their last reference. Returns the first error. */
@@ -337,34 +339,6 @@ function fillSlot(
   if (row !== undefined) row.uses++;
 }
 
-function isEmptyAtEnd(slots: readonly (string | undefined)[]): boolean {
-  return slots.length > 0 && slots.at(-1) === undefined;
-}
-
-function firstOf(
-  refused: ReadonlyMap<string, SyscallError>,
-  texts: readonly string[],
-): SyscallError | undefined {
-  for (const text of texts) {
-    const error = refused.get(text);
-    if (error !== undefined) return error;
-  }
-  return undefined;
-}
-
-/** Yields the slots that get another backend. Backends that remain keep their slots. */
-function* rearranged(
-  slots: readonly (string | undefined)[],
-  desired: readonly string[],
-): Generator<readonly [index: number, backend: string], void, void> {
-  const missing = new Set(desired);
-  const unmoved = desired.map((_, index) => {
-    const text = slots[index];
-    return text !== undefined && missing.delete(text);
-  });
-  const rest = missing.values();
-  for (const [index, isKept] of unmoved.entries()) {
-    const next = isKept ? undefined : rest.next().value;
-    if (next !== undefined) yield [index, next];
-  }
+function dropEmptyEnd(slots: (string | undefined)[]): void {
+  while (slots.length > 0 && slots.at(-1) === undefined) slots.pop();
 }

@@ -44,24 +44,15 @@ export function serviceMapShapes(
   capacity: ServiceCapacity,
 ): Readonly<Record<ServiceMapName, MapShape>> {
   const address = addressBits(family) / 8;
-  const isSix = family === 6;
+  const { slots, backends, clients } = capacity;
+  const socket = { type: 'lruHash', keySize: family === 4 ? 24 : 32, maxEntries: clients } as const;
   return {
-    services: { type: 'hash', keySize: address + 8, valueSize: 12, maxEntries: capacity.slots },
-    backends: { type: 'hash', keySize: 4, valueSize: address + 8, maxEntries: capacity.backends },
-    members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: capacity.slots },
-    clients: { type: 'lruHash', keySize: isSix ? 32 : 24, valueSize: 16, maxEntries: capacity.clients },
-    peers: {
-      type: 'lruHash',
-      keySize: isSix ? 32 : 24,
-      valueSize: address + 4,
-      maxEntries: capacity.clients,
-    },
-    datagrams: {
-      type: 'lruHash',
-      keySize: isSix ? 32 : 24,
-      valueSize: address + 4,
-      maxEntries: capacity.clients,
-    },
+    services: { type: 'hash', keySize: address + 8, valueSize: 12, maxEntries: slots },
+    backends: { type: 'hash', keySize: 4, valueSize: address + 8, maxEntries: backends },
+    members: { type: 'hash', keySize: address + 8, valueSize: 4, maxEntries: slots },
+    clients: { ...socket, valueSize: 16 },
+    peers: { ...socket, valueSize: address + 4 },
+    datagrams: { ...socket, valueSize: address + 4 },
   };
 }
 
@@ -113,4 +104,18 @@ export function endpointText(view: DataView, at: number, family: Family, protoco
     port: view.getUint16(at + bytes),
     protocol: view.getUint8(at + protocolAt),
   });
+}
+
+/** Assigns backends to slots. Backends that remain keep their slots, because fewer entries change then. */
+export function assignSlots(
+  previous: readonly (string | undefined)[],
+  backends: readonly string[],
+): string[] {
+  const desired = new Set(backends);
+  const slots = backends.map((_, slot) => {
+    const backend = previous[slot];
+    return backend !== undefined && desired.delete(backend) ? backend : undefined;
+  });
+  const rest = desired.values();
+  return slots.map((backend) => backend ?? rest.next().value ?? '');
 }

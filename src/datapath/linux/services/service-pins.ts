@@ -164,7 +164,7 @@ export class ServicePins implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const family of FAMILIES) disposeAll(this.#maps[family]);
+    for (const family of FAMILIES) for (const map of Object.values(this.#maps[family])) map[Symbol.dispose]();
   }
 
   #pinOver(map: BpfMap, name: string): void {
@@ -257,10 +257,6 @@ function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<unde
     update(to, missed.length);
     yield;
   }
-}
-
-function disposeAll(maps: OpenMaps): void {
-  for (const map of Object.values(maps)) map[Symbol.dispose]();
 }
 
 /** Removes the pins of our maps; call it after the programs were detached. Maps of other programs remain. */

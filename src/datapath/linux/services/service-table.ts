@@ -1,5 +1,6 @@
 import type { Family } from '../../../net/address-words.ts';
 import type { KernelTable, MapUse, TableChange } from '../kernel-table.ts';
+import { familyOf } from '../netlink/address-bytes.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import type { ServiceItem } from './desired-services.ts';
 import { FamilyServices, type FrontendStep, type InstalledFrontend } from './family-services.ts';
@@ -72,12 +73,9 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     const steps = changes.map(({ key, item }) =>
       key.startsWith(UNUSED) ? undefined : this.#stepOf(key, item),
     );
-    for (const family of FAMILIES) {
-      const stepsOfFamily = steps.filter(
-        (step) => step !== undefined && step.error === undefined && isOf(step, family),
-      );
-      this.families[family].apply(stepsOfFamily.filter((step) => step !== undefined));
-    }
+    const valid = steps.filter((step) => step !== undefined).filter(({ error }) => error === undefined);
+    for (const family of FAMILIES)
+      this.families[family].apply(valid.filter(({ endpoint }) => familyOf(endpoint.ip) === family));
     return changes.map(({ key }, at) => {
       const step = steps[at];
       return step === undefined ? this.#release(key) : step.error;
@@ -86,8 +84,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
 
   #stepOf(frontend: string, desired: ServiceItem | undefined): FrontendStep {
     const endpoint = parseEndpoint(frontend);
-    const family = endpoint.ip.includes(':') ? 6 : 4;
-    const installed = this.families[family].installed(frontend);
+    const installed = this.families[familyOf(endpoint.ip)].installed(frontend);
     const isTooMuch = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
     const error = isTooMuch ? new SyscallError('a frontend has at most 65,535 backends', E2BIG) : undefined;
     return { frontend, endpoint, installed, desired, error };
@@ -97,10 +94,6 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     const backend = key.slice(UNUSED.length);
     return this.families[backend.startsWith('[') ? 6 : 4].release(backend);
   }
-}
-
-function isOf({ endpoint }: FrontendStep, family: Family): boolean {
-  return endpoint.ip.includes(':') === (family === 6);
 }
 
 /**
