@@ -24,7 +24,7 @@ export type SyscallName = keyof typeof NUMBERS;
 /** Major version of the package koffi: the remedy if it is not installed. */
 const KOFFI = 'koffi@3';
 
-/** Returns why system calls are not supported on a system (`process.platform`, `process.arch`); undefined if they are. */
+/** Returns why system calls are not supported on a platform and architecture; undefined if they are. */
 export function systemProblem(platform: string, arch: string): string | undefined {
   if (platform !== 'linux') return `platform ${platform} is not supported: the datapath requires Linux`;
   if (arch === 'x64' || arch === 'arm64') return undefined;

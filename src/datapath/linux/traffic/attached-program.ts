@@ -54,8 +54,8 @@ export interface AttachedProgram extends Disposable {
 }
 
 /**
- * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if the
- * interface does not exist.
+ * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if
+ * the interface does not exist.
  */
 export function attachProgram(
   context: AttachContext,
