@@ -89,7 +89,7 @@ function fieldProblem(
 ): ProblemError {
   const { path = [], keys = [] } = issue ?? {};
   const field = [...path, ...keys].map(String).join('.').slice(0, 120) || 'body';
-  const value = sentValue(field)?.slice(0, 120);
+  const value = sentValue(field);
   return new ProblemError('invalid-parameter', `${field} ${issueText(issue)}.`, {
     field,
     ...(value !== undefined && { value }),

@@ -275,13 +275,16 @@ export function historyOf({ history }: ReadModel): History {
 /** Parses a moment. Throws `ProblemError` if it is invalid, or if no change has its sequence number yet. */
 export function whenParameter(history: History, field: string, text: string, now: number): When {
   const when = parseWhen(text, now);
-  const value = text.slice(0, 120);
   if (when === undefined)
-    throw new ProblemError('invalid-time', `${field} is not a time.`, { field, value, allowed: WHEN_FORMS });
+    throw new ProblemError('invalid-time', `${field} is not a time.`, {
+      field,
+      value: text,
+      allowed: WHEN_FORMS,
+    });
   const { newestSequence: newest } = history;
   if (typeof when === 'number' || newest === undefined || when.sequence <= newest) return when;
   const detail = `No change has the sequence number #${when.sequence} yet: the newest is #${newest}.`;
-  throw new ProblemError('not-held', detail, { field, value, held: heldDocument(history.past.held) });
+  throw new ProblemError('not-held', detail, { field, value: text, held: heldDocument(history.past.held) });
 }
 
 /** Returns the problem that a list of an earlier moment cannot be produced. */

@@ -19,6 +19,9 @@ export interface ProblemDocument {
   readonly reason?: Uncertainty | undefined;
 }
 
+/** Length to which values are truncated. */
+const MAX_VALUE_LENGTH = 120;
+
 /** Status and title of each problem kind. */
 const PROBLEMS = {
   'invalid-parameter': [400, 'Invalid parameter'],
@@ -54,9 +57,15 @@ export class ProblemError extends Error {
   }
 }
 
+/** Returns the document of a problem. */
 export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
-  return { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
+  const value = about.value?.slice(0, MAX_VALUE_LENGTH);
+  return {
+    ...{ type: `urn:dpcache:problem:${kind}`, title, status, detail },
+    ...about,
+    ...(value !== undefined && { value }),
+  };
 }
 
 /** Returns the detail as a message of a command: without the capital and the period of a sentence. */

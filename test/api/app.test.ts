@@ -512,6 +512,23 @@ describe('an invalid request', () => {
     expect(answer.body.detail).toMatch(/\.$/);
   });
 
+  // Regression: the problems of unknown objects, and of `types` and `from`, contained the whole value.
+  it.each([
+    '/v1/ipcache?pod=',
+    '/v1/ipcache?limit=',
+    '/v1/ipcache/lookup/',
+    '/v1/services/shop/',
+    '/v1/nodes/baltic/',
+    '/v1/clustermesh/',
+    '/v1/history?from=',
+    '/v1/digest/',
+    '/v1/monitor?types=',
+    '/v1/monitor?from=',
+  ])('%s with 200 characters is shown with the first 120', async (path) => {
+    const { body } = await get(`${path}${'x'.repeat(200)}`);
+    expect(body).toMatchObject({ value: expect.stringMatching(/^.{120}$/) });
+  });
+
   it.each(['PUT', 'DELETE', 'PATCH', 'OPTIONS'])('%s: 405', async (method) => {
     const answer = await testApp().app.request('/v1/ipcache', { method });
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD']);

@@ -278,7 +278,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     if (buckets === undefined)
       throw new ProblemError('not-found', 'No such group: see /v1/digest.', {
         field: 'writer',
-        value: writer.slice(0, 120),
+        value: writer,
       });
     const wanted = place ?? bucket;
     if (wanted === undefined) return answerJSON(c, { writer, buckets });
@@ -287,7 +287,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     if (selected === undefined)
       throw new ProblemError('invalid-parameter', `Numbers must be below ${max}, and ranges ascending.`, {
         field: place === undefined ? 'bucket' : 'place',
-        value: wanted.slice(0, 120),
+        value: wanted,
       });
     // The upper 8 bits of a place are its bucket.
     const isWanted = (at: number): boolean => selected[place === undefined ? at >>> 8 : at] === 1;

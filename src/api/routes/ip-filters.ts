@@ -90,7 +90,7 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   if (namespace !== undefined && name !== undefined && rest.length === 0) return [namespace, name];
   throw new ProblemError('invalid-parameter', 'pod is not namespace/name.', {
     field: 'pod',
-    value: pod.slice(0, 120),
+    value: pod,
     allowed: 'namespace/name',
   });
 }

@@ -242,7 +242,7 @@ function checkOrder(query: Readonly<Record<string, string | number | undefined>>
   const refuse = (field: string, why: string): never => {
     throw new ProblemError('invalid-parameter', `${field} ${why}.`, {
       field,
-      value: String(query[field]).slice(0, 120),
+      value: String(query[field]),
     });
   };
   if (sort !== undefined && at !== undefined) refuse('sort', 'cannot be combined with at');

@@ -107,7 +107,7 @@ export class ListPages<T> {
     }
     throw new ProblemError('expired', 'The continue token has expired: start the list again without it.', {
       field: 'continue',
-      value: token.slice(0, 40),
+      value: token,
     });
   }
 

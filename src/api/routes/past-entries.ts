@@ -108,7 +108,7 @@ export class PastLists {
         `More than ${MAX_CHANGED} prefixes have changed since then.`,
         {
           field: 'at',
-          value: at.slice(0, 120),
+          value: at,
         },
       );
     // A unique name, so that no two of these lists share a cursor.

@@ -132,7 +132,7 @@ export function prefixParameter(field: string, text: string): Prefix {
   if (prefix !== undefined) return prefix;
   throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
     field,
-    value: text.slice(0, 120),
+    value: text,
     allowed:
       'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; followed by @ and a cluster id if the address is in the address space of a cluster',
   });
@@ -155,7 +155,7 @@ export function addressParameter(field: string, text: string): string {
   if (address !== undefined) return address;
   throw new ProblemError('invalid-parameter', `${field} is not a valid IP address.`, {
     field,
-    value: text.slice(0, 120),
+    value: text,
     allowed: 'an IPv4 or IPv6 address',
   });
 }
@@ -166,7 +166,7 @@ export function labelParameter(text: string): (labels: Labels) => boolean {
   if (query !== undefined) return query;
   throw new ProblemError('invalid-parameter', 'label has no key.', {
     field: 'label',
-    value: text.slice(0, 120),
+    value: text,
     allowed: 'app=web, k8s:app=web or k8s:app',
   });
 }
@@ -192,7 +192,7 @@ export async function readPage<T>(
     'continue and filters cannot be combined: remove the filters, because the list already has its own.',
     {
       field: given[0],
-      value: String(given[1]).slice(0, 120),
+      value: String(given[1]),
     },
   );
 }

@@ -150,7 +150,7 @@ async function evaluate(
     const isUnknown = known !== undefined || field === 'key';
     throw new ProblemError(isUnknown ? 'not-found' : 'invalid-parameter', `${value}: ${message}${hint}`, {
       field: `edits.${at}.${field}`,
-      value: value.slice(0, 120),
+      value,
       ...(known !== undefined && known.length > 0 && { allowed: known.slice(0, 16).join(', ') }),
     });
   }
@@ -168,7 +168,7 @@ function settingOf(name: SettingName, value: string, index: number): Partial<Nod
   if (!allowed.includes(value))
     throw new ProblemError('invalid-parameter', `${name} must be ${allowed.join(' or ')}.`, {
       field: `edits.${index}.value`,
-      value: value.slice(0, 120),
+      value,
       allowed: allowed.join(', '),
     });
   if (name === 'underlay') return { underlay: value === 'ipv6' ? 'ipv6' : 'ipv4' };

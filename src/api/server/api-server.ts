@@ -313,7 +313,7 @@ function checkRequest(
     return problemResponse(
       problem('forbidden', 'Unknown Host: add it with --listen-name.', {
         field: 'Host',
-        value: named.slice(0, 120),
+        value: named,
       }),
     );
   const origin = request.headers.get('origin');
@@ -321,7 +321,7 @@ function checkRequest(
     return problemResponse(
       problem('forbidden', 'The Origin differs from the requested host.', {
         field: 'Origin',
-        value: origin.slice(0, 120),
+        value: origin,
       }),
     );
   if (token === undefined || hasToken) return 'accepted';
