@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import files from 'node:fs/promises';
-import { request } from 'node:http';
+import { type IncomingMessage, request } from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import { connect, createServer, type Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -10,7 +10,8 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
-import { ApiServer, type ApiServerOptions } from '../../../src/api/server/api-server.ts';
+import { ApiServer, type ApiServerOptions, isLoopback } from '../../../src/api/server/api-server.ts';
+import { listenOnSocket } from '../../../src/api/server/unix-socket.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { settle } from '../../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
@@ -70,9 +71,14 @@ async function leaveSocket(path: string): Promise<void> {
 
 describe('a unix socket', () => {
   it('answers its user only, and is removed when the agent ends', async () => {
-    const path = join(temporaryFolder({}), 'run', 'dpcache.sock');
+    const folder = join(temporaryFolder({}), 'run');
+    const path = join(folder, 'dpcache.sock');
+    const umask = process.umask();
     const server = await serve({ socket: path });
-    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect([process.umask(), ...[folder, path].map((name) => statSync(name).mode & 0o777)]).toEqual([
+      ...[umask, 0o700, 0o600],
+    ]);
+    expect(readdirSync(folder)).toEqual(['dpcache.sock']);
     expect(await new ApiClient(path, NEVER).ask('/v1/ipcache/lookup/10.9.9.9')).toMatchObject({
       identity: 77,
     });
@@ -89,9 +95,11 @@ describe('a unix socket', () => {
   it('that is in use is rejected with the pid of its server', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
-    await expect(serve({ socket: path })).rejects.toThrow(
-      `${path} is in use by the process with pid ${process.pid}`,
-    );
+    const holder = `the process with pid ${process.pid}`;
+    await expect(serve({ socket: path })).rejects.toMatchObject({
+      ...{ name: 'SocketInUseError', holder },
+      message: `${path} is in use by ${holder}: stop it, or set another socket with --socket`,
+    });
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
   });
 
@@ -163,6 +171,31 @@ describe('a unix socket', () => {
     expect(readdirSync(folder)).toHaveLength(1);
   });
 
+  it('that cannot be linked to its path is closed, and its temporary file is removed', async () => {
+    const folder = temporaryFolder({});
+    const linking = vi.spyOn(files, 'link').mockRejectedValueOnce(new Error('no space'));
+    onTestFinished(() => {
+      linking.mockRestore();
+      syncBuiltinESMExports();
+    });
+    syncBuiltinESMExports();
+    const server = createServer();
+    onTestFinished(() => void server.close());
+    await expect(listenOnSocket(server, join(folder, 's'))).rejects.toThrow('no space');
+    expect([server.listening, readdirSync(folder)]).toEqual([false, []]);
+  });
+
+  it('whose temporary path would be longer than the system allows is rejected', async () => {
+    const folder = temporaryFolder({});
+    const inFolderOf = (length: number): string => {
+      const inner = join(folder, 'x'.repeat(length - folder.length - 1));
+      return join(inner, 's');
+    };
+    const temporary = '/.01234567';
+    await serve({ socket: inFolderOf(107 - temporary.length) });
+    await expect(serve({ socket: inFolderOf(108 - temporary.length) })).rejects.toThrow('at most 107 bytes');
+  });
+
   it('of another server at the same path remains when the first one ends (regression: it removed the file)', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     const first = await serve({ socket: path });
@@ -199,6 +232,16 @@ describe('a unix socket', () => {
 });
 
 describe('TCP', () => {
+  it.each([
+    ...['127.0.0.1', '127.9.9.9', 'localhost', 'LocalHost.', '::1', '[::1]'].map((host) => [host, true]),
+    ...['10.0.0.1', '127.example', '::', '::127.0.0.1', '0.0.0.0', 'localhost.example'].map((host) => [
+      host,
+      false,
+    ]),
+  ] as [string, boolean][])('on %s is reachable from this machine only: %s', (host, isLocal) => {
+    expect(isLoopback(host)).toBe(isLocal);
+  });
+
   it('answers requests only for the names of this agent', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const url = `${server.url}/healthz`;
@@ -309,6 +352,48 @@ describe('TCP', () => {
     const status = async (host: string): Promise<number> =>
       (await send(`${server.url}/healthz`, { host })).status;
     expect([await status('agent.example'), await status('other.example')]).toEqual([200, 403]);
+  });
+
+  it('reports the refused host or origin, or the missing token', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+    const url = `${server.url}/healthz`;
+    const refused = async (headers: Readonly<Record<string, string>>): Promise<unknown> =>
+      JSON.parse((await send(url, headers)).body);
+    const forbidden = { type: 'urn:dpcache:problem:forbidden', title: 'Forbidden', status: 403 };
+    expect(await refused({ host: 'Stranger.example' })).toEqual({
+      ...forbidden,
+      detail: expect.stringMatching(/\.$/),
+      ...{ field: 'Host', value: 'stranger.example' },
+    });
+    const authorization = 'Bearer secret';
+    expect(await refused({ authorization, origin: 'http://stranger.example' })).toEqual({
+      ...forbidden,
+      detail: expect.stringMatching(/\.$/),
+      ...{ field: 'Origin', value: 'http://stranger.example' },
+    });
+    const unauthorized = await fetch(url);
+    expect([unauthorized.status, unauthorized.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+    expect(await unauthorized.json()).toEqual({
+      ...{ type: 'urn:dpcache:problem:unauthorized', title: 'Bearer token required', status: 401 },
+      detail: expect.stringMatching(/\.$/),
+    });
+  });
+
+  it('keeps its connections when it is renewed with the same token', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } }, world);
+    const monitor = request(`${server.url}/v1/monitor`, { headers: { authorization: 'Bearer secret' } });
+    onTestFinished(() => void monitor.destroy());
+    const answered = once(monitor, 'response');
+    monitor.end();
+    const [answer]: [IncomingMessage] = (await answered) as never;
+    await once(answer, 'data');
+    server.renew({ token: 'secret' });
+    world.model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
+    const next = once(answer, 'data');
+    await settle();
+    await world.model.clock.advance(50);
+    expect(String((await next)[0])).toContain('10.0.0.9/32');
   });
 
   it('rejects a request with two Host headers', async () => {
@@ -437,6 +522,32 @@ describe('TCP', () => {
       `${ask('/healthz')}${ask('/v1/nodes')}${ask('/v1/monitor')}nonsense\r\n\r\n`,
     );
     expect(answer).not.toContain('HTTP/1.1 400');
+  });
+
+  it('never writes into the middle of an answer that is the only one', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const answer = await sendRaw(
+      server,
+      'GET /v1/monitor HTTP/1.1\r\nHost: localhost\r\n\r\nnonsense\r\n\r\n',
+    );
+    expect(answer).not.toContain('HTTP/1.1 400');
+  });
+
+  it('serves sixteen requests of a connection that wait for answers, and closes it at the next one', async () => {
+    const world = testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    onTestFinished(() => void socket.destroy());
+    const request = 'GET /v1/monitor HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    socket.on('error', () => {}).write(request.repeat(16));
+    const monitors = async (): Promise<string | undefined> =>
+      /^dpcache_api_monitors (\d+)/m.exec(await (await world.app.request('/metrics')).text())?.[1];
+    await expect.poll(monitors).toBe('16');
+    await settle();
+    expect(socket.destroyed).toBe(false);
+    socket.resume().write(request);
+    await once(socket, 'close');
+    await expect.poll(monitors).toBe('0');
   });
 
   it('closes the connection of a client that sends requests and reads nothing', async () => {

@@ -13,9 +13,9 @@ class LimitedServer {
   readonly closed: number[] = [];
 
   connect(port: number): Socket {
+    // As in Node.js, the event `close` comes later.
     const destroy = (): Socket => {
       this.closed.push(port);
-      socket.emit('close');
       return socket;
     };
     const socket = Object.defineProperties(new Socket(), {
@@ -111,12 +111,15 @@ describe('the limit of connections', () => {
     const earlier = server.connect(1);
     const later = server.connect(1);
     earlier.emit('close');
-    for (const port of range(2, 256)) server.connect(port);
+    const others = range(2, 256).map((port) => server.connect(port));
     expect(server.closed).toEqual([]);
     server.connect(257);
     expect(server.closed).toEqual([1]);
-    server.verify(later); // it is closed already
-    server.verified(2).emit('close');
+    server.verify(later); // does not count, because the limit has closed it
+    for (const socket of others) server.verify(socket);
+    for (const port of range(258, 1_024)) server.verified(port);
     expect(server.closed).toEqual([1]);
+    server.connect(1_025);
+    expect(server.closed).toEqual([1, 257]);
   });
 });
