@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { ChangeFeed, type FeedRead } from '../../src/api/change-feed.ts';
 import { CHANGE_TYPES } from '../../src/api/change-types.ts';
 import { settle } from '../agent/support/fake-clock.ts';
+import { bytesInUse } from '../base/support/garbage.ts';
 import { TestModel } from './support/model.ts';
 
 /** Reads until no changes are left. */
@@ -107,9 +108,34 @@ describe('a reader of the change feed', () => {
       revision: 5,
       hasMissed: false,
     });
+    expect(feed.read(0, 1)).toEqual({
+      changes: [{ revision: 2, type: 'service', key: 'shop/cart-1', at }],
+      revision: 2,
+      hasMissed: false,
+    });
     following();
     change(2);
     expect([feed.revision, last()]).toEqual([5, [4, 2, 5]]);
+  });
+
+  it('receives each of the last keys whatever their number, and older keys take no memory', async () => {
+    const model = new TestModel();
+    let write = (_: string): void => {};
+    const subscribe = ({ onChanges }: { onChanges: (changes: readonly object[]) => void }): (() => void) => {
+      write = (prefix) => onChanges([{ prefix }]);
+      return () => {};
+    };
+    const feed = new ChangeFeed(Object.assign(model, { ipcache: { subscribe } as never }), model.clock, 16);
+    feed.follow();
+    const before = await bytesInUse();
+    for (let count = 1; count <= 100_000; count++) {
+      write(`${count}`);
+      if (count > 100) continue;
+      const kept = Math.min(count, 16);
+      const { changes, hasMissed } = feed.read(count - kept, 100);
+      expect([changes.length, hasMissed]).toEqual([kept, false]);
+    }
+    expect((await bytesInUse()) - before).toBeLessThan(1 << 20);
   });
 
   it('of a type without changes examines 4,096 changes of other types at a time', () => {

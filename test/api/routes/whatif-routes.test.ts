@@ -135,16 +135,20 @@ describe('POST /v1/whatif', () => {
     const unknown = await post(app, [{ edit: 'remove-cluster', cluster: 'kaspian' }]);
     expect(unknown.status).toBe(404);
     const problem = (await unknown.json()) as Record<string, unknown>;
-    expect(problem).toMatchObject({ field: 'edits.0.cluster', value: 'kaspian' });
+    expect(problem).toMatchObject({ field: 'edits.0.cluster', value: 'kaspian', allowed: 'baltic, caspian' });
     expect(problem['detail']).toContain('did you mean caspian?');
-    for (const [edit, field] of [
-      [{ edit: 'setting', name: 'underlay', value: 'x' }, 'edits.0.value'],
-      [{ edit: 'remove-source', source: 'x' }, 'edits.0.source'],
-      [{ edit: 'upsert', key: '10.0.0', source: 'k8s', identity: 1 }, 'edits.0.key'],
+    const setting = (name: string, value: string): object => ({ edit: 'setting', name, value });
+    for (const [edit, status, field, allowed] of [
+      [setting('underlay', 'true'), 400, 'value', 'ipv4, ipv6'],
+      [setting('encryption', 'ipv6'), 400, 'value', 'true, false'],
+      [{ edit: 'remove-source', source: 'x' }, 400, 'source', undefined],
+      [{ edit: 'upsert', key: '10.0.0', source: 'k8s', identity: 1 }, 404, 'key', undefined],
     ] as const) {
-      const refused = await post(app, [edit]);
-      expect(refused.status).toBeGreaterThanOrEqual(400);
-      expect(await refused.json()).toMatchObject({ field });
+      const refused = await post(app, [setting('underlay', 'ipv6'), edit]);
+      const about = (await refused.json()) as Record<string, unknown>;
+      expect([refused.status, about['field'], about['allowed']]).toEqual([
+        ...[status, `edits.1.${field}`, allowed],
+      ]);
     }
     expect((await post(app, [])).status).toBe(400);
     expect((await post(app, Array(17).fill({ edit: 'delete', key: '10.0.0.1', source: 'k8s' }))).status).toBe(
