@@ -304,7 +304,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async writeAll(writes: readonly KeyWrite[], options: WriteOptions = {}): Promise<WrittenAll> {
-    const compared = writes.filter((write) => isPut(write) && write.mayBeEqual === true);
+    const compared = writes.filter(mayBeOmitted);
     if (writes.length === 0 || writes.length > MAX_WRITES || compared.length > MAX_COMPARED_WRITES)
       throw new KvstoreError(
         'invalid-request',
@@ -348,7 +348,7 @@ export class KvstoreClient implements KvstoreBackend {
     const { revision } = answer.header;
     const mayOmit = request.otherwise !== undefined;
     const isComplete = succeeded !== mayOmit;
-    const isApplied = ({ mayBeEqual }: KeyWrite): boolean => isComplete || (mayOmit && mayBeEqual !== true);
+    const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
     // The key of a conditional put that failed does not belong to this client, unless it was bound before.
     for (const binding of bindings)
       if (isOwn || succeeded) keeper?.confirm(binding, revision);
@@ -619,6 +619,11 @@ checkArguments(KvstoreClient, {
 
 function isPut(write: KeyWrite): write is Put {
   return write.value !== undefined;
+}
+
+/** Returns true if a transaction may omit the write. A delete is never omitted. */
+function mayBeOmitted({ value, mayBeEqual = false }: KeyWrite): boolean {
+  return value !== undefined && mayBeEqual;
 }
 
 /**

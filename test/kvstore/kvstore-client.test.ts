@@ -49,6 +49,24 @@ it('an equal value that a transaction without a lease omits keeps its lease (reg
   await backend.close();
 });
 
+it('a key that a transaction deletes beside an omitted put leaves its lease (regression: its loss was reported)', async () => {
+  const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const lost: string[] = [];
+  backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  const value = bytesOfText('1');
+  for (const key of ['deleted', 'equal']) await backend.update(key, value, { leased: true });
+  const writes = [
+    { key: 'deleted', mayBeEqual: true },
+    { key: 'equal', value, mayBeEqual: true },
+  ];
+  expect(await backend.writeAll(writes, { leased: true })).toMatchObject({ isComplete: false });
+  for (const lease of backend.server.leases) backend.server.expireLease(lease);
+  await backend.update('other', value, { leased: true });
+  expect(lost).toEqual(expect.arrayContaining(['equal']));
+  expect(lost).not.toContain('deleted');
+  await backend.close();
+});
+
 it('a transaction whose lease has ended is repeated under a new lease (regression: only a single write was)', async () => {
   const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
   const value = bytesOfText('1');
