@@ -1,9 +1,13 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { ApiServer } from '../../src/api/server/api-server.ts';
+import { OUTPUT_CLOSED } from '../../src/cli/io.ts';
+import { runCommand } from '../../src/cli/program.ts';
 import * as watching from '../../src/client/watch-changes.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
-import { ATLANTIC, dpcache, example } from './support/run.ts';
+import { testApp } from '../api/support/test-app.ts';
+import { ATLANTIC, dpcache, example, nothing } from './support/run.ts';
 
 const MESH = [...ATLANTIC, '--manifests', example('services.yaml')];
 
@@ -241,4 +245,87 @@ it('a watched list ends its stream of changes if the list cannot be read, so tha
   const { status, stderr } = await dpcache('ipcache', 'list', '--watch', '--socket', '/nowhere/dpcache.sock');
   expect([status, stderr.includes('/nowhere/dpcache.sock')]).toEqual([1, true]);
   expect(stream?.aborted).toBe(true);
+});
+
+describe('a list of a running agent', () => {
+  const CLEAR_SCREEN = '\u001B[H\u001B[2J';
+  const claim = { identity: 7, source: 'kvstore' } as const;
+
+  async function served(): Promise<{ readonly socket: string; readonly upsert: (ip: string) => void }> {
+    const { app, model } = testApp();
+    const upsert = (ip: string): void => void model.ipcache.upsert(ip, claim);
+    upsert('10.7.0.1');
+    const socket = join(temporaryFolder({}), 'agent.sock');
+    const server = new ApiServer({ app, socket });
+    await server.start();
+    onTestFinished(() => server.stop());
+    return { socket, upsert };
+  }
+
+  it.each([
+    ['cleared screen of a terminal', true, [CLEAR_SCREEN, CLEAR_SCREEN]],
+    ['an empty line', undefined, ['', '\n']],
+  ])('that is watched is printed again only if it differs, after: %s', async (_of, isTTY, before) => {
+    const { socket, upsert } = await served();
+    const list = async (): Promise<string> =>
+      (await dpcache('ipcache', 'list', '-o', 'name', '--socket', socket)).stdout;
+    const lists: string[] = [];
+    vi.spyOn(watching, 'watchChanges').mockImplementation(async function* () {
+      lists.push(await list());
+      yield;
+      yield;
+      upsert('10.7.0.2');
+      lists.push(await list());
+      yield;
+    });
+    const written = { stdout: '', stderr: '' };
+    const status = await runCommand(['ipcache', 'list', '-w', '-o', 'name', '--socket', socket], {
+      stdout: {
+        isTTY,
+        write: (text) => {
+          written.stdout += text;
+        },
+      },
+      stderr: {
+        write: (text) => {
+          written.stderr += text;
+        },
+      },
+      stdin: nothing(),
+      env: {},
+      signal: new AbortController().signal,
+    });
+    expect(lists.map((text) => text.includes('10.7.0.2/32\n'))).toEqual([false, true]);
+    expect(written).toEqual({
+      stdout: lists.map((text, index) => `${before[index]}${text}`).join(''),
+      stderr: 'dpcache: the agent has stopped\n',
+    });
+    expect(status).toBe(1);
+  });
+
+  it.each([
+    ['is complete', undefined, 0, ''],
+    ['ends quietly if its reader has closed the output', OUTPUT_CLOSED, 0, ''],
+    ['is incomplete if it is interrupted', 'SIGINT', 1, 'dpcache: interrupted: the list is incomplete\n'],
+  ])('%s', async (_of, reason, expected, message) => {
+    const { socket } = await served();
+    const stop = new AbortController();
+    let stderr = '';
+    const status = await runCommand(['ipcache', 'list', '--socket', socket], {
+      stdout: {
+        write: () => {
+          if (reason !== undefined) stop.abort(reason);
+        },
+      },
+      stderr: {
+        write: (text) => {
+          stderr += text;
+        },
+      },
+      stdin: nothing(),
+      env: {},
+      signal: stop.signal,
+    });
+    expect([status, stderr]).toEqual([expected, message]);
+  });
 });

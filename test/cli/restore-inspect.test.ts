@@ -108,6 +108,8 @@ describe('dpcache restore inspect', () => {
       ],
       ignored: ['7_next'],
     });
+    const text = await dpcache('restore', 'inspect', folder);
+    expect(text.stdout).toMatch(/\n7_next: not read, because it is incomplete\n$/);
   });
 
   it('uses the folder named after the endpoint id if two folders contain that id', async () => {

@@ -2,11 +2,14 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import * as runAgent from '../../src/agent/run-agent.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { slowProgress } from '../../src/cli/diagnose/progress.ts';
+import { runCommand } from '../../src/cli/program.ts';
+import * as serving from '../../src/cli/serve-options.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { dpcache } from './support/run.ts';
+import { dpcache, nothing } from './support/run.ts';
 
 const TAPE = new URL('../tapes/late-delete-of-a-reused-ip.jsonl.gz', import.meta.url).pathname;
 
@@ -87,6 +90,66 @@ describe('dpcache tape and replay', () => {
       difference: { at: `${path}:59`, writer: 'k8s', recorded: '0', replayed: '7b46dd1229f4cb93' },
     });
     expect(JSON.parse(stdout).difference.keys).toHaveLength(10);
+    const lines = (await dpcache('replay', path, '--ignore-version')).stdout.split('\n');
+    expect(lines[1]).toBe(`${path}:59: the digest of k8s is 7b46dd1229f4cb93, but the agent had 0`);
+    expect(lines[2]).toMatch(
+      /^changed since the last equal digest: endpointslices shop\/checkout-fx9wd, .*, ciliumnodes node-3$/,
+    );
+  });
+
+  it('replay a tape with lost lines: the cut is named with their number', async () => {
+    const text = gunzipSync(readFileSync(TAPE)).toString();
+    const later = text.replaceAll(/^\{"seq":(\d+)/gm, (_, seq: string) => `{"seq":${Number(seq) + 70}`);
+    const folder = temporaryFolder({});
+    for (const [index, part] of [text, later].entries())
+      writeFileSync(join(folder, `tape-00000${index + 1}.jsonl.gz`), gzipSync(part));
+    const { status, stdout } = await dpcache('replay', folder, '--ignore-version');
+    const [, cut, incomplete] = stdout.split('\n');
+    expect(cut).toBe(`${join(folder, 'tape-000002.jsonl.gz')}:1: 4 lines missing before it`);
+    expect(incomplete).toMatch(/^the state is incomplete: /);
+    expect(status).toBe(1);
+  });
+
+  it('replay no tape of another version of the program, unless --ignore-version', async () => {
+    const text = gunzipSync(readFileSync(TAPE))
+      .toString()
+      .replace(/"version":"[^"]+"/, '"version":"0.0.0"');
+    const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
+    writeFileSync(path, gzipSync(text));
+    const refused = await dpcache('replay', path);
+    expect(refused).toMatchObject({ status: 1, stdout: '' });
+    expect(refused.stderr).toContain('0.0.0 has written the tape');
+    expect(await dpcache('replay', path, '--ignore-version')).toMatchObject({ status: 0, stderr: '' });
+  });
+
+  it('replay a tape and serve its state until the signal', async () => {
+    const { serveOptions } = serving;
+    // Without the page, which the tests do not build.
+    vi.spyOn(serving, 'serveOptions').mockImplementation(({ ui: _, ...flags }, env) =>
+      serveOptions(flags, env),
+    );
+    const follow = vi.spyOn(runAgent, 'followMesh');
+    const stop = new AbortController();
+    let shown = '';
+    const output = {
+      write: (text: string): void => {
+        shown += text;
+      },
+    };
+    const words = ['replay', TAPE, '--ignore-version', '--serve', '127.0.0.1:0'];
+    const io = { stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal };
+    const ended = runCommand(words, io);
+    await vi.waitFor(() => expect(shown).toContain('Changes follow'), 60_000);
+    expect(shown).toContain('\n  14 prefixes, 3 nodes, 2 services with 5 backends; 0 rejected\n');
+    expect(shown).toMatch(/\nAPI: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
+    const [options] = follow.mock.calls[0] ?? [];
+    expect(options).toMatchObject({
+      clusterName: 'default',
+      clusterID: undefined,
+      kubernetes: { ifInCluster: false, hostIPs: false, dualStack: false },
+    });
+    stop.abort();
+    expect(await ended).toBe(0);
   });
 
   it('replay a tape whose beginning is lost: without a complete snapshot, the state is incomplete', async () => {

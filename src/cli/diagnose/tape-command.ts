@@ -63,10 +63,7 @@ function digestText({ digests, isScrubbed, skippedDigestVersion }: ReplayReport)
 function replayLines(report: ReplayReport): readonly string[] {
   const { to, events, cuts, isComplete, difference } = report;
   const lines = [`replayed to ${localTimeText(to)}, ${countText(events, 'event')}, ${digestText(report)}`];
-  for (const { at, lost } of cuts)
-    lines.push(
-      lost === 0 ? `${at}: the agent was restarted` : `${at}: ${countText(lost, 'line')} missing before it`,
-    );
+  for (const { at, lost } of cuts) lines.push(`${at}: ${countText(lost, 'line')} missing before it`);
   if (!isComplete)
     lines.push(
       'the state is incomplete: the tape has a cut before this time, and no complete snapshot after the cut',
