@@ -11,7 +11,7 @@ import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, emptyAnswer, find, identityCell, podCell, type Question } from './answer.ts';
 import { nodeDifference, nodeText } from './change-text.ts';
-import { MAX_PAGE_ITEMS } from './list.ts';
+import { MAX_PAGE_ITEMS, query } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
@@ -92,15 +92,12 @@ export interface HistoryQuery {
 /** Yields the pages of a range, newest first. */
 export async function* historyPages(
   ask: Parameters<Question>[0],
-  { limit, ...query }: HistoryQuery,
+  { limit, ...range }: HistoryQuery,
 ): AsyncGenerator<HistoryDocument, void, void> {
   let after: number | undefined;
   for (let rest = limit; rest > 0; ) {
-    const fields = { ...query, after, limit: Math.min(rest, MAX_PAGE_ITEMS) };
-    const setFields = Object.entries(fields).flatMap(([name, value]) =>
-      value === undefined ? [] : [`${name}=${encodeURIComponent(String(value))}`],
-    );
-    const page = (await ask(`/v1/history?${setFields.join('&')}`)) as HistoryDocument;
+    const parameters = query({ ...range, after, limit: Math.min(rest, MAX_PAGE_ITEMS) });
+    const page = (await ask(`/v1/history?${parameters}`)) as HistoryDocument;
     yield page;
     after = page.items.at(-1)?.sequence;
     if (!page.more || after === undefined) return;
@@ -209,8 +206,8 @@ function valueText({ kind, before, after }: HistoryRecordDocument): string {
 /** Returns the question for the changes around a moment, grouped by cause, the largest group first. */
 export function askAround(at: string, windowMs: number, limit: number): Question {
   return async (ask): Promise<Answer> => {
-    const query = `at=${encodeURIComponent(at)}&window=${windowMs / 1000}&limit=${limit}`;
-    const causes = (await ask(`/v1/history/around?${query}`)) as CausesDocument;
+    const parameters = query({ at, window: windowMs / 1000, limit });
+    const causes = (await ask(`/v1/history/around?${parameters}`)) as CausesDocument;
     const { groups, held } = causes;
     const rows = groups.map((group) => [localTimeText(group.at), causeText(group)]);
     return {

@@ -81,7 +81,8 @@ export function listing<T>(list: List<T>): PrintedList {
   };
 }
 
-function query(filters: ListFilters): string {
+/** Returns the parameters of a request. Undefined ones are omitted. */
+export function query(filters: ListFilters): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(filters)) {
     if (value !== undefined) parameters.set(name, String(value));

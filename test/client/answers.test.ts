@@ -380,7 +380,7 @@ describe('the history', () => {
   ];
 
   it('has the sign, the value and the cause of each change', async () => {
-    const query = '/v1/history?key=10.0.0.1&from=a%20b&limit=50';
+    const query = '/v1/history?key=10.0.0.1&from=a+b&limit=50';
     const page = { items: ITEMS, held: HELD, more: true, changes: 70 };
     const answer = await answerOf(askHistory({ key: '10.0.0.1', from: 'a b', limit: 50 }), {
       [query]: { ...page, more: false },
@@ -493,7 +493,7 @@ describe('the history', () => {
       { ...group, withdrawal: true, changed: 4 },
       { ...group, store: 'joined', mark: { subject: 'far', detail: '' } },
     ];
-    const path = '/v1/history/around?at=a%20b&window=2.5&limit=9';
+    const path = '/v1/history/around?at=a+b&window=2.5&limit=9';
     const answer = await answerOf(askAround('a b', 2500, 9), { [path]: { at: at(1), groups, held: HELD } });
     expect(answer).toMatchObject({ succeeded: true, asked: [path] });
     expect(answer.lines).toMatchInlineSnapshot(`
