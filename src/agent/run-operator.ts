@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import type { Description, Sample } from '../api/metrics/description.ts';
+import { byLabel, type Description, type Sample, singleSample } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -147,21 +147,20 @@ class OperatorProcess implements ServedProcess {
 
   metrics(scrape: Scrape): readonly Description[] {
     const statuses = scrape.once(() => this.#statuses());
-    const duties = (value: (duty: DutyStatus) => number | undefined) => (): readonly Sample[] =>
-      statuses().flatMap((duty) => {
-        const number = value(duty);
-        return number === undefined ? [] : { value: number, labels: { duty: duty.name } };
-      });
     const described = (
       [name, type]: readonly [string, Description['type']],
       help: string,
-      value: (duty: DutyStatus) => number | undefined,
+      measure: (duty: DutyStatus) => number | undefined,
     ): Description => ({
       name: `dpcache_operator_${name}`,
       type,
       help,
       labels: ['duty'],
-      samples: duties(value),
+      samples: () =>
+        statuses().flatMap((duty) => {
+          const value = measure(duty);
+          return value === undefined ? [] : { value, labels: { duty: duty.name } };
+        }),
     });
     return [
       described(['duty_running', 'gauge'], '1 if a duty is running, else 0.', ({ state }) =>
@@ -198,11 +197,7 @@ class OperatorProcess implements ServedProcess {
         samples: () => {
           const counts = this.#duties.namespaces?.counts();
           if (counts === undefined) return [];
-          const { known, global } = counts;
-          return [
-            { value: global, labels: { global: 'true' } },
-            { value: known - global, labels: { global: 'false' } },
-          ];
+          return byLabel('global', { true: counts.global, false: counts.known - counts.global });
         },
       },
       ...this.#mcsMetrics(scrape),
@@ -210,7 +205,7 @@ class OperatorProcess implements ServedProcess {
         name: 'dpcache_operator_leader',
         type: 'gauge',
         help: '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
-        samples: () => [{ value: Number(this.#isLeader) }],
+        samples: () => singleSample(Number(this.#isLeader)),
       },
     ];
   }
@@ -221,33 +216,32 @@ class OperatorProcess implements ServedProcess {
     const gauge = (
       name: string,
       help: string,
-      label: string | undefined,
-      values: (mcs: McsStatus) => Readonly<Record<string, number>>,
+      labels: readonly string[],
+      samplesOf: (mcs: McsStatus) => Iterable<Sample>,
     ): Description => ({
       name: `dpcache_operator_mcs_${name}`,
       type: 'gauge',
       help,
-      ...(label === undefined ? {} : { labels: [label] }),
+      labels,
       samples: () => {
         const mcs = counts();
-        return Object.entries(mcs === undefined ? {} : values(mcs)).map(([key, value]) =>
-          label === undefined ? { value } : { value, labels: { [label]: key } },
-        );
+        return mcs === undefined ? [] : samplesOf(mcs);
       },
     });
     const { clusterName } = this.#options;
     return [
-      gauge('exports', 'Services that a cluster exports with ServiceExports.', 'cluster', (mcs) => ({
-        [clusterName]: mcs.exports,
-        ...mcs.remoteExports,
-      })),
-      gauge('imports', 'ServiceImports.', undefined, ({ imports }) => ({ imports })),
-      gauge('conflicts', 'Services that clusters export differently.', 'reason', (mcs) => mcs.conflicts),
+      gauge('exports', 'Services that a cluster exports with ServiceExports.', ['cluster'], (mcs) =>
+        byLabel('cluster', { [clusterName]: mcs.exports, ...mcs.remoteExports }),
+      ),
+      gauge('imports', 'ServiceImports.', [], ({ imports }) => singleSample(imports)),
+      gauge('conflicts', 'Services that clusters export differently.', ['reason'], (mcs) =>
+        byLabel('reason', mcs.conflicts),
+      ),
       gauge(
         'held_imports',
         'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
-        undefined,
-        ({ held }) => ({ held }),
+        [],
+        ({ held }) => singleSample(held),
       ),
     ];
   }

@@ -5,6 +5,7 @@ import { KubeconfigError, readKubeconfig } from '../k8s/rest/kubeconfig.ts';
 import { loadEtcdConfigFile } from '../kvstore/etcd/etcd-config-file.ts';
 import { listConfigFolder } from './config-folder.ts';
 import { InputError, unreadable } from './input-error.ts';
+import { remoteEtcdProblem } from './remote-etcds.ts';
 import { readServeOptions, type ServeSource } from './serve-files.ts';
 
 export interface NamedFiles {
@@ -56,11 +57,10 @@ async function problemOf(what: string, read: () => Promise<unknown>): Promise<re
 }
 
 async function folderProblems(path: string): Promise<readonly string[]> {
-  const option = `--clustermesh-config ${path}`;
   try {
     const files = await listConfigFolder(path);
     return [...files].flatMap(([name, file]) =>
-      file.kind === 'unusable' ? [`${option}/${name}: ${file.reason}`] : [],
+      file.kind === 'unusable' ? [remoteEtcdProblem(path, name, file.reason)] : [],
     );
   } catch (error) {
     return [unreadable('--clustermesh-config', path, error).message];

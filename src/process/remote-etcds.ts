@@ -8,8 +8,8 @@ import { ConfigFolder } from './config-folder.ts';
 export interface RemoteEtcdsContext {
   readonly clock: Clock;
   readonly random: Random;
-  /** The gate of the process. The listings of all clusters share its turns. */
-  readonly gate: TurnGate;
+  /** The gate of the process. The listings of all clusters share its turns. Default: none. */
+  readonly gate?: TurnGate | undefined;
   /** For each etcd. Default: no limit. */
   readonly rateLimit?: RateLimitOptions | undefined;
 }

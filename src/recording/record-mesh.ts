@@ -1,12 +1,11 @@
 import type { Clock, Random } from '../base/clock.ts';
 import { counted } from '../base/show-value.ts';
-import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError } from '../kvstore/session/errors.ts';
-import { ConfigFolder } from '../process/config-folder.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd } from '../process/local-etcd.ts';
 import type { Logger } from '../process/log.ts';
+import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import { recordKeys } from './record-keys.ts';
 
 /** The kvstores to record. */
@@ -69,16 +68,13 @@ async function openSources(
   const unusable: string[] = [];
   if (clustermeshConfig !== undefined) {
     const { clock, random } = context;
-    const folder = new ConfigFolder(
-      clustermeshConfig,
-      (config) => new EtcdBackend(config, { clock, random }),
-    );
-    const files = await folder.list().catch((cause: unknown) => {
-      throw unreadable('--clustermesh-config', clustermeshConfig, cause);
-    });
+    const files = await remoteEtcds(clustermeshConfig, { clock, random })
+      .list()
+      .catch((cause: unknown) => {
+        throw unreadable('--clustermesh-config', clustermeshConfig, cause);
+      });
     for (const [store, file] of files) {
-      if (file.kind === 'unusable')
-        unusable.push(`--clustermesh-config ${clustermeshConfig}/${store}: ${file.reason}`);
+      if (file.kind === 'unusable') unusable.push(remoteEtcdProblem(clustermeshConfig, store, file.reason));
       if (file.kind === 'config' && store !== clusterName)
         sources.push({ store, backend: await file.connect(context.signal) });
     }
