@@ -22,6 +22,7 @@ import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
 import type { KvstoreLock } from '../session/backend.ts';
 import { KvstoreError } from '../session/errors.ts';
+import { untilAborted } from '../session/shared-signal.ts';
 import type { RetryQueueStatus } from '../stores/retry-queue.ts';
 import { WatchStore, type WatchStoreStatus } from '../stores/watch-store.ts';
 import { IdentityKeys, type IdentityKeysOptions, MASTER_PREFIX } from './identity-keys.ts';
@@ -222,7 +223,8 @@ export class IdentityAllocator {
    */
   async allocate(labels: Labels, signal?: AbortSignal): Promise<AllocatedIdentity> {
     const key = formatLabels(labels);
-    while (this.#local.get(key) === undefined && this.#local.isBusy(key)) await this.#local.untilIdle(key);
+    while (this.#local.get(key) === undefined && this.#local.isBusy(key))
+      await untilAborted(this.#local.untilIdle(key), signal);
     const local = this.#local.get(key);
     if (local === undefined) return this.#local.block(key, this.#allocate(key, labels, signal));
     local.references++;

@@ -328,6 +328,20 @@ describe('the identity allocator', () => {
     await Promise.all(waiting);
   });
 
+  it('a caller that aborts while another allocates the same labels ends immediately (regression: after the other)', async () => {
+    const lock = await b.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(WEB)}`);
+    const other = a.allocator.allocate(WEB);
+    await settle();
+    const controller = new AbortController();
+    const aborted = a.allocator.allocate(WEB, controller.signal).catch(({ code }: { code: string }) => code);
+    controller.abort();
+    expect(await Promise.race([aborted, settle().then(() => 'waits')])).toBe('aborted');
+    await lock.release();
+    await advance(clock, 1000);
+    await other;
+    expect(await a.allocator.release(WEB)).toBe('released');
+  });
+
   it('a listener that throws is counted and reported (regression: it was silent)', async () => {
     const fault = new Error('a broken listener');
     const fails = (): void => {
