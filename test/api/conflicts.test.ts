@@ -11,6 +11,7 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { Prefix } from '../../src/net/prefix.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { settle } from '../agent/support/fake-clock.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { testApp } from './support/test-app.ts';
 
@@ -170,15 +171,23 @@ describe('conflicts between clusters', () => {
       for (const owner of ['a', 'b'])
         model.ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { source: 'clustermesh', owner, identity: 7 });
     const scan = new ConflictScan(model, new TurnGate({ clock, nextTurn: setImmediate }), clock);
+    const reads = vi.spyOn(model.ipcache, 'contested');
     expect(scan.counts()).toBeUndefined();
-    const { counts, items } = await scan.scan();
-    expect([counts.prefix, items.length]).toEqual([3_000, 1_000]);
+    const { counts, items } = await scan.scan(); // the scan that `counts` has started
+    expect(counts).toEqual({ 'pod-cidr': 0, prefix: 3_000, 'cluster-id': 0 });
+    expect(items).toHaveLength(1_000);
     model.ipcache.delete('10.0.0.0', { source: 'clustermesh', owner: 'b' });
-    expect(scan.counts()?.prefix).toBe(3_000);
-    clock.advance(60_000);
-    scan.counts();
+    clock.advance(59_999);
+    expect(scan.counts()).toEqual(counts);
+    await settle();
+    expect(reads).toHaveBeenCalledTimes(1);
+    clock.advance(1);
+    expect(scan.counts()).toEqual(counts);
     await scan.scan();
-    expect(scan.counts()?.prefix).toBe(2_999);
+    expect(scan.counts()).toEqual({ ...counts, prefix: 2_999 });
+    expect(reads).toHaveBeenCalledTimes(2);
+    await scan.scan(); // a request always reads the current state
+    expect(reads).toHaveBeenCalledTimes(3);
   });
 
   it('are searched again after a failed search', async () => {

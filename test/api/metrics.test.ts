@@ -187,6 +187,27 @@ describe('/metrics', () => {
     expect(series(await metrics(app))).toContain('dpcache_api_monitors 0');
   });
 
+  it('counts at most 256 monitors, and serves another one when one of them has ended', async () => {
+    const { app } = testApp();
+    const open = (query = ''): Promise<Response> => Promise.resolve(app.request(`/v1/monitor${query}`));
+    expect((await open('?types=pod')).status).toBe(400);
+    const answers = [];
+    for (let count = 1; count <= 256; count++) answers.push(await open());
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    for (let round = 1; round <= 2; round++) {
+      const refused = await open();
+      expect([refused.status, await refused.json()]).toMatchObject([
+        ...[429, { type: 'urn:dpcache:problem:too-many' }],
+      ]);
+      expect((await app.request('/v1/monitor', { method: 'HEAD' })).status).toBe(200);
+      expect(series(await metrics(app))).toContain('dpcache_api_monitors 256');
+    }
+    await answers[0]?.body?.cancel();
+    expect([(await open()).status, (await open()).status]).toEqual([200, 429]);
+    for (const { body } of answers.slice(1)) await body?.cancel();
+    expect(series(await metrics(app))).toContain('dpcache_api_monitors 1');
+  });
+
   it('reads each engine once per scrape', async () => {
     const { app, model } = testApp();
     await metrics(app); // the first scrape starts a count of conflicts

@@ -220,6 +220,23 @@ describe('the problems of a status', () => {
     expect(found(changes)).toEqual([expect.objectContaining(expected)]);
   });
 
+  it.each([
+    ['running', 'warning', undefined],
+    ['stopping', 'warning', undefined],
+    ['overdue', 'error', undefined],
+    ['failed', 'error', 'See the whole error in the log.'],
+    ['hanging', 'error', 'See the whole error in the log.'],
+  ] as const)('of a step that is %s are of severity %s, with the remedy %s', (state, severity, remedy) => {
+    const since = state === 'running' ? ago(9) : undefined;
+    for (const [idleMs, text] of [
+      [1_000, `${state}: etcd`],
+      [1_001, state === 'running' ? 'running, no progress for 1 s: etcd' : `${state}: etcd`],
+    ] as const) {
+      const steps = [{ name: 'sync', state, ms: 9_000, idleMs, waitsFor: ['etcd'] }];
+      expect(found({ steps })).toEqual([{ severity, subject: 'sync', text, since, remedy }]);
+    }
+  });
+
   it('do not include what works', () => {
     const state = 'ready';
     const status = {
