@@ -194,7 +194,7 @@ describe('a kvstoremesh', () => {
     expect(mesh.logged.join()).toContain('cannot connect to etcd at 127.0.0.1:1: connection refused');
   });
 
-  it('logs failed writes of a copy once, and their end (regression: only its status named them)', async () => {
+  it('logs failed writes of a copy once, and their end (regression: later pending writes logged them again)', async () => {
     const mesh = copy();
     await copies(mesh);
     const passes = async (...copies: readonly object[]): Promise<readonly string[]> => {
@@ -205,15 +205,17 @@ describe('a kvstoremesh', () => {
       await settle();
       return mesh.logged.slice(length);
     };
-    const full = { pending: 5, lastFailure: 'no space' };
-    expect(await passes({ pending: 0, lastFailure: 'solved' }, { pending: 3 }, full)).toEqual([
+    const solved = { pending: 0, failures: 1, lastFailure: 'solved' };
+    const idle = { pending: 3, failures: 0 };
+    const full = { pending: 5, failures: 1, lastFailure: 'no space' };
+    expect(await passes(solved, idle, full)).toEqual([
       'warn  cluster c2: cannot write its copy to the local kvstore; retrying: no space',
     ]);
-    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, pending: 9 })).toEqual([]);
-    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, lastFailure: 'refused' })).toEqual([
+    expect(await passes(solved, idle, { ...full, pending: 9 })).toEqual([]);
+    expect(await passes(solved, idle, { ...full, failures: 2, lastFailure: 'refused' })).toEqual([
       'warn  cluster c2: cannot write its copy to the local kvstore; retrying: refused',
     ]);
-    expect(await passes({ pending: 0 }, { pending: 3 }, { ...full, pending: 0 })).toEqual([
+    expect(await passes({ ...solved, pending: 7 }, idle, { ...full, failures: 2, pending: 0 })).toEqual([
       'warn  cluster c2: its copy is written again',
     ]);
   });
