@@ -87,12 +87,14 @@ export function readListShell(
   readonly version: string;
   readonly token: string | undefined;
 } {
-  const { metadata } = parseList(text);
+  const { metadata, items } = parseList(text);
   const fields = isObject(metadata) ? metadata : {};
   const { resourceVersion: version, continue: token } = fields;
   // Version 0 is rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
   if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
+  // An answer of another kind must not count as an empty list, which deletes all objects. Go may write one as null.
+  if (items !== null && !Array.isArray(items)) throw new ApiError('garbled', 'the list has no items');
   if (token !== undefined && token === requested)
     throw new ApiError('garbled', `the list repeats its continue token ${cutText(requested, 100)}`);
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };

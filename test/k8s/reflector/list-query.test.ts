@@ -86,6 +86,20 @@ describe('a list', () => {
       expect(() => shell({ resourceVersion })).toThrow(expect.objectContaining({ code: 'garbled' }));
   });
 
+  it('without items is garbled: it would delete all objects (regression: an empty list)', () => {
+    const metadata = { resourceVersion: '7' };
+    for (const other of [
+      { kind: 'Node', metadata },
+      { kind: 'Table', metadata, rows: [] },
+      { metadata, items: {} },
+    ])
+      expect(() => readListShell(JSON.stringify(other))).toThrow(
+        expect.objectContaining({ code: 'garbled' }),
+      );
+    for (const items of [[], null]) // Go writes an empty list as null, too
+      expect(readListShell(JSON.stringify({ metadata, items })).version).toBe('7');
+  });
+
   it('that is not a JSON object is garbled, and reported with its beginning', () => {
     for (const text of ['', '7', 'null', '"items"', `<html>${' '.repeat(10_000)}`]) {
       const garbled = expect.objectContaining({
