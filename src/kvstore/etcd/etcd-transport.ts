@@ -58,7 +58,7 @@ const WEIGHT_OF_CALL = 64;
 
 /**
  * The transport to an etcd cluster. Calls and streams use one endpoint until it fails, then the next endpoint. Failed
- * calls are not retried here, but by the callers.
+ * calls are not retried here, but by the callers. Only a call whose token is refused is repeated once with a new token.
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
@@ -167,7 +167,7 @@ export class EtcdTransport implements Transport {
   /**
    * Handles a failed call. Many calls may fail for one reason, so only the first failure switches to the next endpoint.
    * If the token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated,
-   * because each would otherwise cost a failed call and a backoff. Tokens fetched after `startedAt` are kept.
+   * because each would otherwise cost a refused call. Tokens fetched after `startedAt` are kept.
    */
   #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
@@ -183,7 +183,11 @@ export class EtcdTransport implements Transport {
     );
   }
 
-  async #call<T>(call: (endpoint: EtcdEndpoint) => Promise<T>, preferred?: EtcdEndpoint): Promise<T> {
+  async #call<T>(
+    call: (endpoint: EtcdEndpoint) => Promise<T>,
+    preferred?: EtcdEndpoint,
+    isRepeated = false,
+  ): Promise<T> {
     if (this.#closed) throw closedError();
     const endpoint = preferred ?? this.#endpoint();
     const startedAt = performance.now();
@@ -193,6 +197,7 @@ export class EtcdTransport implements Transport {
       const error = asKvstoreError(thrown);
       if (this.#closed && error.code !== 'aborted') throw closedError();
       this.#handleFailure(endpoint, error, startedAt);
+      if (error.code === 'invalid-token' && !isRepeated) return this.#call(call, preferred, true);
       throw error;
     }
   }
