@@ -85,11 +85,13 @@ export class KvstoreHealth {
 
   async #check(signal: AbortSignal): Promise<void> {
     const { backend, clock } = this.#options;
-    const [heartbeat, endpoints] = await Promise.all([
+    const receive = (endpoints: readonly EndpointStatus[]): void => {
+      this.#endpoints = endpoints; // also if the read fails
+    };
+    const [heartbeat] = await Promise.all([
       backend.get(HEARTBEAT_KEY, { signal }),
-      backend.endpoints({ signal }),
+      backend.endpoints({ signal }).then(receive),
     ]);
-    this.#endpoints = endpoints;
     if (heartbeat === undefined || heartbeat.modRevision === this.#heartbeatRevision) return;
     this.#heartbeatRevision = heartbeat.modRevision;
     this.#heartbeatAt = clock.now();

@@ -54,6 +54,14 @@ describe('the health of a kvstore', () => {
     await looking;
   });
 
+  it('endpoints are current while the quorum fails (regression: they stayed healthy)', async () => {
+    const endpoints = [{ endpoint: 'http://a:1', healthy: false, error: 'connection refused' }];
+    const get = (): Promise<never> => Promise.reject(new Error('connection refused'));
+    const down = new KvstoreHealth({ backend: { get, endpoints: async () => endpoints }, clock });
+    await down.check();
+    expect(down.status()).toMatchObject({ quorum: 'failing', endpoints });
+  });
+
   it('a backend that never answers does not prevent the end', async () => {
     const never = <T>(): Promise<T> => new Promise(() => {});
     const stuck = new KvstoreHealth({ backend: { get: never, endpoints: never }, clock });
