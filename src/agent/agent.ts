@@ -9,7 +9,6 @@ import type {
   RestoredDocument,
 } from '../api/read-model.ts';
 import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../api/status-document.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
@@ -26,9 +25,9 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { Labels } from '../model/labels.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
-import type { Logger } from '../process/log.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
+import type { ProcessContext } from '../process/served-process.ts';
 import { READ_MS, type Step } from '../process/start-step.ts';
 import { Startup } from '../process/startup.ts';
 import { openSteps } from '../process/step-text.ts';
@@ -57,11 +56,7 @@ import { StateKeeper } from './state-keeper.ts';
 import { TapeKeeper } from './tape-keeper.ts';
 
 /** The parts of the process that an agent uses. */
-export interface AgentContext {
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly random: Random;
-}
+export type AgentContext = Omit<ProcessContext, 'end'>;
 
 export interface AgentEngines {
   readonly ipcache: IPCache;

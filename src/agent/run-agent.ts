@@ -69,20 +69,20 @@ function failInterrupted(): never {
   throw new InputError('interrupted before the initial sync was done');
 }
 
-/** `complete` if all sources were complete. */
-export type Completeness = 'complete' | 'incomplete';
-
-/** Prints the state after the initial sync, as text or as a `StateDocument`. */
+/**
+ * Prints the state after the initial sync, as text or as a `StateDocument`. Resolves to true if all sources were
+ * complete.
+ */
 export function printState(
   options: AgentOptions,
   format: 'text' | 'json',
   context: ShowContext,
-): Promise<Completeness> {
+): Promise<boolean> {
   const { output, env } = context;
   return withAgent(options, {}, context, ({ agent, complete }) => {
     if (format === 'text') showState(agent, agent.status(), new Terminal(output, env));
     else writeLines(output, `${JSON.stringify(stateDocument(agent.contents()), null, 1)}\n`);
-    return complete ? 'complete' : 'incomplete';
+    return complete;
   });
 }
 

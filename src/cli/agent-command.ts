@@ -54,8 +54,8 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
         const log = await openLog(flags, io);
         const context = { log, output: io.stdout, env: io.env, signal: io.signal };
         if (flags.once === true) {
-          const outcome = await printState(agentOptions(flags), flags.output, context);
-          return outcome === 'complete' ? EXIT.ok : EXIT.failed;
+          const complete = await printState(agentOptions(flags), flags.output, context);
+          return complete ? EXIT.ok : EXIT.failed;
         }
         const { play: script, all = false, stateDir, importCiliumState, historyMemory, historyDisk } = flags;
         const { tape: tapePath, tapeSize } = flags;

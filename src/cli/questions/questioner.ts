@@ -18,9 +18,6 @@ export interface ListFlags extends QuestionFlags {
   readonly count?: true;
 }
 
-/** Loads a question or a list when it is needed. */
-export type Loader<Q> = () => Promise<Q>;
-
 /** Formats of answers without names. */
 export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 
@@ -112,7 +109,7 @@ export class Questioner {
   }
 
   /** Asks a question and prints the answer. */
-  printAnswer(flags: QuestionFlags, load: Loader<Question>): Promise<void> {
+  printAnswer(flags: QuestionFlags, load: () => Promise<Question>): Promise<void> {
     return this.#run(async () => {
       const { stdout, stderr } = this.#io;
       const question = await load();
@@ -135,7 +132,7 @@ export class Questioner {
     signal.throwIfAborted();
   }
 
-  async #print(flags: ListFlags, load: Loader<PrintedList>): Promise<ExitStatus> {
+  async #print(flags: ListFlags, load: () => Promise<PrintedList>): Promise<ExitStatus> {
     const { stdout, signal } = this.#io;
     const listing = await load();
     const { output: format, quiet = false, count = false, limit } = flags;
@@ -155,7 +152,7 @@ export class Questioner {
     }
   }
 
-  async #watch(flags: ListFlags, load: Loader<PrintedList>, type: ChangeType): Promise<ExitStatus> {
+  async #watch(flags: ListFlags, load: () => Promise<PrintedList>, type: ChangeType): Promise<ExitStatus> {
     const { stdout, stderr, env, signal: interrupted } = this.#io;
     const { askAgent } = await import('../../client/ask-agent.ts');
     const { watchChanges } = await import('../../client/watch-changes.ts');
