@@ -46,15 +46,16 @@ export class ConnectionLimit {
       if (this.#socketOf(key) === socket) this.#delete(key);
     });
     if (this.#unverified.size + this.#verified.size >= MAX_CONNECTIONS) this.#evict(key);
-    else if (this.#unverified.size > MAX_UNVERIFIED) this.#close(this.#oldestUnverified() ?? key);
+    else if (this.#unverified.size > MAX_UNVERIFIED) this.#close(this.#oldestUnverified());
   }
 
   /** Makes room for the next connection. */
   #evict(newest: unknown): void {
     const oldest = this.#oldestUnverified();
-    this.#close(oldest !== undefined && oldest !== newest ? oldest : (this.#longestIdle() ?? newest));
+    this.#close(oldest !== newest ? oldest : (this.#longestIdle() ?? newest));
   }
 
+  /** Returns the key of the oldest unverified connection. There is one, because a new connection is unverified. */
   #oldestUnverified(): unknown {
     const [oldest] = this.#unverified.keys();
     return oldest;
