@@ -4,7 +4,7 @@ import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { listPath, MAX_OBJECT_BYTES, readListShell } from '../reflector/list-query.ts';
 import { ListScanner } from '../reflector/list-scanner.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
-import { ApiError } from './api-error.ts';
+import { ApiError, asApiError } from './api-error.ts';
 import { type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 import { type ObjectPlace, placeText } from './object-writer.ts';
@@ -92,8 +92,9 @@ export class ApiObjectReader implements ObjectReader {
     exchange.allowTime(this.#timeoutMs);
     try {
       return await read(exchange.read(await exchange.open({ path, gzip: verb === 'list' })));
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.code !== 'forbidden') throw error;
+    } catch (thrown) {
+      const error = asApiError(thrown);
+      if (error.code !== 'forbidden') throw error;
       throw new ApiError(error.code, `${error.message}: ${rightToGrant(verb, kind)}`);
     }
   }

@@ -14,9 +14,10 @@ const { signal } = new AbortController();
 const largeObject = (): string =>
   `{"metadata":{"name":"web","uid":"1","resourceVersion":"2"},"data":"${'x'.repeat(16 << 20)}"}`;
 
-function readerOf(text: string): ApiObjectReader {
+function readerOf(text: string, broken?: Error): ApiObjectReader {
   async function* body(): AsyncGenerator<Uint8Array> {
     yield bytesOfText(text);
+    if (broken !== undefined) throw broken;
   }
   const transport: ApiTransport = {
     send: () => Promise.resolve({ status: 200, retryAfterMs: 0, body: body() }),
@@ -59,6 +60,14 @@ it('a list that repeats its continue token is an error (regression: it never end
     code: 'garbled',
     message: 'the list repeats its continue token next',
   });
+});
+
+it('a connection that breaks within the answer is an ApiError (regression: an error of Node.js)', async () => {
+  const broken = Object.assign(new Error('aborted'), { code: 'ECONNRESET' });
+  const expected = expect.objectContaining({ name: 'ApiError', code: 'broken', cause: broken });
+  const list = '{"metadata":{"resourceVersion":"7"},"items":[]}';
+  await expect(readerOf(list, broken).list(CONFIG_MAPS, signal).next()).rejects.toEqual(expected);
+  await expect(readerOf('{', broken).get(PLACE, signal)).rejects.toEqual(expected);
 });
 
 it('an object of more than 16 MiB is an error that names the limit', async () => {
