@@ -104,9 +104,11 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   }
 
   watch(prefix: string, options: WatchOptions = {}): Watch {
+    const { clock, random } = this.#options;
     const watch = new SourceWatch(prefix, {
       ...options,
-      ...this.#options,
+      clock,
+      random,
       closed: this.#closed.signal,
       list: (signal) => this.#listSource(prefix, signal),
       changes: (signal) => this.changes(prefix, signal),

@@ -24,8 +24,8 @@ class Source extends ReadOnlyBackend {
   /** Runs within each list, before its result is taken. */
   whileListing: () => void = () => {};
 
-  constructor(clock: ManualClock = new ManualClock()) {
-    super({ kind: 'memory', clock, random: () => 1 });
+  constructor(clock: ManualClock = new ManualClock(), options: object = {}) {
+    super({ ...options, kind: 'memory', clock, random: () => 1 });
     this.clock = clock;
   }
 
@@ -124,6 +124,12 @@ it('has the system clock if none is given (regression: without a clock, each wat
 });
 
 describe('a read-only backend', () => {
+  it('ends a watch by the signal of the watch (regression: an option of a subclass with this name replaced it)', async () => {
+    const options = { signal: AbortSignal.abort() };
+    const next = events(new Source(new ManualClock(), options).watch(''));
+    expect(await next()).toBe('list-done');
+  });
+
   it('delivers the listed keys, then list-done, then each change once', async () => {
     const source = new Source();
     source.content.set('a/1', 'x').set('b/1', 'other prefix');
