@@ -449,16 +449,17 @@ export class KubernetesFeed {
     const { source, clock, random, selection = {} } = this.#options;
     const { signal } = this.#ended;
     const kinds = serviceEndpoints(selection);
-    for (let failures = 1; !signal.aborted && this.#isChoosing; failures++) {
+    for (let failures = 1; !signal.aborted; failures++) {
       try {
         const served = (await source.firstServed(kinds, signal)) ?? kinds.at(-1);
         if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
-        this.#isChoosing = false;
+        break;
       } catch (error) {
         if (!signal.aborted) this.#kinds.get('endpointslices')?.attemptFailed(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
       }
     }
+    this.#isChoosing = false;
   }
 
   /** Follows a kind of service endpoints. The objects of the previous kind stay until the new ones are listed. */

@@ -126,8 +126,8 @@ export class RetryQueue<J> {
   }
 
   /**
-   * Removes the next jobs to try together from the queue. Returns none while the kvstore fails and another job is being
-   * tried.
+   * Removes the next jobs to try together from the queue. Returns undefined if no job is due, or if the kvstore fails
+   * and another job is being tried.
    */
   #takeNext(): Jobs<J> | undefined {
     const { batches } = this.#options;

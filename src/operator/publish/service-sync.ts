@@ -53,19 +53,19 @@ class ServiceKeys {
     const cache = this.#cache;
     return {
       updateService: (service) => {
-        this.#nameOfChanged(service.id);
+        this.#markChanged(service.id);
         return cache.updateService(service);
       },
       deleteService: (id) => {
-        this.#nameOfChanged(id);
+        this.#markChanged(id);
         return cache.deleteService(id);
       },
       updateEndpoints: (slice) => {
-        this.#slices.add(this.#nameOfChanged(slice.service), slice.name);
+        this.#slices.add(this.#markChanged(slice.service), slice.name);
         return cache.updateEndpoints(slice);
       },
       deleteEndpoints: (id, name) => {
-        this.#slices.delete(this.#nameOfChanged(id), name);
+        this.#slices.delete(this.#markChanged(id), name);
         return cache.deleteEndpoints(id, name);
       },
       batch: (write) => {
@@ -77,8 +77,8 @@ class ServiceKeys {
     };
   }
 
-  /** Publishes a service at the end of the batch. Returns its name. */
-  #nameOfChanged(id: ServiceID): string {
+  /** Marks a service to be published at the end of the batch. Returns its name. */
+  #markChanged(id: ServiceID): string {
     const name = formatServiceID(id);
     this.#changed.set(name, id);
     return name;
