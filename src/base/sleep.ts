@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts';
 
 /** Resolves after `delayMs` or as soon as the signal fires. Never rejects; check the signal to distinguish the two. */
-export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+export function sleep(clock: Pick<Clock, 'after'>, delayMs: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted === true) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {

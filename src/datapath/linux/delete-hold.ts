@@ -1,4 +1,6 @@
-import type { Clock, Timer } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
+import { followSignal } from '../../base/follow-signal.ts';
+import { sleep } from '../../base/sleep.ts';
 import type { KeptItems } from './kept-items.ts';
 
 /**
@@ -21,8 +23,7 @@ export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #dependents: Iterable<DependentTable>;
-  readonly #sleeps = new Map<Timer, () => void>();
-  #isDisposed = false;
+  readonly #disposed = new AbortController();
 
   /** The tables are read when deletes wait, because tables may be added later. */
   constructor(clock: Pick<Clock, 'now' | 'after'>, dependents: Iterable<DependentTable>) {
@@ -35,52 +36,28 @@ export class DeleteHold implements Disposable {
    * no referring tables.
    */
   async passed(): Promise<void> {
+    const { signal } = this.#disposed;
     const tables = [...this.#dependents];
     const end = this.#clock.now() + MAX_HOLD_MS;
     let isClear = tables.length === 0;
-    while (!isClear && !this.#isDisposed && this.#clock.now() < end) {
+    while (!isClear && !signal.aborted && this.#clock.now() < end) {
       await this.#flushed(tables, end - this.#clock.now());
-      await this.#sleep(SETTLE_MS);
+      await sleep(this.#clock, SETTLE_MS, signal);
       isClear = tables.every((table) => table.missing() === 0);
     }
   }
 
   [Symbol.dispose](): void {
-    this.#isDisposed = true;
-    for (const [timer, wake] of this.#sleeps) {
-      timer.cancel();
-      wake();
-    }
-    this.#sleeps.clear();
+    this.#disposed.abort();
   }
 
+  /** Resolves when the tables are up to date, after the given time, or on dispose. */
   async #flushed(tables: readonly DependentTable[], ms: number): Promise<void> {
-    let cancel = (): void => {};
-    const tooLong = new Promise<void>((resolve) => {
-      cancel = this.#alarm(ms, resolve);
-    });
+    const limit = new AbortController();
+    const leave = followSignal(this.#disposed.signal, limit);
+    const tooLong = sleep(this.#clock, ms, limit.signal);
     await Promise.race([tooLong, Promise.all(tables.map((table) => table.flushed()))]);
-    cancel();
-  }
-
-  #sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => void this.#alarm(ms, resolve));
-  }
-
-  /** Wakes after a time or on dispose. Returns a function that cancels it. */
-  #alarm(ms: number, wake: () => void): () => void {
-    if (this.#isDisposed) {
-      wake();
-      return () => {};
-    }
-    const timer = this.#clock.after(ms, () => {
-      this.#sleeps.delete(timer);
-      wake();
-    });
-    this.#sleeps.set(timer, wake);
-    return () => {
-      timer.cancel();
-      this.#sleeps.delete(timer);
-    };
+    leave();
+    limit.abort();
   }
 }

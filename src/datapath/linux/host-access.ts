@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
+import { disposeOnError } from '../../base/dispose-on-error.ts';
 import { Bpf } from './bpf/bpf.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
 import type { KeptItems } from './kept-items.ts';
@@ -74,24 +75,19 @@ export class HostAccess implements Disposable {
   /** Opens a part under a lock, which is held until the part is disposed of. */
   openLocked<Part extends Disposable>(part: NamespacePart, open: () => Part): Part {
     const lock = this.lock(part);
-    try {
-      const opened = open();
-      return {
-        ...opened,
-        [Symbol.dispose]: () => {
-          opened[Symbol.dispose]();
-          lock?.[Symbol.dispose]();
-        },
-      };
-    } catch (error) {
-      lock?.[Symbol.dispose]();
-      throw error;
-    }
+    const opened = disposeOnError([lock], open);
+    return {
+      ...opened,
+      [Symbol.dispose]: () => {
+        opened[Symbol.dispose]();
+        lock[Symbol.dispose]();
+      },
+    };
   }
 
-  /** Locks a part for this process; returns undefined in a dry run. */
-  lock(part: NamespacePart): Disposable | undefined {
-    return this.options.dryRun ? undefined : lockNamespace(this.kernel, part);
+  /** Locks a part for this process, except in a dry run. */
+  lock(part: NamespacePart): Disposable {
+    return this.options.dryRun ? { [Symbol.dispose]: () => {} } : lockNamespace(this.kernel, part);
   }
 
   /** Runs `retire`, unless another agent owns the part and therefore uses its items. */

@@ -1,5 +1,6 @@
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { runInNamespace } from '../syscall/in-namespace.ts';
 import { type Kernel, SOCK_CLOEXEC, SOL_SOCKET } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -74,13 +75,10 @@ export class NetlinkSocket implements Disposable {
     this.#fd = runInNamespace(kernel, namespace, () =>
       kernel.socket(AF.netlink, SOCK_RAW | SOCK_CLOEXEC, protocol),
     );
-    try {
+    this.port = disposeOnError([this], () => {
       this.#configure(groups);
-      this.port = viewOf(kernel.socketName(this.#fd, ADDRESS_BYTES)).getUint32(4, true);
-    } catch (error) {
-      closeSync(this.#fd);
-      throw error;
-    }
+      return viewOf(kernel.socketName(this.#fd, ADDRESS_BYTES)).getUint32(4, true);
+    });
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Clock } from '../../../base/clock.ts';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { messageOf } from '../../../base/failure.ts';
 import { Prefix } from '../../../net/prefix.ts';
 import type { NodePortOptions } from '../../../servicecache/frontends.ts';
@@ -43,14 +44,9 @@ export class HostAddresses implements Disposable {
   constructor(kernel: Kernel, { namespace, clock }: HostAddressesOptions) {
     // Opened before the addresses are read, so that no change is missed.
     this.#monitor = new NetlinkSocket(kernel, { namespace, groups: GROUPS });
-    try {
-      this.#open = () => new NetlinkSocket(kernel, { namespace });
-      this.#current = this.#read();
-      this.#all = addressSet(this.#current);
-    } catch (error) {
-      this.#monitor[Symbol.dispose]();
-      throw error;
-    }
+    this.#open = () => new NetlinkSocket(kernel, { namespace });
+    this.#current = disposeOnError([this.#monitor], () => this.#read());
+    this.#all = addressSet(this.#current);
     this.#readTask = new PacedTask(
       clock,
       () => PACE_MS,

@@ -190,7 +190,7 @@ export class ServiceParts {
    */
   #rules(options: ServicesOptions): OpenedServices {
     const table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
-    try {
+    return disposeOnError([table], () => {
       table.check();
       const services = this.#services(table, table, options);
       const { clock } = this.#access.tableContext;
@@ -213,10 +213,7 @@ export class ServiceParts {
           services[Symbol.dispose]();
         },
       };
-    } catch (error) {
-      table[Symbol.dispose]();
-      throw error;
-    }
+    });
   }
 
   /**
