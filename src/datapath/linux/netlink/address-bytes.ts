@@ -41,16 +41,19 @@ export function prefixLength(text: string): number {
 
 /** Returns the bytes of an address in network order. */
 export function addressBytes(text: string): Uint8Array {
-  parse(text);
-  const bytes = new Uint8Array(scratch.family === 4 ? 4 : 16);
-  const view = viewOf(bytes);
-  view.setInt32(0, scratch.w0);
-  if (scratch.family === 6) {
-    view.setInt32(4, scratch.w1);
-    view.setInt32(8, scratch.w2);
-    view.setInt32(12, scratch.w3);
-  }
+  const bytes = new Uint8Array(familyOf(text) === 4 ? 4 : 16);
+  writeAddressAt(viewOf(bytes), 0, text);
   return bytes;
+}
+
+/** Writes an address in network order, 4 or 16 bytes. */
+export function writeAddressAt(view: DataView, at: number, text: string): void {
+  parse(text);
+  view.setInt32(at, scratch.w0);
+  if (scratch.family === 4) return;
+  view.setInt32(at + 4, scratch.w1);
+  view.setInt32(at + 8, scratch.w2);
+  view.setInt32(at + 12, scratch.w3);
 }
 
 /** Returns the address in an attribute as text; `undefined` if the attribute is missing. */

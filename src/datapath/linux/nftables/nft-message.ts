@@ -249,15 +249,17 @@ function be32(attributes: Attributes, type: number): number | undefined {
  * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are
  * defaults.
  */
-export function isExpression({ name, attributes }: FoundExpression, desired: NftExpression): boolean {
+export function isExpression(found: FoundExpression | undefined, desired: NftExpression): boolean {
+  if (found === undefined) return false;
+  const { attributes } = found;
   const { numbers = {}, registers = {}, set, byte, value } = desired;
   return (
-    name === desired.name &&
+    found.name === desired.name &&
     (set === undefined || attributes.text(EXPRESSION_DATA.set) === set) &&
     Object.entries(numbers).every(([type, number]) => be32(attributes, Number(type)) === number) &&
     Object.entries(registers).every(([type, number]) => {
-      const found = be32(attributes, Number(type));
-      return found !== undefined && longRegister(found) === longRegister(number);
+      const other = be32(attributes, Number(type));
+      return other !== undefined && longRegister(other) === longRegister(number);
     }) &&
     (byte === undefined || attributes.u8(byte[0]) === byte[1]) &&
     (value === undefined || isEqual(attributes.nested(EXPRESSION_DATA.value)?.bytes(DATA.value), value))

@@ -107,11 +107,7 @@ function rulesDefect(found: Rules, { rules }: NftChain): string | undefined {
   if (found.length !== rules.length) return `found ${found.length} rules, expected ${rules.length}`;
   const at = rules.findIndex((desired, index) => {
     const rule = found[index] ?? [];
-    return rule.length !== desired.length || !desired.every((each, step) => isRule(rule[step], each));
+    return rule.length !== desired.length || !desired.every((each, step) => isExpression(rule[step], each));
   });
   return at < 0 ? undefined : `rule ${at + 1} was changed`;
-}
-
-function isRule(found: FoundExpression | undefined, desired: Parameters<typeof isExpression>[1]): boolean {
-  return found !== undefined && isExpression(found, desired);
 }

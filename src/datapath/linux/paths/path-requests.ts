@@ -16,25 +16,15 @@ export function neighborRequest(
 ): LenientRequest {
   const [kind, name] = splitKey(key);
   const entry = item ?? known;
+  const common = { interface: index, permanent: true };
+  const host = entry?.kind === 'fdb' ? entry.host : undefined;
+  const mac = entry?.kind === 'neighbor' ? entry.mac : undefined;
   const neighbor: Neighbor =
     kind === 'fdb'
-      ? {
-          kind,
-          interface: index,
-          address: entry?.kind === 'fdb' ? entry.host : undefined,
-          mac: name,
-          permanent: true,
-          protocol: 0,
-        }
-      : {
-          kind: 'neighbor',
-          interface: index,
-          address: name,
-          permanent: true,
-          protocol: ROUTE_PROTOCOL,
-          mac: entry?.kind === 'neighbor' ? entry.mac : undefined,
-        };
+      ? { ...common, kind, address: host, mac: name, protocol: 0 }
+      : { ...common, kind: 'neighbor', address: name, mac, protocol: ROUTE_PROTOCOL };
   const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
+  const flags = NLM_F.create | NLM_F.replace;
   return item === undefined
     ? {
         operation: `delete ${key}`,
@@ -43,11 +33,5 @@ export function neighborRequest(
         write,
         needless: ['ENOENT', 'ESRCH'],
       }
-    : {
-        operation: `add ${key}`,
-        type: RTM_NEIGHBOR.add,
-        flags: NLM_F.create | NLM_F.replace,
-        write,
-        needless: [],
-      };
+    : { operation: `add ${key}`, type: RTM_NEIGHBOR.add, flags, write, needless: [] };
 }

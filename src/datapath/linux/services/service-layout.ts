@@ -1,7 +1,6 @@
 import { addressBits, type Family } from '../../../net/address-words.ts';
 import { formatAddress } from '../../../net/format-address.ts';
 import { protocolNumber } from '../../../net/port.ts';
-import { parsePrefix, prefixRegister } from '../../../net/prefix.ts';
 import { formatFrontend } from '../../../servicecache/frontends.ts';
 import type { MapShape } from '../bpf/info.ts';
 
@@ -56,7 +55,6 @@ export function serviceMapShapes(
   };
 }
 
-const register = prefixRegister();
 const FRONTEND = /^(?:\[(.+)\]|([^[\]]+)):(\d+)\/(\w+)$/;
 
 /** An address, port and protocol. */
@@ -72,16 +70,6 @@ export function parseEndpoint(text: string): Endpoint {
   const ip = six ?? four;
   if (ip === undefined) throw new RangeError(`${text} is not a frontend`);
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
-}
-
-/** Writes an address in network order, 4 or 16 bytes. */
-export function writeAddressAt(view: DataView, at: number, ip: string): void {
-  if (!parsePrefix(ip, register)) throw new RangeError(`${ip} is not an address`);
-  view.setInt32(at, register.w0);
-  if (register.family === 4) return;
-  view.setInt32(at + 4, register.w1);
-  view.setInt32(at + 8, register.w2);
-  view.setInt32(at + 12, register.w3);
 }
 
 /** Returns the address at an offset as text. */

@@ -1,12 +1,7 @@
 import type { Family } from '../../../net/address-words.ts';
 import type { BatchedMap } from '../bpf/bpf-map.ts';
-import {
-  AFFINITY_FLAG,
-  type Endpoint,
-  endpointText,
-  type ServiceMapName,
-  writeAddressAt,
-} from './service-layout.ts';
+import { writeAddressAt } from '../netlink/address-bytes.ts';
+import { AFFINITY_FLAG, type Endpoint, endpointText, type ServiceMapName } from './service-layout.ts';
 
 /** An entry of the map of services: a frontend (slot 0), or one of its slots. */
 export interface ServiceEntry {
@@ -79,46 +74,46 @@ export class ServiceMaps {
   }
 
   /** Yields each backend with its number, and undefined after each batch. */
-  *readBackends(): Generator<readonly [number: number, backend: string] | undefined, void, void> {
-    const { keys, values, shape } = this.maps.backends;
-    for (const count of this.maps.backends.batches()) {
-      for (let at = 0; at < count; at++) {
-        const text = endpointText(values.view, at * shape.valueSize, this.family, this.#addressBytes + 2);
-        yield [keys.view.getUint32(at * 4, true), text];
-      }
-      yield undefined;
-    }
+  readBackends(): Iterable<readonly [number: number, backend: string] | undefined> {
+    const { keys, values } = this.maps.backends;
+    return this.#entries('backends', (keyAt, valueAt) => [
+      keys.view.getUint32(keyAt, true),
+      endpointText(values.view, valueAt, this.family, this.#addressBytes + 2),
+    ]);
   }
 
   /** Yields each frontend and each slot, and undefined after each batch. */
-  *readServices(): Generator<ServiceEntry | undefined, void, void> {
-    const { keys, values, shape } = this.maps.services;
-    for (const count of this.maps.services.batches()) {
-      for (let at = 0; at < count; at++) {
-        const keyAt = at * shape.keySize;
-        const valueAt = at * shape.valueSize;
-        const number = values.view.getUint32(valueAt, true);
-        yield {
-          frontend: endpointText(keys.view, keyAt, this.family, this.#addressBytes + 4),
-          slot: keys.view.getUint16(keyAt + this.#addressBytes + 2, true),
-          number,
-          count: values.view.getUint16(valueAt + 4, true),
-          affinitySeconds: (values.view.getUint8(valueAt + 8) & AFFINITY_FLAG) === 0 ? 0 : number,
-        };
-      }
-      yield undefined;
-    }
+  readServices(): Iterable<ServiceEntry | undefined> {
+    const { keys, values } = this.maps.services;
+    return this.#entries('services', (keyAt, valueAt) => {
+      const number = values.view.getUint32(valueAt, true);
+      return {
+        frontend: endpointText(keys.view, keyAt, this.family, this.#addressBytes + 4),
+        slot: keys.view.getUint16(keyAt + this.#addressBytes + 2, true),
+        number,
+        count: values.view.getUint16(valueAt + 4, true),
+        affinitySeconds: (values.view.getUint8(valueAt + 8) & AFFINITY_FLAG) === 0 ? 0 : number,
+      };
+    });
   }
 
   /** Yields each backend number of each frontend with affinity, and undefined after each batch. */
-  *readMembers(): Generator<readonly [frontend: string, backend: number] | undefined, void, void> {
-    const { keys, shape } = this.maps.members;
-    for (const count of this.maps.members.batches()) {
-      for (let at = 0; at < count; at++) {
-        const keyAt = at * shape.keySize;
-        const frontend = endpointText(keys.view, keyAt, this.family, this.#addressBytes + 2);
-        yield [frontend, keys.view.getUint32(keyAt + this.#addressBytes + 4, true)];
-      }
+  readMembers(): Iterable<readonly [frontend: string, backend: number] | undefined> {
+    const { view } = this.maps.members.keys;
+    return this.#entries('members', (keyAt) => [
+      endpointText(view, keyAt, this.family, this.#addressBytes + 2),
+      view.getUint32(keyAt + this.#addressBytes + 4, true),
+    ]);
+  }
+
+  /** Yields what `read` returns for the offsets of each entry of a map, and undefined after each batch. */
+  *#entries<T>(
+    name: ServiceMapName,
+    read: (keyAt: number, valueAt: number) => T,
+  ): Generator<T | undefined, void, void> {
+    const { keySize, valueSize } = this.maps[name].shape;
+    for (const count of this.maps[name].batches()) {
+      for (let at = 0; at < count; at++) yield read(at * keySize, at * valueSize);
       yield undefined;
     }
   }
