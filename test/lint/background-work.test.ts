@@ -19,7 +19,6 @@ function discarded(path: string): readonly string[] {
 /** Places that may discard a value, by the reason why no rejection is lost. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'returns no promise': [
-    'datapath/linux/delete-hold.ts #alarm',
     'datapath/linux/part-locks.ts call',
     'datapath/linux/paths/node-paths.ts nextTurn',
     'kvstore/etcd/etcd-connection.ts setImmediate',
