@@ -46,15 +46,6 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
     }
   }
 
-  /** Returns the owners whose claim on a key is overruled, with the owner of the effective claim. */
-  *overruled(): Iterable<{ readonly key: string; readonly owner: string; readonly by: string }> {
-    for (const [key, claims] of this.#byKey) {
-      if (claims.size < 2) continue;
-      const by = this.#winner(claims) ?? '';
-      for (const owner of claims.keys()) if (owner !== by) yield { key, owner, by };
-    }
-  }
-
   #winner(claims: ReadonlyMap<string, unknown>): string | undefined {
     let first: PathWriter | undefined;
     for (const name of claims.keys()) {

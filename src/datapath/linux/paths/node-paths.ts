@@ -1,10 +1,10 @@
 import type { Clock } from '../../../base/clock.ts';
-import { type Failure, failureOf } from '../../../base/failure.ts';
+import { messageOf } from '../../../base/failure.ts';
 import { Prefix } from '../../../net/prefix.ts';
 import { type NodeConfiguration, tunnelEndpoint } from '../../../nodemanager/address-claims.ts';
 import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
-import { KeptTable, type KeptTableContext, type KeptTableStatus } from '../kept-table.ts';
+import { KeptTable, type KeptTableContext } from '../kept-table.ts';
 import { RTM_LINK } from '../netlink/link.ts';
 import type { NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { ClaimedItems } from './claimed-items.ts';
@@ -49,20 +49,14 @@ export interface NodePathsOptions {
 }
 
 export interface NodePathsStatus {
-  readonly table: KeptTableStatus;
-  readonly nodes: number;
   /** Number of pod CIDRs by kind of path. */
   readonly direct: number;
   readonly tunnel: number;
   readonly withoutPath: number;
   readonly failures: readonly { readonly node: string; readonly reason: string }[];
-  /** Some of the overruled claims: another node claims the same pod CIDR or tunnel address. */
-  readonly overruled: readonly { readonly key: string; readonly owner: string; readonly by: string }[];
   readonly events: number;
-  /** Number of times that events were lost. After each, everything is read again. */
+  /** Number of times that events were lost or unreadable. After each, everything is read again. */
   readonly overruns: number;
-  readonly repairs: number;
-  readonly lastFailure: Failure | undefined;
   /** Current problems that affect all paths, one sentence each. */
   readonly problems: readonly string[];
 }
@@ -99,8 +93,6 @@ export class NodePaths implements NodeHandler, Disposable {
   #poll: Disposable | undefined;
   #events = 0;
   #overruns = 0;
-  #repairs = 0;
-  #lastFailure: Failure | undefined;
   readonly #problems = new Map<string, string>();
   #isDisposed = false;
 
@@ -117,7 +109,7 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#reported('cannot read the paths of the kernel', () => this.#repairAll()),
+      () => this.#reported('cannot read the paths of the kernel', () => this.kept.repair()),
     );
     this.#resolveTask = new PacedTask(
       context.clock,
@@ -184,17 +176,12 @@ export class NodePaths implements NodeHandler, Disposable {
       .slice(0, MAX_REPORTED)
       .map(([node, reason]) => ({ node, reason }));
     return {
-      table: this.kept.status(),
-      nodes: this.#nodes.size,
       direct,
       tunnel,
       withoutPath: this.#withoutPath.size,
       failures,
-      overruled: [...this.#claims.overruled()].slice(0, MAX_REPORTED),
       events: this.#events,
       overruns: this.#overruns,
-      repairs: this.#repairs,
-      lastFailure: this.#lastFailure,
       problems: [...this.#problems.values()],
     };
   }
@@ -322,9 +309,9 @@ export class NodePaths implements NodeHandler, Disposable {
   #readEvents(): void {
     try {
       this.#readPendingEvents();
-    } catch (error) {
+    } catch {
       // An unreadable event is treated like a lost one.
-      this.#lastFailure = failureOf(error, this.#context.clock);
+      this.#overruns++;
       this.#applyEvent({ reachChanged: true, mustReread: true });
     }
   }
@@ -361,19 +348,13 @@ export class NodePaths implements NodeHandler, Disposable {
     else if (mustReread || !isRight) void this.#repairTask.request();
   }
 
-  async #repairAll(): Promise<void> {
-    this.#repairs++;
-    await this.kept.repair();
-  }
-
   /** Records a failure in the status. The work is retried at the next event or validation. */
-  async #reported(problem: string, work: () => Promise<void>): Promise<void> {
+  async #reported(problem: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
       this.#problems.delete(problem);
     } catch (error) {
-      this.#lastFailure = failureOf(error, this.#context.clock);
-      this.#problems.set(problem, `${problem}: ${this.#lastFailure.message}`);
+      this.#problems.set(problem, `${problem}: ${messageOf(error)}`);
     }
   }
 
