@@ -35,7 +35,7 @@ function keeperOf(
     nodeName: 'here',
     clusterName: 'own',
     blockers,
-    log: createLog('warn', 'text', { write: (line) => logged.push(line.trimEnd()) }),
+    log: createLog('info', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     options: { pinFolder, routing: 'off', services: 'off', layout: '1.17', dryRun },
     serviceInputs,
     onRepairFailed,
@@ -178,7 +178,7 @@ describe('a datapath whose inputs become complete', () => {
     expect([allow.mock.calls.length, keeper.status().waitsFor, clock.pending]).toEqual([1, [], 0]);
     blocking = ['cluster far is incomplete'];
     keeper.initialSyncDone();
-    expect([allow.mock.calls.length, keeper.status().waitsFor]).toEqual([1, []]);
+    expect([allow.mock.calls.length, keeper.status().waitsFor, clock.pending]).toEqual([1, [], 0]);
     keeper.step().stop?.();
   });
 
@@ -189,6 +189,26 @@ describe('a datapath whose inputs become complete', () => {
     await started(keeper);
     expect(keeper.status().failures[0]).toBe('no memory');
     expect(logged.at(-1)).toMatch(/^error --datapath linux: no memory/);
+    keeper.step().stop?.();
+  });
+
+  it('logs the found items of each part, and follows the engines after the adoption', async () => {
+    const calls: string[] = [];
+    vi.spyOn(LinuxDatapath.prototype, 'adopt').mockImplementation(async () => void calls.push('adopt'));
+    vi.spyOn(LinuxDatapath.prototype, 'connect').mockImplementation(() => void calls.push('connect'));
+    const found = [
+      { name: 'ipcache', actual: 2 },
+      { name: 'routes', actual: 1 },
+    ];
+    vi.spyOn(LinuxDatapath.prototype, 'found', 'get').mockReturnValue(found as never);
+    const logged: string[] = [];
+    const keeper = keeperOf(new ManualClock(), { logged });
+    await started(keeper);
+    expect(logged.slice(-2)).toEqual([
+      'info  --datapath linux: ipcache: found 2 items, kept until the caches are complete',
+      'info  --datapath linux: routes: found 1 item, kept until the caches are complete',
+    ]);
+    expect(calls).toEqual(['adopt', 'connect']);
     keeper.step().stop?.();
   });
 
@@ -233,7 +253,8 @@ describe('a datapath whose inputs become complete', () => {
       await keeper.repair(),
       keeper.kernelEntry('a'),
     ];
-    expect(await all()).toEqual(nothing);
+    keeper.initialSyncDone();
+    expect([await all(), clock.pending]).toEqual([nothing, 0]);
     await started(keeper);
     expect(await all()).toEqual([[step], [step, step], { kernel: 'x', cache: 'y' }]);
     lookup.mockImplementation(() => {

@@ -44,6 +44,7 @@ function keeperOf(path?: string) {
 /** A mesh of one cluster, `far`, whose status changes with `is`. */
 class OneCluster implements ReportedClusters {
   readonly names = ['far'];
+  isFollowed = false;
   #status: ClusterDocument | undefined;
   #notify = (_name: string): void => {};
 
@@ -78,7 +79,10 @@ class OneCluster implements ReportedClusters {
 
   onChange(callback: (name: string) => void): Unsubscribe {
     this.#notify = callback;
-    return unsubscribeOnce(() => {});
+    this.isFollowed = true;
+    return unsubscribeOnce(() => {
+      this.isFollowed = false;
+    });
   }
 }
 
@@ -294,4 +298,26 @@ it('the failures of at most 64 handlers are remembered', () => {
   keeper.noteFailure('h64', 'x');
   keeper.noteFailure('h0', 'x');
   expect(marksOf(history, 'handler-failed')).toHaveLength(66);
+});
+
+it('the last changes are written when it stops, and the mesh is not followed any more', async () => {
+  const path = join(temporaryFolder({}), 'history');
+  const { ipcache, keeper } = keeperOf(path);
+  const far = new OneCluster();
+  const step = keeper.step();
+  await step.start({ signal: new AbortController().signal, progress: () => {} });
+  keeper.start(far, undefined);
+  ipcache.upsert('10.0.0.1', { identity: 300, source: 'kvstore' });
+  expect([far.isFollowed, keeper.status().disk?.bytes]).toEqual([true, 0]);
+  keeper.stop();
+  expect(far.isFollowed).toBe(false);
+  await step.stop?.();
+  expect(keeper.status().disk?.bytes).toBeGreaterThan(0);
+});
+
+it('a folder that cannot be read is logged at the start', async () => {
+  const path = join(temporaryFolder({ file: '' }), 'file');
+  const { keeper, logged } = keeperOf(path);
+  await keeper.step().start({ signal: new AbortController().signal, progress: () => {} });
+  expect(logged).toEqual([expect.stringContaining(`${path}: cannot store the history: `)]);
 });

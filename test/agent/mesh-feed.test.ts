@@ -390,4 +390,22 @@ describe('the parts of a mesh feed', () => {
       '--clustermesh-config /nowhere: no such file or folder: check the path',
     );
   });
+
+  it('count a problem of the folder before the end of the initial sync, and do not report it twice', async () => {
+    const clustermeshConfig = temporaryFolder({ far: 'endpoints: 7\n' });
+    const { feed, context, run, timeout } = partsOf({ clustermeshConfig });
+    await feed.localKvstore(timeout).start(run);
+    const clusters = feed.clusters();
+    await clusters.start(run);
+    await vi.waitFor(() => expect(feed.folderProblems()).toHaveLength(1));
+    expect(context.countRejection.mock.calls).toMatchObject([[{ reason: 'unusable-config', field: 'file' }]]);
+    expect(context.onReject).not.toHaveBeenCalled();
+    await clusters.stop?.();
+  });
+
+  it('are in the process if the kvstore is in memory', () => {
+    expect(partsOf({ clusterName: 'own', kvstore: 'memory' }).feed.isInProcess('own')).toBe(true);
+    const { feed } = partsOf({ clusterName: 'own', kvstore: 'etcd' });
+    expect(['own', 'far'].map((name) => feed.isInProcess(name))).toEqual([false, false]);
+  });
 });

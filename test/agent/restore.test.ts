@@ -17,6 +17,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { encodeClusterEndpointSlice } from '../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createLog } from '../../src/process/log.ts';
+import { Restoration } from '../../src/restore/restoration.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
@@ -146,8 +147,9 @@ function keeperOf(
   stateDir: string,
   clock: ManualClock,
   identities: () => readonly KnownIdentity[] = () => [],
-): { readonly keeper: StateKeeper; readonly ipcache: IPCache } {
+): { readonly keeper: StateKeeper; readonly ipcache: IPCache; readonly logged: readonly string[] } {
   const ipcache = new IPCache();
+  const logged: string[] = [];
   const keeper = new StateKeeper({
     path: stateDir,
     clusterName: 'own',
@@ -160,11 +162,11 @@ function keeperOf(
       services: new ServiceCache({ clusterName: 'own' }),
     },
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
-    log: createLog('error', 'text', { write: () => {} }),
+    log: createLog('error', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     identities,
     identityChanges: () => identities().length,
   });
-  return { keeper, ipcache };
+  return { keeper, ipcache, logged };
 }
 
 describe('a start that is interrupted while it restores', () => {
@@ -183,7 +185,24 @@ describe('a start that is interrupted while it restores', () => {
   });
 });
 
+it('restored services that are not removed are an error in the log', async () => {
+  const release = vi.spyOn(Restoration.prototype, 'releaseOffers').mockRejectedValue(new Error('busy'));
+  const { keeper, logged } = keeperOf(temporaryFolder({}), new ManualClock());
+  keeper.releaseRestoredOffers('baltic');
+  await settle();
+  expect(release).toHaveBeenCalledWith('baltic');
+  expect(logged).toEqual(['error cluster baltic: cannot remove the restored state: busy']);
+});
+
 describe('a checkpoint', () => {
+  it('may take longer to write at the stop than a read takes to be abandoned', async () => {
+    const step = keeperOf(temporaryFolder({}), new ManualClock()).keeper.step();
+    const { stopMs } = step;
+    await step.start({ signal: new AbortController().signal, progress: () => {} });
+    expect(step.stopMs).toBeGreaterThan(Number(stopMs));
+    await step.stop?.();
+  });
+
   it('has the age of its state in wall time', async () => {
     const stateDir = temporaryFolder({});
     const clock = new ManualClock();
@@ -488,8 +507,13 @@ describe('an agent that is restarted', () => {
     expect(await ask(agent, '/v1/identities/16777217')).toMatchObject({ restored });
     agent.ipcache.upsert('10.9.9.9', { identity: 9, source: 'local' }); // so that there is something to write
     await agent.stop();
+    writeFileSync(
+      join(importCiliumState, 'state/7/ep_config.json'),
+      JSON.stringify({ ...endpoint, IPv4: '10.1.0.99' }),
+    );
     const second = await startAgent([], '', options);
     expect(second.agent.ipcache.get('10.1.0.7')).toMatchObject({ identity: 66_007, source: 'restored' });
+    expect(second.agent.ipcache.get('10.1.0.99')).toBeUndefined();
     await second.agent.stop();
     const missing = { ...options, stateDir: temporaryFolder({}), importCiliumState: '/nowhere' };
     const third = await startAgent([], '', missing);

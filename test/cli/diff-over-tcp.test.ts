@@ -55,6 +55,7 @@ describe('dpcache diff of agents over https', () => {
     const flags = ['--ca-file', authority.ca, '--token-file', tokenFile('planted-other')];
     const { status, stdout, stderr } = await dpcache('diff', url, url, ...flags);
     expect([status, stderr.includes(url)]).toEqual([1, true]);
+    expect(stderr).toMatch(/; give the token of the agent with --token-file\n$/);
     expect(stdout + stderr).not.toContain('planted');
   });
 });
