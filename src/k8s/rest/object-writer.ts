@@ -5,7 +5,7 @@ import { parseJson } from '../../net/fields.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { MAX_OBJECT_BYTES } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
-import { type ApiError, asApiError } from './api-error.ts';
+import { ApiError, asApiError } from './api-error.ts';
 import { type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
@@ -194,7 +194,8 @@ export class ApiObjectWriter implements ObjectWriter {
     const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
     if (write.verb === 'delete') return undefined;
     const object = parseJson(text);
-    return isKubernetesObject(object) ? object : undefined;
+    if (isKubernetesObject(object)) return object;
+    throw new ApiError('garbled', `the response to ${writeText(write)} is not an object`);
   }
 }
 

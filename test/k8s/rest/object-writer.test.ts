@@ -87,6 +87,19 @@ it('waits as long as an overloaded server requests, and fails finally', async ()
   expect(outcome).toMatchObject({ outcome: 'failed', error: { code: 'throttled' } });
 });
 
+it('an answer that is no object is a failed write (regression: done, although nothing was stored)', async () => {
+  const { clock, api, transport } = world();
+  const writer = new ApiObjectWriter(transport, clock);
+  api.faults.order({ do: 'answer', status: 200, body: '<html>Log in</html>' });
+  const object = { metadata: { name: 'x' } };
+  expect(
+    await writer.write({ verb: 'create', kind: CONFIG_MAPS, namespace: 'a', object }, '', never),
+  ).toMatchObject({
+    outcome: 'failed',
+    error: { code: 'garbled', message: 'the response to create configmaps/v1 a/x is not an object' },
+  });
+});
+
 it('waits at least a second before it repeats a throttled request, also if the server states no time', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);
