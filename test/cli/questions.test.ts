@@ -1,9 +1,11 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
+import { Command } from 'commander';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import { OUTPUT_CLOSED } from '../../src/cli/io.ts';
 import { runCommand } from '../../src/cli/program.ts';
+import { Questioner } from '../../src/cli/questions/questioner.ts';
 import * as watching from '../../src/client/watch-changes.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { testApp } from '../api/support/test-app.ts';
@@ -301,6 +303,29 @@ describe('a list of a running agent', () => {
       stderr: 'dpcache: the agent has stopped\n',
     });
     expect(status).toBe(1);
+  });
+
+  it('that is watched is printed in parts and without comparison if it has more than 1 MiB', async () => {
+    const { socket } = await served();
+    const parts = ['a', 'b', 'c'].map((letter) => letter.repeat(2 ** 19 + 1));
+    vi.spyOn(watching, 'watchChanges').mockImplementation(async function* () {
+      yield;
+      yield;
+    });
+    const written: string[] = [];
+    const { signal } = new AbortController();
+    const output = { write: (text: string): unknown => written.push(text) };
+    const io = { stdout: output, stderr: { write: () => {} }, stdin: nothing(), env: {}, signal };
+    const questioner = new Questioner(io, async (action) => void (await action()));
+    const program = new Command();
+    questioner.addList(questioner.addCommand(program, 'list', ''), 'ip', async () => ({
+      print: async (_ask, _options, write) => {
+        for (const part of parts) await write(part);
+      },
+      count: async () => parts.length,
+    }));
+    await program.parseAsync(['list', '-w', '--socket', socket], { from: 'user' });
+    expect(written.map((text) => text.replaceAll(/(.)\1+/g, '$1'))).toEqual(['ab', 'c', '\n', 'ab', 'c']);
   });
 
   it.each([
