@@ -261,7 +261,7 @@ describe('a folder of configurations', () => {
     ['endpoints: [', 'is not YAML'],
     ['endpoints: []', 'endpoints []: must contain'],
     ['endpoints: [ftp://x]', 'must be an http or https URL'],
-    ['endpoints: [https://x, http://y]', 'one scheme: http or https'],
+    ['endpoints: [https://x:2379, http://y:2379]', 'one scheme: http or https'],
     [`${YAML}ca-file: /nowhere/ca.crt`, 'ca-file "/nowhere/ca.crt": no such file or folder'],
     [`${YAML}dial-timeout: soon`, 'dial-timeout "soon": must be a duration'],
     [`${YAML}insecure-transport: maybe`, 'insecure-transport "maybe": must be true or false'],
