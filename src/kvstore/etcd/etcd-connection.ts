@@ -19,7 +19,7 @@ import { etcdDeadlineError, etcdError, isTooManyPings } from './etcd-errors.ts';
  * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections
  * have sent. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
  */
-const WINDOW_BYTES = 1 << 20;
+const WINDOW_BYTES = 1 << 18;
 const MAX_MESSAGE_BYTES = 64 << 20;
 const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;

@@ -13,7 +13,7 @@ import { TcpProxy } from './support/tcp-proxy.ts';
 
 const MB = 1 << 20;
 /** The HTTP/2 window of an unread stream; see `etcd-connection.ts`. */
-const WINDOW_BYTES = MB;
+const WINDOW_BYTES = MB / 4;
 
 let etcd: EtcdProcess;
 let writer: EtcdBackend;
