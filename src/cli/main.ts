@@ -10,7 +10,7 @@ import { runCommand } from './program.ts';
  */
 const STOP_MS = 28_000;
 
-/** Commands that reload their settings on SIGHUP. */
+/** Commands that reload their settings on SIGHUP, except with `--once`. Their command `status` does not. */
 const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
 
 // A supervisor may reload a process that is still loading its modules. The request is kept for the process.
@@ -18,7 +18,8 @@ let isHangupKept = false;
 const keepHangup = (): void => {
   isHangupKept = true;
 };
-if (RELOADING.has(process.argv[2] ?? '') && !process.argv.includes('--once'))
+const [, , name = '', ...words] = process.argv;
+if (RELOADING.has(name) && !words.includes('--once') && !words.includes('status'))
   process.on('SIGHUP', keepHangup);
 
 const stop = new AbortController();

@@ -315,6 +315,19 @@ describe('SIGHUP', () => {
     expect(await exit).toEqual([0, null]);
   });
 
+  it('ends a question to an operator that does not answer (regression: ignored)', async () => {
+    const socket = join(temporaryFolder({}), 's.sock');
+    const server = createServer();
+    onTestFinished(() => void server.close());
+    await new Promise<void>((resolve) => void server.listen(socket, resolve));
+    const child = spawn(process.execPath, [PROGRAM, 'operator', 'status', '--socket', socket]);
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const exit = once(child, 'exit');
+    await once(server, 'connection');
+    child.kill('SIGHUP');
+    expect(await exit).toEqual([null, 'SIGHUP']);
+  });
+
   it('does not end an operator or a kvstoremesh (regression: status 129, and the socket was left)', async () => {
     const folder = temporaryFolder({
       'nodes.yaml': 'apiVersion: v1\nkind: Node\nmetadata: {name: n}\n',
