@@ -1,8 +1,9 @@
-import { AgentError, type Ask } from '../api/api-client.ts';
+import type { Ask } from '../api/api-client.ts';
 import type { PastDocument } from '../api/past-document.ts';
 import type { Clock } from '../base/clock.ts';
 import { sleep } from '../base/sleep.ts';
 import { systemClock } from '../base/system-clock.ts';
+import { InputError } from '../process/input-error.ts';
 import { type Column, documentTable, type View } from './answer.ts';
 
 /** Filters of a list by parameter name. Undefined ones are omitted. */
@@ -41,7 +42,7 @@ export interface PrintOptions {
 export interface PrintedList {
   /**
    * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two
-   * pages. Throws {@link AgentError} if a list of an earlier moment is empty, its emptiness is not certain, and the
+   * pages. Throws {@link InputError} if a list of an earlier moment is empty, its emptiness is not certain, and the
    * format cannot state that.
    */
   print(ask: Ask, options: PrintOptions, write: (text: string) => Promise<void>): Promise<void>;
@@ -113,7 +114,7 @@ async function printList<T>(
   // Other formats than text state the certainty in each item.
   const isText = options.format === 'text' || options.format === 'wide';
   if (isEmpty && past?.certain === false && !isText)
-    throw new AgentError([list.hint, ...(list.footer?.(past) ?? [])].join(' '));
+    throw new InputError([list.hint, ...(list.footer?.(past) ?? [])].join(' '));
 }
 
 /** Yields the list in parts of at least one item. */

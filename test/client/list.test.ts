@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import type { Ask } from '../../src/api/api-client.ts';
+import { withInputErrors } from '../../src/client/ask-agent.ts';
 import { type ListFormat, listing } from '../../src/client/list.ts';
 import { listPrefixes } from '../../src/client/prefix-answers.ts';
 import { FakeClock, settle } from '../agent/support/fake-clock.ts';
@@ -88,6 +89,12 @@ describe('a list of an earlier moment', () => {
       await empty(true);
       await expect(empty(false)).rejects.toThrow(/^No matching prefixes\. as of .* not certain: changes/);
       expect(text).toBe(format === 'name' ? '' : '[]\n[]\n');
+      // Regression: with the advice to start an agent, although one had answered.
+      const asked = withInputErrors(
+        () => empty(false),
+        () => 'start one',
+      );
+      await expect(asked).rejects.toThrow(/not certain: changes (?!.*start one)/);
     },
   );
 });
