@@ -60,12 +60,10 @@ export class ProblemError extends Error {
 /** Returns the document of a problem. */
 export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
-  const value = about.value?.slice(0, MAX_VALUE_LENGTH);
-  return {
-    ...{ type: `urn:dpcache:problem:${kind}`, title, status, detail },
-    ...about,
-    ...(value !== undefined && { value }),
-  };
+  const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
+  return about.value === undefined
+    ? document
+    : { ...document, value: about.value.slice(0, MAX_VALUE_LENGTH) };
 }
 
 /** Returns the detail as a message of a command: without the capital and the period of a sentence. */

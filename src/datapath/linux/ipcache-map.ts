@@ -97,7 +97,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
    * Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`.
    */
   static open(bpf: Bpf, { path, layout, maxEntries, isPinned = true }: IPCacheMapOptions): IPCacheTable {
-    const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', isPinned);
+    const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', { isPinned });
     return new IPCacheTable(map, layout);
   }
 

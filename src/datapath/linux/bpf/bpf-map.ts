@@ -97,8 +97,8 @@ export class BpfMap implements BatchedMap {
   }
 
   /**
-   * Opens the map of a pin, with the same capacity or with any one; undefined if there is no pin. Throws
-   * {@link ForeignMapError}.
+   * Opens the map of a pin; undefined if there is no pin. If `capacity` is `any`, its capacity may differ from that of
+   * the shape. Throws {@link ForeignMapError}.
    */
   static open(
     bpf: Bpf,
@@ -126,8 +126,7 @@ export class BpfMap implements BatchedMap {
     shape: MapShape,
     path: string,
     name: string,
-    isPinned = true,
-    capacity: 'same' | 'any' = 'same',
+    { isPinned = true, capacity }: { readonly isPinned?: boolean; readonly capacity?: 'same' | 'any' } = {},
   ): BpfMap {
     const found = BpfMap.open(bpf, shape, path, capacity);
     if (found !== undefined) return found;

@@ -206,7 +206,7 @@ export class ServicePins implements Disposable {
     };
     try {
       const maps = openAll((shape, name) =>
-        BpfMap.openOrCreate(this.#bpf, shape, join(folder, name), name, isPinned, 'any'),
+        BpfMap.openOrCreate(this.#bpf, shape, join(folder, name), name, { isPinned, capacity: 'any' }),
       );
       return { maps, isStaged: false };
     } catch (error) {
