@@ -197,7 +197,7 @@ export class ClusterStores extends ResourceStores {
     rejections.add(
       rejection('unread-format', 'endpointSlicesExportMode', mode, reason, clusterConfigKey(cluster)),
     );
-    this.skipServices();
+    this.servicesSkipped.resolve();
     // Otherwise the old services would stay forever, because they are withdrawn only when another format is complete.
     await this.#withdrawSkipped(signal);
   }
@@ -208,7 +208,7 @@ export class ClusterStores extends ResourceStores {
    */
   async #skipExports(isConfigured: boolean, signal: AbortSignal): Promise<void> {
     if (!this.skipped.has('serviceexports')) return;
-    this.skipExports();
+    this.exportsSkipped.resolve();
     if (isConfigured) await this.stores.get('serviceexports')?.drain(signal);
   }
 

@@ -1,6 +1,7 @@
 import type { Failure } from '../base/failure.ts';
 import type { FaultListener } from '../base/guard.ts';
 import type { RejectionLog } from '../base/rejection.ts';
+import { type Deferred, deferred } from '../base/sleep.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
   type CopiedResource,
@@ -77,16 +78,10 @@ export abstract class ResourceStores {
 
   /** The resources that the cluster does not export, or that are read in another format. `configure` sets it. */
   protected skipped: ReadonlySet<CopiedResource> = new Set();
-  /** Must be called if the cluster exports its services in no format that is read, so that nothing waits for them. */
-  protected skipServices: () => void = () => {};
-  readonly #servicesSkipped = new Promise<void>((resolve) => {
-    this.skipServices = resolve;
-  });
-  /** Must be called if the cluster exports no services by the multi-cluster services API. */
-  protected skipExports: () => void = () => {};
-  readonly #exportsSkipped = new Promise<void>((resolve) => {
-    this.skipExports = resolve;
-  });
+  /** Must be resolved if the cluster exports its services in no format that is read, so that nothing waits for them. */
+  protected readonly servicesSkipped: Deferred = deferred();
+  /** Must be resolved if the cluster exports no services by the multi-cluster services API. */
+  protected readonly exportsSkipped: Deferred = deferred();
 
   /** The followed resources. Skipped ones are not among them, because their canaries may never be written. */
   get resources(): readonly CopiedResource[] {
@@ -124,10 +119,10 @@ export abstract class ResourceStores {
     const services = SERVICE_RESOURCES.flatMap((resource) => this.stores.get(resource)?.synced ?? []);
     await Promise.all(
       others.map(([resource, { synced }]) =>
-        resource === 'serviceexports' ? Promise.race([synced, this.#exportsSkipped]) : synced,
+        resource === 'serviceexports' ? Promise.race([synced, this.exportsSkipped.promise]) : synced,
       ),
     );
-    if (services.length > 0) await Promise.race([...services, this.#servicesSkipped]);
+    if (services.length > 0) await Promise.race([...services, this.servicesSkipped.promise]);
   }
 
   /** Number of keys held, of all resources. */

@@ -1,4 +1,5 @@
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
+import { deferred } from '../base/sleep.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
@@ -88,17 +89,17 @@ export function connectDatapath(
     services && connectServices(services, engines.services, previous.services, guard),
   ].filter((part) => part !== undefined);
   let isOver = false;
-  let startSweep = (): void => {};
-  const inputsComplete = new Promise<void>((resolve) => {
-    startSweep = resolve;
+  const inputsComplete = deferred();
+  const endInputs = engines.services.subscribe({
+    onEvents: () => {},
+    onInputsComplete: inputsComplete.resolve,
   });
-  const endInputs = engines.services.subscribe({ onEvents: () => {}, onInputsComplete: () => startSweep() });
   const end = unsubscribeOnce(() => {
     isOver = true;
     endInputs();
     for (const part of parts.toReversed()) part.end();
     endNodes?.();
-    startSweep();
+    inputsComplete.resolve();
   });
   const sweep = async (): Promise<DatapathSyncOutcome> => {
     if (isOver) return 'ended';
@@ -107,7 +108,7 @@ export function connectDatapath(
     const outcome = nodes && !isOver ? await engines.nodes.sweep(nodes) : 'swept';
     return isOver || outcome === 'ended' || parts.some(({ ended }) => ended) ? 'ended' : 'synced';
   };
-  return Object.assign(end, { synced: inputsComplete.then(sweep) });
+  return Object.assign(end, { synced: inputsComplete.promise.then(sweep) });
 }
 
 /** The common interface of both kinds of {@link Reconciler}. */
