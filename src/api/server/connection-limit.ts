@@ -8,6 +8,12 @@ export const MAX_CONNECTIONS = 1_024;
 /** Maximum number of open connections without an accepted request. */
 const MAX_UNVERIFIED = 256;
 
+/** Stream of a connection: a socket or TLS. */
+type ConnectionStream = Duplex & Pick<Socket, 'remoteAddress' | 'remotePort'>;
+
+/** See {@link keyOf}. */
+type ConnectionKey = string | ConnectionStream;
+
 /** A connection, and the stream that carries HTTP: the socket itself or TLS. */
 interface VerifiedConnection {
   readonly socket: Socket;
@@ -22,16 +28,16 @@ interface VerifiedConnection {
  */
 export class ConnectionLimit {
   /** Unverified connections by key, oldest first. */
-  readonly #unverified = new Map<unknown, Socket>();
+  readonly #unverified = new Map<ConnectionKey, Socket>();
   /** Verified connections by key, least recently used first. */
-  readonly #verified = new Map<unknown, VerifiedConnection>();
+  readonly #verified = new Map<ConnectionKey, VerifiedConnection>();
 
   constructor(server: Server) {
     server.on('connection', (socket) => this.#add(socket));
   }
 
   /** Records that a request of a connection was accepted. */
-  verify(http: Duplex & Pick<Socket, 'remoteAddress' | 'remotePort'>): void {
+  verify(http: ConnectionStream): void {
     const key = keyOf(http);
     const socket = this.#socketOf(key);
     if (socket === undefined) return;
@@ -46,37 +52,37 @@ export class ConnectionLimit {
       if (this.#socketOf(key) === socket) this.#delete(key);
     });
     if (this.#unverified.size + this.#verified.size >= MAX_CONNECTIONS) this.#evict(key);
-    else if (this.#unverified.size > MAX_UNVERIFIED) this.#close(this.#oldestUnverified());
+    else if (this.#unverified.size > MAX_UNVERIFIED) this.#close(this.#oldestUnverified(key));
   }
 
   /** Makes room for the next connection. */
-  #evict(newest: unknown): void {
-    const oldest = this.#oldestUnverified();
+  #evict(newest: ConnectionKey): void {
+    const oldest = this.#oldestUnverified(newest);
     this.#close(oldest !== newest ? oldest : (this.#longestIdle() ?? newest));
   }
 
-  /** Returns the key of the oldest unverified connection. There is one, because a new connection is unverified. */
-  #oldestUnverified(): unknown {
-    const [oldest] = this.#unverified.keys();
+  /** Returns the key of the oldest unverified connection. `newest` is one of them. */
+  #oldestUnverified(newest: ConnectionKey): ConnectionKey {
+    const [oldest = newest] = this.#unverified.keys();
     return oldest;
   }
 
-  #longestIdle(): unknown {
+  #longestIdle(): ConnectionKey | undefined {
     for (const [key, { http }] of this.#verified) if (openAnswers(http) === 0) return key;
     return undefined;
   }
 
-  #close(key: unknown): void {
+  #close(key: ConnectionKey): void {
     const socket = this.#socketOf(key);
     this.#delete(key);
     socket?.destroy();
   }
 
-  #socketOf(key: unknown): Socket | undefined {
+  #socketOf(key: ConnectionKey): Socket | undefined {
     return this.#verified.get(key)?.socket ?? this.#unverified.get(key);
   }
 
-  #delete(key: unknown): void {
+  #delete(key: ConnectionKey): void {
     this.#unverified.delete(key);
     this.#verified.delete(key);
   }
@@ -86,7 +92,7 @@ export class ConnectionLimit {
  * Returns the key of a connection. A TLS connection has the same key as its TCP connection: the client's address and
  * port. A connection to a unix socket has none, and is its own key.
  */
-function keyOf(socket: Pick<Socket, 'remoteAddress' | 'remotePort'>): unknown {
-  const { remoteAddress, remotePort } = socket;
-  return remoteAddress === undefined ? socket : `${remoteAddress} ${remotePort}`;
+function keyOf(stream: ConnectionStream): ConnectionKey {
+  const { remoteAddress, remotePort } = stream;
+  return remoteAddress === undefined ? stream : `${remoteAddress} ${remotePort}`;
 }
