@@ -16,10 +16,16 @@ import { giveUpDelete, giveUpPut } from './support/given-up-write.ts';
 import { advance, settle } from './support/settle.ts';
 import { WatchRecorder } from './support/watch-recorder.ts';
 
-it('a key that was never written leaves nothing when it is deleted (regression: it kept its place on a lease)', async () => {
-  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+/** Returns the keys whose lease is lost, as they are reported. */
+function lostKeys(backend: MemoryBackend): readonly string[] {
   const lost: string[] = [];
   backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  return lost;
+}
+
+it('a key that was never written leaves nothing when it is deleted (regression: it kept its place on a lease)', async () => {
+  const backend = new FaultyMemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
+  const lost = lostKeys(backend);
   for (let i = 0; i < 1500; i++) {
     giveUpPut(backend.link, `gone/${i}`);
     const put = backend.update(`gone/${i}`, bytesOfText('1'), { leased: true });
@@ -36,8 +42,7 @@ it('a key that was never written leaves nothing when it is deleted (regression: 
 
 it('an equal value that a transaction without a lease omits keeps its lease (regression: its loss was not reported)', async () => {
   const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
-  const lost: string[] = [];
-  backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  const lost = lostKeys(backend);
   const value = bytesOfText('1');
   await backend.update('k', value, { leased: true });
   expect(await backend.writeAll([{ key: 'k', value, mayBeEqual: true }])).toMatchObject({
@@ -51,8 +56,7 @@ it('an equal value that a transaction without a lease omits keeps its lease (reg
 
 it('a key that a transaction deletes beside an omitted put leaves its lease (regression: its loss was reported)', async () => {
   const backend = new MemoryBackend({ clock: new ManualClock(), random: () => 0.5 });
-  const lost: string[] = [];
-  backend.onLeaseLost({ onLeaseLost: (keys) => lost.push(...keys) });
+  const lost = lostKeys(backend);
   const value = bytesOfText('1');
   for (const key of ['deleted', 'equal']) await backend.update(key, value, { leased: true });
   const writes = [

@@ -3,18 +3,34 @@ import { describe, expect, it } from 'vitest';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
-function setUp(found: Record<string, string> = {}, wanted: Record<string, string> = {}) {
+function setUp(
+  found: Record<string, string> = {},
+  wanted: Record<string, string> = {},
+  options: Partial<ConstructorParameters<typeof KeptTable>[2]> = {},
+) {
   const table = new FakeTable();
   for (const [key, item] of Object.entries(found)) table.there.set(key, item);
   const desired = new Map(Object.entries(wanted));
   const turns = new ManualTurns();
-  const kept = new KeptTable(table, desired, turns);
+  const { clock, random, nextTurn } = turns;
+  const kept = new KeptTable(table, desired, { clock, random, nextTurn, ...options });
   const set = (key: string, item: string | undefined): void => {
     if (item === undefined) desired.delete(key);
     else desired.set(key, item);
     kept.mark(key);
   };
   return { table, desired, turns, kept, set };
+}
+
+/** Returns a table whose delete of the key `a` is never allowed. */
+async function withWaitingDelete() {
+  const made = setUp({}, { a: '1' }, { whenDeletesAllowed: () => new Promise<void>(() => {}) });
+  await made.turns.until(made.kept.adopt());
+  made.kept.allowDeletes();
+  await made.turns.settle();
+  made.set('a', undefined);
+  await made.turns.settle();
+  return made;
 }
 
 const contentOf = (table: FakeTable): Record<string, string> => Object.fromEntries([...table.there].sort());
@@ -524,38 +540,16 @@ describe('a kept table', () => {
   });
 
   it('is flushed when its waiting keys are desired again, at once', async () => {
-    const table = new FakeTable();
-    const turns = new ManualTurns();
-    const { clock, random, nextTurn } = turns;
-    const desired = new Map([['a', '1']]);
-    const whenDeletesAllowed = (): Promise<void> => new Promise(() => {});
-    const kept = new KeptTable(table, desired, { clock, random, nextTurn, whenDeletesAllowed });
-    await turns.until(kept.adopt());
-    kept.allowDeletes();
-    await turns.settle();
-    desired.delete('a');
-    kept.mark('a');
-    await turns.settle();
+    const { table, turns, kept, set } = await withWaitingDelete();
     const flushed = kept.flushed();
     await turns.settle();
-    desired.set('a', '2');
-    kept.mark('a');
+    set('a', '2');
     await turns.until(flushed);
     expect(contentOf(table)).toEqual({ a: '2' });
   });
 
   it('is flushed when it is disposed of while its deletes wait', async () => {
-    const turns = new ManualTurns();
-    const { clock, random, nextTurn } = turns;
-    const desired = new Map([['a', '1']]);
-    const whenDeletesAllowed = (): Promise<void> => new Promise(() => {});
-    const kept = new KeptTable(new FakeTable(), desired, { clock, random, nextTurn, whenDeletesAllowed });
-    await turns.until(kept.adopt());
-    kept.allowDeletes();
-    await turns.settle();
-    desired.delete('a');
-    kept.mark('a');
-    await turns.settle();
+    const { turns, kept } = await withWaitingDelete();
     let isFlushed = false;
     void kept.flushed().then(() => {
       isFlushed = true;
