@@ -188,7 +188,7 @@ const REFUSED = 'OPERATOR 25: all endpoints are never deleted';
 const GONE =
   'OPERATOR 30: a CiliumNode that is gone is not deleted once more, which hits one that was made again';
 const ESCAPED = 'OPERATOR 32: names are escaped in pointers';
-const LIVE = 'OPERATOR 31: the entry of a node that lives stays, also while the kvstore is still empty';
+const LIVE = 'OPERATOR 32: the entry of a node that lives stays, also while the kvstore is still empty';
 const RANGE = 'OPERATOR 18: only numbers of the local range are collected';
 const UID = 'OPERATOR 27: deletes name the life that they are for';
 

@@ -30,7 +30,7 @@ interface Difference {
 }
 
 const SWEEP = 'ours: what the complete remote list lacks goes before the canary (OPERATOR 47)';
-const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR 13, table)';
+const SLAVES = 'ours: slave keys of identities are not copied (OPERATOR, kvstoremesh)';
 const PUT_BACK = 'ours: a copied key that another client deletes is put back (SEMANTICS 5)';
 const ADOPTED = 'ours: the copies of an earlier process keep their lease, which is renewed (OPERATOR 47)';
 const NOT_EXPORTED = 'ours: a resource that is not exported has a canary, too, since 1.20 (WIRE)';
