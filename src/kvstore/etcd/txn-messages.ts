@@ -20,6 +20,7 @@ const ASCII_END = 0x80;
 /** Tags of length-delimited fields: `field * 8 + 2`. */
 const SUCCESS = 2 * 8 + 2;
 const FAILURE = 3 * 8 + 2;
+const REQUEST_RANGE = 1 * 8 + 2;
 const REQUEST_PUT = 2 * 8 + 2;
 const REQUEST_DELETE = 3 * 8 + 2;
 const FIRST = 1 * 8 + 2;
@@ -29,14 +30,15 @@ const SECOND = 2 * 8 + 2;
 type Encodable = string | Uint8Array;
 
 /**
- * Two bytes fields, which are the key and value of a put, or the bounds of a delete, and the encoded lease of a put.
+ * Two bytes fields, which are the key and value of a put, or the bounds of a read or delete, and the encoded lease of a
+ * put.
  */
 interface Operation {
   readonly tag: number;
   readonly first: Encodable;
   readonly second: Encodable;
   readonly lease: Uint8Array;
-  /** Length of the put or delete. */
+  /** Length of the fields. */
   readonly size: number;
 }
 
@@ -84,13 +86,15 @@ function encodableOf(key: string): Encodable {
   return key;
 }
 
-function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
-  const isPut = write.op === 'put';
-  const first = encodableOf(isPut ? write.key : write.range.start);
-  const second = isPut ? write.value : encodableOf(write.range.end);
-  const lease = isPut ? encodeLease(write.lease) : EMPTY;
+function operation(tag: number, first: Encodable, second: Encodable, lease: Uint8Array = EMPTY): Operation {
   const size = fieldSize(first.length) + fieldSize(second.length) + lease.length;
-  return { tag: isPut ? REQUEST_PUT : REQUEST_DELETE, first, second, lease, size };
+  return { tag, first, second, lease, size };
+}
+
+function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
+  return write.op === 'put'
+    ? operation(REQUEST_PUT, encodableOf(write.key), write.value, encodeLease(write.lease))
+    : operation(REQUEST_DELETE, encodableOf(write.range.start), encodableOf(write.range.end));
 }
 
 function writeVarint(buffer: Buffer, value: number, start: number): number {
@@ -121,12 +125,21 @@ function writeOperation(buffer: Buffer, branch: number, operation: Operation, st
   return at + lease.length;
 }
 
+/**
+ * Encodes a transaction. If it has no writes, it also reads its first key, because a member of etcd answers a
+ * transaction without operations from its own state, which may be old.
+ */
 export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
   const encodeLease = leaseEncoder();
   const compares = message(...compare.map((one) => bytesField(1, encodeCompare(one))));
+  const success = writes.map((write) => operationOf(write, encodeLease));
+  const failure = otherwise.map((write) => operationOf(write, encodeLease));
+  const [first] = compare;
+  if (first !== undefined && success.length + failure.length === 0)
+    success.push(operation(REQUEST_RANGE, encodableOf(first.key), EMPTY));
   const branches = [
-    { branch: SUCCESS, operations: writes.map((write) => operationOf(write, encodeLease)) },
-    { branch: FAILURE, operations: otherwise.map((write) => operationOf(write, encodeLease)) },
+    { branch: SUCCESS, operations: success },
+    { branch: FAILURE, operations: failure },
   ];
   let size = compares.length;
   for (const { operations } of branches)

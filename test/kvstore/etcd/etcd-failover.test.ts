@@ -103,6 +103,30 @@ describe('several endpoints', () => {
   });
 });
 
+it('a transaction without writes is answered by the quorum (regression: a member that lagged compared its own state)', async () => {
+  const members = await started(3);
+  const transports = members.map(({ url }) => new EtcdTransport({ endpoints: [url] }, () => 0));
+  for (const transport of transports) cleanUps.push(() => transport.close());
+  const statuses = await Promise.all(transports.map((transport) => transport.endpoints()));
+  const lagging = statuses.findIndex(([status]) => status?.isLeader !== true);
+  const [member, transport] = [members[lagging], transports[lagging]];
+  const other = transports[(lagging + 1) % transports.length];
+  if (member === undefined || transport === undefined || other === undefined) throw new Error('no etcd');
+  const key = `${P}a`;
+  const put = { op: 'put', key, value, lease: '0' } as const;
+  await transport.range(keyRange(key)); // connects
+  member.freeze();
+  let revision = 0;
+  for (let i = 0; i < 100; i++) revision = (await other.txn({ compare: [], writes: [put] })).header.revision;
+  const compared = transport.txn({
+    compare: [{ key, target: 'mod-revision', equals: revision }],
+    writes: [],
+  });
+  await new Promise((resolve) => setTimeout(resolve, 50)); // sent
+  member.thaw();
+  expect(await compared).toMatchObject({ header: { revision }, succeeded: true });
+});
+
 it.each([
   [
     'a learner of etcd 3.6',

@@ -77,13 +77,16 @@ describe('a transaction, against protobufjs', () => {
           bytes: Array,
           defaults: true,
         });
+        // Without operations, etcd would not ask the quorum.
+        const [first] = then.length + otherwise.length === 0 ? compares : [];
+        const read = first === undefined ? [] : [{ request_range: { key: [...bytesOfKey(first.key)] } }];
         expect(decoded).toMatchObject({
           compare: compares.map(compareAsProto),
-          success: then.map(asProto),
+          success: [...read, ...then.map(asProto)],
           failure: otherwise.map(asProto),
         });
         const { success = [], failure = [] } = decoded as Record<'success' | 'failure', unknown[]>;
-        expect([success.length, failure.length]).toEqual([then.length, otherwise.length]);
+        expect([success.length, failure.length]).toEqual([read.length + then.length, otherwise.length]);
       }),
     );
   });
