@@ -35,6 +35,8 @@ interface OutputPart {
   readonly name: string;
   bytes: number;
   sink: StateSink | undefined;
+  /** True if it can be replayed without the earlier files. */
+  isReplayable: boolean;
 }
 
 /** Options of {@link TapeWriter}. */
@@ -66,8 +68,6 @@ export class TapeWriter {
   #broken = true;
   #failures = 0;
   #failure: Failure | undefined;
-  /** True if the current file can be replayed without the earlier ones. */
-  #isReplayable = false;
 
   constructor(options: TapeWriterOptions) {
     this.#options = options;
@@ -96,7 +96,6 @@ export class TapeWriter {
   /** Ends the current file and begins the next one. */
   begin(): void {
     this.#endBlock();
-    this.#isReplayable = false;
     this.#broken = false;
     this.#run(() => this.#begin());
   }
@@ -141,7 +140,8 @@ export class TapeWriter {
   markReplayable(): void {
     this.#endBlock();
     this.#run(async () => {
-      this.#isReplayable = true;
+      const part = this.#parts?.at(-1);
+      if (part !== undefined) part.isReplayable = true;
       await this.#trim();
     });
   }
@@ -205,7 +205,7 @@ export class TapeWriter {
     if (this.#parts === undefined) await this.#readFolder();
     const name = nameOf(this.#next++);
     const sink = await this.#options.folder.create(name);
-    this.#parts?.push({ name, bytes: 0, sink });
+    this.#parts?.push({ name, bytes: 0, sink, isReplayable: false });
     this.#failure = undefined;
   }
 
@@ -215,7 +215,7 @@ export class TapeWriter {
     for (const [number, name] of tapeFiles(await folder.names())) {
       this.#next = number + 1;
       const file = await folder.open(name);
-      parts.push({ name, bytes: file?.size ?? 0, sink: undefined });
+      parts.push({ name, bytes: file?.size ?? 0, sink: undefined, isReplayable: true });
       await file?.close();
     }
     this.#parts = parts;
@@ -229,14 +229,16 @@ export class TapeWriter {
     await this.#trim();
   }
 
-  /** Removes the oldest files while the tape is too large, except those that the current one needs. */
+  /** Removes earlier files while the tape is too large: the oldest one, or the next one if that needs the oldest. */
   async #trim(): Promise<void> {
     const { folder, maxBytes } = this.#options;
     const parts = this.#parts ?? [];
-    while (this.bytes > maxBytes && parts.length > 1 && this.#isReplayable) {
-      const [oldest] = parts;
-      if (oldest !== undefined) await folder.remove(oldest.name);
-      parts.shift();
+    while (this.bytes > maxBytes) {
+      const index = parts[1]?.isReplayable === true ? 0 : 1;
+      const part = parts[index];
+      if (part === undefined || part === parts.at(-1)) break;
+      await folder.remove(part.name);
+      parts.splice(index, 1);
     }
     if (this.partBytes > maxBytes) throw new Error('one snapshot of the state needs more than --tape-size');
   }

@@ -163,6 +163,28 @@ describe('the files of a tape', () => {
     });
   });
 
+  it('of failed snapshots are removed (regression: a file of --tape-size every 10 s if a snapshot needs more)', async () => {
+    await withFolder(async (folder) => {
+      const maxBytes = 64 << 10;
+      const failures: (string | undefined)[] = [];
+      const onFailure: TapeOptions['onFailure'] = (failure) => failures.push(failure?.message);
+      const { tape, pass } = await newTape(folder, { maxBytes, onFailure });
+      const tap = tape.kubernetes.tap('nodes');
+      tap.onStart();
+      const names = noise(15 * 9000).match(/.{9000}/g) ?? [];
+      for (const name of names) {
+        tap.onEvent({ type: 'put', object: { metadata: { name, uid: '', resourceVersion: '' } } });
+        tap.onApplied();
+        await pass(1000);
+      }
+      await pass(60_000);
+      expect(failures).toEqual(['one snapshot of the state needs more than --tape-size']);
+      expect(tape.status().bytes).toBeLessThan(3 * maxBytes);
+      expect((await readdir(folder)).length).toBeLessThan(4);
+      await tape.stop();
+    });
+  });
+
   it.each([
     { work: 'snapshot', method: 'keysOfWriters' },
     { work: 'digest', method: 'trackClaims' },
