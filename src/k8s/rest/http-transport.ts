@@ -174,7 +174,11 @@ class PendingExchange {
     return new Promise((resolve, reject) => {
       this.#reject = reject;
       this.#request.on('error', (error) => this.#fail(error));
-      this.#request.on('response', (head) => resolve({ head, body: this.#receive(head) }));
+      this.#request.on('response', (head) => {
+        // The connection has the client certificate that was rejected. The next one reads the renewed certificate.
+        if (head.statusCode === 401) this.#request.shouldKeepAlive = false;
+        resolve({ head, body: this.#receive(head) });
+      });
       this.#request.end(text);
     });
   }

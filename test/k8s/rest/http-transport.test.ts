@@ -125,6 +125,32 @@ it('invalidates only credentials that the server does not accept', async () => {
   expect(counts).toEqual([0, 1, 1]);
 });
 
+it('connects again after a 401, because a client certificate belongs to its connection (regression)', async () => {
+  let isRenewed = false;
+  const accepted = new Set<Socket>();
+  const connections: Socket[] = [];
+  const certificate = (): Promise<undefined> => {
+    isRenewed = connections.length > 0;
+    return Promise.resolve(undefined);
+  };
+  const transport = await wayTo(
+    ({ socket }, response) => {
+      if (!connections.includes(socket)) connections.push(socket);
+      if (isRenewed) accepted.add(socket);
+      response.writeHead(accepted.has(socket) ? 200 : 401).end('');
+    },
+    { credentials: { ...fixedCredentials(undefined, undefined), certificate } },
+  );
+  const statuses: number[] = [];
+  for (let i = 0; i < 3; i++) {
+    const { status, body } = await transport.send({ path: '/', signal: never });
+    await textOf(body);
+    statuses.push(status);
+  }
+  expect(statuses).toEqual([401, 200, 200]);
+  expect(connections).toHaveLength(2);
+});
+
 it('distinguishes an unreachable server from a broken connection, and both from failed credentials', async () => {
   const breaking = await wayTo((request) => request.socket.destroy());
   await expect(breaking.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'broken' });
