@@ -91,12 +91,13 @@ export interface ObjectWriterOptions {
   readonly fieldManager?: string | undefined;
   /** Timeout of a request. Default 30 s. */
   readonly timeoutMs?: number | undefined;
+  /** Maximum number of attempts if the server throttles requests. Default 5. */
+  readonly maxTries?: number | undefined;
   /** Called before each write. If it returns false, nothing is sent. Default: always true. */
   readonly mayWrite?: (() => boolean) | undefined;
 }
 
 const TIMEOUT_MS = 30_000;
-/** Maximum number of attempts if the server throttles requests. */
 const MAX_TRIES = 5;
 /** Minimum delay between two attempts. */
 const MIN_WAIT_MS = 1000;
@@ -167,15 +168,16 @@ export class ApiObjectWriter implements ObjectWriter {
   }
 
   async write(write: ObjectWrite, _why: string, signal: AbortSignal): Promise<WriteOutcome> {
+    const { maxTries = MAX_TRIES, mayWrite } = this.#options;
     for (let tries = 1; ; tries++) {
       try {
         await this.#rate?.turn(signal);
         if (signal.aborted) throw signal.reason;
-        if (this.#options.mayWrite?.() === false) return { outcome: 'not-leader' };
+        if (mayWrite?.() === false) return { outcome: 'not-leader' };
         return { outcome: 'done', object: await this.#send(write, signal) };
       } catch (thrown) {
         const error = asApiError(thrown);
-        if (error.code !== 'throttled' || tries === MAX_TRIES) return outcomeOf(write, error);
+        if (error.code !== 'throttled' || tries === maxTries) return outcomeOf(write, error);
         await sleep(this.#clock, Math.max(error.retryAfterMs, MIN_WAIT_MS), signal);
       }
     }

@@ -171,7 +171,8 @@ export class LeaderElection implements Leadership {
     // A request that hangs must leave time for another one before the deadline.
     const timeoutMs = renewDeadlineMs / 2;
     this.#reader = client.reader({ timeoutMs });
-    this.#writer = client.writer({ timeoutMs });
+    // The Lease would expire during a long Retry-After. The next attempt follows after the retry period.
+    this.#writer = client.writer({ timeoutMs, maxTries: 1 });
   }
 
   mayDelete(): boolean {

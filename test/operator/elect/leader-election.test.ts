@@ -581,6 +581,23 @@ describe('the Lease of an election', () => {
     }
   });
 
+  it.each(['POST', 'PUT'])('is not lost by a Retry-After of its %s (regression)', async (method) => {
+    const world = new World();
+    const headers = { 'retry-after': '3600' };
+    const throttled = { do: 'answer', status: 429, body: 'slow down', headers } as const;
+    world.api.faults.order(throttled, { matches: (request) => request.method === method });
+    const one = world.add('one');
+    let terms = 0;
+    one.lead = (signal) => {
+      terms++;
+      return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    };
+    one.start();
+    await advance(world.clock, 120_000);
+    expect([terms, one.working, one.election.status().failures]).toEqual([1, true, 1]);
+    await world.end();
+  });
+
   it('that the server refuses or cannot return is a failure with its reason', async () => {
     const world = new World();
     const onFailure = vi.fn();
