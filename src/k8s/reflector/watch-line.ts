@@ -27,7 +27,8 @@ const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
 function bookmark(object: unknown): WatchLine {
   const metadata = isObject(object) ? object['metadata'] : undefined;
   const version = isObject(metadata) ? metadata['resourceVersion'] : undefined;
-  if (typeof version !== 'string' || version === '') return INVALID;
+  // A watch from version 0 repeats all objects, but omits the deletes of objects that are gone.
+  if (typeof version !== 'string' || version === '' || version === '0') return INVALID;
   const annotations = isObject(metadata) ? metadata['annotations'] : undefined;
   const isListed = isObject(annotations) && annotations['k8s.io/initial-events-end'] === 'true';
   return { type: 'bookmark', version, isListed };

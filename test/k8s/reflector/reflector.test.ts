@@ -337,6 +337,14 @@ describe('a watch', () => {
     await api.takes('watch');
   });
 
+  it('is not resumed from the version 0 of a bookmark, after which deletes are missing (regression)', async () => {
+    const watch = await followedFrom([]);
+    await watch.say(bookmark('9'), bookmark('0'));
+    await watch.end();
+    expect((await api.takes('watch')).query.get('resourceVersion')).toBe('9');
+    expect(reflector.status()).toMatchObject({ bookmarks: 1, rejected: 1 });
+  });
+
   it('that ends is requested again immediately, from the last version', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('9'));

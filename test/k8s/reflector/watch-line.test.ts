@@ -29,7 +29,7 @@ describe('a line of a watch', () => {
       expect(readWatchLine({ type, object })).toEqual(refused);
     for (const spoilt of [undefined, null, 7, {}, { metadata: { ...object.metadata, name: '' } }])
       expect(readWatchLine({ type: 'ADDED', object: spoilt })).toEqual(refused);
-    for (const resourceVersion of [undefined, '', 7])
+    for (const resourceVersion of [undefined, '', '0', 7])
       expect(readWatchLine({ type: 'BOOKMARK', object: { metadata: { resourceVersion } } })).toEqual(refused);
     for (const metadata of [undefined, null, 7])
       expect(readWatchLine({ type: 'BOOKMARK', object: { metadata } })).toEqual(refused);
