@@ -31,18 +31,21 @@ export interface KernelFrontend {
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backends: number | undefined;
   readonly slots: string[];
+  /** Slots of foreign elements that are too large for an array. */
+  readonly foreignSlots: number[];
   /** Protocols whose masquerade set or set of cluster IPs contains it. */
   readonly listed: Set<number>;
 }
 
 /** Returns the state of a frontend without elements. */
 export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
-  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], listed: new Set() };
+  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], foreignSlots: [], listed: new Set() };
 }
 
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
-export function itemOf({ isAny, backends, slots, listed }: KernelFrontend): ServiceItem {
-  const isWhole = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+export function itemOf({ isAny, backends, slots, foreignSlots, listed }: KernelFrontend): ServiceItem {
+  const isComplete = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+  const isWhole = isComplete && foreignSlots.length === 0;
   const masquerade = !isAny && listed.size > 0;
   return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
 }
@@ -56,7 +59,7 @@ export function changedFrontend(
   const slots = assignSlots(previous?.slots ?? [], item.backends);
   const isAny = isAnyPort(endpoint);
   const backends = isAny ? undefined : slots.length;
-  return { isAny, backends, slots, listed: new Set(listedOf(endpoint, item)) };
+  return { isAny, backends, slots, foreignSlots: [], listed: new Set(listedOf(endpoint, item)) };
 }
 
 /**
@@ -93,9 +96,8 @@ export function changeRequests(
     ),
     ...lists,
     ...frontendRequests(table, frontend, known?.backends, after?.length),
-    ...inMessages(
-      changed.filter((slot) => !isReplaced(slot)),
-      (slots) => deleteElements(table, backends, slots.map(keyOf)),
+    ...inMessages([...changed.filter((slot) => !isReplaced(slot)), ...(known?.foreignSlots ?? [])], (slots) =>
+      deleteElements(table, backends, slots.map(keyOf)),
     ),
   ];
 }

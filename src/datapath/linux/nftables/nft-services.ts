@@ -56,6 +56,8 @@ const BATCH_BYTES = 60_000;
  * one blocks the event loop.
  */
 const CHUNK = 64;
+/** Maximum number of slots of a frontend. */
+const MAX_SLOTS = 1 << 20;
 /** Prefix of the key that reports defects of the rules of a family; no frontend has such a key. */
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
@@ -289,7 +291,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     } else {
       const { protocol } = contents;
       const { slot, ...frontend } = readSlot(key, family);
-      const { slots } = this.#knownAt(family, { ...frontend, protocol });
+      const { slots, foreignSlots } = this.#knownAt(family, { ...frontend, protocol });
+      if (slot >= MAX_SLOTS) {
+        foreignSlots.push(slot);
+        return;
+      }
       while (slots.length < slot) slots.push(EMPTY_SLOT);
       slots[slot] =
         value === undefined ? EMPTY_SLOT : formatFrontend({ ...readPortKey(value, family), protocol });

@@ -281,6 +281,18 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     for (const key of keys) set(key, undefined);
   });
 
+  it('are read despite an element with a foreign slot, which is deleted (regression: no memory left)', () => {
+    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
+    const slot = '10.96.0.1 . 80 . 4294967295 : 10.0.0.9 . 80';
+    host.run('nft', `add element ip ${TABLE} backends-tcp { ${slot} }`);
+    expect(entries(services)).toEqual([
+      ['10.96.0.1:80/TCP', expect.objectContaining({ backends: ['', '10.0.0.1:80/TCP'] })],
+    ]);
+    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
+    expect(found()).toEqual(new Map([['10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']]]));
+    set('10.96.0.1:80/TCP', undefined);
+  });
+
   it('may have more backends than fit in a transaction', () => {
     const backends = Array.from({ length: 3_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
     set('10.96.0.9:80/TCP', backends);
