@@ -4,6 +4,9 @@ import { MapBatch } from './map-batch.ts';
 import { assignSlots, type Endpoint, parseEndpoint } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
+/** Greater numbers are foreign. Counting on from them would exceed 32 bits, and overwrite backends. */
+const MAX_NUMBER = 0x7fff_ffff;
+
 /** A backend in the kernel, with the number of slots and members that refer to it. */
 interface BackendRow {
   readonly number: number;
@@ -112,7 +115,8 @@ export class FamilyServices {
     }
     this.#backends = backends;
     this.#frontends = frontends;
-    for (const { number } of backends.values()) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
+    for (const { number } of backends.values())
+      if (number < MAX_NUMBER) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
   }
 
   /** Returns the state of a frontend, empty if it does not exist yet. */

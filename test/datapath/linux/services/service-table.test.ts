@@ -75,6 +75,26 @@ async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyS
 }
 
 describe('services in the maps of a kernel', () => {
+  it('get unused numbers for new backends, whatever numbers others have written (regression: overwrote backends)', () => {
+    const open = fakeServiceMaps(CAPACITY);
+    const item = (...backends: readonly string[]) => ({ backends, affinitySeconds: 0 });
+    const first = new ServiceMapTable({ 4: open(4), 6: open(6) });
+    first.apply([{ key: '172.16.0.1:80/TCP', item: item('10.0.0.1:80/TCP', '10.0.0.2:80/TCP') }]);
+    const { backends } = open(4).maps;
+    open(4).writeBackendKey(0, 0xffff_ffff);
+    open(4).writeBackend(0, { ip: '10.0.0.9', port: 80, protocol: 6 });
+    expect(backends.update(1)).toEqual([undefined]);
+    const second = new ServiceMapTable({ 4: open(4), 6: open(6) });
+    printed(second);
+    second.apply([
+      { key: '172.16.0.2:80/TCP', item: item('10.0.0.3:80/TCP', '10.0.0.4:80/TCP', '10.0.0.5:80/TCP') },
+    ]);
+    expect(printed(new ServiceMapTable({ 4: open(4), 6: open(6) }))).toMatchObject({
+      '172.16.0.1:80/TCP': '→ 10.0.0.1:80/TCP 10.0.0.2:80/TCP',
+      '172.16.0.2:80/TCP': '→ 10.0.0.3:80/TCP 10.0.0.4:80/TCP 10.0.0.5:80/TCP',
+    });
+  });
+
   it('equal a model after any steps', () =>
     fc.assert(
       fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), (steps) =>
