@@ -1,9 +1,8 @@
-import { readdirSync, rmdirSync } from 'node:fs';
+import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorCode, messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { canUnpinMap, type PinnedShape } from './bpf/bpf-map.ts';
-import { unpin } from './bpf/pin.ts';
+import { type PinnedShape, unpinMap } from './bpf/bpf-map.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { Kernel } from './syscall/kernel.ts';
 
@@ -46,17 +45,21 @@ export function cleanPins(folder: string, shapes: ReadonlyMap<string, PinnedShap
   const removed: string[] = [];
   const remaining: string[] = [];
   const names = namesIn(folder);
+  if (names.length === 0) return { removed, remaining };
+  using kernel = new Kernel();
+  using bpf = new Bpf(kernel);
   for (const name of names) {
     const path = join(folder, name);
     const shape = shapes.get(name);
-    if (shape === undefined) remaining.push(`${path} is foreign`);
-    else if (!isShaped(path, shape)) remaining.push(`${path} is a foreign map`);
-    else {
-      unpin(path);
-      removed.push(path);
+    try {
+      if (shape === undefined) remaining.push(`${path} is foreign`);
+      else if (unpinMap(bpf, path, shape)) removed.push(path);
+      else remaining.push(`${path} is a foreign map`);
+    } catch (error) {
+      remaining.push(messageOf(error));
     }
   }
-  if (names.length > 0 && remaining.length === 0) rmdirSync(folder);
+  if (remaining.length === 0) removeFolder(folder);
   return { removed, remaining };
 }
 
@@ -81,17 +84,19 @@ export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome):
   return { removed, remaining };
 }
 
+/** Returns the names of pins in a folder. The kernel's own files have dots in their names, which pins cannot have. */
 function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder).sort();
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return [];
-    throw error;
-  }
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((name) => !name.includes('.'))
+    .sort();
 }
 
-function isShaped(path: string, shape: PinnedShape): boolean {
-  using kernel = new Kernel();
-  using bpf = new Bpf(kernel);
-  return canUnpinMap(bpf, path, shape);
+/** Removes a folder, unless it is the root of a file system. */
+function removeFolder(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch (error) {
+    if (errorCode(error) !== 'EBUSY') throw error;
+  }
 }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
-import { ForeignMapError } from './bpf/bpf-map.ts';
-import { movePin, unpin } from './bpf/pin.ts';
+import { ForeignMapError, unpinMap } from './bpf/bpf-map.ts';
+import { movePin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
 import type { HostAccess } from './host-access.ts';
@@ -9,6 +9,7 @@ import {
   DesiredIPCache,
   type IPCacheMapOptions,
   IPCacheTable,
+  ipcacheShape,
   markPrefixes,
   rerankPrefixes,
 } from './ipcache-map.ts';
@@ -80,7 +81,9 @@ export class HostParts {
     addresses.follow(() => void repair().catch(() => {}));
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
-    const guard = guardPins(this.#access, 'ipcache-pins', () => mapPins(bpf, [[pinned(), table.map.fd]]));
+    const guard = guardPins(this.#access, 'ipcache-pins', () =>
+      mapPins(bpf, [[pinned(), table.map.fd]]),
+    );
     return {
       tables: [this.#access.addLeading(keptItems(table, kept)), ...guard.tables],
       datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
@@ -93,9 +96,9 @@ export class HostParts {
         if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
         isSwapped = true;
         for (const name of Object.values(IPCACHE_PINS)) {
-          if (name !== IPCACHE_PINS[layout]) unpin(join(folder, name));
+          if (name !== IPCACHE_PINS[layout]) unpinMap(bpf, join(folder, name), ipcacheShape());
           // Delete the map of an agent that ended before it had filled it.
-          unpin(join(folder, name + STAGING_SUFFIX));
+          unpinMap(bpf, join(folder, name + STAGING_SUFFIX), ipcacheShape());
         }
       },
       [Symbol.dispose]: () => {
@@ -122,7 +125,7 @@ export class HostParts {
       if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
       const staging = path + STAGING_SUFFIX;
       // An agent that ended before it had filled the map may have left one of a third size.
-      if (options.isPinned !== false) unpin(staging);
+      if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape());
       return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
     }
   }

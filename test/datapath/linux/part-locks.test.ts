@@ -9,6 +9,7 @@ import { HostAccess } from '../../../src/datapath/linux/host-access.ts';
 import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
 import { HostParts } from '../../../src/datapath/linux/host-parts.ts';
+import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
 import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
@@ -113,5 +114,10 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     const shape = serviceMapShapes(4, serviceCapacity(10)).services;
     using _map = BpfMap.openOrCreate(new Bpf(kernel), shape, path, 'services4');
     expect(within(host, () => cleanHost(folder))).toEqual({ removed: [path], remaining: [] });
+  });
+
+  it('whose pins are at the root of a bpf file system is left clean (regression: reported as a failure)', () => {
+    using _map = BpfMap.openOrCreate(new Bpf(kernel), ipcacheShape(), join(pins, 'ipcache'), 'ipcache');
+    expect(within(host, () => cleanHost(pins))).toEqual({ removed: [join(pins, 'ipcache')], remaining: [] });
   });
 });

@@ -173,4 +173,15 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect(states()).toEqual(['nodes off', 'ipcache running', 'services running']);
     expect(attached()).toHaveLength(8);
   });
+
+  it('of others at the paths of replaced maps remain (regression: were deleted with the maps of earlier agents)', async () => {
+    exec('mkdir', pins);
+    const paths = ['ipcache-1_8', 'ipcache_new'].map((name) => join(pins, name));
+    for (const path of paths)
+      exec('bpftool', ...`map create ${path} type hash key 4 value 4 entries 5 name foreign`.split(' '));
+    const datapath = await start({ services: 'off' });
+    await datapath.flushed();
+    await turn();
+    for (const path of paths) expect(existsSync(path)).toBe(true);
+  });
 });

@@ -268,7 +268,7 @@ describeOnLinux(
       writeFileSync(file, `${manifests('10.1.0.10')}---${manifest('cart', GLOBAL_SERVICE, ['10.1.0.10'])}`);
       const second = new AgentHere(scratch, [...words, '2000']);
       const { failures } = await second.until((datapath) => datapath.failures.length > 0);
-      expect(failures).toEqual([`services: unlink ${blocking}: EISDIR: is a folder`]);
+      expect(failures).toEqual([`services: bpf(OBJ_GET): EACCES: ${blocking}`]);
       rmdirSync(blocking);
       await second.ask('/v1/datapath/repair', {});
       await second.settled();

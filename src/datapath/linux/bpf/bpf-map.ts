@@ -5,7 +5,7 @@ import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
 import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from './info.ts';
-import { kindOf, openPin, pin, usePin } from './pin.ts';
+import { kindOf, openPin, pin, unpin, usePin } from './pin.ts';
 
 /**
  * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take
@@ -243,9 +243,11 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 /** The shape of a map without its capacity. */
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
-/** Returns true if a map of this shape is pinned at the path, or if nothing is pinned there. */
-export function canUnpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
-  return usePin(bpf, path, (fd) => kindOf(fd) === 'map' && hasShape(mapInfo(bpf, fd), shape)) ?? true;
+/** Removes the pin of a map of this shape, if there is one. Keeps another object, and returns false. */
+export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
+  const isOurs = usePin(bpf, path, (fd) => kindOf(fd) === 'map' && hasShape(mapInfo(bpf, fd), shape));
+  if (isOurs === true) unpin(path);
+  return isOurs !== false;
 }
 
 /** Returns true if a map has this shape, whatever its capacity. */

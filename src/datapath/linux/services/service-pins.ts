@@ -3,9 +3,9 @@ import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { messageOf } from '../../../base/failure.ts';
 import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
-import { BpfMap, canUnpinMap, ForeignMapError } from '../bpf/bpf-map.ts';
+import { BpfMap, ForeignMapError, unpinMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
-import { movePin, pin, unpin } from '../bpf/pin.ts';
+import { movePin, pin } from '../bpf/pin.ts';
 import { STAGING_SUFFIX } from '../kernel-names.ts';
 import {
   FAMILIES,
@@ -169,7 +169,7 @@ export class ServicePins implements Disposable {
 
   #pinOver(map: BpfMap, name: string): void {
     const path = join(this.#options.folder, name);
-    unpin(path + STAGING_SUFFIX);
+    unpinMap(this.#bpf, path + STAGING_SUFFIX, map.shape);
     pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
     movePin(path + STAGING_SUFFIX, path);
   }
@@ -263,9 +263,6 @@ function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<unde
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
     const shapes = serviceMapShapes(family, serviceCapacity());
-    for (const name of SERVICE_MAPS) {
-      const path = join(folder, `${name}${family}`);
-      if (canUnpinMap(bpf, path, shapes[name])) unpin(path);
-    }
+    for (const name of SERVICE_MAPS) unpinMap(bpf, join(folder, `${name}${family}`), shapes[name]);
   }
 }
