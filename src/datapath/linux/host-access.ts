@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, statSync } from 'node:fs';
 import type { Clock } from '../../base/clock.ts';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
 import { Bpf } from './bpf/bpf.ts';
@@ -19,7 +19,7 @@ export class HostAccess implements Disposable {
   readonly tableContext: KeptTableContext & { readonly clock: Clock };
   readonly #leading: KeptItems[] = [];
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
-  #folderLock: Disposable | undefined;
+  #folderLock: { readonly inode: number; readonly lock: Disposable } | undefined;
 
   constructor(options: HostDatapathOptions, context: HostDatapathContext) {
     this.options = options;
@@ -33,7 +33,7 @@ export class HostAccess implements Disposable {
    * parts were disposed of.
    */
   [Symbol.dispose](): void {
-    this.#folderLock?.[Symbol.dispose]();
+    this.#folderLock?.lock[Symbol.dispose]();
     this.#opened?.bpf[Symbol.dispose]();
     this.#opened?.kernel[Symbol.dispose]();
     this.#opened = undefined;
@@ -63,12 +63,19 @@ export class HostAccess implements Disposable {
     if (this.options.dryRun) table.apply = (changes) => changes.map(() => undefined);
   }
 
-  /** Returns the folder of pins. Creates it if it is missing, and locks it. */
+  /**
+   * Returns the folder of pins. Creates it if it is missing, and locks it; again if others have deleted it since.
+   * Throws `PartLockedError`.
+   */
   folder(): string {
     const { pinFolder, dryRun } = this.options;
     if (dryRun) return pinFolder;
     mkdirSync(pinFolder, { recursive: true, mode: 0o700 });
-    this.#folderLock ??= lockFolder(this.kernel, pinFolder);
+    const inode = statSync(pinFolder).ino;
+    if (this.#folderLock?.inode === inode) return pinFolder;
+    const lock = lockFolder(this.kernel, pinFolder);
+    this.#folderLock?.lock[Symbol.dispose]();
+    this.#folderLock = { inode, lock };
     return pinFolder;
   }
 

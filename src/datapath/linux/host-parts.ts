@@ -82,7 +82,7 @@ export class HostParts {
     const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
     const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
     const guard = guardPins(this.#access, 'ipcache-pins', () =>
-      mapPins(bpf, [[pinned(), table.map.fd]]),
+      mapPins(this.#access, [[pinned(), table.map.fd]]),
     );
     return {
       tables: [this.#access.addLeading(keptItems(table, kept)), ...guard.tables],

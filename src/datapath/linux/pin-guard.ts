@@ -1,6 +1,5 @@
-import { existsSync, mkdirSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
-import type { Bpf } from './bpf/bpf.ts';
+import { existsSync } from 'node:fs';
+import { basename } from 'node:path';
 import { mapPinState } from './bpf/bpf-map.ts';
 import { ForeignPinError, pin } from './bpf/pin.ts';
 import type { HostAccess } from './host-access.ts';
@@ -18,7 +17,7 @@ export interface PinGuard extends Disposable {
 
 /** Returns the pins of open maps, by path. */
 export function mapPins(
-  bpf: Bpf,
+  access: HostAccess,
   maps: readonly (readonly [path: string, fd: number])[],
 ): ReadonlyMap<string, GuardedPin> {
   return new Map(
@@ -26,11 +25,11 @@ export function mapPins(
       `map ${basename(path)}`,
       {
         desired: 'pinned',
-        read: () => mapPinState(bpf, path, fd),
+        read: () => mapPinState(access.bpf, path, fd),
         restore: () => {
           if (existsSync(path)) throw new ForeignPinError(path);
-          mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-          pin(bpf, fd, path);
+          access.folder();
+          pin(access.bpf, fd, path);
         },
       },
     ]),

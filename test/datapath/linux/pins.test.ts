@@ -184,4 +184,12 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     await turn();
     for (const path of paths) expect(existsSync(path)).toBe(true);
   });
+
+  it('in a folder that was created again belong to the same agent (regression: a second one wrote the maps, too)', async () => {
+    await start({ services: 'off' });
+    rmSync(pins, { recursive: true });
+    await within(20_000, 1_000, 'the pin is back', () => existsSync(join(pins, 'ipcache')));
+    const second = await start({ services: 'off' });
+    expect(missing(second)).toEqual([expect.stringContaining(`another agent uses the pins in ${pins}`)]);
+  });
 });
