@@ -1,4 +1,3 @@
-import { assert } from '../base/assert.ts';
 import { parsePrefix, prefixRegister } from '../net/prefix.ts';
 import { HEADER, MAX_PEERS, PEER, PEER_WORDS } from './layout.ts';
 import type { SharedHeap } from './shared-memory.ts';
@@ -6,21 +5,29 @@ import type { SharedHeap } from './shared-memory.ts';
 /** Rows of the first table. It doubles when it is full. */
 const FIRST_ROWS = 64;
 
+/** Returned by {@link PeerTable.use} if the table has no room for a new peer. */
+export const NO_PEER = -1;
+
 /**
- * A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it.
+ * A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it,
+ * `batch` the number of turns before it was added.
  */
 interface Peer {
   readonly number: number;
   readonly name: string;
+  readonly batch: number;
   uses: number;
 }
 
 /**
  * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one
- * thread. The number of an unused peer is assigned again after the next {@link PeerTable.turn}.
+ * thread. The number of an unused peer is assigned again after the next {@link PeerTable.turn}, or immediately if the
+ * peer was added after the last one, because no reader knows it. The table grows to `freeWords` in any case, then only
+ * if the heap has room. It does not shrink.
  */
 export class PeerTable {
   readonly #heap: SharedHeap;
+  readonly #freeWords: number;
   readonly #peers = new Map<string, Peer>();
   readonly #byNumber: (Peer | undefined)[] = [undefined];
   /** Numbers that can be assigned again. */
@@ -30,19 +37,22 @@ export class PeerTable {
   readonly #key = prefixRegister();
   #table: number;
   #rows: number = FIRST_ROWS;
+  #turns = 0;
 
-  constructor(heap: SharedHeap) {
+  constructor(heap: SharedHeap, freeWords: number) {
     this.#heap = heap;
+    this.#freeWords = freeWords;
     this.#table = heap.allocate(FIRST_ROWS * PEER_WORDS);
     heap.words.fill(0, this.#table, this.#table + PEER_WORDS);
     heap.words[HEADER.peers] = this.#table;
   }
 
-  /** Returns the number of a peer, and counts one use of it. */
+  /** Returns the number of a peer, and counts one use of it; {@link NO_PEER} if it is new and there is no room. */
   use(hostIP: string | undefined, encryptKey: number): number {
     if (hostIP === undefined && encryptKey === 0) return 0;
     const name = encryptKey === 0 && hostIP !== undefined ? hostIP : `${encryptKey} ${hostIP ?? ''}`;
     const peer = this.#peers.get(name) ?? this.#add(name, hostIP, encryptKey);
+    if (peer === undefined) return NO_PEER;
     peer.uses++;
     return peer.number;
   }
@@ -52,25 +62,28 @@ export class PeerTable {
     const peer = this.#byNumber[number];
     if (peer === undefined) return;
     peer.uses--;
-    if (peer.uses === 0) this.#unused.push(peer);
+    if (peer.uses > 0) return;
+    if (peer.batch === this.#turns) this.#delete(peer);
+    else this.#unused.push(peer);
   }
 
   /** Deletes the peers that are still unused. Must be called when no valid lookup can read them. */
   turn(): void {
-    if (this.#unused.length === 0) return;
-    for (const peer of this.#unused) {
-      if (peer.uses > 0 || this.#byNumber[peer.number] !== peer) continue;
-      this.#peers.delete(peer.name);
-      this.#byNumber[peer.number] = undefined;
-      this.#free.push(peer.number);
-    }
+    this.#turns++;
+    for (const peer of this.#unused)
+      if (peer.uses === 0 && this.#byNumber[peer.number] === peer) this.#delete(peer);
     this.#unused.length = 0;
   }
 
-  #add(name: string, hostIP: string | undefined, encryptKey: number): Peer {
+  #delete(peer: Peer): void {
+    this.#peers.delete(peer.name);
+    this.#byNumber[peer.number] = undefined;
+    this.#free.push(peer.number);
+  }
+
+  #add(name: string, hostIP: string | undefined, encryptKey: number): Peer | undefined {
     const number = this.#free.pop() ?? this.#byNumber.length;
-    assert(number <= MAX_PEERS, 'more than 8,388,607 pairs of host IP and encryption key');
-    while (number >= this.#rows) this.#double();
+    if (number >= this.#rows && !this.#double()) return undefined;
     const { words } = this.#heap;
     const row = this.#table + number * PEER_WORDS;
     const key = this.#key;
@@ -81,19 +94,23 @@ export class PeerTable {
     words[row + PEER.w1] = key.w1;
     words[row + PEER.w2] = key.w2;
     words[row + PEER.w3] = key.w3;
-    const peer = { number, name, uses: 0 };
+    const peer = { number, name, batch: this.#turns, uses: 0 };
     this.#peers.set(name, peer);
     this.#byNumber[number] = peer;
     return peer;
   }
 
-  #double(): void {
+  /** Doubles the rows. Returns false, and changes nothing, if there is no room. */
+  #double(): boolean {
     const old = this.#table;
     const size = this.#rows * PEER_WORDS;
+    if (this.#rows > MAX_PEERS) return false;
+    if (2 * size > this.#freeWords && !this.#heap.hasRoom(2 * size)) return false;
     this.#table = this.#heap.allocate(2 * size);
     this.#heap.words.copyWithin(this.#table, old, old + size);
     this.#rows *= 2;
     Atomics.store(this.#heap.words, HEADER.peers, this.#table);
     this.#heap.release(old, size);
+    return true;
   }
 }

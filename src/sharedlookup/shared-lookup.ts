@@ -44,7 +44,7 @@ export interface SharedLookupStatus {
   readonly entries: number;
   /**
    * Prefixes that readers do not see because the memory is full. They become visible when others of their family are
-   * deleted.
+   * deleted. A prefix also waits if its new pair of host IP and encryption key does not fit.
    */
   readonly waiting: number;
   /** Shared memory in use, without what is free for reuse. */
@@ -161,7 +161,7 @@ export class SharedLookup {
     if (isIdentity) this.#identities[at] = next.identity;
     else this.#entries[at] = next;
     if (this.#count < GROUP) return;
-    this.#write('group-full');
+    this.#write();
     // Each group of the initial load is its own batch, because memory of replaced blocks is reused only in later
     // batches. No reader exists yet.
     if (this.#unsubscribe === undefined && this.#failure === undefined) this.#table.publish(0);
@@ -170,20 +170,21 @@ export class SharedLookup {
   /** Publishes the changes since the last call as one batch. */
   #publish(revision: number): void {
     if (revision === this.#revision && this.#count === 0 && !this.#table.isOpen) return;
-    this.#write('end-of-batch');
+    this.#write();
     if (this.#failure !== undefined) return;
-    this.#deleted = 0;
     this.#revision = revision;
     this.#table.publish(revision);
+    const deleted = this.#deleted;
+    this.#deleted = 0;
+    if (deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * deleted);
   }
 
-  /** Writes the changes of the group. At the end of a batch, waiting prefixes are admitted. */
-  #write(reason: 'group-full' | 'end-of-batch'): void {
+  /** Writes the changes of the group. */
+  #write(): void {
     const count = this.#count;
     this.#count = 0;
     try {
       this.#writeGroup(count);
-      if (reason === 'end-of-batch' && this.#deleted > 0) this.#admit(TRIES_PER_DELETE * this.#deleted);
     } catch (error) {
       this.#fail(error);
     }
@@ -223,7 +224,9 @@ export class SharedLookup {
 
   /** Writes the prefix that the register contains. */
   #upsert(entry: SharedAttributes): void {
+    const { size } = this.#table;
     const isWritten = this.#table.set(this.#key, entry);
+    if (this.#table.size < size) this.#deleted++;
     if (!isWritten) this.#waiting.set(this.#text(), entry);
     else if (this.#waiting.size > 0) this.#waiting.delete(this.#text());
   }
@@ -240,16 +243,24 @@ export class SharedLookup {
   }
 
   /**
-   * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. Prefixes that do not fit wait
-   * at the end of the queue.
+   * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. They are a batch of their own,
+   * which can reuse the memory and the pairs of host and key that the batch before has released. Prefixes that do not
+   * fit wait at the end of the queue.
    */
   #admit(tries: number): void {
-    let left = Math.min(tries, this.#waiting.size);
-    for (const [prefix, entry] of this.#waiting) {
-      if (left-- === 0) return;
-      this.#waiting.delete(prefix);
-      parsePrefix(prefix, this.#key);
-      this.#upsert(entry);
+    try {
+      this.#table.begin();
+      let left = Math.min(tries, this.#waiting.size);
+      for (const [prefix, entry] of this.#waiting) {
+        if (left-- === 0) break;
+        this.#waiting.delete(prefix);
+        parsePrefix(prefix, this.#key);
+        this.#upsert(entry);
+      }
+    } catch (error) {
+      this.#fail(error);
+      return;
     }
+    this.#table.publish(this.#revision);
   }
 }

@@ -138,8 +138,8 @@ export class SharedHeap {
    * then needs twice as many blocks as are in use, or as many as it has already.
    */
   hasRoom(words: number): boolean {
-    if (this.used >= this.#maxWords) return false;
-    if (this.#copied < this.#copiedWords) return true;
+    if (this.used + words > this.#maxWords) return false;
+    if (this.#copied + 2 * words <= this.#copiedWords) return true;
     const { made, used } = this.#classOf(linesOf(words));
     return 2 * (used + words) <= made;
   }

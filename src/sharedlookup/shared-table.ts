@@ -5,7 +5,7 @@ import { ChangedValues } from './changed-values.ts';
 import { HEADER, LAYOUT, nextBatch, STATE_WORDS } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 import { LengthFilter } from './length-filter.ts';
-import { PeerTable } from './peer-table.ts';
+import { NO_PEER, PeerTable } from './peer-table.ts';
 import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
 import { SharedHeap } from './shared-memory.ts';
 
@@ -54,7 +54,7 @@ export class SharedTable {
     this.#changed = new ChangedValues(heap);
     this.#ipv4 = new FamilyTable(heap, this.#changed, 4, seed);
     this.#ipv6 = new FamilyTable(heap, this.#changed, 6, seed);
-    this.#peers = new PeerTable(heap);
+    this.#peers = new PeerTable(heap, Math.min(maxBytes, spareBytes) / 16);
     this.#seed = seed;
     heap.words[HEADER.seed] = seed;
     Atomics.store(heap.words, HEADER.layout, LAYOUT);
@@ -106,11 +106,15 @@ export class SharedTable {
   }
 
   /**
-   * Adds a prefix or changes its attributes. Returns false, and changes nothing, if there is no room for a new prefix.
+   * Adds a prefix or changes its attributes. Returns false if there is no room; the table then does not contain it.
    */
   set(key: Readonly<PrefixRegister>, { identity, hostIP, encryptKey }: SharedAttributes): boolean {
     const { leaves, filter } = this.#of(key.family);
     const peer = this.#peers.use(hostIP, encryptKey);
+    if (peer === NO_PEER) {
+      this.remove(key);
+      return false;
+    }
     const before = leaves.set(key, identity, peer);
     if (before === FULL) this.#peers.release(peer);
     else if (before !== ADDED) this.#peers.release(before);

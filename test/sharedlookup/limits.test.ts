@@ -133,6 +133,69 @@ describe('prefixes of one family that replace those of the other', () => {
   });
 });
 
+describe('pairs of host and encryption key', () => {
+  const write = (table: SharedTable, index: number, host: number): boolean => {
+    const key = prefixRegister();
+    parsePrefix(ipOf(index), key);
+    return table.set(key, { identity: 7, hostIP: ipOf(host), encryptKey: 1 });
+  };
+
+  it('reuse their memory within a batch (regression: the lookup closed)', () => {
+    const table = new SharedTable(MIB, 0, MIB / 2);
+    table.begin();
+    for (let host = 0; host < 70_000; host++) if (!write(table, host % 8, host)) expect.fail(ipOf(host));
+    table.publish(1);
+    expect(openLookup({ buffer: table.buffer }).lookup(ipOf(3))).toMatchObject({ hostIP: ipOf(69_995) });
+  });
+
+  it('are refused when the memory is used up (regression: the lookup closed)', () => {
+    const table = new SharedTable(MIB, 0, MIB / 2);
+    const reader = openLookup({ buffer: table.buffer });
+    table.begin();
+    const written = Array.from({ length: 70_000 }, (_, i) => write(table, i, i)).filter(Boolean).length;
+    table.publish(1);
+    expect([written > 10_000, reader.size]).toEqual([true, written]);
+    // A prefix whose new host does not fit is removed, because the old host is wrong.
+    table.begin();
+    expect([write(table, 5, 70_000), write(table, 6, 7)]).toEqual([false, true]);
+    table.publish(2);
+    expect([reader.lookup(ipOf(5)), reader.lookup(ipOf(6))]).toMatchObject([undefined, { hostIP: ipOf(7) }]);
+  });
+
+  it('leave room for other prefixes, and waiting prefixes take their place (regression: 20 prefixes had room)', () => {
+    const cache = new IPCache();
+    const lookup = new SharedLookup(cache, { maxBytes: MIB });
+    const reader = openLookup(lookup.handle);
+    const upsert = (index: number, host: number): unknown =>
+      cache.upsert(ipOf(index), { identity: 7, source: 'k8s', hostIP: ipOf(host) });
+    cache.batch(() => {
+      for (let i = 0; i < 20_000; i++) upsert(i, i);
+    });
+    const { entries, waiting } = lookup.status();
+    expect([waiting > 0, entries + waiting]).toEqual([true, 20_000]);
+
+    // Every prefix moves to another host: twice as many pairs as fit, until the batch ends.
+    cache.batch(() => {
+      for (let i = 0; i < 20_000; i++) upsert(i, 20_000 + i);
+    });
+    expect(lookup.status()).toMatchObject({ entries, waiting });
+    for (const { key, hostIP } of cache.entries())
+      if (![undefined, hostIP].includes(reader.lookup(key)?.hostIP)) expect.fail(key);
+
+    cache.batch(() => {
+      for (let i = 0; i < 20_000; i++) if (reader.lookup(ipOf(i))) cache.delete(ipOf(i), { source: 'k8s' });
+    });
+    expect(lookup.status()).toMatchObject({ entries: waiting, waiting: 0 });
+    cache.batch(() => {
+      for (let i = 0; i < 20_000; i++) cache.delete(ipOf(i), { source: 'k8s' });
+    });
+    cache.batch(() => {
+      for (let i = 0; i < 16_000; i++) upsert(i, 1);
+    });
+    expect(lookup.status()).toMatchObject({ entries: 16_000, waiting: 0 });
+  });
+});
+
 describe('a memory that cannot grow', () => {
   afterEach(() => vi.restoreAllMocks());
 
