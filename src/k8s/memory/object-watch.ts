@@ -22,7 +22,8 @@ const BOOKMARK_MS = 60_000;
 const LAST_BOOKMARK_MS = 2000;
 const DEFAULT_SECONDS = 300;
 /**
- * Maximum number of unread lines. A watch with a slower reader is ended cleanly; the reader resumes from its last line.
+ * Maximum number of unread lines after a new change. A watch with a slower reader is ended cleanly; the reader resumes
+ * from its last line.
  */
 const MAX_QUEUE_LENGTH = 1000;
 
@@ -68,7 +69,9 @@ export class ObjectWatch {
     if (from === 0 || this.#sendsInitial) this.#listAll(resource);
     else for (const write of cache.since(resource, from)) this.#deliver(write);
     this.#unwatch = cache.watch((write) => {
-      if (write.resource === resource && write.version > this.#from) this.#deliver(write);
+      if (write.resource !== resource || write.version <= this.#from) return;
+      this.#deliver(write);
+      if (this.#stream.queued > MAX_QUEUE_LENGTH) this.#end();
     });
     this.#after(lastsMs, () => this.#end());
     if (!this.#bookmarks) return;
@@ -133,17 +136,12 @@ export class ObjectWatch {
     const selectedBefore = before !== undefined && this.#matches(before) ? before : undefined;
     const selectedAfter = after !== undefined && this.#matches(after) ? after : undefined;
     if (selectedAfter !== undefined)
-      this.#sendEvent(selectedBefore === undefined ? 'ADDED' : 'MODIFIED', selectedAfter, String(version));
-    else if (selectedBefore !== undefined) this.#sendEvent('DELETED', selectedBefore, String(version));
+      this.#write(selectedBefore === undefined ? 'ADDED' : 'MODIFIED', selectedAfter, String(version));
+    else if (selectedBefore !== undefined) this.#write('DELETED', selectedBefore, String(version));
   }
 
   #matches(object: KubernetesObject): boolean {
     return inNamespace(object, this.#selection.namespace) && this.#selection.selects(object);
-  }
-
-  #sendEvent(type: EventType, object: KubernetesObject, resourceVersion: string): void {
-    this.#write(type, object, resourceVersion);
-    if (this.#stream.queued > MAX_QUEUE_LENGTH) this.#end();
   }
 
   #write(type: EventType, object: KubernetesObject, resourceVersion: string): void {

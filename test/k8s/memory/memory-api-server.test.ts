@@ -430,6 +430,15 @@ describe('a watch', () => {
     expect(lines).toHaveLength(1_001);
     expect([api.watches, clock.pending]).toEqual([0, 0]);
   });
+
+  it('sends all changes since its version, however many, and then new ones (regression: it ended)', async () => {
+    for (let i = 0; i < 1_010; i++) await pods.create(`p${i}`);
+    const since = await watch('resourceVersion=1');
+    await settle();
+    await pods.create('new');
+    await settle();
+    expect([since.lines.length, since.lines.at(-1)]).toEqual([1_011, 'ADDED new 1012']);
+  });
 });
 
 describe('a server', () => {
