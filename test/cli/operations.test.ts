@@ -82,11 +82,13 @@ describe('examples/operations', () => {
 });
 
 describe('docs/OPERATIONS.md', () => {
-  it('explains every metric of this project, and no other', () => {
-    const explained = [...DOCUMENT.matchAll(/^\| `(dpcache_\w+)/gm)].map(([, name = '']) => name);
-    expect(explained.sort()).toEqual(
-      [...METRICS.keys()].filter((name) => name.startsWith('dpcache_')).sort(),
-    );
+  it('explains every metric of this project with its type, and no other', () => {
+    const rows = DOCUMENT.matchAll(/^\| `(dpcache_\w+)(?:\{[\w,]+\})?`( \(h\))? \|/gm);
+    const explained = Array.from(rows, ([, name = '', mark]) => {
+      const type = name.endsWith('_total') ? 'counter' : 'gauge';
+      return [name, mark === undefined ? type : 'histogram'];
+    });
+    expect(explained.sort()).toEqual([...METRICS].filter(([name]) => name.startsWith('dpcache_')).sort());
   });
 
   it('names every setting, the rule of its variable, and every exit status', () => {
