@@ -180,7 +180,7 @@ class OperatorProcess implements ServedProcess {
       described(['writes_total', 'counter'], 'Keys written by a duty.', ({ published }) => published?.writes),
       described(
         ['marked', 'gauge'],
-        'Objects that the next round of a duty deletes if they still exist.',
+        'Marked objects, which a later round of a duty deletes if they are still unused.',
         ({ rounds }) => rounds?.marked,
       ),
       described(['deleted_total', 'counter'], 'Objects deleted by a duty.', ({ rounds }) => rounds?.deleted),
