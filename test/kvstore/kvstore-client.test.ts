@@ -568,6 +568,14 @@ describe('a fenced write', () => {
     expect(backend.status().isFenced).toBe(true);
   });
 
+  it('keeps its fence if etcd refuses it, so that keys can be deleted while etcd has no space (regression: the delete put a new fence)', async () => {
+    await put('1');
+    const full = new KvstoreError('overloaded', 'etcdserver: mvcc: database space exceeded');
+    refusePuts(backend.link, '', full);
+    await expect(put('2')).rejects.toBe(full);
+    expect(await backend.delete('k', { fenced: true })).toBe(true);
+  });
+
   it.each([
     ['keepLeaseAlive', 'unavailable', 'unavailable'],
     ['txn', 'unavailable', 'unavailable'],
@@ -649,17 +657,18 @@ it('the writes since a revision are listed in pages, too (regression: in one ans
   await backend.close();
 });
 
-/**
- * Refuses transactions that put keys below the prefix, like for a user without the permission, until mocks
- * are restored.
- */
-function forbidWrites(link: FaultyLink, prefix: string): void {
+/** Refuses transactions that put keys below the prefix, until mocks are restored. */
+function refusePuts(link: FaultyLink, prefix: string, error: KvstoreError): void {
   const txn = link.txn.bind(link);
   vi.spyOn(link, 'txn').mockImplementation((request, options) => {
-    const isForbidden = request.writes.some((write) => write.op === 'put' && write.key.startsWith(prefix));
-    if (!isForbidden) return txn(request, options);
-    return Promise.reject(new KvstoreError('forbidden', 'etcdserver: permission denied'));
+    const isRefused = request.writes.some((write) => write.op === 'put' && write.key.startsWith(prefix));
+    return isRefused ? Promise.reject(error) : txn(request, options);
   });
+}
+
+/** Like {@link refusePuts}, as for a user without the permission. */
+function forbidWrites(link: FaultyLink, prefix: string): void {
+  refusePuts(link, prefix, new KvstoreError('forbidden', 'etcdserver: permission denied'));
 }
 
 function latch(): { readonly isOpen: Promise<void>; open(): void } {

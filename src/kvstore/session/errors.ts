@@ -51,6 +51,7 @@ const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
   'lease-not-found',
   'lock-lost',
   'not-leader',
+  'overloaded',
 ]);
 
 /** A failure of the kvstore or of the connection to it. A mistake of the caller throws an `AssertionError` instead. */
