@@ -39,7 +39,7 @@ import {
   type WriteOptions,
   type WrittenAll,
 } from './session/backend.ts';
-import { asKvstoreError, closedError, KvstoreError, namingRight } from './session/errors.ts';
+import { asKvstoreError, closedError, isOutcomeKnown, KvstoreError, namingRight } from './session/errors.ts';
 import { type Binding, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
@@ -329,17 +329,24 @@ export class KvstoreClient implements KvstoreBackend {
     const puts = writes.filter(isPut);
     const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
     const released = this.#releasedBy(writes, keeper);
-    const isOwn = condition === undefined || puts.every(({ key }) => keeper?.bindingOf(key) !== undefined);
+    const previous = puts.map(({ key }) => keeper?.bindingOf(key));
     const bindings = keeper === undefined ? [] : await keeper.bindAll(puts, options.signal);
     for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
     const request = transactionOf(writes, bindings, condition);
+    // The key of a put that has not taken effect does not belong to this client, unless it was bound before.
+    const settle = (mayBeWritten: boolean, revision?: number): void => {
+      for (const [index, binding] of bindings.entries())
+        if (mayBeWritten || previous[index] !== undefined) keeper?.confirm(binding, revision);
+        else keeper?.unbind(binding);
+    };
     let answer: TxnResponse;
     try {
       answer = await this.#txn(request, options);
     } catch (thrown) {
-      for (const binding of bindings) keeper?.confirm(binding); // the writes may have taken effect
+      const error = asKvstoreError(thrown);
+      settle(!isOutcomeKnown(error));
       const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
-      const isLeaseLost = others.length === 0 && asKvstoreError(thrown).code === 'lease-not-found';
+      const isLeaseLost = others.length === 0 && error.code === 'lease-not-found';
       if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
       keeper?.markLost(lease);
       return this.#commit(writes, options, condition, true);
@@ -349,10 +356,7 @@ export class KvstoreClient implements KvstoreBackend {
     const mayOmit = request.otherwise !== undefined;
     const isComplete = succeeded !== mayOmit;
     const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
-    // The key of a conditional put that failed does not belong to this client, unless it was bound before.
-    for (const binding of bindings)
-      if (isOwn || succeeded) keeper?.confirm(binding, revision);
-      else keeper?.unbind(binding);
+    settle(condition === undefined || succeeded, revision);
     for (const { write, holder, binding } of released) if (isApplied(write)) holder.unbind(binding, revision);
     for (const put of puts.filter(isApplied))
       if (keeper === undefined) this.#clientWrites.forget(put.key);
