@@ -61,9 +61,20 @@ export class EtcdEndpoint {
     return this.#unary(await encoded<T>(service, method, payload), options);
   }
 
-  /** Calls a method and returns the undecoded answer, for large answers. */
-  raw(service: EtcdService, method: string, request: Buffer, options?: CallOptions): Promise<Buffer> {
-    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough }, options);
+  /**
+   * Calls a method and returns the undecoded answer, for large answers.
+   *
+   * @param startedAt start of the call, by `performance.now`; its deadline counts from there
+   */
+  raw(
+    service: EtcdService,
+    method: string,
+    request: Buffer,
+    options?: CallOptions,
+    startedAt?: number,
+  ): Promise<Buffer> {
+    const call = { path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough };
+    return this.#unary(call, options, startedAt);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
@@ -158,9 +169,12 @@ export class EtcdEndpoint {
     return metadata;
   }
 
-  async #unary<T>(call: UnaryCall<T>, options: CallOptions = {}): Promise<T> {
+  async #unary<T>(
+    call: UnaryCall<T>,
+    options: CallOptions = {},
+    startedAt: number = performance.now(),
+  ): Promise<T> {
     if (options.signal?.aborted === true) throw abortedError();
-    const startedAt = performance.now();
     const metadata = await this.#metadataWithin(options, startedAt);
     return this.#send(call, metadata, options, startedAt);
   }

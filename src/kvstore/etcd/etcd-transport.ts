@@ -104,8 +104,8 @@ export class EtcdTransport implements Transport {
     const message = encodeTxn(request);
     const { writes, otherwise = [] } = request;
     const weight = WEIGHT_OF_CALL + WEIGHT_OF_WRITE * Math.max(writes.length, otherwise.length);
-    return this.#call(async (endpoint) => {
-      const answer = await endpoint.raw('KV', 'Txn', message, options);
+    return this.#call(async (endpoint, startedAt) => {
+      const answer = await endpoint.raw('KV', 'Txn', message, options, startedAt);
       await this.#gate?.pass(weight);
       return withHeader(decodeTxn(answer));
     });
@@ -131,7 +131,9 @@ export class EtcdTransport implements Transport {
 
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const request = encodeLeaseGrant(ttlSeconds);
-    const answer = await this.#call((endpoint) => endpoint.raw('Lease', 'LeaseGrant', request, options));
+    const answer = await this.#call((endpoint, startedAt) =>
+      endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt),
+    );
     const { lease } = decodeLease(answer);
     if (lease !== NO_LEASE) return lease;
     throw new KvstoreError('internal', 'the server granted a lease without an id');
@@ -145,7 +147,9 @@ export class EtcdTransport implements Transport {
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
     const request = encodeLeaseRevoke(lease);
-    await this.#call((endpoint) => endpoint.raw('Lease', 'LeaseRevoke', request, options));
+    await this.#call((endpoint, startedAt) =>
+      endpoint.raw('Lease', 'LeaseRevoke', request, options, startedAt),
+    );
   }
 
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]> {
@@ -176,28 +180,32 @@ export class EtcdTransport implements Transport {
 
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
     const message = encodeRange(request);
-    return this.#call(
-      async (chosen) =>
-        withHeader(await decodeRange(await chosen.raw('KV', 'Range', message, options), this.#gate)),
-      endpoint,
-    );
+    return this.#call(async (chosen, startedAt) => {
+      const answer = await chosen.raw('KV', 'Range', message, options, startedAt);
+      return withHeader(await decodeRange(answer, this.#gate));
+    }, endpoint);
   }
 
+  /**
+   * @param call makes one attempt; its deadline counts from `startedAt`
+   * @param firstAt start of the refused attempt that is repeated
+   */
   async #call<T>(
-    call: (endpoint: EtcdEndpoint) => Promise<T>,
+    call: (endpoint: EtcdEndpoint, startedAt: number) => Promise<T>,
     preferred?: EtcdEndpoint,
-    isRepeated = false,
+    firstAt?: number,
   ): Promise<T> {
     if (this.#closed) throw closedError();
     const endpoint = preferred ?? this.#endpoint();
     const startedAt = performance.now();
     try {
-      return await call(endpoint);
+      return await call(endpoint, firstAt ?? startedAt);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       if (this.#closed && error.code !== 'aborted') throw closedError();
       this.#handleFailure(endpoint, error, startedAt);
-      if (error.code === 'invalid-token' && !isRepeated) return this.#call(call, preferred, true);
+      if (error.code === 'invalid-token' && firstAt === undefined)
+        return this.#call(call, preferred, startedAt);
       throw error;
     }
   }

@@ -1,3 +1,4 @@
+import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { bytesField, message } from '../../../src/kvstore/codec/proto-writer.ts';
@@ -37,6 +38,27 @@ afterEach(async () => {
 it('a keepalive that the server ends without an answer fails, and does not wait for ever', async () => {
   const transport = await connected({ keepAlive: (call) => void call.end() });
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+it('a call whose token is refused is repeated within its deadline (regression: each attempt had one of its own)', async () => {
+  const deadlineMs = 1000;
+  let calls = 0;
+  const range = async (): Promise<Buffer | { code: number; details: string } | undefined> => {
+    if (++calls === 1) return NO_KEYS;
+    if (calls > 2) return undefined;
+    await new Promise((resolve) => setTimeout(resolve, deadlineMs / 2));
+    return { code: status.UNAUTHENTICATED, details: 'etcdserver: invalid auth token' };
+  };
+  const authenticate = (): Buffer => message(bytesField(2, Buffer.from('token')));
+  const auth = { username: 'u', password: 'p' };
+  const transport = await connected({ range, authenticate }, { auth, deadlineMs: PROGRESS_TIMEOUT_MS });
+  await transport.range(keyRange('a')); // connects, and fetches a token
+  const startedAt = performance.now();
+  await expect(transport.range(keyRange('a'), { deadlineMs })).rejects.toMatchObject({
+    code: 'deadline',
+  });
+  expect(calls).toBe(3);
+  expect(performance.now() - startedAt).toBeLessThan(deadlineMs * 1.5);
 });
 
 it('setting the clock back does not delay a deadline (regression: it ended an hour late)', async () => {

@@ -18,14 +18,17 @@ const bytes = {
 /** The answer to a read of a missing key. */
 export const NO_KEYS: Buffer = message(bytesField(1, message(numberField(3, 1))));
 
+type FakeAnswer = Buffer | Partial<StatusObject> | undefined;
+
 /** The answers of a {@link FakeServer}. Requests without one are not answered. */
 export interface FakeAnswers {
   readonly keepAlive?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   readonly watch?: (call: ServerDuplexStream<Buffer, Buffer>) => void;
   /** Returns undefined to give no answer, and a status to fail. */
-  readonly range?: (request: Buffer) => Buffer | Partial<StatusObject> | undefined;
+  readonly range?: (request: Buffer) => FakeAnswer | Promise<FakeAnswer>;
   readonly txn?: (request: Buffer) => Buffer;
   readonly grant?: (request: Buffer) => Buffer;
+  readonly authenticate?: (request: Buffer) => Buffer;
 }
 
 /** Returns a handler that gives the answer of `answerTo`; without `answerTo`, none. */
@@ -40,7 +43,7 @@ const answerWith =
 export class FakeServer {
   readonly #server = new Server();
 
-  constructor({ keepAlive = () => {}, watch = () => {}, range, txn, grant }: FakeAnswers) {
+  constructor({ keepAlive = () => {}, watch = () => {}, range, txn, grant, authenticate }: FakeAnswers) {
     const stream = { requestStream: true, responseStream: true };
     const unary = { requestStream: false, responseStream: false };
     this.#server.addService(
@@ -50,20 +53,22 @@ export class FakeServer {
         range: { path: '/etcdserverpb.KV/Range', ...unary, ...bytes },
         txn: { path: '/etcdserverpb.KV/Txn', ...unary, ...bytes },
         grant: { path: '/etcdserverpb.Lease/LeaseGrant', ...unary, ...bytes },
+        authenticate: { path: '/etcdserverpb.Auth/Authenticate', ...unary, ...bytes },
       },
       {
         keepAlive,
         watch,
-        range: (
+        range: async (
           call: ServerUnaryCall<Buffer, Buffer>,
           answer: (error: Partial<StatusObject> | null, bytes?: Buffer) => void,
         ) => {
-          const bytes = range?.(call.request);
+          const bytes = await range?.(call.request);
           if (Buffer.isBuffer(bytes)) answer(null, bytes);
           else if (bytes !== undefined) answer(bytes);
         },
         txn: answerWith(txn),
         grant: answerWith(grant),
+        authenticate: answerWith(authenticate),
       },
     );
   }
