@@ -2,6 +2,7 @@ import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
+import { allowManyListeners } from '../session/shared-signal.ts';
 import {
   type CallOptions,
   type EndpointStatus,
@@ -221,7 +222,8 @@ export class EtcdTransport implements Transport {
     try {
       const answer = await new Promise<Buffer>((resolve, reject) => {
         atEnd(endpoint.startDeadline(deadlineMs, () => reject(endpoint.deadlineError())));
-        signal?.addEventListener('abort', () => reject(abortedError()), { signal: ended.signal });
+        const abort = (): void => reject(abortedError());
+        allowManyListeners(signal)?.addEventListener('abort', abort, { signal: ended.signal });
         if (signal?.aborted === true) reject(abortedError());
         const begin = (stream: EtcdStream): void => {
           atEnd(() => stream.cancel());

@@ -61,6 +61,19 @@ it('a call whose token is refused is repeated within its deadline (regression: e
   expect(performance.now() - startedAt).toBeLessThan(deadlineMs * 1.5);
 });
 
+it('many keepalives with one signal cause no leak warning of Node (regression: one when leases were adopted)', async () => {
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error): unknown => warnings.push(warning);
+  process.on('warning', onWarning);
+  const transport = await connected({ keepAlive: (call) => void call.end() });
+  const { signal } = new AbortController();
+  await Promise.allSettled(
+    Array.from({ length: 20 }, (_, i) => transport.keepLeaseAlive(`${i}`, { signal })),
+  );
+  process.off('warning', onWarning);
+  expect(warnings).toEqual([]);
+});
+
 it('setting the clock back does not delay a deadline (regression: it ended an hour late)', async () => {
   const transport = await connected({});
   for (const call of [() => transport.range(keyRange('a')), () => transport.keepLeaseAlive('1')]) {
