@@ -9,8 +9,11 @@ import { InputError } from '../process/input-error.ts';
 /** The version of the format. A reader refuses others. */
 export const TAPE_FORMAT = 1;
 
-/** Maximum length of a line: a value of 1.5 MiB in base64, or a Kubernetes object, with room for escapes. */
-export const MAX_LINE_BYTES: number = 8 << 20;
+/**
+ * Maximum length of a line: a Kubernetes object, or a key and a value of 1.5 MiB together, of which each byte is
+ * escaped by six characters.
+ */
+export const MAX_LINE_BYTES: number = 16 << 20;
 
 export interface TapePlace {
   /** Number of the line in the life of the agent, from 1. A gap in the numbers is a cut. */

@@ -3,6 +3,7 @@ import { gzip } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder, StateSink } from '../base/files/state-folder.ts';
+import { MAX_LINE_BYTES } from './tape-line.ts';
 
 const compress = promisify(gzip);
 
@@ -113,16 +114,24 @@ export class TapeWriter {
    */
   write(text: string, rest: number): boolean {
     // A UTF-16 unit needs at most three bytes.
-    const block = this.reserve(text.length * 3 + rest, text.length);
+    const maxBytes = text.length * 3 + rest;
+    const likelyBytes = maxBytes <= MAX_LINE_BYTES ? text.length : Buffer.byteLength(text) + rest;
+    const block = this.reserve(maxBytes, likelyBytes);
     if (block !== undefined) this.used += block.write(text, this.used);
     return block !== undefined;
   }
 
   /**
    * Returns a block with room for a line of at most `maxBytes` at {@link TapeWriter.used}, which the caller advances.
-   * Returns undefined if lines are dropped. `likelyBytes` is the probable size.
+   * Returns undefined if lines are dropped. `likelyBytes` is the probable size. A line that no reader accepts cuts the
+   * tape.
    */
   reserve(maxBytes: number, likelyBytes: number = maxBytes): Buffer | undefined {
+    if (this.#broken) return undefined;
+    if (likelyBytes > MAX_LINE_BYTES) {
+      this.#fail(new Error(`a line has more than ${MAX_LINE_BYTES >> 20} MiB`));
+      return undefined;
+    }
     if (this.used + maxBytes > this.#block.length || this.used + likelyBytes >= MEMBER_BYTES) {
       this.#endBlock();
       if (maxBytes > this.#block.length) this.#block = Buffer.allocUnsafe(Math.max(maxBytes, MEMBER_BYTES));

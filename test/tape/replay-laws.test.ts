@@ -108,6 +108,18 @@ describe('the tape of a mesh under faults', () => {
     });
   });
 
+  it('has a line for each key of 1.5 MiB that an etcd accepts (regression: escapes exceeded the limit)', async () => {
+    await withFolder(async (folder) => {
+      const [prefix, escaped] = ['cilium/state/ip/v1/default/', '\u0001'.repeat(1.4 * (1 << 20))];
+      const write = { do: 'write', cluster: 'a' } as const;
+      await tapeMesh(folder, [
+        { ...write, key: `${prefix}10.0.0.1`, value: escaped },
+        { ...write, key: prefix + escaped, value: '' },
+      ]);
+      expect((await replayMesh(folder)).report).toMatchObject({ cuts: [], difference: undefined });
+    });
+  });
+
   it('R3: cut at any byte of its text, it is replayed up to its last complete line', async () => {
     await withFolder(async (folder) => {
       await tapeMesh(folder, SCRIPT);

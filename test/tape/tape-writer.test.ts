@@ -9,6 +9,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { readRecordedKeys } from '../../src/recording/recorded-keys.ts';
 import { checkTape } from '../../src/tape/check-tape.ts';
 import { Tape, type TapeOptions } from '../../src/tape/tape.ts';
+import { MAX_LINE_BYTES } from '../../src/tape/tape-line.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { I9_reconnectIsColdStart } from '../clustermesh/support/mesh-laws.ts';
 import { keepTape } from './support/keep-tape.ts';
@@ -160,6 +161,21 @@ describe('the files of a tape', () => {
       expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
       expect((await readdir(folder))[0]).not.toBe('tape-000001.jsonl.gz');
       expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [] });
+    });
+  });
+
+  it('are cut instead of having a line that no reader accepts', async () => {
+    await withFolder(async (folder) => {
+      const { tape, pass } = await newTape(folder);
+      tape.note('x'.repeat(MAX_LINE_BYTES - 100));
+      await pass(1000);
+      expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
+      tape.note('\u20ac'.repeat(MAX_LINE_BYTES / 3));
+      expect(tape.status()).toMatchObject({ lost: 1, failure: { message: 'a line has more than 16 MiB' } });
+      await pass(12_000);
+      await tape.stop();
+      expect(tape.status().failure).toBeUndefined();
+      expect((await replayMesh(folder)).report).toMatchObject({ isComplete: true, cuts: [{ lost: 1 }] });
     });
   });
 
