@@ -16,7 +16,8 @@ const RETRY_MS = 10_000;
 const MAX_FILE_SEGMENTS = 3;
 
 interface OpenFile {
-  readonly segment: Segment;
+  /** Undefined after a failed write. The file then stays until another one is created. */
+  segment: Segment | undefined;
   readonly head: SegmentHead;
   readonly sink: StateSink;
   /** Size of the file. */
@@ -57,7 +58,7 @@ export class SegmentWriter {
     return this.#failure;
   }
 
-  /** Size of the file of the current segment. */
+  /** Size of the incomplete file. */
   get bytes(): number {
     return this.#file?.bytes ?? 0;
   }
@@ -87,9 +88,8 @@ export class SegmentWriter {
     } catch (error) {
       this.#failure = failureOf(error, this.#clock);
       this.#retryAt = this.#clock.now() + RETRY_MS;
-      const sink = this.#file?.sink;
-      this.#file = undefined;
-      await sink?.close().catch(() => {});
+      if (this.#file !== undefined) this.#file.segment = undefined;
+      await this.#file?.sink.close().catch(() => {});
     }
   }
 
@@ -133,11 +133,12 @@ export class SegmentWriter {
     const { disk } = this.#archive;
     const { number, firstSequence, startMs } = segment;
     if (this.#file !== undefined) {
-      // Its segment left the memory before the file was complete.
-      const abandoned = this.#file;
+      // A write failed, or its segment left the memory before the file was complete.
+      const { head, sink, segment } = this.#file;
+      this.#file.segment = undefined;
+      if (segment !== undefined) await sink.close();
+      await disk.folder.remove(segmentName(head));
       this.#file = undefined;
-      await abandoned.sink.close();
-      await disk.folder.remove(segmentName(abandoned.head));
     }
     const maxBytes = this.#log.segmentBytes;
     await this.#archive.makeRoom(MAX_FILE_SEGMENTS * maxBytes);
