@@ -2,6 +2,7 @@ import type { FeedTap } from '../k8s/feed/object-feed.ts';
 import type { ObjectName } from '../k8s/object-table.ts';
 import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
 import { contentOf } from './mesh-tape.ts';
+import type { ListStep } from './tape-line.ts';
 import type { TapeLines } from './tape-lines.ts';
 
 /** Number of objects of one step of a snapshot: about 1 ms. */
@@ -17,8 +18,8 @@ class KindTape implements FeedTap {
   readonly #kind: string;
   /** The last content of each object. */
   readonly #last = new Map<string, string>();
-  #isStarted = false;
-  #isListed = false;
+  /** The steps of the last list so far. */
+  #steps: readonly ListStep[] = [];
 
   constructor(lines: TapeLines, kind: string) {
     this.#lines = lines;
@@ -26,9 +27,8 @@ class KindTape implements FeedTap {
   }
 
   onStart(): void {
-    this.#isStarted = true;
-    this.#isListed = false;
-    this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start' }));
+    this.#steps = [];
+    this.#addStep('start');
   }
 
   onEvent({ type, object }: ResourceEvent): void {
@@ -49,9 +49,17 @@ class KindTape implements FeedTap {
     this.#lines.endBatch();
   }
 
+  onReceived(): void {
+    this.#addStep('received');
+  }
+
   onListed(): void {
-    this.#isListed = true;
-    this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed' }));
+    this.#addStep('listed');
+  }
+
+  #addStep(step: ListStep): void {
+    this.#steps = [...this.#steps, step];
+    this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: step }));
   }
 
   #gone(object: KubernetesObject): void {
@@ -61,13 +69,14 @@ class KindTape implements FeedTap {
 
   /** Adds lines with the last version of each object, in steps. */
   *snapshot(): Generator<void, void, void> {
-    if (this.#isStarted) this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'start', snap: 1 }));
+    const line = (step: ListStep): string => contentOf({ ev: 'kind', kind: this.#kind, do: step, snap: 1 });
+    if (this.#steps.length > 0) this.#lines.add(line('start'));
     let added = 0;
     for (const content of this.#last.values()) {
       this.#lines.add(`${content},"snap":1}`);
       if (++added % OBJECTS_PER_STEP === 0) yield;
     }
-    if (this.#isListed) this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: 'listed', snap: 1 }));
+    for (const step of this.#steps) if (step !== 'start') this.#lines.add(line(step));
   }
 }
 

@@ -72,6 +72,7 @@ export class ReplayedKubernetes {
       this.#batch = [];
       this.#sinkOf(line.kind).apply(batch);
     } else if (line.do === 'start') this.#sinks.set(line.kind, feed.start());
+    else if (line.do === 'received') feed.received();
     else this.#sinkOf(line.kind).onListed();
   }
 

@@ -37,6 +37,11 @@ interface KeyPlace {
   readonly more?: 1;
 }
 
+const LIST_STEPS = ['start', 'received', 'listed'] as const;
+
+/** One of {@link LIST_STEPS}. */
+export type ListStep = (typeof LIST_STEPS)[number];
+
 /** The content of a line. A put has no `ev`, so that it is also a valid recorded key. */
 export type TapeEntry =
   /** The first line of each file. `wall` is the wall time minus `ms`. */
@@ -93,8 +98,10 @@ export type TapeEntry =
     }
   /** Kubernetes is followed, as a cluster with this id. */
   | { readonly ev: 'kubernetes'; readonly clusterID: number; readonly snap?: 1 }
-  /** A reflector of a kind begins, or its list is complete. */
-  | { readonly ev: 'kind'; readonly kind: string; readonly do: 'start' | 'listed'; readonly snap?: 1 }
+  /**
+   * A reflector of a kind begins, its list is applied (absent in older tapes), or missing objects are deleted, too.
+   */
+  | { readonly ev: 'kind'; readonly kind: string; readonly do: ListStep; readonly snap?: 1 }
   /** The sums of the claims of each group of writers. */
   | { readonly ev: 'digest'; readonly sums: Readonly<Record<string, string>> }
   /** The wall time minus `ms` has changed, because the clock was set. */
@@ -119,7 +126,7 @@ type FieldKind =
   | 'Kubernetes object'
   | 'resource'
   | 'scope'
-  | 'start or listed'
+  | 'step of a list'
   | 'number?'
   | 'one?'
   | 'true?'
@@ -155,7 +162,7 @@ const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> =
   withdrawn: { store: 'text', scope: 'scope' },
   object: { kind: 'text', object: 'Kubernetes object', more: 'one?', snap: 'one?' },
   gone: { kind: 'text', object: 'Kubernetes object', more: 'one?' },
-  kind: { kind: 'text', do: 'start or listed', snap: 'one?' },
+  kind: { kind: 'text', do: 'step of a list', snap: 'one?' },
   kubernetes: { clusterID: 'number', snap: 'one?' },
   digest: { sums: 'object of texts' },
   clock: { wall: 'time' },
@@ -173,7 +180,7 @@ const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
   'Kubernetes object': isKubernetesObject,
   resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
   scope: (value) => value === 'services' || value === 'everything',
-  'start or listed': (value) => value === 'start' || value === 'listed',
+  'step of a list': (value) => LIST_STEPS.some((step) => step === value),
   'number?': (value) => value === undefined || typeof value === 'number',
   'one?': (value) => value === undefined || value === 1,
   'true?': (value) => value === undefined || value === true,

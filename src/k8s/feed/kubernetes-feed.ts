@@ -180,7 +180,7 @@ export class KubernetesFeed {
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #kinds = new Map<string, FollowedKind>();
-  readonly #feeds = new Map<string, AnyFeed>();
+  readonly #feeds = new Map<string, AnyFeed & Pick<ObjectFeed<unknown>, 'received'>>();
   readonly #podHolders: AddressHolders | undefined;
   readonly #endpointHolders: AddressHolders | undefined;
   readonly #labels: EndpointLabels | undefined;
@@ -246,7 +246,7 @@ export class KubernetesFeed {
    * @internal Returns the feed of a kind, for objects that the caller delivers in place of the source. `start` must not
    * have been called.
    */
-  feedOf(kind: string): AnyFeed | undefined {
+  feedOf(kind: string): (AnyFeed & Pick<ObjectFeed<unknown>, 'received'>) | undefined {
     return this.#feeds.get(kind);
   }
 

@@ -58,6 +58,8 @@ export interface FeedTap {
   onRemove(name: ObjectName): void;
   /** Called after the events and removals of the previous calls were applied. */
   onApplied(): void;
+  /** Called when the first list is applied, before missing objects are deleted. */
+  onReceived(): void;
   /** Called when the first list is applied and missing objects are deleted. */
   onListed(): void;
 }
@@ -165,10 +167,16 @@ export class ObjectFeed<T> implements AnyFeed {
       },
       onListed: () => {
         if (run !== this.#run) return;
-        this.#reader.listed?.();
+        this.#options.tap?.onReceived();
+        this.received();
         runSteps(this.#options.gate, this.#sweepSteps(run, onComplete));
       },
     };
+  }
+
+  /** Must be called when the first list is applied, unless the sink receives `onListed` at that time. */
+  received(): void {
+    this.#reader.listed?.();
   }
 
   /** Removes the values that the current reflector has not delivered, in steps, without waiting for its list. */

@@ -49,7 +49,7 @@ const LABELS = `
 const TAPE = `
   clusterName nodeName serviceV2 network kubernetes watch identities serviceProxyName headlessServices nodeAnnotations
   encryptKey remoteNodeIdentities nodeEncryption hostFirewall underlay crd policies host-ips
-  store rev more snap object scope services everything prefix keeps do start listed lost value value64`;
+  store rev more snap object scope services everything prefix keeps do start received listed lost value value64`;
 
 /** Words that are kept. */
 export const PROTOCOL_WORDS: ReadonlySet<string> = new Set(

@@ -1,0 +1,58 @@
+import { expect, it } from 'vitest';
+import { StateFiles } from '../../src/agent/state-files.ts';
+import { OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { Tape } from '../../src/tape/tape.ts';
+import type { TapedKubernetes } from '../../src/tape/tape-settings.ts';
+import { ManualClock } from '../base/support/manual-clock.ts';
+import { FeedWorld } from '../k8s/feed/support/feed-world.ts';
+import { ciliumEndpointSlice, sliced } from '../k8s/feed/support/objects.ts';
+import { replayMesh, SETTINGS, withFolder } from './support/taped-mesh.ts';
+
+const ENDPOINTS = 'ciliumendpointslices';
+const KUBERNETES: TapedKubernetes = {
+  watch: ['endpoints'],
+  endpoints: ENDPOINTS,
+  identities: 'kvstore',
+  headlessServices: false,
+  nodeAnnotations: false,
+  encryptKey: 0,
+};
+
+it('an endpoint that moves to another slice while the objects missing in a list are deleted has the same entry in a replay', async () => {
+  await withFolder(async (folder) => {
+    const cache = new IPCache();
+    const tape = new Tape({
+      folder: new StateFiles(folder),
+      maxBytes: 1 << 24,
+      settings: { ...SETTINGS, kubernetes: KUBERNETES },
+      version: '0.1.0',
+      clock: new ManualClock(),
+      gate: OPEN_GATE,
+      ipcache: cache,
+      onFailure: () => {},
+    });
+    tape.start();
+    tape.kubernetes.begin(1);
+    const turns: (() => void)[] = [];
+    const nextTurn = (turn: () => void): void => void turns.push(turn);
+    const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 1 });
+    const world = new FeedWorld({ endpoints: ENDPOINTS, gate, cache, tap: tape.kubernetes.tap });
+    const put = (slice: string, createdAt: number, ...endpoints: readonly object[]): void =>
+      world.cluster.put(ENDPOINTS, ciliumEndpointSlice(slice, endpoints, { createdAt }));
+    put('s1', 1);
+    put('s2', 2, sliced('web', { identity: 2000 }));
+    await world.started();
+    put('s1', 1, sliced('web', { identity: 1000 }));
+    for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+      turn();
+      for (let tick = 0; tick < 8; tick++) await Promise.resolve();
+    }
+    const live = [...cache.entries()];
+    expect(live).toMatchObject([{ identity: 1000 }]);
+    await tape.stop();
+    const { report } = await replayMesh(folder);
+    expect([...report.replay.ipcache.entries()]).toEqual(live);
+    expect(report).toMatchObject({ digests: 1, difference: undefined });
+  });
+});
