@@ -63,9 +63,9 @@ export interface ReplayReport {
 const LINES_PER_TURN = 512;
 
 /**
- * Replays a tape: a folder, or one of its files. After a cut, the replay continues at the next snapshot or at the next
- * start of the agent. Throws {@link TapeError} with the line if a line is invalid, if `at` is before the first line,
- * and if another version than `options.version` wrote the tape.
+ * Replays the last life of a tape that began before `at`. `path` is a folder, or one of its files. After a cut, the
+ * replay continues at the next snapshot. Throws {@link TapeError} with the line if a line is invalid, if `at` is before
+ * the first line, and if another version than `options.version` wrote the tape.
  */
 export async function replayTape(path: string, options: ReplayOptions = {}): Promise<ReplayReport> {
   const parts = await openTape(path);
@@ -79,7 +79,6 @@ class TapeReplayer {
   readonly #cuts: TapeCut[] = [];
   #replay: TapeReplay | undefined;
   #seq = 0;
-  #life = '';
   /** Wall time minus `ms`. */
   #wall = 0;
   /** Wall time of the last line. */
@@ -185,7 +184,7 @@ class TapeReplayer {
     return difference === undefined;
   }
 
-  /** Continues the replay with the first line of a part. After a cut or a start of the agent, begins a new replay. */
+  /** Continues the replay with the first line of a part. After a cut, begins a new replay. */
   async #begin(part: TapePart, head: TapePart['head']): Promise<void> {
     const { version = head.version, onReject, onReplay } = this.#options;
     if (head.version !== version)
@@ -194,12 +193,12 @@ class TapeReplayer {
         `version: ${head.version} has written the tape, this is ${version}: use that version, or --ignore-version`,
       );
     this.#wall = head.wall;
-    const isSameLife = this.#replay !== undefined && head.life === this.#life;
-    const lost = isSameLife ? linesLost(part, this.#seq) : 0;
-    if (isSameLife && lost === 0) return;
-    if (this.#replay !== undefined) this.#cuts.push({ at: `${part.path}:1`, lost });
-    await this.#replay?.close();
-    this.#life = head.life;
+    if (this.#replay !== undefined) {
+      const lost = linesLost(part, this.#seq);
+      if (lost === 0) return;
+      this.#cuts.push({ at: `${part.path}:1`, lost });
+      await this.#replay.close();
+    }
     this.#replay = new TapeReplay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
     if (head.seq > 1) this.#replay.beginSnapshot();
     onReplay?.(this.#replay);
