@@ -5,6 +5,7 @@ import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Manifest } from '../recording/manifests.ts';
 import type { RecordedKey } from '../recording/recorded-keys.ts';
+import type { TapedKubernetes } from '../tape/tape-settings.ts';
 
 /** The kvstore of an agent. `memory`: one in this process with recorded keys; `etcd`: a real one. */
 export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
@@ -12,16 +13,7 @@ export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 /** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
-/** The kinds of Kubernetes objects that an agent can follow. */
-export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
-
-/** One of {@link KUBERNETES_PARTS}. */
-export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
-
-/** The objects that provide the endpoints of other nodes. */
-export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
-
-export interface KubernetesOptions {
+export interface KubernetesOptions extends TapedKubernetes {
   /** If true, the API server is followed only if the process runs in a pod with a service account. */
   readonly ifInCluster: boolean;
   /** Path of a kubeconfig; `undefined`: use the pod's service account. */
@@ -38,20 +30,10 @@ export interface KubernetesOptions {
    * addition to those of `load`.
    */
   readonly objects?: (() => AsyncIterable<Manifest>) | undefined;
-  readonly watch: readonly KubernetesPart[];
-  readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
-  /** `crd`: CiliumIdentities are always used. `kvstore`: they are used only if there is no kvstore. */
-  readonly identities: 'kvstore' | 'crd';
-  readonly serviceProxyName?: string | undefined;
-  readonly headlessServices: boolean;
   /** If true, the addresses of this machine get identity `host`, and all unknown addresses `world` (KUBERNETES 51). */
   readonly hostIPs: boolean;
   /** If true, the world has separate identities for IPv4 and IPv6 (KUBERNETES 50, 51). */
   readonly dualStack: boolean;
-  /** If true, the annotations of the local Node are used (KUBERNETES 40). */
-  readonly nodeAnnotations: boolean;
-  /** Encryption key of the local node, for its pods (KUBERNETES 18); 0: none. */
-  readonly encryptKey: number;
 }
 
 /** Configuration of an agent. */

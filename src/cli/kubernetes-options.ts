@@ -1,10 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import {
-  KUBERNETES_ENDPOINTS,
-  KUBERNETES_PARTS,
-  type KubernetesOptions,
-  type KubernetesPart,
-} from '../agent/options.ts';
+import type { KubernetesOptions } from '../agent/options.ts';
+import { KUBERNETES_ENDPOINTS, KUBERNETES_PARTS, type KubernetesPart } from '../tape/tape-settings.ts';
 import {
   accessContradiction,
   contextOption,

@@ -17,25 +17,34 @@ export interface TapeSettings {
   readonly kubernetes?: TapedKubernetes | undefined;
 }
 
-/** Settings of an agent that follows Kubernetes; see `KubernetesOptions`. */
+/** The kinds of Kubernetes objects that an agent can follow. */
+export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
+
+/** One of {@link KUBERNETES_PARTS}. */
+export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
+
+/** The objects that provide the endpoints of other nodes. */
+export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
+
+/** Settings of an agent that follows Kubernetes. */
 export interface TapedKubernetes {
-  readonly watch: readonly (typeof PARTS)[number][];
-  readonly endpoints: (typeof ENDPOINTS)[number];
+  readonly watch: readonly KubernetesPart[];
+  readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
+  /** `crd`: CiliumIdentities are always used. `kvstore`: they are used only if there is no kvstore. */
   readonly identities: 'kvstore' | 'crd';
   readonly serviceProxyName?: string | undefined;
   readonly headlessServices: boolean;
+  /** If true, the annotations of the local Node are used (KUBERNETES 40). */
   readonly nodeAnnotations: boolean;
+  /** Encryption key of the local node, for its pods (KUBERNETES 18); 0: none. */
   readonly encryptKey: number;
 }
-
-const PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
-const ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
 
 function readKubernetes(fields: Fields<never>): TapedKubernetes {
   const watch = fields.list('watch');
   return {
-    watch: watch.items((_, index) => watch.word(index, PARTS)),
-    endpoints: fields.word('endpoints', ENDPOINTS) ?? 'ciliumendpoints',
+    watch: watch.items((_, index) => watch.word(index, KUBERNETES_PARTS)),
+    endpoints: fields.word('endpoints', KUBERNETES_ENDPOINTS) ?? 'ciliumendpoints',
     identities: fields.word('identities', ['kvstore', 'crd'] as const) ?? 'kvstore',
     serviceProxyName: fields.string('serviceProxyName'),
     headlessServices: fields.boolean('headlessServices') === true,
