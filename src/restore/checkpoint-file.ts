@@ -41,8 +41,11 @@ const HEAD = 5;
 /** Bytes after a payload: checksum. */
 const TAIL = 4;
 
-/** Maximum number of bytes of a payload. Limits the memory for a file that is not a checkpoint. */
-const MAX_SECTION: number = 4 << 20;
+/**
+ * Maximum number of bytes of a payload: a record with a value of 1.5 MiB, of which JSON escapes each byte by six
+ * characters. Limits the memory for a file that is not a checkpoint.
+ */
+const MAX_SECTION: number = 16 << 20;
 
 /** Bytes per read. */
 const CHUNK: number = 256 << 10;

@@ -32,7 +32,7 @@ const KNOWN = {
 } as const;
 
 /** The maximum payload of a section. */
-const MOST = 4 * 2 ** 20;
+const MOST = 16 * 2 ** 20;
 
 /** Returns a section of a checkpoint. */
 function section(kind: number, payload: string): Buffer {

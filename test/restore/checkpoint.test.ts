@@ -162,6 +162,16 @@ describe('a checkpoint', () => {
     expect([...next.services.parts()].map(partText)).toEqual([...before.services.parts()].map(partText));
   });
 
+  it('contains a value of 1.5 MiB whose bytes JSON escapes by six characters (regression: no checkpoint was written)', async () => {
+    const value = '\u0001'.repeat(1.5 * 2 ** 20);
+    const identity = { cluster: 'east', identity: 0x2_0001, labels: [{ source: 'k8s', key: 'app', value }] };
+    const folder = new MemoryFolder();
+    await save(folder, engines(), [identity]);
+    const { restoration } = restart(folder);
+    expect(await restoration.read()).toMatchObject({ kind: 'restored', identities: 1 });
+    expect(restoration.labelsOf(identity.identity)).toEqual(identity.labels);
+  });
+
   it.each([
     [0, 0],
     [64, 1],
