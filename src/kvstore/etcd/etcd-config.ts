@@ -1,3 +1,6 @@
+import { assert } from '../../base/assert.ts';
+import { showValue } from '../../base/show-value.ts';
+
 /** Address and credentials of an etcd cluster: the content of a Cilium etcd configuration, with its files read. */
 export interface EtcdConfig {
   /** At least one `https://host:port` or `http://host:port`, all with one scheme. */
@@ -33,4 +36,27 @@ export const DEADLINE_MS = 10_000;
 /** Invalid configuration. The message names the field and the value. */
 export class EtcdConfigError extends Error {
   override readonly name = 'EtcdConfigError';
+}
+
+const ENDPOINT = /^https?:\/\/[^/?#@]+:\d+$/;
+const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMessageBytes'] as const;
+
+/**
+ * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, or a time or size
+ * of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or ping without a pause.
+ */
+export function checkEtcdConfig(config: EtcdConfig): void {
+  const { endpoints } = config;
+  assert(endpoints.length > 0, 'the etcd configuration has endpoints');
+  for (const url of endpoints)
+    assert(
+      ENDPOINT.test(url) && URL.canParse(url),
+      `endpoint ${showValue(url)} must be an http or https URL with a port, such as http://etcd:2379`,
+    );
+  const schemes = new Set(endpoints.map((url) => url.split(':', 1)[0]));
+  assert(schemes.size === 1, 'endpoints must use one scheme: http or https');
+  for (const name of NUMBERS) {
+    const value = config[name] ?? Number.POSITIVE_INFINITY;
+    assert(value > 0, `${name} must be more than 0: ${value}`);
+  }
 }

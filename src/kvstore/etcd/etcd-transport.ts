@@ -17,7 +17,7 @@ import {
   type WatchRequest,
   type WatchStream,
 } from '../session/transport.ts';
-import type { EtcdConfig } from './etcd-config.ts';
+import { checkEtcdConfig, type EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError } from './etcd-errors.ts';
@@ -75,8 +75,7 @@ export class EtcdTransport implements Transport {
    *   admitted immediately
    */
   constructor(config: EtcdConfig, random: Random, gate?: TurnGate) {
-    assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
-    this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
+    this.#endpoints = endpointsOf(config);
     this.#current = Math.floor(random() * this.#endpoints.length);
     this.#gate = gate;
   }
@@ -91,9 +90,8 @@ export class EtcdTransport implements Transport {
    * on any disconnect, and are resumed on the new ones.
    */
   reconfigure(config: EtcdConfig): void {
-    assert(config.endpoints.length > 0, 'the etcd configuration has endpoints');
     const old = this.#endpoints;
-    this.#endpoints = config.endpoints.map((address) => new EtcdEndpoint(config, address));
+    this.#endpoints = endpointsOf(config);
     for (const endpoint of old) endpoint.close();
   }
 
@@ -245,6 +243,11 @@ export class EtcdTransport implements Transport {
       ended.abort();
     }
   }
+}
+
+function endpointsOf(config: EtcdConfig): readonly EtcdEndpoint[] {
+  checkEtcdConfig(config);
+  return config.endpoints.map((address) => new EtcdEndpoint(config, address));
 }
 
 /** Throws if an answer has no header, because an empty message would be a store without keys. */

@@ -1,5 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { afterEach, expect, it, vi } from 'vitest';
+import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
+import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdConnection } from '../../../src/kvstore/etcd/etcd-connection.ts';
 import { EtcdEndpoint } from '../../../src/kvstore/etcd/etcd-endpoint.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
@@ -103,6 +105,33 @@ it('a call that waited for a token leaves no listener and no timer', async () =>
   await new Promise(setImmediate);
   expect(getEventListeners(signal, 'abort')).toEqual([]);
   expect(cancelDeadline).toHaveBeenCalledTimes(1);
+});
+
+it.each<[string, Partial<EtcdConfig>, string]>([
+  ['no endpoint', { endpoints: [] }, 'has endpoints'],
+  [
+    'no scheme',
+    { endpoints: ['etcd:2379'] },
+    'endpoint "etcd:2379" must be an http or https URL with a port',
+  ],
+  [
+    'no port',
+    { endpoints: ['http://etcd'] },
+    'endpoint "http://etcd" must be an http or https URL with a port',
+  ],
+  ['a path', { endpoints: ['http://etcd:2379/'] }, 'endpoint "http://etcd:2379/" must be'],
+  ['an invalid port', { endpoints: ['http://etcd:99999'] }, 'endpoint "http://etcd:99999" must be'],
+  ['two schemes', { endpoints: ['http://a:1', 'https://b:1'] }, 'endpoints must use one scheme'],
+  ['deadlineMs', { deadlineMs: 0 }, 'deadlineMs must be more than 0: 0'],
+  ['keepAliveTimeMs', { keepAliveTimeMs: 0 }, 'keepAliveTimeMs must be more than 0: 0'],
+  ['keepAliveTimeoutMs', { keepAliveTimeoutMs: -1 }, 'keepAliveTimeoutMs must be more than 0: -1'],
+  ['maxMessageBytes', { maxMessageBytes: Number.NaN }, 'maxMessageBytes must be more than 0: NaN'],
+])('a configuration in code is rejected (regression: used): %s', async (_, config, message) => {
+  const valid = { endpoints: [ADDRESS], deadlineMs: Number.POSITIVE_INFINITY };
+  expect(() => new EtcdBackend({ ...valid, ...config })).toThrow(message);
+  const backend = new EtcdBackend(valid);
+  expect(() => backend.reconfigure({ ...valid, ...config })).toThrow(message);
+  await backend.close();
 });
 
 it('only tokens that exist are invalidated', () => {
