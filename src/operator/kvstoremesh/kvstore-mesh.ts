@@ -50,6 +50,8 @@ export interface KvstoreMeshStatus {
 const CONNECT_MS = 15_000;
 /** Time after which no cluster delays readiness. */
 const READY_MS = 600_000;
+/** Age up to which a failed write is reported. A rejected write is tried again within 90 s. */
+const RECENT_MS = 120_000;
 
 /**
  * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it
@@ -125,7 +127,10 @@ export class KvstoreMesh extends ClusterSet {
     return {
       ready: this.isReady,
       clusters,
-      problems: [...this.#sharedIDs(clusters), ...clusters.flatMap(writeProblems)],
+      problems: [
+        ...this.#sharedIDs(clusters),
+        ...clusters.flatMap((cluster) => this.#writeProblems(cluster)),
+      ],
     };
   }
 
@@ -160,6 +165,16 @@ export class KvstoreMesh extends ClusterSet {
         ? []
         : `cluster ${name} has id ${id}, the same as ${other}: agents follow only one of them`;
     });
+  }
+
+  /** Returns a problem if writes of a copy are pending and one has failed recently. */
+  #writeProblems({ name, copy }: MirroredClusterStatus): readonly string[] {
+    const { pending, lastFailure, lastFailureAt = Number.NEGATIVE_INFINITY } = copy;
+    const isRecent = this.#options.clock.wallTime() - lastFailureAt < RECENT_MS;
+    if (pending === 0 || lastFailure === undefined || !isRecent) return [];
+    return [
+      `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`,
+    ];
   }
 
   /** Returns the clusters that delay readiness. */
@@ -225,7 +240,8 @@ export class KvstoreMesh extends ClusterSet {
     const config = decodeClusterConfig(value, key);
     const isCopy = config.ok && config.value.capabilities.cached === true;
     const isLocal = name === this.#options.clusterName;
-    if (!isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name)) return;
+    if (!isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name))
+      return;
     this.#want(name, () => Promise.reject(new KvstoreError('unavailable', 'removed cluster')));
     this.#want(name, undefined);
   }
@@ -266,13 +282,4 @@ export class KvstoreMesh extends ClusterSet {
       onChange: () => this.notify(name),
     });
   }
-}
-
-/** Returns a problem if writes of a copy are pending and the last one failed. */
-function writeProblems({ name, copy }: MirroredClusterStatus): readonly string[] {
-  const { pending, lastFailure } = copy;
-  if (pending === 0 || lastFailure === undefined) return [];
-  return [
-    `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`,
-  ];
 }
