@@ -240,7 +240,7 @@ export class KvstoreMesh extends ClusterSet {
     const config = decodeClusterConfig(value, key);
     const isCopy = config.ok && config.value.capabilities.cached === true;
     const isLocal = name === this.#options.clusterName;
-    if (!isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name))
+    if (this.#stopped || !isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name))
       return;
     this.#want(name, () => Promise.reject(new KvstoreError('unavailable', 'removed cluster')));
     this.#want(name, undefined);

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { deferred } from '../../../src/base/sleep.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
@@ -403,6 +404,25 @@ describe('a removed cluster', () => {
     await advance(clock, 200_000);
     expect(copied.copy()).toEqual({ 'cilium/cluster-config/b': expect.anything() });
     expect(mesh.status().clusters).toEqual([]);
+  });
+
+  it('is not removed by a process that stops while a restore brings it back (regression: an unhandled rejection)', async () => {
+    await copy();
+    const { local, clock, mesh } = copied;
+    const backup = local.snapshot();
+    void mesh.remove('a');
+    await advance(clock, 200_000);
+    const { promise: closed, resolve: close } = deferred();
+    const slow = new MemoryBackend({ server: newCluster(clock, 'b', 2), clock, random: () => 0.5 });
+    vi.spyOn(slow, 'close').mockReturnValue(closed);
+    void mesh.add('b', () => slow);
+    await settle(12);
+    const stopped = mesh.stop();
+    local.restore(backup);
+    await advance(clock, 30_000);
+    close();
+    await stopped;
+    expect(copied.copy()).toHaveProperty([CONFIG]);
   });
 
   it('is not copied, even if its addition has not begun (regression: the removal was ignored)', async () => {
