@@ -20,7 +20,7 @@ export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
-  /** The snapshot behind the list, if any. Several lists may share one. */
+  /** The snapshot behind the list or the changes of a past one, if any. Several lists may share one. */
   readonly view?: object;
   /** The moment of the list and its certainty; absent for a list of now. */
   readonly past?: PastDocument;
@@ -58,8 +58,8 @@ const MAX_PAGE_WEIGHT = 10_000;
  * holds the list for another minute. The problem `expired` is returned for older pages and released lists.
  *
  * A page contains the token of the next one: the name of the list and the number of items before it. Therefore the
- * first page of an unchanged list, and its ETag, are always the same. Clients with equal tokens share a cursor, because
- * the following items are the same.
+ * first page of an unchanged list, and its ETag, are always the same. Each first page creates a cursor. A client may
+ * continue with the cursor of another client which has the same token, because the following items are the same.
  */
 export class ListPages<T> {
   readonly #clock: Clock;

@@ -22,8 +22,11 @@ import type { PagedSource } from './list-pages.ts';
 import { listName } from './route-parts.ts';
 import type { SnapshotViews } from './snapshot-views.ts';
 
-/** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 300 bytes each. */
-const MAX_CHANGED = 200_000;
+/** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 700 bytes each. */
+const MAX_CHANGED = 100_000;
+
+/** Maximum number of concurrent reads of changes. Each takes up to 70 MB. */
+const MAX_READS = 4;
 
 /**
  * Resolves to the claims on an IP or a CIDR at the moment `at`; to undefined if the history knows nothing about this
@@ -84,6 +87,7 @@ export class PastLists {
   readonly #clock: Clock;
   readonly #instance: string;
   #count = 0;
+  #reads = 0;
 
   constructor(model: ReadModel, views: SnapshotViews, clock: Clock, instance: string) {
     this.#model = model;
@@ -98,9 +102,15 @@ export class PastLists {
     const { past: reader } = history;
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
+    if (this.#reads >= MAX_READS)
+      throw new ProblemError(
+        'too-many',
+        `More than ${MAX_READS} concurrent lists of the past: try again later.`,
+      );
     // In the same turn as the read of the history, so that its changes lead to this snapshot.
     const { snapshot, revision } = this.#views.snapshot('current');
-    const changed = await reader.changedSince(when, MAX_CHANGED);
+    this.#reads++;
+    const changed = await reader.changedSince(when, MAX_CHANGED).finally(() => this.#reads--);
     if (changed === 'earlier') throw notListedProblem(reader.held);
     if (changed === 'too-many')
       throw new ProblemError(
@@ -116,7 +126,8 @@ export class PastLists {
     const name = listName(this.#instance, title, snapshot.revision, { limit: 0, ...query });
     const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
     const items = pastEntries(this.#model, { snapshot, changed, filters, past });
-    return { name, revision, view: snapshot, past, items };
+    // The changes of a list are not shared, and use more memory than its snapshot.
+    return { name, revision, view: changed, past, items };
   }
 }
 

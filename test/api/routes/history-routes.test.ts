@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { ReadModel } from '../../../src/api/read-model.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
@@ -10,6 +10,7 @@ const BATCH = { identity: 55, source: 'k8s', hostIP: '192.168.0.9' } as const;
 async function lived(): Promise<{
   ask: (path: string, body?: unknown) => Promise<{ status: number; body: never }>;
   begun: number;
+  model: TestModel;
 }> {
   const model = new TestModel();
   const { app } = testApp(model);
@@ -31,7 +32,7 @@ async function lived(): Promise<{
     const answer = await app.request(path, body === undefined ? {} : init);
     return { status: answer.status, body: (await answer.json()) as never };
   };
-  return { ask, begun };
+  return { ask, begun, model };
 }
 
 const iso = (ms: number): string => encodeURIComponent(new Date(ms).toISOString());
@@ -79,6 +80,54 @@ describe('at', () => {
       body: { items: [] },
     });
     expect(await ask(`/v1/ipcache?at=${iso(begun - 500)}`)).toMatchObject({ status: 410 });
+  });
+
+  it('of a list is held for eight lists at most (regression: 32 of 200,000 changes took 4 GB)', async () => {
+    const { ask, begun } = await lived();
+    const tokens: string[] = [];
+    for (let list = 1; list <= 9; list++) {
+      const { body } = await ask(`/v1/ipcache?limit=1&at=${iso(begun + 1500)}`);
+      tokens.push((body as { continue: string }).continue);
+    }
+    const statuses = await Promise.all(tokens.map((token) => ask(`/v1/ipcache?continue=${token}`)));
+    expect(statuses.map(({ status }) => status)).toEqual([410, ...new Array<number>(8).fill(200)]);
+    expect(statuses[8]?.body).toMatchObject({ items: [{ identity: 55 }], past: { certain: true } });
+  });
+
+  it('of a list is read for four lists at a time (regression: for any number)', async () => {
+    const { ask, begun, model } = await lived();
+    const { past } = model.history;
+    const read = past.changedSince.bind(past);
+    const waiting: (() => void)[] = [];
+    const spy = vi.spyOn(past, 'changedSince').mockImplementation(async (...args) => {
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return read(...args);
+    });
+    const path = `/v1/ipcache?at=${iso(begun + 1500)}`;
+    const lists = Array.from({ length: 4 }, () => ask(path));
+    await vi.waitFor(() => expect(waiting).toHaveLength(4));
+    expect(await ask(path)).toMatchObject({
+      status: 429,
+      body: { type: 'urn:dpcache:problem:too-many', detail: expect.stringContaining('4 concurrent') },
+    });
+    for (const resume of waiting) resume();
+    expect((await Promise.all(lists)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    spy.mockRejectedValueOnce(new Error('bug'));
+    expect(await ask(path)).toMatchObject({ status: 500 });
+    spy.mockRestore();
+    const again = await Promise.all(Array.from({ length: 4 }, () => ask(path)));
+    expect(again.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  });
+
+  it('of a list is refused if more than 100,000 prefixes have changed since', async () => {
+    const { ask, begun, model } = await lived();
+    const spy = vi.spyOn(model.history.past, 'changedSince').mockResolvedValue('too-many');
+    const at = new Date(begun + 1500).toISOString();
+    expect(await ask(`/v1/ipcache?at=${at}`)).toMatchObject({
+      status: 400,
+      body: { detail: 'More than 100000 prefixes have changed since then.', field: 'at', value: at },
+    });
+    expect(spy).toHaveBeenCalledWith(begun + 1500, 100_000);
   });
 
   it('of a CIDR asks for exactly this prefix', async () => {
