@@ -23,6 +23,9 @@ import { answers, filterParameter, prefixParameter } from './route-parts.ts';
 /** Number of records that are grouped per step. */
 const RECORDS_PER_STEP = 512;
 
+/** Maximum number of records that are held to be grouped. Limits their memory: about 900 bytes each. */
+const RECORDS_PER_READ = 16_384;
+
 const RANGE = {
   from: filterParameter('Only changes at or after this time: RFC 3339, `-10m` or `#SEQUENCE`'),
   to: filterParameter('Only changes at or before this time'),
@@ -112,16 +115,54 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const { held } = past;
     if (when < held.from) throw notHeldProblem(held);
     const windowMs = window * 1000;
-    const records: HistoryRecord[] = [];
-    await collect(past.records({ from: when - windowMs, to: when + windowMs }), records);
-    const groups = await causeGroups(model, past, { when, windowMs, records });
-    await gate.runSteps(addRecords(records, groups));
+    const range = { from: when - windowMs, to: when + windowMs };
+    const overview = await overviewOf(past, range);
+    const groups = await causeGroups(model, past, { range, ...overview });
+    let since: number | undefined;
+    for (const before of overview.ends.toReversed()) {
+      const records: HistoryRecord[] = [];
+      await collect(past.records({ ...range, since, before }), records);
+      await gate.runSteps(addRecords(records, groups));
+      since = before;
+    }
+    await gate.runSteps(addRecords(overview.newest, groups));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),
       held: heldDocument(held),
     });
   });
+}
+
+/** The parts of a range of records that are needed before the records are grouped. */
+interface RangeOverview {
+  /** The newest {@link RECORDS_PER_READ} records. */
+  readonly newest: readonly HistoryRecord[];
+  /** For each further {@link RECORDS_PER_READ} records the sequence number after the last one, newest first. */
+  readonly ends: readonly number[];
+  /** Full names of the changed nodes by address; the last node with an address. */
+  readonly nodes: ReadonlyMap<string, string>;
+  /** Names of the changed services. */
+  readonly services: ReadonlySet<string>;
+}
+
+async function overviewOf(past: PastReader, range: HistoryRange): Promise<RangeOverview> {
+  const newest: HistoryRecord[] = [];
+  const ends: number[] = [];
+  const nodes = new Map<string, string>();
+  const services = new Set<string>();
+  let count = 0;
+  for await (const slice of past.records(range))
+    for (const record of slice) {
+      if (count < RECORDS_PER_READ) newest.push(record);
+      else if (count % RECORDS_PER_READ === 0) ends.push(record.sequence + 1);
+      count++;
+      if (record.kind === 'service') services.add(record.key);
+      if (record.kind !== 'node') continue;
+      const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
+      for (const { ip } of addresses) if (!nodes.has(ip)) nodes.set(ip, record.key);
+    }
+  return { newest, ends, nodes, services };
 }
 
 /**
@@ -132,24 +173,16 @@ async function causeGroups(
   model: ReadModel,
   past: PastReader,
   {
-    when,
-    windowMs,
-    records,
-  }: {
-    readonly when: number;
-    readonly windowMs: number;
-    readonly records: readonly HistoryRecord[];
+    range,
+    nodes,
+    services,
+  }: Pick<RangeOverview, 'nodes' | 'services'> & {
+    readonly range: { readonly from: number; readonly to: number };
   },
 ): Promise<CauseGroups> {
-  const nodeByHost = new Map<string, string>();
+  const nodeByHost = new Map(nodes); // with those that exist no longer
   for (const node of model.nodes.nodes())
     for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
-  // Add the nodes that exist no longer.
-  for (const record of records) {
-    if (record.kind !== 'node') continue;
-    const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
-    for (const { ip } of addresses) if (!nodeByHost.has(ip)) nodeByHost.set(ip, record.key);
-  }
   const countAt = async (service: string, moment: number): Promise<number> => {
     const announced = model.services.get(parseServiceKey(service));
     const current = announced && { ...serviceDocument(announced, model) };
@@ -157,10 +190,10 @@ async function causeGroups(
     return (document as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
   };
   const { held } = past;
-  const end = Math.min(when + windowMs, held.to);
-  const begin = Math.max(when - windowMs - 1, held.from);
+  const end = Math.min(range.to, held.to);
+  const begin = Math.max(range.from - 1, held.from);
   const emptied = new Set<string>();
-  for (const service of new Set(records.flatMap((one) => (one.kind === 'service' ? one.key : []))))
+  for (const service of services)
     if ((await countAt(service, end)) === 0 && (await countAt(service, begin)) > 0) emptied.add(service);
   return new CauseGroups(
     (host) => nodeByHost.get(host),

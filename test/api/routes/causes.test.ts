@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { recordDocuments } from '../../../src/agent/recorded-documents.ts';
 import type { CausesDocument } from '../../../src/api/history-documents.ts';
 import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
@@ -74,11 +74,19 @@ describe('/v1/history/around', () => {
       if (!ended) setImmediate(turn);
     };
     setImmediate(turn);
+    const reads = vi.spyOn(model.history.past, 'records');
     const answer = await app.request('/v1/history/around?window=60');
     ended = true;
     const { groups } = (await answer.json()) as CausesDocument;
     const sum = groups.reduce((all, { added, changed }) => all + added + changed, 0);
     expect(sum).toBe(60_000);
+    const end = model.clock.wallTime();
+    const [first] = groups;
+    expect([first?.at, first?.until]).toEqual([end - 5000, end].map((ms) => new Date(ms).toISOString()));
+    // At most 16,384 records are held (regression: all of the window were).
+    const parts = reads.mock.calls.slice(1).map(([{ since = 0, before = Infinity } = {}]) => before - since);
+    expect(parts).toHaveLength(3);
+    for (const size of parts) expect(size).toBeLessThanOrEqual(16_385);
     // The records are read in turns of 4,096, and grouped in as many.
     expect(turns).toBeGreaterThan((1.5 * held) / 4096);
   });
