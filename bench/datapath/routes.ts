@@ -16,11 +16,7 @@ import { type DatapathRow, STILL } from './row.ts';
 export async function benchRoutes(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();
-  using table = new PathTable(kernel, {
-    namespace: namespace.path,
-    routeTable: 254,
-    device: 'dpcache_bench',
-  });
+  using table = new PathTable(kernel, namespace.path);
   using bench = new BenchTable<PathItem>(table);
   await bench.adopt();
   const index = table.reach('192.168.0.2');

@@ -4,7 +4,7 @@ import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { ipcacheShape } from './ipcache-map.ts';
-import { IPCACHE_PINS, NFT_TABLE, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE } from './kernel-names.ts';
+import { IPCACHE_PINS, NFT_TABLE, STAGING_SUFFIX } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -35,7 +35,7 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     if (missing.length > 0) throw new Error(`routes, tunnels and rules: ${missing.join('; ')}`);
     using kernel = new Kernel();
     using _lock = lockNamespace(kernel, 'routes');
-    using table = new PathTable(kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    using table = new PathTable(kernel);
     yield* cleanTable(table);
   };
   const rules = function* (): Generator<string, void, void> {

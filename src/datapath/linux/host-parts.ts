@@ -15,7 +15,7 @@ import {
 } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
-import { IPCACHE_PINS, ROUTE_TABLE, STAGING_SUFFIX, TUNNEL_DEVICE, VXLAN_TUNNEL } from './kernel-names.ts';
+import { IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -36,22 +36,19 @@ export class HostParts {
 
   #nodes(mode: NodePathsOptions['mode']): LinuxPart {
     const { clusterName, nodeName } = this.#access.context;
-    const table = new PathTable(this.#access.kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+    const table = new PathTable(this.#access.kernel);
     this.#access.disableDryRunWrites(table);
     const hold = new DeleteHold(this.#access.tableContext.clock, this.#access.leading);
     const { remoteCIDRs } = this.#access.options;
     const paths = new NodePaths(
       table,
-      { mode, ...VXLAN_TUNNEL, device: TUNNEL_DEVICE, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
+      { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
       { ...this.#access.tableContext, whenDeletesAllowed: () => hold.passed() },
     );
     return {
       tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
       datapath: { nodes: paths },
-      problems: () => {
-        const { failures, problems } = paths.status();
-        return [...problems, ...table.bypassed(), ...failures.map(({ reason }) => reason)];
-      },
+      problems: () => [...table.bypassed(), ...paths.problems()],
       [Symbol.dispose]: () => {
         paths[Symbol.dispose]();
         hold[Symbol.dispose]();
@@ -134,7 +131,7 @@ export class HostParts {
   retireNodes(): void {
     this.#access.unlessLocked(() => {
       using _lock = this.#access.lock('routes');
-      using table = new PathTable(this.#access.kernel, { routeTable: ROUTE_TABLE, device: TUNNEL_DEVICE });
+      using table = new PathTable(this.#access.kernel);
       for (const _ of cleanTable(table));
     });
   }

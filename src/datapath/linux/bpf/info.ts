@@ -21,7 +21,6 @@ export interface MapInfo {
   readonly keySize: number;
   readonly valueSize: number;
   readonly maxEntries: number;
-  readonly flags: number;
   /** The first 15 characters. */
   readonly name: string;
 }
@@ -61,7 +60,6 @@ export function mapInfo(bpf: Bpf, fd: number): MapInfo {
     keySize: view.getUint32(8, true),
     valueSize: view.getUint32(12, true),
     maxEntries: view.getUint32(16, true),
-    flags: view.getUint32(20, true),
     name: nameAt(view, MAP_NAME_AT),
   };
 }

@@ -27,8 +27,6 @@ export interface Vxlan {
   readonly port: number;
   /** The local address of the tunnel. */
   readonly local: string | undefined;
-  /** True if the interface learns FDB entries from received packets. */
-  readonly learning: boolean;
 }
 
 /** A network interface. */
@@ -36,8 +34,6 @@ export interface Link {
   /** 0 if the interface is to be created. */
   readonly index: number;
   readonly name: string;
-  /** `veth`, `vxlan`, …; `undefined` for hardware. */
-  readonly kind: string | undefined;
   readonly up: boolean;
   readonly mtu: number;
   /** `02:dc:c0:a8:00:01`. */
@@ -67,9 +63,10 @@ export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'c
   });
 }
 
-function writeVxlan(writer: MessageWriter, { id, port, local, learning }: Vxlan): void {
+function writeVxlan(writer: MessageWriter, { id, port, local }: Vxlan): void {
   writer.attributeU32(VXLAN.id, id).attributeBE16(VXLAN.port, port);
-  writer.attributeU8(VXLAN.learning, learning ? 1 : 0);
+  // All FDB entries are written.
+  writer.attributeU8(VXLAN.learning, 0);
   if (local !== undefined)
     writeAddressAttribute(writer, familyOf(local) === 4 ? VXLAN.local : VXLAN.local6, local);
 }
@@ -94,17 +91,15 @@ export function readLink({ type, body }: NetlinkMessage): Link | undefined {
   if (body[0] !== AF.unspecified) return undefined;
   const view = viewOf(body);
   const info = attributes.nested(IFLA.info);
-  const kind = info?.text(INFO.kind);
   const mac = attributes.bytes(IFLA.address);
   return {
     index: view.getUint32(4, true),
     name: attributes.text(IFLA.name) ?? '',
-    kind,
     up: (view.getUint32(8, true) & IFF_UP) !== 0,
     mtu: attributes.u32(IFLA.mtu) ?? 0,
     mac: mac && formatMAC(mac),
     alias: attributes.text(IFLA.alias),
-    vxlan: kind === 'vxlan' ? readVxlan(info?.nested(INFO.data)) : undefined,
+    vxlan: info?.text(INFO.kind) === 'vxlan' ? readVxlan(info?.nested(INFO.data)) : undefined,
   };
 }
 
@@ -114,7 +109,6 @@ function readVxlan(data: Attributes | undefined): Vxlan | undefined {
       id: data.u32(VXLAN.id) ?? 0,
       port: data.be16(VXLAN.port) ?? 0,
       local: readAddressAttribute(data.bytes(VXLAN.local) ?? data.bytes(VXLAN.local6)),
-      learning: (data.u8(VXLAN.learning) ?? 0) !== 0,
     }
   );
 }

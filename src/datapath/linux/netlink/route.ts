@@ -20,7 +20,7 @@ const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;
 const FIXED_BYTES = 12;
 const RTNH_FIXED_BYTES = 8;
-const RTA = { dst: 1, oif: 4, gateway: 5, priority: 6, multipath: 9, table: 15, nhID: 30 } as const;
+const RTA = { dst: 1, oif: 4, gateway: 5, priority: 6, multipath: 9, table: 15 } as const;
 
 /** One of several next hops of a route. */
 export interface NextHop {

@@ -5,6 +5,7 @@ import { type NodeConfiguration, tunnelEndpoint } from '../../../nodemanager/add
 import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import { KeptTable, type KeptTableContext } from '../kept-table.ts';
+import { TUNNEL_DEVICE, VXLAN_TUNNEL } from '../kernel-names.ts';
 import { RTM_LINK } from '../netlink/link.ts';
 import type { NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { ClaimedItems } from './claimed-items.ts';
@@ -34,11 +35,6 @@ const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
 export interface NodePathsOptions {
   /** `auto`: a direct route if the node is on a link of this one, otherwise the tunnel. */
   readonly mode: 'auto' | 'direct' | 'tunnel';
-  /** The network identifier and the UDP port of the tunnel, the same on all nodes. */
-  readonly vni: number;
-  readonly port: number;
-  /** The name of the VXLAN interface. */
-  readonly device: string;
   /**
    * Full name of the local node, `cluster/name`, because a kvstore lists it among all nodes. A node of source `local`
    * is always the local node. Nodes of other clusters are remote: their pod CIDRs are checked, see `RemoteCIDRs`.
@@ -46,19 +42,6 @@ export interface NodePathsOptions {
   readonly localNode?: string | undefined;
   /** Ranges that pods of remote clusters may use, in addition to the private ones. */
   readonly remoteCIDRs?: readonly string[] | undefined;
-}
-
-export interface NodePathsStatus {
-  /** Number of pod CIDRs by kind of path. */
-  readonly direct: number;
-  readonly tunnel: number;
-  readonly withoutPath: number;
-  readonly failures: readonly { readonly node: string; readonly reason: string }[];
-  readonly events: number;
-  /** Number of times that events were lost or unreadable. After each, everything is read again. */
-  readonly overruns: number;
-  /** Current problems that affect all paths, one sentence each. */
-  readonly problems: readonly string[];
 }
 
 /** There is no path to a node; the message contains the reason. */
@@ -80,6 +63,7 @@ export class NodePaths implements NodeHandler, Disposable {
   readonly #claims = new ClaimedItems<PathItem>();
   readonly #remoteCIDRs: RemoteCIDRs;
   readonly #nodes = new Map<string, Node>();
+  /** Reasons why nodes have no path. */
   readonly #withoutPath = new Map<string, string>();
   readonly #repairTask: PacedTask;
   readonly #resolveTask: PacedTask;
@@ -91,8 +75,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #device: DeviceItem | string | undefined;
   #monitor: NetlinkSocket | undefined;
   #poll: Disposable | undefined;
-  #events = 0;
-  #overruns = 0;
+  /** Current problems that affect all paths. */
   readonly #problems = new Map<string, string>();
   #isDisposed = false;
 
@@ -164,26 +147,9 @@ export class NodePaths implements NodeHandler, Disposable {
     void this.#resolveTask.request();
   }
 
-  status(): NodePathsStatus {
-    let tunnel = 0;
-    let direct = 0;
-    for (const [, item] of this.#claims.entries()) {
-      if (item.kind !== 'route') continue;
-      if (item.interface === TUNNEL) tunnel++;
-      else direct++;
-    }
-    const failures = [...this.#withoutPath]
-      .slice(0, MAX_REPORTED)
-      .map(([node, reason]) => ({ node, reason }));
-    return {
-      direct,
-      tunnel,
-      withoutPath: this.#withoutPath.size,
-      failures,
-      events: this.#events,
-      overruns: this.#overruns,
-      problems: [...this.#problems.values()],
-    };
+  /** Returns the current problems that affect all paths, then why some nodes have no path, one sentence each. */
+  problems(): readonly string[] {
+    return [...this.#problems.values(), ...[...this.#withoutPath.values()].slice(0, MAX_REPORTED)];
   }
 
   /** Ends the handler. Does not change the kernel. Idempotent. */
@@ -282,7 +248,7 @@ export class NodePaths implements NodeHandler, Disposable {
     if (typeof this.#device === 'string') return this.#device;
     const mac = tunnelMAC(end);
     const route: RouteItem = { kind: 'route', gateway: tunnelHop(cidr, mac), interface: TUNNEL };
-    items.set(pathKey('device', this.#options.device), this.#device);
+    items.set(pathKey('device', TUNNEL_DEVICE), this.#device);
     items.set(pathKey('fdb', mac), { kind: 'fdb', host: end });
     items.set(pathKey('neighbor', route.gateway ?? ''), { kind: 'neighbor', mac });
     items.set(pathKey('route', cidr), route);
@@ -295,11 +261,9 @@ export class NodePaths implements NodeHandler, Disposable {
     if (local === undefined) return 'the tunnel address of this node is unknown';
     const mtu = this.#table.mtuAt(local);
     if (mtu === undefined) return `no interface has the tunnel address ${local} of this node`;
-    const { vni, port } = this.#options;
     return {
       kind: 'device',
-      vni,
-      port,
+      ...VXLAN_TUNNEL,
       local,
       mtu: mtu - VXLAN_BYTES[this.#underlay],
       mac: tunnelMAC(local),
@@ -311,7 +275,6 @@ export class NodePaths implements NodeHandler, Disposable {
       this.#readPendingEvents();
     } catch {
       // An unreadable event is treated like a lost one.
-      this.#overruns++;
       this.#applyEvent({ reachChanged: true, mustReread: true });
     }
   }
@@ -320,11 +283,9 @@ export class NodePaths implements NodeHandler, Disposable {
     const monitor = this.#monitor;
     for (let events = monitor?.events(); events !== undefined; events = monitor?.events()) {
       if (events === 'overrun') {
-        this.#overruns++;
         this.#applyEvent({ reachChanged: true, mustReread: true });
         continue;
       }
-      this.#events += events.length;
       for (const message of events) {
         // Our own changes are recorded already, except for items that were deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
@@ -348,7 +309,7 @@ export class NodePaths implements NodeHandler, Disposable {
     else if (mustReread || !isRight) void this.#repairTask.request();
   }
 
-  /** Records a failure in the status. The work is retried at the next event or validation. */
+  /** Records a failure as a problem. The work is retried at the next event or validation. */
   async #reported(problem: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();

@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { ROUTE_TABLE, TUNNEL_DEVICE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import {
@@ -46,15 +47,6 @@ function metricOf(destination: string): number {
 
 const MAX_PRINTED = 16;
 
-/** Options of {@link PathTable}. */
-export interface PathTableOptions {
-  /** Path of a network namespace; default that of the process. */
-  readonly namespace?: string | undefined;
-  readonly routeTable: number;
-  /** The name of the VXLAN interface. */
-  readonly device: string;
-}
-
 /** The consequences of an event of the kernel. */
 export interface PathEvent {
   /** Key of our item that has changed. */
@@ -87,16 +79,17 @@ export type Reach =
 export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly name = 'paths';
   readonly #kernel: Kernel;
-  readonly #options: PathTableOptions;
+  readonly #namespace: string | undefined;
   readonly #socket: NetlinkSocket;
   readonly #links = new Map<number, Link>();
   readonly #routes = new RouteLedger();
   /** Existing items other than routes, by key. */
   readonly #known = new Map<string, PathItem>();
 
-  constructor(kernel: Kernel, options: PathTableOptions) {
+  /** `namespace` is the path of a network namespace; default that of the process. */
+  constructor(kernel: Kernel, namespace?: string) {
     this.#kernel = kernel;
-    this.#options = options;
+    this.#namespace = namespace;
     this.#socket = this.open();
     this.#readLinks();
   }
@@ -107,7 +100,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   open(options: NetlinkSocketOptions = {}): NetlinkSocket {
-    return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#options.namespace });
+    return new NetlinkSocket(this.#kernel, { ...options, namespace: this.#namespace });
   }
 
   [Symbol.dispose](): void {
@@ -135,7 +128,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     for (const family of [4, 6] as const) {
       yield* this.#readEntries(
         socket,
-        routeDump(family, this.#options.routeTable),
+        routeDump(family, ROUTE_TABLE),
         readRoute,
         (route) => this.#learnRoute(route),
         (route) => this.#routes.delete(route),
@@ -242,9 +235,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem] | undefined, void, void> {
     const device = this.#device();
-    const item = device && deviceItem(device, this.#options.device);
+    const item = device && deviceItem(device);
     if (device === undefined || item === undefined) return;
-    yield* this.#learn([pathKey('device', this.#options.device), item]);
+    yield* this.#learn([pathKey('device', TUNNEL_DEVICE), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
       yield* this.#readEntries(
         socket,
@@ -298,7 +291,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #learnRoute(route: Route): readonly (readonly [string, PathItem])[] {
-    if (route.table !== this.#options.routeTable) return [];
+    if (route.table !== ROUTE_TABLE) return [];
     this.#routes.add(route);
     return route.protocol === ROUTE_PROTOCOL
       ? [[pathKey('route', route.destination), this.#routeItem(route.destination, route)]]
@@ -332,13 +325,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const previous = this.#links.get(link.index);
     if (isGone) this.#links.delete(link.index);
     else this.#links.set(link.index, link);
-    const { device } = this.#options;
     const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
     // A dump may have read the link before this event, which then reports no change. A defect of our link must be
     // repaired nevertheless.
-    const hasDefect = isManagedLink(link) && deviceItem(link, device)?.defect !== undefined;
+    const hasDefect = isManagedLink(link) && deviceItem(link)?.defect !== undefined;
     if (!isGone && isSame && !hasDefect) return {};
-    const isOurs = link.name === device || (previous !== undefined && isManagedLink(previous));
+    const isOurs = link.name === TUNNEL_DEVICE || (previous !== undefined && isManagedLink(previous));
     if (isGone) this.#forgetInterface(link.index, isOurs);
     return { reachChanged: true, mustReread: isGone || isOurs || !link.up };
   }
@@ -349,7 +341,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #applyRoute(route: Route, isGone: boolean, isReplacing: boolean): PathEvent {
-    if (route.table !== this.#options.routeTable) return {};
+    if (route.table !== ROUTE_TABLE) return {};
     if (isGone) this.#routes.delete(route);
     else this.#routes.add(route);
     const isForeign = route.protocol !== ROUTE_PROTOCOL;
@@ -383,12 +375,11 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const device = this.#device();
     if (device !== undefined) return [neighborRequest(key, item, this.#known.get(key), device.index)];
     if (item === undefined) return [];
-    throw new SyscallError(`add ${key}`, ENODEV, `no interface ${this.#options.device}`);
+    throw new SyscallError(`add ${key}`, ENODEV, `no interface ${TUNNEL_DEVICE}`);
   }
 
   #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
-    const { routeTable, device } = this.#options;
-    if (item === undefined) return this.#routes.deleting(destination, routeTable);
+    if (item === undefined) return this.#routes.deleting(destination, ROUTE_TABLE);
     const equal = this.#routes.equal(destination, metricOf(destination));
     if (equal !== undefined && this.#routes.managedRoutes(destination).length === 0) {
       const message = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
@@ -396,7 +387,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     }
     const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
     if (index === undefined)
-      throw new SyscallError(`add route ${destination}`, ENODEV, `no interface ${device}`);
+      throw new SyscallError(`add route ${destination}`, ENODEV, `no interface ${TUNNEL_DEVICE}`);
     return this.#routes.replacing(this.#route(destination, item, index));
   }
 
@@ -404,7 +395,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const isIPv4 = familyOf(destination) === 4;
     return {
       destination,
-      table: this.#options.routeTable,
+      table: ROUTE_TABLE,
       protocol: ROUTE_PROTOCOL,
       gateway,
       interface: index,
@@ -416,10 +407,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #applyDevice(key: string, item: PathItem | undefined): void {
-    const { device } = this.#options;
     const previous = this.#device();
-    setDevice(this.#socket, device, item?.kind === 'device' ? item : undefined);
-    const after = linkNamed(this.#socket, device);
+    setDevice(this.#socket, item?.kind === 'device' ? item : undefined);
+    const after = linkNamed(this.#socket, TUNNEL_DEVICE);
     if (previous !== undefined && previous.index !== after?.index) {
       this.#links.delete(previous.index);
       this.#forgetInterface(previous.index, true);
@@ -444,7 +434,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #device(): Link | undefined {
     let found: Link | undefined;
     for (const link of this.#links.values())
-      if (isManagedLink(link) && (found === undefined || link.name === this.#options.device)) found = link;
+      if (isManagedLink(link) && (found === undefined || link.name === TUNNEL_DEVICE)) found = link;
     return found;
   }
 

@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { TUNNEL_DEVICE } from '../kernel-names.ts';
 import { type Link, linkQuestion, RTM_LINK, readLink, writeLink } from '../netlink/link.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
@@ -18,11 +19,11 @@ export function isManagedLink({ vxlan, alias }: Link): boolean {
   return vxlan !== undefined && alias === ALIAS;
 }
 
-/** Returns the item of our interface, whose desired name is `name`; undefined if the interface is no VXLAN. */
-export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link, name: string): DeviceItem | undefined {
+/** Returns the item of our interface; undefined if the interface is no VXLAN. */
+export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link): DeviceItem | undefined {
   if (vxlan === undefined) return undefined;
   const downDefect = link.up ? undefined : 'down';
-  const defect = link.name !== name ? `named ${link.name}` : downDefect;
+  const defect = link.name !== TUNNEL_DEVICE ? `named ${link.name}` : downDefect;
   return { kind: 'device', vni: vxlan.id, port: vxlan.port, local: vxlan.local ?? '', mtu, mac, defect };
 }
 
@@ -41,25 +42,24 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
  * created again, and all its items are lost. Throws `SyscallError`, also if a foreign interface has the name; that
  * interface is not changed.
  */
-export function setDevice(socket: LinkSocket, name: string, item: DeviceItem | undefined): void {
-  const named = linkNamed(socket, name);
+export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): void {
+  const named = linkNamed(socket, TUNNEL_DEVICE);
   const isForeign = named !== undefined && !isManagedLink(named);
   if (isForeign && item !== undefined)
-    throw new SyscallError(`add ${name}`, EEXIST, `a foreign interface ${name} exists`);
+    throw new SyscallError(`add ${TUNNEL_DEVICE}`, EEXIST, `a foreign interface ${TUNNEL_DEVICE} exists`);
   const found = isForeign ? findManaged(socket) : (named ?? findManaged(socket));
-  const previous = found && deviceItem(found, name);
+  const previous = found && deviceItem(found);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
   if (found !== undefined && !canStay) socket.change(deletion(found));
   if (item === undefined) return;
   const link: Link = {
     index: canStay ? (found?.index ?? 0) : 0,
-    name,
-    kind: 'vxlan',
+    name: TUNNEL_DEVICE,
     up: true,
     mtu: item.mtu,
     mac: item.mac,
     alias: ALIAS,
-    vxlan: { id: item.vni, port: item.port, local: item.local, learning: false },
+    vxlan: { id: item.vni, port: item.port, local: item.local },
   };
   add(socket, link);
 }

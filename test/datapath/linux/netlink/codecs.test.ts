@@ -75,12 +75,11 @@ const neighbor: fc.Arbitrary<Neighbor> = fc.record({
 const link: fc.Arbitrary<Link> = fc.record({
   index: fc.constant(0),
   name,
-  kind: fc.constant('vxlan'),
   up: fc.boolean(),
   mtu: fc.nat(),
   mac,
   alias: fc.option(name, { nil: undefined }),
-  vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address, learning: fc.boolean() }),
+  vxlan: fc.record({ id: u32, port: fc.nat(65_535), local: address }),
 });
 
 describe('a written message is read back unchanged', () => {

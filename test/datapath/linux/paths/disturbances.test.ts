@@ -66,7 +66,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       .filter(Boolean);
 
   it('are unchanged by a late event of the delete of an earlier value', () => {
-    using table = new PathTable(kernel, { namespace: host.path, routeTable: 254, device: DEVICE });
+    using table = new PathTable(kernel, host.path);
     const device = pathKey('device', DEVICE);
     const key = pathKey('neighbor', '10.2.0.0');
     const [mac, earlier] = ['02:dc:00:00:00:02', '02:dc:00:00:00:01'];
@@ -92,7 +92,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
   });
 
   it('are read without interfaces whose deletion no event has reported', () => {
-    using table = new PathTable(kernel, { namespace: host.path, routeTable: 254, device: DEVICE });
+    using table = new PathTable(kernel, host.path);
     const key = pathKey('device', DEVICE);
     const mac = '02:dc:00:00:00:01';
     const item = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
@@ -154,11 +154,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     const right = '10.2.0.0/24 via 192.168.0.2 dev eth0';
     expect(routes()).toEqual([right]);
-    expect(one.paths.status().failures).toEqual([
-      {
-        node: 'atlantic/evil',
-        reason: 'no path to 10.2.0.0/24 of atlantic/evil: it overlaps 10.2.0.0/24 of c/near',
-      },
+    expect(one.paths.problems()).toEqual([
+      'no path to 10.2.0.0/24 of atlantic/evil: it overlaps 10.2.0.0/24 of c/near',
     ]);
     for (const [cidr, reason] of [
       ['10.2.0.128/25', 'it overlaps 10.2.0.0/24 of c/near'],
@@ -307,9 +304,9 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     const one = under({ mode: 'direct' });
     await one.start();
     expect(() => one.paths.nodeAdd(far)).toThrow('no path to 10.3.0.0/24 of c/far');
-    expect(one.paths.status()).toMatchObject({ withoutPath: 1 });
+    expect(one.paths.problems()).toHaveLength(1);
     one.paths.nodeDelete(far);
-    expect(one.paths.status()).toMatchObject({ withoutPath: 0, failures: [] });
+    expect(one.paths.problems()).toEqual([]);
   });
 
   it('are printed with the names of interfaces in a diff', async () => {
@@ -395,19 +392,13 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'set', 'eth0', 'name', 'uplink');
     await one.settle();
     expect(routes()).toEqual([]);
-    expect(one.paths.status()).toMatchObject({
-      withoutPath: 1,
-      failures: [
-        {
-          node: 'c/near',
-          reason: 'no path to 10.2.0.0/24 of c/near: route to 192.168.0.2: ENETUNREACH',
-        },
-      ],
-    });
+    expect(one.paths.problems()).toEqual([
+      'no path to 10.2.0.0/24 of c/near: route to 192.168.0.2: ENETUNREACH',
+    ]);
     host.run('ip', 'link', 'set', 'uplink', 'up');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev uplink']);
-    expect([one.paths.status().withoutPath, one.paths.kept.status().state]).toEqual([0, 'kept']);
+    expect([one.paths.problems(), one.paths.kept.status().state]).toEqual([[], 'kept']);
     host.run('ip', 'link', 'set', 'uplink', 'name', 'eth0');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -472,7 +463,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await new Promise((resolve) => setImmediate(resolve));
     for (const other of many) one.paths.nodeDelete(other);
     await one.settle();
-    expect([routes(), one.paths.status().direct]).toEqual([[], 0]);
+    expect([routes(), one.paths.kept.status().desired]).toEqual([[], 0]);
   });
 
   it('are deleted if their node becomes the local one, and added if the local one becomes another', async () => {
@@ -488,7 +479,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     one.paths.nodeUpdate(near, local);
     await one.settle();
     expect(routes()).toEqual([]);
-    expect(one.paths.status()).toMatchObject({ direct: 0 });
+    expect(one.paths.kept.status().desired).toBe(0);
     one.paths.nodeAdd(far);
     await one.settle();
     expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
@@ -496,7 +487,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.settle();
     expect(routes()).toContain('10.2.0.0/24 via 192.168.0.2 dev eth0');
     // Without an address of this host there is no tunnel.
-    expect(one.paths.status()).toMatchObject({ direct: 1, tunnel: 0, withoutPath: 1 });
+    expect(one.paths.kept.status().desired).toBe(1);
+    expect(one.paths.problems()).toEqual([expect.stringContaining('no path to 10.3.0.0/24 of c/far')]);
   });
 
   it('have their tunnel restored if it is renamed or set down', async () => {
@@ -602,7 +594,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       Array.from({ length: 20_000 }, (_, at) => write(`10.${at >> 8}.${at & 255}.0/24`, RTM_ROUTE.add)),
     );
     host.run('ip', 'route', 'delete', '10.2.0.0/24');
-    await until('the socket overruns', () => one.paths.status().overruns > 0);
+    await until('the socket overruns', () => one.overruns > 0);
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
@@ -642,13 +634,13 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     };
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1400');
     await one.settle();
-    expect(one.paths.status().problems).toEqual(['cannot resolve the paths to nodes: sendto: ENOBUFS']);
+    expect(one.paths.problems()).toEqual(['cannot resolve the paths to nodes: sendto: ENOBUFS']);
     expect(routes()).toEqual([`10.3.0.0/24 via 10.3.0.0 dev ${DEVICE} onlink`]);
     one.table.mtuAt = mtuAt;
     host.run('ip', 'link', 'set', 'eth0', 'mtu', '1300');
     await one.settle();
     expect(host.run('ip', 'link', 'show', DEVICE)).toContain('mtu 1250');
-    expect(one.paths.status().problems).toEqual([]);
+    expect(one.paths.problems()).toEqual([]);
   });
 
   it('are read again completely if an event cannot be read, and the process continues', async () => {
@@ -663,7 +655,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     };
     host.run('ip', 'route', 'delete', '10.2.0.0/24');
     await one.settle();
-    expect(one.paths.status().overruns).toBe(1);
+    expect(one.table.applyMessage).toBe(applyMessage);
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
   });
 
@@ -671,7 +663,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     const socket: Pick<NetlinkSocket, 'ask' | 'transact' | 'change' | 'dump'> = {
       ask: () => undefined,
       dump: () => [],
-      transact: () => [new SyscallError('add x', EOPNOTSUPP, 'Unknown device type')],
+      transact: () => [new SyscallError('add dpcache_vxlan', EOPNOTSUPP, 'Unknown device type')],
       change: () => {},
     };
     const item = {
@@ -682,17 +674,16 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       mtu: 1450,
       mac: '02:dc:c0:a8:00:01',
     } as const;
-    expect(() => setDevice(socket, 'x', item)).toThrow(
-      'add x: EOPNOTSUPP: Unknown device type: the kernel has no VXLAN: load the module vxlan',
+    expect(() => setDevice(socket, item)).toThrow(
+      'add dpcache_vxlan: EOPNOTSUPP: Unknown device type: the kernel has no VXLAN: load the module vxlan',
     );
   });
 
   it('set their tunnel down to rename it if the kernel does not rename an interface that is up', () => {
-    const tunnel = { id: 1, port: 8472, local: '192.168.0.1', learning: false };
+    const tunnel = { id: 1, port: 8472, local: '192.168.0.1' };
     const own: Link = {
       index: 7,
       name: 'strange',
-      kind: 'vxlan',
       up: true,
       mtu: 1450,
       mac: '02:dc:c0:a8:00:01',
@@ -717,8 +708,8 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       },
     };
     const item = { vni: 1, port: 8472, local: '192.168.0.1', mtu: 1450, mac: '02:dc:c0:a8:00:01' };
-    setDevice(socket, 'x', { kind: 'device', ...item });
-    expect(sent).toEqual(['x up', ' down,x up']);
+    setDevice(socket, { kind: 'device', ...item });
+    expect(sent).toEqual(['dpcache_vxlan up', ' down,dpcache_vxlan up']);
   });
 
   /** Advances the clock until the work is over. */

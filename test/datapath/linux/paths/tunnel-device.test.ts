@@ -26,5 +26,5 @@ it.each([
     mtu: 1450,
     mac: '02:dc:0a:00:00:01',
   } as const;
-  expect(() => setDevice(socket, 'vx', item)).toThrow(new RegExp(`^${message}$`));
+  expect(() => setDevice(socket, item)).toThrow(new RegExp(`^${message}$`));
 });

@@ -43,7 +43,7 @@ export function expectedPaths(nodes: readonly ModelNode[]): ExpectedPaths {
     const { octet } = winner;
     const near = isIPv6 ? `fd00::${octet.toString(16)}` : `192.168.0.${octet}`;
     const far = isIPv6 ? `fe80::dc:c6ff:fe33:64${hex(octet)}` : cidr.replace('/24', '');
-    routes.push(winner.isNear ? `${cidr} via ${near} dev eth0` : `${cidr} via ${far} dev dpc_vxlan`);
+    routes.push(winner.isNear ? `${cidr} via ${near} dev eth0` : `${cidr} via ${far} dev dpcache_vxlan`);
   }
   return {
     routes: routes.sort(),
