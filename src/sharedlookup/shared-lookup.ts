@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import { SplitMap } from '../columns/split-map.ts';
 import type { EntryMirror } from '../ipcache/change-journal.ts';
 import type { IPCacheEntry } from '../ipcache/types.ts';
 import { formatPrefix } from '../net/format-address.ts';
@@ -91,7 +92,9 @@ export class SharedLookup {
   #count = 0;
   readonly #key: PrefixRegister = prefixRegister();
   /** The prefixes that do not fit into the memory. */
-  readonly #waiting = new Map<string, SharedAttributes>();
+  readonly #waiting = new SplitMap<SharedAttributes>();
+  /** Yields the waiting prefixes that are tried next. */
+  #nextWaiting = this.#waiting.entries();
   /** Prefixes of the batch that were deleted from the table. */
   #deleted = 0;
   #revision = -1;
@@ -244,16 +247,19 @@ export class SharedLookup {
 
   /**
    * Tries to add up to `tries` waiting prefixes, because their leaves may have room now. They are a batch of their own,
-   * which can reuse the memory and the pairs of host and key that the batch before has released. Prefixes that do not
-   * fit wait at the end of the queue.
+   * which can reuse the memory and the pairs of host and key that the batch before has released.
    */
   #admit(tries: number): void {
     try {
       this.#table.begin();
-      let left = Math.min(tries, this.#waiting.size);
-      for (const [prefix, entry] of this.#waiting) {
-        if (left-- === 0) break;
-        this.#waiting.delete(prefix);
+      for (let left = Math.min(tries, this.#waiting.size); left > 0; left--) {
+        let next = this.#nextWaiting.next();
+        if (next.done === true) {
+          this.#nextWaiting = this.#waiting.entries();
+          next = this.#nextWaiting.next();
+        }
+        if (next.done === true) break;
+        const [prefix, entry] = next.value;
         parsePrefix(prefix, this.#key);
         this.#upsert(entry);
       }

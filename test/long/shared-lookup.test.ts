@@ -29,6 +29,9 @@ const BATCH = 500;
  */
 const MAX_TURN_MS = 150;
 
+/** Limit of the median deletion in CPU milliseconds. Eight waiting prefixes are tried for each. */
+const MAX_DELETION_MS = 0.05;
+
 /** A cache that reports batches and keeps nothing. */
 class Source {
   #revision = 0;
@@ -104,4 +107,17 @@ it('holds ten million prefixes: growth, longest match, deletion and reuse in sho
     `${(full.reservedBytes / ENTRIES).toFixed(1)} bytes an entry, ${(refilled.reservedBytes / ENTRIES).toFixed(1)} after reuse, longest turn ${source.longestTurnMs.toFixed(1)} ms`,
   );
   expect(source.longestTurnMs).toBeLessThan(MAX_TURN_MS);
+});
+
+it('admits waiting prefixes in short turns (regression: a deletion took the longer the more prefixes waited)', () => {
+  const source = new Source();
+  const lookup = new SharedLookup(source, { maxBytes: 2 ** 20 });
+  source.change(0, 500_000, 1, (i) => 1 + i);
+  expect(lookup.status().waiting).toBeGreaterThan(400_000);
+  const times = Array.from({ length: 40_000 }, (_, i) => {
+    const begun = threadMs();
+    source.change(i, i + 1, 1, () => undefined);
+    return threadMs() - begun;
+  });
+  expect(times.sort((a, b) => a - b)[20_000]).toBeLessThan(MAX_DELETION_MS);
 });
