@@ -116,7 +116,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #tape: TapeKeeper | undefined;
   readonly #recordedKubernetes: RecordedKubernetes | undefined;
   readonly #kubernetes: KubernetesFollower | undefined;
-  #clusterReport: ClusterReport | undefined;
+  readonly #reports: ClusterReport[] = [];
   #syncedMs: number | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
@@ -377,14 +377,16 @@ export class Agent implements ReadModel, PlayStage {
         this.#tape?.tape.complete();
         this.#syncedMs = Math.round(clock.now() - begun);
         const { followed } = this.#mesh;
-        this.#clusterReport = followed && new ClusterReport(reportedClusters(followed), log, clock);
-        this.#clusterReport?.start();
-        this.#history?.start(followed && reportedClusters(followed), this.#kubernetes?.kinds);
+        const clusters = followed && reportedClusters(followed);
+        for (const reported of [clusters, this.#kubernetes?.reported])
+          if (reported !== undefined) this.#reports.push(new ClusterReport(reported, log, clock));
+        for (const report of this.#reports) report.start();
+        this.#history?.start(clusters, this.#kubernetes?.kinds);
         this.#releaseAllRestored();
       },
       stop: () => {
         this.#history?.stop();
-        this.#clusterReport?.stop();
+        for (const report of this.#reports) report.stop();
       },
     };
   }

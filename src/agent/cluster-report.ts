@@ -5,10 +5,13 @@ import type { ClusterSet } from '../clustermesh/cluster-set.ts';
 import type { Logger } from '../process/log.ts';
 import { clusterCondition } from './agent-status.ts';
 
-/** Problems that end within this time are not logged. */
 const GRACE_MS = 1_000;
 
 export interface ReportedClusters {
+  /** Precedes each name in the log. Default `cluster `. */
+  readonly prefix?: string | undefined;
+  /** Problems that end within this time are not logged. Default 1 s. */
+  readonly graceMs?: number | undefined;
   readonly names: readonly string[];
   /** Returns the status of a cluster; undefined if it has left the mesh. */
   statusOf(name: string): ClusterCondition | undefined;
@@ -43,10 +46,10 @@ interface ClusterProblem {
 }
 
 /**
- * Logs when a cluster becomes unreachable or loses its configuration, when the reason changes, and when the cluster is
- * complete again. Also logs which clusters join and leave. The agent serves the known state all the time (SEMANTICS 6),
- * so nothing else would show the problem. The end of a problem has the same log level as its beginning, so that a
- * filter by level shows both or none.
+ * Logs when a cluster or API server becomes unreachable, or a cluster loses its configuration, when the reason changes,
+ * and when it is complete again. Also logs which clusters join and leave. The agent serves the known state all the time
+ * (SEMANTICS 6), so nothing else would show the problem. The end of a problem has the same log level as its beginning,
+ * so that a filter by level shows both or none.
  */
 export class ClusterReport {
   readonly #clusters: ReportedClusters;
@@ -103,7 +106,8 @@ export class ClusterReport {
 
   /** Logs the current reason after the grace time, or after the interval since the previous line. */
   #schedule(name: string, problem: ClusterProblem): void {
-    const delay = Math.max(GRACE_MS, problem.reportAt - this.#clock.now());
+    const { graceMs = GRACE_MS } = this.#clusters;
+    const delay = Math.max(graceMs, problem.reportAt - this.#clock.now());
     problem.timer ??= this.#clock.after(delay, () => this.#report(name, problem));
   }
 
@@ -116,14 +120,18 @@ export class ClusterReport {
     problem.reportAt =
       this.#clock.now() + Math.min(MAX_INTERVAL_MS, MIN_INTERVAL_MS * 2 ** problem.reported.size);
     problem.reported.add(reason);
-    this.#log.warn(`cluster ${name}: ${problemText(cluster)}`);
+    this.#log.warn(`${this.#label(name)}: ${problemText(cluster)}`);
   }
 
   #end(name: string, { since, reported }: ClusterProblem): void {
     this.#forget(name);
     if (reported.size === 0) return;
     const seconds = Math.round((this.#clock.now() - since) / 1000);
-    this.#log.warn(`cluster ${name}: connected and complete after ${seconds} s`);
+    this.#log.warn(`${this.#label(name)}: connected and complete after ${seconds} s`);
+  }
+
+  #label(name: string): string {
+    return `${this.#clusters.prefix ?? 'cluster '}${name}`;
   }
 
   #forget(name: string): void {

@@ -2,9 +2,11 @@ import { networkInterfaces } from 'node:os';
 import type { KubernetesDocument } from '../api/status-document.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { counted } from '../base/show-value.ts';
-import type { Unsubscribe } from '../base/subscription.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import { lastProgressAt, waitForClusters } from '../clustermesh/sync-deadline.ts';
+import type { KindStatus } from '../k8s/feed/followed-kind.ts';
 import { HostIPs } from '../k8s/feed/host-ips.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { CauseListener } from '../k8s/feed/object-feed.ts';
@@ -20,6 +22,7 @@ import type { Step } from '../process/start-step.ts';
 import type { KubernetesTape } from '../tape/kubernetes-tape.ts';
 import type { AgentParts } from './agent.ts';
 import { type FollowedClusters, isoTime } from './agent-status.ts';
+import type { ReportedClusters } from './cluster-report.ts';
 import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
@@ -45,6 +48,11 @@ const PROGRESS_TIMEOUT_MS = 180_000;
  * be transient.
  */
 const MAX_FAILURES = 3;
+
+/** Name of the API server in the log. */
+const API_SERVER = 'Kubernetes';
+/** Problems that end within this time are not logged: a restarted server is found by the first retries. */
+const GRACE_MS = 10_000;
 
 /** Returns the addresses of this machine, without loopback. */
 function machineAddresses(): readonly string[] {
@@ -179,6 +187,34 @@ export class KubernetesFollower {
   /** Number of changes of {@link identities}. Never decreases. */
   get identityChanges(): number {
     return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
+  }
+
+  /** The API server for a {@link ClusterReport}. It has a problem while a listed kind cannot be watched. */
+  get reported(): ReportedClusters {
+    return {
+      prefix: '',
+      graceMs: GRACE_MS,
+      names: [API_SERVER],
+      statusOf: () => this.#condition(),
+      onChange: (callback) => this.#feed?.onChange(() => callback(API_SERVER)) ?? unsubscribeOnce(() => {}),
+    };
+  }
+
+  #condition(): ClusterCondition {
+    const kinds = this.#feed?.status().kinds ?? [];
+    const behindMs = ({ resource }: KindStatus): number => resource?.behindMs ?? -1;
+    const [last] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
+    if (last === undefined || behindMs(last) < 0)
+      return { state: 'ready', ready: true, connected: true, missing: [] };
+    return {
+      state: 'failed',
+      ready: false,
+      connected: kinds.some(({ state }) => state === 'watching'),
+      knownAt: isoTime(this.#context.clock.wallTime() - behindMs(last)),
+      missing: [],
+      lastFailure:
+        last.state === 'missing' ? `${last.name} are not served` : last.resource?.lastFailure?.message,
+    };
   }
 
   status(): KubernetesDocument | undefined {

@@ -1,7 +1,9 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { ClusterReport } from '../../src/agent/cluster-report.ts';
 import * as accessModule from '../../src/agent/kubernetes-access.ts';
 import { KubernetesFollower, type KubernetesFollowerContext } from '../../src/agent/kubernetes-follower.ts';
 import type { AgentOptions, KubernetesOptions } from '../../src/agent/options.ts';
+import { assert } from '../../src/base/assert.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { LocalCluster } from '../../src/clustermesh/local-cluster.ts';
 import * as syncDeadline from '../../src/clustermesh/sync-deadline.ts';
@@ -9,6 +11,9 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import * as hostIPs from '../../src/k8s/feed/host-ips.ts';
 import * as feedModule from '../../src/k8s/feed/kubernetes-feed.ts';
 import * as clientModule from '../../src/k8s/kubernetes-client.ts';
+import { MemoryApiServer } from '../../src/k8s/memory/memory-api-server.ts';
+import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts';
+import { CLUSTER_TYPES } from '../../src/k8s/memory/resource-types.ts';
 import { LocalIdentities } from '../../src/metadata/local-identities.ts';
 import * as layerModule from '../../src/metadata/metadata-layer.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -18,7 +23,7 @@ import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
 import { until } from '../base/support/until.ts';
-import { settle } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 import { NO_INPUTS } from './support/agent-under-test.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 
@@ -141,6 +146,54 @@ describe('a follower of Kubernetes beside a kvstore', () => {
     await start();
     expect(report).toHaveBeenCalled();
   });
+});
+
+it('the log contains an API server that is lost after the start, and missing rights and kinds (regression)', async () => {
+  const clock = new ManualClock();
+  const api = new MemoryApiServer({ clock });
+  const recorded = new MemoryApiTransport(api);
+  const { follower, start, logged, context } = follow({}, {}, undefined, {
+    clock,
+    recorded,
+    followed: () => undefined,
+  });
+  const after = async (ms: number): Promise<readonly string[]> => {
+    await advance(clock, ms);
+    return logged.splice(0).map((line) => line.replace(/T[\d:.]+Z|\d+ s$/, ''));
+  };
+  await start();
+  await settle(20);
+  const report = new ClusterReport(follower.reported, context.log, clock);
+  report.start();
+  onTestFinished(() => report.stop());
+  expect(await after(60_000)).toEqual([]);
+  const type = CLUSTER_TYPES.find(({ plural }) => plural === 'ciliumnodes');
+  assert(type !== undefined, 'the kind is served');
+  api.cut();
+  expect(await after(60_000)).toEqual([]);
+  for (const [begin, end, text] of [
+    [
+      () => api.down(),
+      () => api.up(),
+      'unreachable, serving the state of 2026-11-20: the server is not running',
+    ],
+    [
+      () => api.deny('list', 'nodes'),
+      () => api.allow('list', 'nodes'),
+      'connected, serving the state of 2026-11-20: nodes is forbidden: User "agent" cannot list resource "nodes" in API group "" at the cluster scope: grant the verb "list" on the resource "nodes" of the API group ""',
+    ],
+    [
+      () => api.stopServing(type),
+      () => api.serve(type),
+      'connected, serving the state of 2026-11-20: ciliumnodes are not served',
+    ],
+  ] as const) {
+    begin();
+    api.cut();
+    expect(await after(120_000)).toEqual([`warn  Kubernetes: ${text}`]);
+    end();
+    expect(await after(120_000)).toEqual(['warn  Kubernetes: connected and complete after ']);
+  }
 });
 
 it('a follower stops its parts, and leaves no listener or timer behind', async () => {

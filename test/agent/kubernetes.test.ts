@@ -194,7 +194,7 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.nodes.size).toBe(0);
   });
 
-  it('follows the API server of a kubeconfig over HTTP, names the missing right, and continues without it', async () => {
+  it('follows the API server of a kubeconfig over HTTP, names the missing right, and continues without it; logs its loss', async () => {
     const server = new MemoryApiServer({ clock: systemClock });
     server.deny('list', 'ciliumnodes');
     const http = new ApiHttpServer(server);
@@ -217,7 +217,8 @@ describe('an agent that follows Kubernetes', () => {
       historyMemory: 1 << 20,
     };
     const clock = new FakeClock();
-    const log = createLog('error', 'text', { write: () => {} });
+    const logged: string[] = [];
+    const log = createLog('warn', 'text', { write: (line) => logged.push(line) });
     const agent = new Agent(options, { log, clock, random: () => 0.5 });
     onTestFinished(() => agent.stop());
     const started = agent.start(new AbortController().signal);
@@ -235,6 +236,13 @@ describe('an agent that follows Kubernetes', () => {
     expect(agent.blockers()).toEqual(missing);
     const known = agent.history?.at('10.0.0.1', clock.wallTime());
     expect(known).toMatchObject({ certain: false, reason: 'cluster-incomplete' });
+    await http.close();
+    const states = (): readonly string[] => agent.status().kubernetes?.kinds.map(({ state }) => state) ?? [];
+    await until('no kind is watched', () => !states().includes('watching'));
+    await clock.advance(10_000);
+    expect(logged.join('')).toContain(
+      'warn  Kubernetes: unreachable, serving the state of 2026-11-20T12:00:0',
+    );
   });
 
   it('fails to start with an invalid kubeconfig, and reports the reason', async () => {
