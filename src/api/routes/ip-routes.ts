@@ -14,6 +14,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas/engine-schemas.ts';
 import { PAST_FIELD } from '../schemas/history-schemas.ts';
+import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
@@ -33,6 +34,9 @@ import {
   readPage,
 } from './route-parts.ts';
 import { SnapshotViews } from './snapshot-views.ts';
+
+/** Maximum number of concurrent sorts. Each takes up to 5 MB. */
+const MAX_SORTS = 16;
 
 /** Maximum `offset`: more prefixes than fit into memory. */
 const MAX_OFFSET = 100_000_000;
@@ -143,6 +147,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
+  const limitSorts = limitConcurrency(MAX_SORTS, 'sorted lists');
   const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
@@ -176,7 +181,8 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       if (sort === undefined) return list(matching(model, snapshot, filters));
       const sorted: KeyedEntry[] = [];
       const first = after === undefined ? undefined : prefixParameter('after', after);
-      await gate.runSteps(selectSorted(matching(model, snapshot, filters), sort, first, sorted));
+      const steps = selectSorted(matching(model, snapshot, filters), sort, first, sorted);
+      await limitSorts(() => gate.runSteps(steps));
       return list(sorted);
     });
     return answerJSON(c, page);

@@ -17,6 +17,7 @@ import {
 import type { PastDocument } from '../past-document.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
+import { limitConcurrency } from '../server/request-limits.ts';
 import { type FilterValues, type IPFilters, parseFilters } from './ip-filters.ts';
 import type { PagedSource } from './list-pages.ts';
 import { listName } from './route-parts.ts';
@@ -87,7 +88,7 @@ export class PastLists {
   readonly #clock: Clock;
   readonly #instance: string;
   #count = 0;
-  #reads = 0;
+  readonly #limitReads = limitConcurrency(MAX_READS, 'lists of the past');
 
   constructor(model: ReadModel, views: SnapshotViews, clock: Clock, instance: string) {
     this.#model = model;
@@ -102,15 +103,11 @@ export class PastLists {
     const { past: reader } = history;
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
-    if (this.#reads >= MAX_READS)
-      throw new ProblemError(
-        'too-many',
-        `More than ${MAX_READS} concurrent lists of the past: try again later.`,
-      );
-    // In the same turn as the read of the history, so that its changes lead to this snapshot.
-    const { snapshot, revision } = this.#views.snapshot('current');
-    this.#reads++;
-    const changed = await reader.changedSince(when, MAX_CHANGED).finally(() => this.#reads--);
+    const { snapshot, revision, changed } = await this.#limitReads(async () => {
+      // In the same turn as the read of the history, so that its changes lead to this snapshot.
+      const view = this.#views.snapshot('current');
+      return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };
+    });
     if (changed === 'earlier') throw notListedProblem(reader.held);
     if (changed === 'too-many')
       throw new ProblemError(

@@ -9,6 +9,7 @@ import { NDJSON_TYPE } from '../api-client.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
+import { limitConcurrency } from '../server/request-limits.ts';
 import { whatIfLines } from '../whatif-documents.ts';
 
 /** Maximum number of edits of a request. */
@@ -103,22 +104,14 @@ const WHAT_IF = createRoute({
 });
 
 export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): void {
-  let running = 0;
+  const limitEvaluations = limitConcurrency(MAX_EVALUATIONS, 'what-ifs');
   app.openapi(WHAT_IF, async (c) => {
     const { edits } = c.req.valid('json');
-    if (running >= MAX_EVALUATIONS)
-      throw new ProblemError(
-        'too-many',
-        `More than ${MAX_EVALUATIONS} concurrent what-ifs: try again later.`,
-      );
-    running++;
-    try {
+    const answer = await limitEvaluations(async () => {
       const parsed = edits.map((edit, index) => editsOf(edit, index, model));
-      const answer = await evaluate(model, parsed, gate);
-      return new Response(partsOf(answer, model), { headers: { 'content-type': NDJSON_TYPE } });
-    } finally {
-      running--;
-    }
+      return evaluate(model, parsed, gate);
+    });
+    return new Response(partsOf(answer, model), { headers: { 'content-type': NDJSON_TYPE } });
   });
 }
 

@@ -33,13 +33,32 @@ function isLocal(c: Context<ApiEnv>): boolean {
 }
 
 /**
+ * Returns a function that runs work, at most `max` at a time. If more is requested, it rejects with `too-many`, whose
+ * message contains `what`.
+ */
+export function limitConcurrency(max: number, what: string): <T>(work: () => Promise<T>) => Promise<T> {
+  let running = 0;
+  return async (work) => {
+    if (running >= max)
+      throw new ProblemError('too-many', `More than ${max} concurrent ${what}: try again later.`);
+    running++;
+    try {
+      return await work();
+    } finally {
+      running--;
+    }
+  };
+}
+
+/**
  * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large
  * is refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`).
  * If there are too many requests, a request is refused before anything is read (`too-many`). Requests over TCP and over
  * the unix socket are counted separately.
  */
 export function limitBodies(): MiddlewareHandler<ApiEnv> {
-  const serving = { local: 0, tcp: 0 };
+  const local = limitConcurrency(MAX_BODIES, 'requests with a body');
+  const tcp = limitConcurrency(MAX_BODIES, 'requests with a body');
   const limitSize = bodyLimit({
     maxSize: MAX_BODY_BYTES,
     onError: () => {
@@ -48,17 +67,7 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
   });
   return async (c, next) => {
     if (WITHOUT_BODY.has(c.req.method)) return next();
-    const origin = isLocal(c) ? 'local' : 'tcp';
-    if (serving[origin] >= MAX_BODIES)
-      throw new ProblemError(
-        'too-many',
-        `More than ${MAX_BODIES} concurrent requests with a body: try again later.`,
-      );
-    serving[origin]++;
-    try {
-      return await limitSize(c, next);
-    } finally {
-      serving[origin]--;
-    }
+    const limited = isLocal(c) ? local : tcp;
+    return limited(async () => limitSize(c, next));
   };
 }

@@ -72,6 +72,19 @@ function byText(a: string | undefined, b: string | undefined): number | undefine
 }
 
 describe('a sorted list of prefixes', () => {
+  it('is one of 16 that are sorted at a time (regression: any number, of 5 MB each)', async () => {
+    const model = new TestModel();
+    for (let i = 0; i < 5_000; i++)
+      model.ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: i, source: 'k8s' });
+    const { app } = testApp(model);
+    const statusesOf = async (count: number): Promise<readonly number[]> => {
+      const asked = Array.from({ length: count }, () => app.request('/v1/ipcache?sort=-identity&limit=1'));
+      return (await Promise.all(asked)).map(({ status }) => status).sort();
+    };
+    for (let round = 1; round <= 2; round++)
+      expect(await statusesOf(17)).toEqual([...new Array<number>(16).fill(200), 429]);
+  });
+
   it('has the order of a sort of all, missing values last', () =>
     fc.assert(
       fc.asyncProperty(
