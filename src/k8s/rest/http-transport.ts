@@ -154,6 +154,12 @@ class Pool extends Agent {
   }
 }
 
+/** Texts for the messages of Node.js, by message. */
+const CLOSED_TEXTS: ReadonlyMap<string, string> = new Map([
+  ['socket hang up', 'the server closed the connection without a response'],
+  ['aborted', 'the server closed the connection during the response'],
+]);
+
 interface HttpAnswer {
   readonly head: IncomingMessage;
   readonly body: AnswerBody;
@@ -206,10 +212,12 @@ class PendingExchange {
 
   #fail(error: Error): void {
     this.onEnd();
-    this.#body?.end(error);
-    this.#reject(
-      error instanceof ApiError ? error : new ApiError('broken', messageOf(error), { cause: error }),
-    );
+    const failure =
+      error instanceof ApiError
+        ? error
+        : new ApiError('broken', CLOSED_TEXTS.get(error.message) ?? messageOf(error), { cause: error });
+    this.#body?.end(failure);
+    this.#reject(failure);
   }
 }
 

@@ -153,7 +153,10 @@ it('connects again after a 401, because a client certificate belongs to its conn
 
 it('distinguishes an unreachable server from a broken connection, and both from failed credentials', async () => {
   const breaking = await wayTo((request) => request.socket.destroy());
-  await expect(breaking.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'broken' });
+  await expect(breaking.send({ path: '/', signal: never })).rejects.toMatchObject({
+    code: 'broken',
+    message: 'the server closed the connection without a response',
+  });
   const absent = await wayTo(() => {}, { server: 'http://127.0.0.1:1' });
   await expect(absent.send({ path: '/', signal: never })).rejects.toMatchObject({ code: 'unreachable' });
   const failure = new ApiError('credentials', 'the plugin failed');
@@ -177,7 +180,7 @@ it.each(['read', 'broken'])(
     const { signal } = new AbortController();
     const { body } = await transport.send({ path: '/', signal });
     if (how === 'read') expect(await textOf(body)).toBe('ok');
-    else await expect(textOf(body)).rejects.toThrow('aborted');
+    else await expect(textOf(body)).rejects.toThrow('the server closed the connection during the response');
     expect(getEventListeners(signal, 'abort')).toHaveLength(0);
     const ofConnection = timers.mock.calls.findIndex(([, ms]) => ms === CONNECT_MS);
     expect(cleared).toHaveBeenCalledWith(timers.mock.results[ofConnection]?.value);
