@@ -42,8 +42,8 @@ const ENDPOINT = /^https?:\/\/[^/?#@]+:\d+$/;
 const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMessageBytes'] as const;
 
 /**
- * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, or a time or size
- * of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or ping without a pause.
+ * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, or a time or
+ * size of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or ping without a pause.
  */
 export function checkEtcdConfig(config: EtcdConfig): void {
   const { endpoints } = config;
