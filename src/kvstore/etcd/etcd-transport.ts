@@ -38,6 +38,8 @@ interface GeneratedStatus {
   readonly version: string;
   readonly dbSize: string;
   readonly leader: string;
+  /** A missing leader, and active alarms. */
+  readonly errors: readonly string[];
 }
 
 /** Errors after which the next endpoint is used. */
@@ -261,10 +263,11 @@ async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Pr
     const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
     return {
       endpoint: endpoint.address,
-      healthy: answer.leader !== '0',
+      healthy: answer.leader !== '0' && answer.errors.length === 0,
       version: answer.version,
       isLeader: answer.leader === answer.header.member_id,
       dbSizeBytes: Number(answer.dbSize),
+      ...(answer.errors.length > 0 && { error: answer.errors.map((error) => error.trim()).join(', ') }),
     };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };

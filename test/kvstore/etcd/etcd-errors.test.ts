@@ -2,10 +2,12 @@ import { createServer } from 'node:http2';
 import { status } from '@grpc/grpc-js';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
+import { bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { etcdDeadlineError, etcdError } from '../../../src/kvstore/etcd/etcd-errors.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { freePort } from '../../base/support/free-port.ts';
+import { FakeServer } from './support/fake-server.ts';
 
 const HOST = 'etcd.local:2379';
 const SCHEME = 'check that etcd runs and the scheme (http or https) of the endpoint';
@@ -200,6 +202,21 @@ it('an answer in an unknown grpc-encoding is named (regression: "undefined undef
   const message = `etcd at 127.0.0.1:${port} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'internal', message });
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'internal', message });
+});
+
+it('an endpoint with an alarm is unhealthy, and its alarm is named (regression: healthy)', async () => {
+  const header = bytesField(1, message(numberField(2, 7), numberField(3, 20)));
+  const alarm = 'memberID:7 alarm:NOSPACE ';
+  const answer = message(header, numberField(4, 7), bytesField(8, Buffer.from(alarm)));
+  const server = new FakeServer({ status: () => answer });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.stop();
+  });
+  expect(await transport.endpoints()).toMatchObject([
+    { healthy: false, isLeader: true, error: alarm.trim() },
+  ]);
 });
 
 it.each(['127.0.0.1', '[::1]'])(

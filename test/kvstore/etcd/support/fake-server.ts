@@ -29,6 +29,7 @@ export interface FakeAnswers {
   readonly txn?: (request: Buffer) => Buffer;
   readonly grant?: (request: Buffer) => Buffer;
   readonly authenticate?: (request: Buffer) => Buffer;
+  readonly status?: (request: Buffer) => Buffer;
 }
 
 /** Returns a handler that gives the answer of `answerTo`; without `answerTo`, none. */
@@ -43,7 +44,15 @@ const answerWith =
 export class FakeServer {
   readonly #server = new Server();
 
-  constructor({ keepAlive = () => {}, watch = () => {}, range, txn, grant, authenticate }: FakeAnswers) {
+  constructor({
+    keepAlive = () => {},
+    watch = () => {},
+    range,
+    txn,
+    grant,
+    authenticate,
+    status,
+  }: FakeAnswers) {
     const stream = { requestStream: true, responseStream: true };
     const unary = { requestStream: false, responseStream: false };
     this.#server.addService(
@@ -54,6 +63,7 @@ export class FakeServer {
         txn: { path: '/etcdserverpb.KV/Txn', ...unary, ...bytes },
         grant: { path: '/etcdserverpb.Lease/LeaseGrant', ...unary, ...bytes },
         authenticate: { path: '/etcdserverpb.Auth/Authenticate', ...unary, ...bytes },
+        status: { path: '/etcdserverpb.Maintenance/Status', ...unary, ...bytes },
       },
       {
         keepAlive,
@@ -69,6 +79,7 @@ export class FakeServer {
         txn: answerWith(txn),
         grant: answerWith(grant),
         authenticate: answerWith(authenticate),
+        status: answerWith(status),
       },
     );
   }
