@@ -36,7 +36,8 @@ afterEach(async () => {
 });
 
 it('a keepalive that the server ends without an answer fails, and does not wait for ever', async () => {
-  const transport = await connected({ keepAlive: (call) => void call.end() });
+  const config = { deadlineMs: PROGRESS_TIMEOUT_MS };
+  const transport = await connected({ keepAlive: (call) => void call.end() }, config);
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'unavailable' });
 });
 
@@ -65,7 +66,8 @@ it('many keepalives with one signal cause no leak warning of Node (regression: o
   const warnings: Error[] = [];
   const onWarning = (warning: Error): unknown => warnings.push(warning);
   process.on('warning', onWarning);
-  const transport = await connected({ keepAlive: (call) => void call.end() });
+  const config = { deadlineMs: PROGRESS_TIMEOUT_MS };
+  const transport = await connected({ keepAlive: (call) => void call.end() }, config);
   const { signal } = new AbortController();
   await Promise.allSettled(
     Array.from({ length: 20 }, (_, i) => transport.keepLeaseAlive(`${i}`, { signal })),
