@@ -205,7 +205,7 @@ export class KubernetesFollower {
     const behindMs = ({ resource }: KindStatus): number => resource?.behindMs ?? -1;
     const [last] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
     if (last === undefined || behindMs(last) < 0)
-      return { state: 'ready', ready: true, connected: true, missing: [] };
+      return { state: 'ready', ready: this.synced, connected: true, missing: [] };
     return {
       state: 'failed',
       ready: false,

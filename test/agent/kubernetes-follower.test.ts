@@ -161,12 +161,15 @@ it('the log contains an API server that is lost after the start, and missing rig
     await advance(clock, ms);
     return logged.splice(0).map((line) => line.replace(/T[\d:.]+Z|\d+ s$/, ''));
   };
+  api.deny('list', 'ciliumnodes');
   await start();
   await settle(20);
   const report = new ClusterReport(follower.reported, context.log, clock);
   report.start();
   onTestFinished(() => report.stop());
-  expect(await after(60_000)).toEqual([]);
+  expect(await after(60_000)).toEqual([]); // the start has reported it
+  api.allow('list', 'ciliumnodes');
+  expect(await after(60_000)).toEqual(['warn  Kubernetes: connected and complete after ']);
   const type = CLUSTER_TYPES.find(({ plural }) => plural === 'ciliumnodes');
   assert(type !== undefined, 'the kind is served');
   api.cut();
