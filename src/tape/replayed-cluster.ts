@@ -160,7 +160,7 @@ export class ReplayedCluster {
       case 'ignored':
         return line.more === 1 ? undefined : this.#deliver(line.from, this.#resourceOf(line.from).batch);
       case 'listed':
-        return this.#deliver(line.from, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
+        return this.#listed(line.from);
       default:
         return this.#control(line);
     }
@@ -210,6 +210,17 @@ export class ReplayedCluster {
     if (batch.length === 0) return;
     followed.run ??= this.#begin(resource, followed);
     await followed.run.watch.deliver(batch);
+  }
+
+  /**
+   * Completes a list. A complete list of services withdraws those in another format, whose run must have ended. A list
+   * in a format that is not read any more is ignored; snapshots contain it.
+   */
+  async #listed(resource: CopiedResource): Promise<void> {
+    const { resources } = this.#stores;
+    if (!resources.includes(resource)) return;
+    for (const other of this.#followed.keys()) if (!resources.includes(other)) await this.#leave(other);
+    await this.#deliver(resource, [{ type: 'list-done', key: '', value: EMPTY, modRevision: 0 }]);
   }
 
   #begin(resource: CopiedResource, { prefix, keeps }: ReplayedResource): ReplayedRun {

@@ -4,10 +4,14 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DIGEST_VERSION } from '../../src/compare/digest-sums.ts';
+import { clusterConfigKey, syncedKey } from '../../src/kvstore/codec/keys.ts';
 import { checkTape } from '../../src/tape/check-tape.ts';
+import { TapeReplay } from '../../src/tape/replay.ts';
 import { TapeError } from '../../src/tape/tape-line.ts';
 import { type Happening, happenings } from '../clustermesh/support/mesh-laws.ts';
-import { replayMesh, tapeMesh, withFolder } from './support/taped-mesh.ts';
+import { replayMesh, SETTINGS, tapeMesh, withFolder } from './support/taped-mesh.ts';
+
+const ONLY_SLICES = 'endpointslices-only';
 
 /** A run takes 50 ms. */
 const RUNS = { numRuns: 8 };
@@ -94,6 +98,53 @@ describe('the tape of a mesh under faults', () => {
       });
     await check(SCRIPT);
     await fc.assert(fc.asyncProperty(happenings, check), RUNS);
+  });
+
+  it.each([
+    { slices: 'are not complete', isComplete: false },
+    { slices: 'become complete', isComplete: true },
+  ])(
+    'has snapshots while services change to slices, which $slices (regression: an assertion)',
+    async (format) => {
+      await withFolder(async (folder) => {
+        const capabilities = { syncedCanaries: true, endpointSlicesExportMode: ONLY_SLICES };
+        const write = { do: 'write', cluster: 'b' } as const;
+        const canary = { ...write, key: syncedKey('b', 'endpointslices') };
+        const script: readonly Happening[] = [
+          { ...canary, value: undefined },
+          ...SCRIPT.slice(4, 5),
+          { do: 'pass', ms: 5000 },
+          { ...write, key: clusterConfigKey('b'), value: { id: 2, capabilities } },
+          { do: 'pass', ms: 45_000 },
+          ...(format.isComplete ? [{ ...canary, value: '' }] : []),
+        ];
+        const live = await tapeMesh(folder, script, { partMs: 20_000 });
+        expect(JSON.stringify(live.dump).includes('10.0.0.2')).toBe(!format.isComplete);
+        const whole = await replayMesh(folder);
+        expect([whole.log, whole.dump]).toEqual([live.log, live.dump]);
+        const [first = '', second = ''] = await filesOf(folder);
+        for (const file of [first, second]) await rm(file);
+        expect((await replayMesh(folder)).dump).toEqual(live.dump);
+      });
+    },
+  );
+
+  it('withdraws services in another format than the complete one if the tape has no line for that', async () => {
+    const replay = new TapeReplay(SETTINGS);
+    const [place, store] = [{ seq: 1, ms: 0 }, 'b'];
+    const capabilities = { syncedCanaries: true, cached: false, endpointSlicesExportMode: ONLY_SLICES };
+    const value = JSON.stringify({ id: 2, capabilities });
+    const backends = { '10.0.0.2': { http: { Port: 80, Protocol: 'TCP' } } };
+    const service = JSON.stringify({ cluster: 'b', namespace: 'ns', name: 's0', backends });
+    const key = 'cilium/state/services/v1/b/ns/s0';
+    await replay.apply({ ...place, ev: 'config', store, key: clusterConfigKey('b'), value });
+    await replay.apply({ ...place, ev: 'put', store, from: 'services', key, rev: 1, value: service });
+    expect([...replay.services.parts()]).toHaveLength(1);
+    await replay.apply({ ...place, ev: 'listed', store, from: 'services' });
+    expect([...replay.services.parts()]).toHaveLength(1);
+    await replay.apply({ ...place, ev: 'listed', store, from: 'endpointslices' });
+    await replay.close();
+    expect([...replay.services.parts()]).toHaveLength(0);
   });
 
   it('has a cut if a file is missing: the replay continues with the next snapshot and reports it', async () => {
