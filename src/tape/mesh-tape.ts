@@ -4,7 +4,7 @@ import type { ClaimWriter } from '../ipcache/types.ts';
 import { base64OfBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
 import { type ClusterConfig, encodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { encodeIPIdentityPair } from '../kvstore/codec/ip-identity-pair.ts';
-import { type CopiedResource, clusterConfigKey } from '../kvstore/codec/keys.ts';
+import { type CopiedResource, clusterConfigKey, isServiceResource } from '../kvstore/codec/keys.ts';
 import type { WatchEvent } from '../kvstore/session/backend.ts';
 import { TableEvent } from '../kvstore/session/table-event.ts';
 import { WireKeyValue } from '../kvstore/session/wire-key-value.ts';
@@ -185,6 +185,8 @@ export class MeshTape implements MeshTap {
 
   onWithdrawn(store: string, scope: 'services' | 'everything'): void {
     if (scope === 'everything') this.#configs.delete(store);
+    for (const [from, tape] of this.#stores.get(store) ?? [])
+      if (scope === 'everything' || isServiceResource(from)) tape.isListed = false;
     this.#lines.add(contentOf({ ev: 'withdrawn', store, scope }));
   }
 

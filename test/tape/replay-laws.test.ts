@@ -147,6 +147,24 @@ describe('the tape of a mesh under faults', () => {
     expect([...replay.services.parts()]).toHaveLength(0);
   });
 
+  it('has no line of a removed cluster in later snapshots (regression: its lists were complete)', async () => {
+    await withFolder(async (folder) => {
+      const removed: readonly Happening[] = [
+        ...SCRIPT.slice(0, 5),
+        { do: 'pass', ms: 5000 },
+        { do: 'remove', cluster: 'a', told: true },
+        { do: 'pass', ms: 20_000 },
+      ];
+      await tapeMesh(folder, removed, { partMs: 20_000 });
+      const [first = '', ...files] = await filesOf(folder);
+      await rm(first);
+      expect(files.length).toBeGreaterThan(1);
+      const clusters = new Set<string>();
+      await replayMesh(folder, { onLine: (line) => void ('store' in line && clusters.add(line.store)) });
+      expect([...clusters].sort()).toEqual(['b', 'own']);
+    });
+  });
+
   it('has a cut if a file is missing: the replay continues with the next snapshot and reports it', async () => {
     await withFolder(async (folder) => {
       const live = await tapeMesh(folder, SCRIPT, { partMs: 20_000 });
