@@ -45,17 +45,14 @@ async function open(...words: readonly string[]): Promise<Opened> {
       () => false,
     );
   await expect.poll(isUp).toBe(true);
-  const page = await newPage();
   const faults: string[] = [];
+  onTestFinished(() => expect(faults).toEqual([]));
+  const page = await newPage();
   const paths = new Set<string>();
   page.on('pageerror', ({ message }) => faults.push(message));
   page.on('response', (answer) => {
     paths.add(new URL(answer.url()).pathname);
     if (answer.status() === 404) faults.push(answer.url());
-  });
-  onTestFinished(async () => {
-    await page.close();
-    expect(faults).toEqual([]);
   });
   await page.goto(url);
   await page.waitForSelector('output.live');

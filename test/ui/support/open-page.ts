@@ -37,6 +37,7 @@ export const PROGRESS_TIMEOUT_MS = 60_000;
 export interface Opener {
   /** The files of the page. */
   readonly files: () => readonly UIFile[];
+  /** Returns a page until the end of the test. Without options, tests share one: opening it takes half the work. */
   readonly newPage: (options?: BrowserContextOptions) => Promise<Page>;
   /**
    * The page of an agent with this model, at a view. Fails a test with an error of the page or a request to another
@@ -51,6 +52,8 @@ export interface OpenOptions extends BrowserContextOptions {
   /** Clock of the agent. Default: that of the machine. */
   readonly clock?: Clock;
   readonly spoil?: (feed: TestApp['feed']) => void;
+  /** Opens a page that no other test uses, because a fake clock of the browser stays installed. */
+  readonly ownPage?: boolean;
 }
 
 /** An open page and its agent. */
@@ -76,6 +79,24 @@ interface Started {
 /** The browser of all test files in this process, because a start takes a second. It ends with the process. */
 let started: Promise<Started> | undefined;
 
+/** The page of the last test, for the next one. */
+let free: Page | undefined;
+
+const PAGE_OPTIONS = {
+  viewport: { width: 1200, height: 800 },
+  // Without a GPU, an animation uses the processor all the time.
+  reducedMotion: 'reduce',
+} as const;
+
+/** Makes a page like a new one. What it stores in the browser belongs to the port of its server. */
+async function clear(page: Page): Promise<void> {
+  await page.goto('about:blank');
+  page.removeAllListeners();
+  await page.unrouteAll();
+  await page.emulateMedia({ colorScheme: null, reducedMotion: PAGE_OPTIONS.reducedMotion });
+  await page.setViewportSize(PAGE_OPTIONS.viewport);
+}
+
 async function start(): Promise<Started> {
   execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
   const executablePath = '/usr/bin/chromium';
@@ -92,28 +113,35 @@ export function usePages(): Opener {
     ({ browser, files } = await started);
   });
 
-  const newPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
-    const page = await browser.newPage({
-      viewport: { width: 1200, height: 800 },
-      // Without a GPU, an animation uses the processor all the time.
-      reducedMotion: 'reduce',
-      ...options,
-    });
+  const newPage = async (options?: BrowserContextOptions): Promise<Page> => {
+    const page =
+      (options === undefined ? free : undefined) ?? (await browser.newPage({ ...PAGE_OPTIONS, ...options }));
+    if (options === undefined) free = undefined;
     page.setDefaultTimeout(PROGRESS_TIMEOUT_MS);
+    onTestFinished(async () => {
+      if (options !== undefined) return page.close();
+      await clear(page);
+      free = page;
+    });
     return page;
   };
 
   const open = async (
     hash = '',
-    { model, clock = systemClock, spoil, ...options }: OpenOptions = {},
+    { model, clock = systemClock, spoil, ownPage = false, ...options }: OpenOptions = {},
   ): Promise<Opened> => {
     const world = testApp(model ?? new MeshModel().fill(), files, clock);
     spoil?.(world.feed);
     const server = new ApiServer({ app: world.app, tcp: { host: '127.0.0.1', port: await freePort() } });
     await server.start();
     const url = server.url ?? '';
-    const page = await newPage(options);
     const faults: string[] = [];
+    // After the page has left the server.
+    onTestFinished(async () => {
+      await server.stop();
+      expect(faults).toEqual([]);
+    });
+    const page = await newPage(ownPage || Object.keys(options).length > 0 ? options : undefined);
     page.on('pageerror', ({ message }) => faults.push(message));
     page.on('console', (message) => {
       if (message.type() === 'error' && !message.text().startsWith('Failed to load'))
@@ -121,11 +149,6 @@ export function usePages(): Opener {
     });
     page.on('request', (request) => {
       if (!request.url().startsWith(url) && !request.url().startsWith('data:')) faults.push(request.url());
-    });
-    onTestFinished(async () => {
-      await page.close();
-      await server.stop();
-      expect(faults).toEqual([]);
     });
     await page.goto(`${url}/${hash}`);
     await page.waitForSelector('output.live');
