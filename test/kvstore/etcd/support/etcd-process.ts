@@ -1,6 +1,8 @@
 import { type ChildProcess, type ChildProcessByStdio, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import http from 'node:http';
+import https from 'node:https';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -115,16 +117,24 @@ export class EtcdProcess {
     });
   }
 
-  /**
-   * Returns true if the member answers through its cluster. Checked before etcdctl runs, because that waits a
-   * second for a closed port.
-   */
+  /** Returns true if the member answers through its cluster: `/health` reads a key with a quorum. */
   async isHealthy(): Promise<boolean> {
-    if (!(await isOpen(this.clientPort))) return false;
-    return this.ctl(['endpoint', 'health', '--command-timeout=3s']).then(
-      () => true,
-      () => false,
-    );
+    const { tls } = this.#options;
+    // A process of etcdctl would take ten times as long.
+    const request = tls
+      ? https.get(`${this.url}/health`, {
+          ...{ agent: false, timeout: 3000 },
+          ...{ ca: readFileSync(tls.ca), cert: readFileSync(tls.certificate), key: readFileSync(tls.key) },
+        })
+      : http.get(`${this.url}/health`, { agent: false, timeout: 3000 });
+    request.on('timeout', () => request.destroy(new Error('timeout')));
+    try {
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      response.resume();
+      return response.statusCode === 200;
+    } catch {
+      return false;
+    }
   }
 
   /** Runs etcdctl against this member. Returns its output. */
