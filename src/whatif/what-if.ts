@@ -120,10 +120,23 @@ export async function whatIf(
   return preview.answer();
 }
 
+/** An edit and its index. */
+type IndexedEdit = readonly [index: number, edit: Edit];
+
+/** Returns the service that an edit names; undefined if it names none. */
+function serviceOf(edit: Edit): ServiceID | undefined {
+  if (edit.edit === 'service') return edit.service.id;
+  return edit.edit === 'slice' ? edit.slice.service : undefined;
+}
+
 /** One evaluation of edits. Between its steps the engines may change; observers then mark keys as dirty. */
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
+  /** The edits that name no service, with their indexes. */
+  readonly #generalEdits: readonly IndexedEdit[];
+  /** By key: each service that an edit names, and these edits. A manifest may contain thousands. */
+  readonly #namedServices = new Map<string, { readonly id: ServiceID; readonly edits: IndexedEdit[] }>();
   readonly #overlay: ClaimOverlay;
   readonly #configuration: NodeConfiguration | undefined;
   readonly #changesConfiguration: boolean;
@@ -154,6 +167,15 @@ class Preview implements Disposable {
     const { ipcache, services, nodes } = engines;
     this.#engines = engines;
     this.#edits = edits;
+    this.#generalEdits = [...edits.entries()].filter(([, edit]) => serviceOf(edit) === undefined);
+    for (const indexed of edits.entries()) {
+      const id = serviceOf(indexed[1]);
+      if (id === undefined) continue;
+      const key = formatServiceID(id);
+      const named = this.#namedServices.get(key) ?? { id, edits: [] };
+      named.edits.push(indexed);
+      this.#namedServices.set(key, named);
+    }
     this.#overlay = new ClaimOverlay(edits);
     this.#compare = comparison(orderAfter(edits));
     const settings = edits.flatMap((edit) => (edit.edit === 'setting' ? [edit.settings] : []));
@@ -214,17 +236,14 @@ class Preview implements Disposable {
     if (services === undefined) return;
     let read = 0;
     let backends = 0;
-    for (const { id } of services.states()) {
-      backends += this.#evaluateService(id);
-      if (++read < SERVICES_PER_STEP && backends < BACKENDS_PER_STEP) continue;
-      yield;
-      read = 0;
-      backends = 0;
-    }
-    for (const edit of this.#edits) {
-      if (edit.edit === 'service') this.#evaluateService(edit.service.id);
-      if (edit.edit === 'slice') this.#evaluateService(edit.slice.service);
-    }
+    for (const list of [services.states(), this.#namedServices.values()])
+      for (const { id } of list) {
+        backends += this.#evaluateService(id);
+        if (++read < SERVICES_PER_STEP && backends < BACKENDS_PER_STEP) continue;
+        yield;
+        read = 0;
+        backends = 0;
+      }
   }
 
   *#readPrefixes(): Generator<void, void, void> {
@@ -290,7 +309,9 @@ class Preview implements Disposable {
     const { nodes } = this.#engines;
     if (nodes === undefined || this.#configuration === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
-    const remaining = claims.filter((node) => !this.#edits.some((edit) => this.#removesNode(edit, node)));
+    const remaining = claims.filter(
+      (node) => !this.#generalEdits.some(([, edit]) => this.#removesNode(edit, node)),
+    );
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
     const previous = this.#nodePrefixes.get(fullName) ?? [];
@@ -320,8 +341,10 @@ class Preview implements Disposable {
   #evaluateService(id: ServiceID): number {
     const { services } = this.#engines;
     if (services === undefined) return 0;
+    const named = this.#namedServices.get(formatServiceID(id))?.edits ?? [];
+    const edits = [...this.#generalEdits, ...named].sort(([a], [b]) => a - b);
     let touched = 0;
-    const changes = this.#edits.map((edit) => (state: ServiceState): ServiceState => {
+    const changes = edits.map(([, edit]) => (state: ServiceState): ServiceState => {
       const next = this.#editService(state, edit);
       if (next !== state) touched += 1 + state.correlation.backends.size;
       return next;
@@ -333,10 +356,8 @@ class Preview implements Disposable {
 
   #editService(state: ServiceState, edit: Edit): ServiceState {
     for (const cluster of state.remotes.keys()) this.#clusters.add(cluster);
-    if (edit.edit === 'service' && formatServiceID(edit.service.id) === state.key)
-      return withService(state, this.#engines.services?.served(edit.service));
-    if (edit.edit === 'slice' && formatServiceID(edit.slice.service) === state.key)
-      return withSlice(state, edit.slice.name, edit.slice);
+    if (edit.edit === 'service') return withService(state, this.#engines.services?.served(edit.service));
+    if (edit.edit === 'slice') return withSlice(state, edit.slice.name, edit.slice);
     let next = state;
     if (removesLocalServices(edit)) {
       for (const name of state.slices.keys()) next = withSlice(next, name, undefined);
@@ -376,7 +397,7 @@ class Preview implements Disposable {
     const followed = new Set(this.#engines.clusters?.() ?? []);
     // The owners of the claims of nodes are full names.
     const known = [...new Set([...this.#clusters, ...followed])].filter((name) => !name.includes('/')).sort();
-    for (const [index, edit] of this.#edits.entries()) {
+    for (const [index, edit] of this.#generalEdits) {
       if (this.#matchedEdits.has(edit) || writers.some((writer) => removesWriter(edit, writer))) continue;
       if (edit.edit === 'remove-cluster' && !followed.has(edit.cluster))
         throw new EditError('no such remote cluster', {

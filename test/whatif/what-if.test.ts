@@ -4,6 +4,7 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
+import { createService } from '../../src/servicecache/service.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
 import { type WhatIfAnswer, whatIf } from '../../src/whatif/what-if.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -322,6 +323,52 @@ describe('an edit that names nothing', () => {
   });
 });
 
+/** Returns a gate of short turns, and the sum of what was added in one turn. */
+function countInTurns(): { readonly gate: TurnGate; readonly most: number; add: (count: number) => void } {
+  let [inTurn, most] = [0, 0];
+  const gate = new TurnGate({
+    clock: new ManualClock(),
+    weightPerTurn: 1,
+    nextTurn: (callback) =>
+      setImmediate(() => {
+        inTurn = 0;
+        callback();
+      }),
+  });
+  return {
+    gate,
+    get most() {
+      return most;
+    },
+    add: (count) => {
+      inTurn += count;
+      most = Math.max(most, inTurn);
+    },
+  };
+}
+
+it('applies at most 128 edits of services in a step (regression: each edit to each service, in one turn)', async () => {
+  const engines = newEngines();
+  const edits = Array.from({ length: 500 }, (_, i) => ({
+    edit: 'service' as const,
+    service: createService({
+      id: { namespace: 'shop', name: `s${i}` },
+      addressing: 'assigned',
+      clusterIPs: ['10.96.0.1'],
+      global: true,
+    }),
+  }));
+  for (const { service } of edits.slice(250)) engines.services.updateService(service);
+  const applied = countInTurns();
+  const { preview } = engines.services;
+  engines.services.preview = (id, changes) => {
+    applied.add(changes.length);
+    return preview.call(engines.services, id, changes);
+  };
+  await whatIf(engines, edits, applied);
+  expect(applied.most).toBe(128);
+});
+
 describe('a large withdrawal', () => {
   it('counts everything, keeps the first ones, and evaluates at most 256 keys in a step', async () => {
     const ipcache = new IPCache();
@@ -332,23 +379,13 @@ describe('a large withdrawal', () => {
         source: 'clustermesh',
         owner: i % 4 === 0 ? 'baltic' : 'caspian',
       });
-    let inTurn = 0;
-    let most = 0;
+    const reads = countInTurns();
     const { claimsOfPrefix } = ipcache;
     ipcache.claimsOfPrefix = (key) => {
-      inTurn++;
-      most = Math.max(most, inTurn);
+      reads.add(1);
       return claimsOfPrefix.call(ipcache, key);
     };
-    const gate = new TurnGate({
-      clock: new ManualClock(),
-      weightPerTurn: 1,
-      nextTurn: (callback) =>
-        setImmediate(() => {
-          inTurn = 0;
-          callback();
-        }),
-    });
+    const { gate } = reads;
     const { prefixes, summary } = await whatIf({ ipcache }, [{ edit: 'remove-cluster', cluster: 'baltic' }], {
       gate,
       limit: 100,
@@ -356,7 +393,7 @@ describe('a large withdrawal', () => {
     expect(summary.prefixes).toEqual({ gone: 5_000, changed: 0, revealed: 0, created: 0 });
     expect(summary.loses).toBe(true);
     expect(prefixes.length).toBe(100);
-    expect(most).toBeLessThanOrEqual(256);
+    expect(reads.most).toBeLessThanOrEqual(256);
   });
 
   it('ends with the reason of the signal', async () => {
