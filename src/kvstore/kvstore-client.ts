@@ -369,7 +369,11 @@ export class KvstoreClient implements KvstoreBackend {
     return { revision, isComplete, deleted };
   }
 
-  async adoptLease(lease: LeaseID, keys: readonly string[], { signal }: CallOptions = {}): Promise<boolean> {
+  async adoptLease(
+    lease: LeaseID,
+    keys: readonly string[],
+    { signal }: Pick<CallOptions, 'signal'> = {},
+  ): Promise<boolean> {
     this.#checkLeader();
     try {
       return await this.#leases.adopt(lease, keys, () => this.#fence.deleteFenceOf(lease), signal);
@@ -417,7 +421,7 @@ export class KvstoreClient implements KvstoreBackend {
     }
   }
 
-  lock(path: string, options?: CallOptions): Promise<KvstoreLock> {
+  lock(path: string, options?: Pick<CallOptions, 'signal'>): Promise<KvstoreLock> {
     return this.#locks.lock(path, options);
   }
 

@@ -280,7 +280,7 @@ export interface KvstoreBackend {
    * holds the lock. Rejects on any failure and leaves nothing behind. Rejects with `aborted` if the signal fires first.
    * The lock of a dead holder expires after 25 s.
    */
-  lock(path: string, options?: CallOptions): Promise<KvstoreLock>;
+  lock(path: string, options?: Pick<CallOptions, 'signal'>): Promise<KvstoreLock>;
   /** See {@link Watch}. The prefix must end in `/`, because a watch of cluster `a` must never include `ab`. */
   watch(prefix: string, options?: WatchOptions): Watch;
   /** From now on, watches wait for their turn before each retry of a server that remains unreachable. */
@@ -292,7 +292,11 @@ export interface KvstoreBackend {
    * that its delayed writes fail. Rejects if the server is unreachable. A backend may omit this method; the keys are
    * then written again.
    */
-  adoptLease?(lease: LeaseID, keys: readonly string[], options?: CallOptions): Promise<boolean>;
+  adoptLease?(
+    lease: LeaseID,
+    keys: readonly string[],
+    options?: Pick<CallOptions, 'signal'>,
+  ): Promise<boolean>;
   /**
    * Returns the status of each endpoint, requested separately. If an endpoint is down, its status contains that; the
    * call does not fail.

@@ -71,7 +71,7 @@ export class LockKeeper {
   }
 
   /** See `KvstoreBackend.lock`. */
-  async lock(path: string, { signal: caller }: CallOptions = {}): Promise<KvstoreLock> {
+  async lock(path: string, { signal: caller }: Pick<CallOptions, 'signal'> = {}): Promise<KvstoreLock> {
     using until = new UntilClosed(caller, this.#closed.signal);
     const { signal } = until;
     const done = await this.#waitForTurn(path, signal);
