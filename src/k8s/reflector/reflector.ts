@@ -64,8 +64,8 @@ const LIST_SILENCE_MS = 60_000;
 /** Maximum time from the request of a watch to its response. */
 const OPENING_MS = 30_000;
 /**
- * Maximum time without data after the first line of a watch. A server sends at least a bookmark every minute; if three
- * are missing, the watch has failed. There is no limit before the first line, because some servers send no bookmarks
+ * Maximum time without data after the first data of a watch. A server sends at least a bookmark every minute; if three
+ * are missing, the watch has failed. There is no limit before the first data, because some servers send no bookmarks
  * for kinds without changes.
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
@@ -390,7 +390,7 @@ export class Reflector implements FollowedResource {
     exchange.allowSilence(OPENING_MS);
     const answer = await exchange.open({ path: watchPath(this.#kind, version, seconds) });
     exchange.allowSilence(undefined);
-    let hasReceivedLine = false;
+    let hasReceivedData = false;
     this.#watches++;
     this.#onBytes();
     this.#step({ type: 'opened' });
@@ -398,11 +398,11 @@ export class Reflector implements FollowedResource {
       this.#onBytes();
       exchange.allowSilence(undefined);
       const lines = scanner.feed(bytes);
-      hasReceivedLine ||= lines.length > 0;
+      hasReceivedData ||= lines.length > 0 || scanner.isCut;
       await readTexts(lines, gate, (values) => this.#applyLines(values), this.#ended.signal);
       if (!this.#state.progressed && this.#known.version !== version) this.#step({ type: 'progressed' });
       if (scanner.tooLarge > 0) throw new ApiError('garbled', 'a watch event is too large');
-      if (hasReceivedLine) exchange.allowSilence(WATCH_SILENCE_MS);
+      if (hasReceivedData) exchange.allowSilence(WATCH_SILENCE_MS);
     }
     if (scanner.isCut) throw new ApiError('broken', 'the watch ended within an event');
     // A watch that repeats a known version is not `eventful`: it must not be opened again without a delay.

@@ -309,6 +309,16 @@ describe('a watch', () => {
     expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
   });
 
+  it('that was silent for three minutes within its first event is dead (regression: it was kept for ten)', async () => {
+    const watch = await followedFrom([]);
+    watch.open();
+    await watch.write('{"type":"ADDED","object":');
+    await advance(clock, 179_999);
+    expect(reflector.status().state).toBe('watching');
+    await advance(clock, 1);
+    expect(reflector.status()).toMatchObject({ state: 'waiting', lastFailure: { code: 'silent' } });
+  });
+
   it('that was silent for three minutes after its first event is dead', async () => {
     const watch = await followedFrom([]);
     await watch.say(bookmark('6'));
