@@ -3,7 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { namePath } from '../../src/api/name-path.ts';
 import type { KnownIdentity } from '../../src/api/read-model.ts';
+import { type FilterValues, matching, parseFilters } from '../../src/api/routes/ip-filters.ts';
+import type { KeyedEntry } from '../../src/ipcache/types.ts';
 import { type Labels, parseLabels } from '../../src/model/labels.ts';
+import { Prefix } from '../../src/net/prefix.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from './support/model.ts';
 import { SteeringModel } from './support/steering-model.ts';
@@ -97,6 +100,65 @@ describe('GET /v1/ipcache', () => {
     const items = body.items as readonly { prefix: string }[];
     const expected = query === 'node=192.168.7.1' && found === undefined ? [] : prefixes;
     expect(items.map(({ prefix }) => prefix)).toEqual(expected);
+  });
+
+  it('lists the entries that match all filters', () => {
+    const LABELS = parseLabels('k8s:app=a;') ?? [];
+    const VALUES = {
+      prefix: ['10.0.0.1', '10.0.0.2', '10.0.0.0/8', '10.0.0.1/32', '10.1.0.0/20', 'fd00::1', '10.0.0.1@5'],
+      within: ['10.0.0.0/8', '10.0.0.0/20', '10.0.0.0/19', '10.0.0.1', '::/0', 'fd00::/116', 'fd00::/115'],
+      identity: ['1', '2'],
+      source: ['k8s', 'kvstore'],
+      label: ['app=a', 'k8s:app', 'app=b'],
+      cluster: ['baltic', 'caspian'],
+      pod: ['shop/a', 'shop/b', 'bank/a'],
+      node: ['192.168.0.1', '192.168.0.2'],
+    };
+    const filters = fc.record(
+      Object.fromEntries(Object.entries(VALUES).map(([name, values]) => [name, fc.constantFrom(...values)])),
+      { requiredKeys: [] },
+    );
+    const entries = fc.array(
+      fc.record({
+        key: fc.constantFrom(...VALUES.prefix),
+        identity: fc.constantFrom(1, 2),
+        source: fc.constantFrom('k8s' as const, 'kvstore' as const),
+        owner: fc.constantFrom('', ...VALUES.cluster),
+        hostIP: fc.constantFrom(undefined, ...VALUES.node),
+        pod: fc.constantFrom(undefined, ...VALUES.pod),
+      }),
+      { maxLength: 10 },
+    );
+    fc.assert(
+      fc.property(entries, filters, (list, query) => {
+        const model = new TestModel();
+        Object.assign(model, { labelsOf: (identity: number) => (identity === 1 ? LABELS : undefined) });
+        for (const { key, pod, ...claim } of list) {
+          const [namespace = '', podName = ''] = pod?.split('/') ?? [];
+          model.ipcache.upsert(key, { ...claim, ...(pod && { k8s: { namespace, podName } }) });
+        }
+        const { prefix, within, identity, source, label, cluster, pod, node } = query;
+        const prefixOf = (text: string): Prefix => Prefix.parseAnnotated(text) as Prefix; // all are valid
+        const expected = [...model.ipcache.snapshot().entries()].filter(
+          (entry) =>
+            (!prefix || prefixOf(entry.key).toString() === prefixOf(prefix).toString()) &&
+            (!within || prefixOf(within).contains(prefixOf(entry.key))) &&
+            (!identity || entry.identity === Number(identity)) &&
+            (!source || entry.source === source) &&
+            (!label || (label !== 'app=b' && entry.identity === 1)) &&
+            (!cluster || entry.owner === cluster) &&
+            (!pod || pod === `${entry.k8s?.namespace}/${entry.k8s?.podName}`) &&
+            (!node || entry.hostIP === node),
+        );
+        const parsed = parseFilters(
+          { ...query, identity: identity && Number(identity) } as FilterValues,
+          model,
+        );
+        const found = [...matching(model, model.ipcache.snapshot(), parsed)].filter((entry) => entry);
+        const keysOf = (some: readonly (KeyedEntry | undefined)[]) => some.map((entry) => entry?.key).sort();
+        expect(keysOf(found)).toEqual(keysOf(expected));
+      }),
+    );
   });
 
   it('shows one consistent view over its pages', async () => {

@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import {
+  backendDocument,
+  entryDocument,
+  explanationDocument,
+  identityDocument,
   labelTexts,
   type NodeDocument,
   nodeDocument,
+  nodeExplanationDocument,
   type ServiceDocument,
   serviceDocument,
+  serviceExplanationDocument,
 } from '../../src/api/documents.ts';
 import { NODE, SERVICE } from '../../src/api/schemas/engine-schemas.ts';
 import { getNode } from '../../src/client/node-answers.ts';
@@ -58,7 +64,135 @@ it('a label without a value has no equals sign', () => {
   expect(labelTexts(labels)).toEqual(['k8s:app=cart', 'reserved:host']);
 });
 
+const AGE = { knownAt: '2026-01-02T03:04:05.000Z', ageSeconds: 5 };
+/** Ages of restored state, by cluster. */
+const restoredOf = (cluster: string) => ({ ...AGE, ageSeconds: cluster.length });
+
+describe('an entry shows', () => {
+  const ENTRY = { key: '10.0.0.1', identity: 5, encryptKey: 3, source: 'k8s', owner: '', shadowed: false };
+  const labelsOf = (identity: number) =>
+    identity === 5 ? [{ source: 'k8s', key: 'app', value: 'cart' }] : undefined;
+  const documentOf = (fields: object): unknown =>
+    entryDocument({ ...ENTRY, ...fields } as never, { labelsOf, restoredOf });
+
+  it('all its fields', () => {
+    const namedPorts = new Map([
+      ['http', { port: 80, protocol: 6 }],
+      ['dns', { port: 53, protocol: 17 }],
+    ]);
+    const k8s = { namespace: 'shop', podName: 'cart-1', serviceAccount: 'robot', namedPorts };
+    expect(documentOf({ hostIP: '192.168.0.1', k8s, owner: 'baltic' })).toEqual({
+      ...{ prefix: '10.0.0.1/32', identity: 5, labels: ['k8s:app=cart'], hostIP: '192.168.0.1' },
+      ...{ encryptKey: 3, namespace: 'shop', podName: 'cart-1', serviceAccount: 'robot' },
+      ...{ namedPorts: { dns: '53/UDP', http: '80/TCP' }, source: 'k8s', owner: 'baltic' },
+    });
+  });
+
+  it('no empty field', () => {
+    const k8s = { namespace: '', podName: '', serviceAccount: '', namedPorts: new Map() };
+    for (const fields of [{}, { k8s }])
+      expect(documentOf({ ...fields, identity: 6, encryptKey: 0 })).toEqual({
+        ...{ prefix: '10.0.0.1/32', identity: 6, encryptKey: 0, source: 'k8s' },
+      });
+  });
+
+  it('the age of the state of its own cluster, only if it is restored', () => {
+    expect(documentOf({ source: 'restored', owner: 'baltic' })).toMatchObject({
+      restored: { ageSeconds: 'baltic'.length },
+    });
+    expect(documentOf({ source: 'clustermesh', owner: 'baltic' })).not.toHaveProperty('restored');
+  });
+
+  it('of a shadowed CIDR, which is effective among the claims of its key, is not effective', () => {
+    const model = { labelsOf, restoredOf, originOf: () => ({ text: 'test', store: 'agent' }) };
+    const claims = [
+      { ...ENTRY, effective: true },
+      { ...ENTRY, key: '10.0.0.1/32', effective: true, shadowed: true },
+      { ...ENTRY, key: '10.0.0.1/32', effective: false, shadowed: true },
+      { ...ENTRY, effective: false },
+    ];
+    const explanation = { prefix: '10.0.0.1/32', decidedBy: 'endpoint-over-cidr', claims };
+    const origin = { text: 'test', store: 'agent' };
+    expect(explanationDocument(explanation as never, model as never)).toMatchObject({
+      ...{ prefix: '10.0.0.1/32', decidedBy: 'endpoint-over-cidr' },
+      claims: [
+        { key: '10.0.0.1', identity: 5, effective: true, shadowed: false, origin },
+        { key: '10.0.0.1/32', effective: false, shadowed: true, origin },
+        { key: '10.0.0.1/32', effective: false, shadowed: true, origin },
+        { key: '10.0.0.1', effective: false, shadowed: false, origin },
+      ],
+    });
+    expect(explanationDocument({ prefix: 'x', claims: [] } as never, model as never)).toBeUndefined();
+  });
+});
+
+it('an identity has its labels, its cluster, the number of its prefixes and the age of its labels', () => {
+  const ipcache = new IPCache();
+  for (const key of ['10.0.0.1', '10.0.0.2']) ipcache.upsert(key, { identity: 5, source: 'k8s' });
+  const known = { identity: 5, labels: [{ source: 'k8s', key: 'app', value: 'cart' }], cluster: 'baltic' };
+  expect(identityDocument(known, { ipcache, restoredIdentity: () => AGE })).toEqual({
+    ...{ identity: 5, labels: ['k8s:app=cart'], cluster: 'baltic', prefixes: 2, restored: AGE },
+  });
+  const reserved = { identity: 1, labels: [], cluster: '' };
+  expect(identityDocument(reserved, { ipcache, restoredIdentity: () => undefined })).toEqual({
+    ...{ identity: 1, labels: [], prefixes: 0 },
+  });
+});
+
+describe('a backend shows', () => {
+  const ports = new Map([['http', { port: 80, protocol: 6 }]]);
+  const REQUIRED = { address: '10.0.0.1', ports, state: 'terminating' };
+
+  it('all its fields', () => {
+    const backend = { ...REQUIRED, cluster: 'baltic', nodeName: 'n1', zone: 'z1', weight: 7 };
+    expect(backendDocument(backend as never)).toEqual({ ...backend, ports: { http: '80/TCP' } });
+  });
+
+  it('no empty field, and no default weight', () => {
+    const backend = { ...REQUIRED, cluster: '', nodeName: '', zone: '', weight: 100 };
+    expect(backendDocument(backend as never)).toEqual({ ...REQUIRED, ports: { http: '80/TCP' } });
+    expect(backendDocument({ ...backend, weight: 0 } as never)).toMatchObject({ weight: 0 });
+  });
+
+  it('its origin and its verdict in the explanation of a service', () => {
+    const backend = { ...REQUIRED, cluster: '', nodeName: 'n1', zone: '', weight: 100 };
+    const explanation = {
+      ...{ ready: true, announced: false },
+      origins: [{ cluster: 'baltic', slice: 's-1', backends: 2, more: 1 }],
+      backends: [{ backend, cluster: 'baltic', slice: 's-1', verdict: 'effective' }],
+    };
+    expect(serviceExplanationDocument(explanation as never)).toEqual({
+      ...{ ready: true, announced: false, origins: [{ cluster: 'baltic', slice: 's-1', backends: 2 }] },
+      backends: [
+        {
+          ...{ address: '10.0.0.1', ports: { http: '80/TCP' }, cluster: 'baltic', nodeName: 'n1' },
+          ...{ state: 'terminating', slice: 's-1', verdict: 'effective' },
+        },
+      ],
+    });
+  });
+});
+
 describe('a service shows', () => {
+  it('the selectors of its nodes', () => {
+    expect(serviceOf({ nodeSelector: 'zone=a', nodeLabel: 'blue' })).toMatchObject({
+      ...{ nodeSelector: 'zone=a', nodeLabel: 'blue' },
+    });
+    for (const field of ['nodeSelector', 'nodeLabel', 'restored', 'nodePorts'])
+      expect(serviceOf({})).not.toHaveProperty(field);
+  });
+
+  it('the age of its oldest restored part, of those that are still restored', () => {
+    const services = new ServiceCache({ clusterName: 'own' });
+    const service = createService({ id: ID, addressing: 'assigned', clusterIPs: ['10.96.0.1'] });
+    Object.assign(services, { restoredFrom: () => ['a', 'confirmed', 'three', 'bb'] });
+    const ages = (cluster: string) => (cluster === 'confirmed' ? undefined : restoredOf(cluster));
+    const announced = { service, endpoints: { backends: new Map() } };
+    expect(serviceDocument(announced as never, { services, restoredOf: ages }).restored).toEqual({
+      ...{ ...AGE, ageSeconds: 5 },
+    });
+  });
+
   it('its type, node ports and load-balancer addresses (regression: missing in every answer)', async () => {
     const document = serviceOf({
       type: 'LoadBalancer',
@@ -140,6 +274,35 @@ describe('a node shows', () => {
       INGRESS: '10.1.0.8 fd01::8',
       'WIREGUARD KEY': 'a2V5',
       'BOOT ID': 'b-1',
+    });
+  });
+
+  it('the CIDRs and health addresses of both families, and the age of a restored node', () => {
+    const fields = {
+      ...{ ipv4AllocCIDR: '10.1.0.0/24', ipv6AllocCIDR: 'fd01::/64' },
+      ...{ ipv4HealthIP: '10.1.0.9', ipv6HealthIP: 'fd01::9' },
+    };
+    expect(documentOf(fields)).toMatchObject(fields);
+    const node = (source: string): never => ({ fields: { ...NODE_FIELDS, source, cluster: 'cc' } }) as never;
+    expect(nodeDocument(node('restored'), { restoredOf }).restored).toEqual({ ...AGE, ageSeconds: 2 });
+    expect(nodeDocument(node('kvstore'), { restoredOf })).not.toHaveProperty('restored');
+  });
+
+  it('its claims and lost addresses in its explanation', () => {
+    const holder = { source: 'k8s', owner: 'x' };
+    const lostAddresses = [
+      { ip: '10.0.0.1', holder, stronger: true, more: 1 },
+      { ip: '10.0.0.2', holder: undefined, stronger: false },
+    ];
+    const claims = ['a', 'b'].map((name) => ({ fields: { ...NODE_FIELDS, name } }));
+    const explanation = { claims, heldBack: true, lostAddresses };
+    expect(nodeExplanationDocument(explanation as never, MODEL)).toEqual({
+      ...{ claims: [expect.objectContaining({ name: 'a' }), expect.objectContaining({ name: 'b' })] },
+      heldBack: true,
+      lostAddresses: [
+        { ip: '10.0.0.1', holder, stronger: true },
+        { ip: '10.0.0.2', stronger: false },
+      ],
     });
   });
 

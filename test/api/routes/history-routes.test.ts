@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { causeDocument, pastDocument, recordDocument } from '../../../src/api/history-documents.ts';
 import type { ReadModel } from '../../../src/api/read-model.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
@@ -309,9 +310,137 @@ describe('/v1/history', () => {
     expect((await ask('/v1/history?limit=4')).body).toMatchObject({ more: true, items: { length: 4 } });
   });
 
+  it('lists the changes of the service and of the node of a name together, newest first', async () => {
+    const { ask, model } = await lived();
+    const { past } = model.history;
+    const record = (kind: string, sequence: number): never =>
+      ({ kind, sequence, at: sequence, key: 'a/b', writer: 'own', cause: undefined }) as never;
+    const asked: unknown[] = [];
+    vi.spyOn(past, 'documentsOf').mockImplementation(async function* (kind, key, range) {
+      asked.push([kind, key, range?.limit]);
+      yield kind === 'service'
+        ? [record(kind, 9), record(kind, 4), record(kind, 3)]
+        : [record(kind, 8), record(kind, 5)];
+    });
+    const { body } = await ask('/v1/history?key=a%2Fb&limit=4');
+    expect(asked).toEqual([
+      ['service', 'a/b', 5],
+      ['node', 'a/b', 5],
+    ]);
+    expect(body).toMatchObject({ more: true, items: [9, 8, 5, 4].map((sequence) => ({ sequence })) });
+  });
+
+  it('of a CIDR, and of the CIDR or the IP that is requested of a full length, lists this key', async () => {
+    const { ask, model } = await lived();
+    const of = vi.spyOn(model.history.past, 'of');
+    for (const key of ['10.0.0.0/8', '10.1.2.3/8', '10.0.0.1', '10.0.0.1/32'])
+      expect((await ask(`/v1/history?key=${encodeURIComponent(key)}`)).status).toBe(200);
+    expect(of.mock.calls.map(([key]) => key)).toEqual([
+      ...['10.0.0.0/8', '10.0.0.0/8', '10.0.0.1', '10.0.0.1/32'],
+    ]);
+    expect(await ask('/v1/history?key=a%2Fb%2Fc')).toMatchObject({ status: 400, body: { field: 'key' } });
+  });
+
+  it('has the number of held changes, and the interval', async () => {
+    const { ask, begun } = await lived();
+    expect((await ask('/v1/history?limit=1')).body).toMatchObject({
+      changes: 5,
+      held: { from: new Date(begun).toISOString(), to: new Date(begun + 4000).toISOString() },
+    });
+  });
+
   it('lists a range of time', async () => {
     const { ask, begun } = await lived();
     const { body } = await ask(`/v1/history?from=${iso(begun + 900)}&to=${iso(begun + 2100)}`);
     expect(body).toMatchObject({ items: [{ after: { identity: 1234 } }, { after: { identity: 55 } }] });
+  });
+});
+
+describe('a record of the history has', () => {
+  const HEAD = { sequence: 7, at: 1000 };
+  const TIME = { sequence: 7, at: '1970-01-01T00:00:01.000Z' };
+  const documentOf = (record: object): unknown => recordDocument({ ...HEAD, ...record } as never);
+
+  it('the subject and the detail of a mark', () => {
+    const mark = { kind: 'mark', mark: 'start', subject: 'baltic', detail: 'late' };
+    expect(documentOf(mark)).toEqual({ ...TIME, ...mark });
+    expect(documentOf({ ...mark, subject: '', detail: '' })).toEqual({
+      ...TIME,
+      kind: 'mark',
+      mark: 'start',
+    });
+  });
+
+  it('the part of a service or node before and after, its writer and its cause', () => {
+    const cause = { store: 'baltic', revision: '9' };
+    const record = {
+      kind: 'service',
+      key: 'a/b',
+      writer: 'baltic',
+      before: { x: 1 },
+      after: { x: 2 },
+      cause,
+    };
+    const { writer: source, ...rest } = record;
+    expect(documentOf(record)).toEqual({ ...TIME, ...rest, source });
+    expect(documentOf({ kind: 'node', key: 'a/b', writer: 'k8s' })).toEqual({
+      ...{ ...TIME, kind: 'node', key: 'a/b', source: 'k8s' },
+    });
+  });
+
+  it('the claim of a prefix before and after, and the visible identities', () => {
+    const k8s = { namespace: 'shop', podName: 'cart', serviceAccount: 'robot' };
+    const bare = { identity: 5, encryptKey: 0, hostIP: undefined, k8s: undefined };
+    const full = { identity: 6, encryptKey: 3, hostIP: '1.1.1.1', k8s };
+    const prefix = { kind: 'prefix', key: '10.0.0.1' };
+    expect(
+      documentOf({
+        ...prefix,
+        ...{ writer: { source: 'k8s', owner: 'me' }, before: bare, after: full },
+        effective: { before: { identity: 1 }, after: undefined },
+      }),
+    ).toEqual({
+      ...{ ...TIME, ...prefix, source: 'k8s', owner: 'me', before: { identity: 5 } },
+      after: { identity: 6, encryptKey: 3, hostIP: '1.1.1.1', ...k8s },
+      effective: { before: 1, after: null },
+    });
+    const effective = { before: undefined, after: { identity: 2 } };
+    const anonymous = { ...full, k8s: { ...k8s, serviceAccount: '' } };
+    const { serviceAccount: _, ...pod } = k8s;
+    const writer = { source: 'k8s', owner: '' };
+    expect(documentOf({ ...prefix, writer, before: anonymous, effective })).toEqual({
+      ...{ ...TIME, ...prefix, source: 'k8s', effective: { before: null, after: 2 } },
+      before: { identity: 6, encryptKey: 3, hostIP: '1.1.1.1', ...pod },
+    });
+    expect(documentOf({ ...prefix, writer })).toEqual({ ...TIME, ...prefix, source: 'k8s' });
+  });
+});
+
+it('a group of changes has the fields that are known', () => {
+  const group = {
+    ...{ at: 1000, until: 2000, store: 'baltic', revisions: ['8', '9'], host: '1.1.1.1', node: 'a/b' },
+    ...{ added: 1, changed: 2, deleted: 3, kinds: { prefix: 6 }, emptied: ['a/c'], samples: ['10.0.0.1'] },
+    ...{ mark: { subject: 's', detail: 'd' }, withdrawal: true },
+  };
+  const times = { at: '1970-01-01T00:00:01.000Z', until: '1970-01-01T00:00:02.000Z' };
+  expect(causeDocument(group as never)).toEqual({
+    ...{ ...group, ...times, revisions: { first: '8', last: '9' } },
+  });
+  const { revisions: _, host: _host, node: _node, mark: _mark, withdrawal: _withdrawal, ...rest } = group;
+  const unknown = { host: undefined, node: undefined, mark: undefined, withdrawal: false };
+  expect(causeDocument({ ...rest, ...unknown, revisions: ['', ''] } as never)).toEqual({ ...rest, ...times });
+});
+
+it('a moment has its uncertainty, its interval and the time of its claim', () => {
+  const [at, since, until] = [1, 2, 3].map((second) => `1970-01-01T00:00:0${second}.000Z`);
+  const moment = { at: 1000, certain: false, held: { from: 2000, to: 3000 } };
+  const held = { from: since, to: until };
+  const about = { effectiveSince: 2000, effectiveUntil: 3000, reason: 'lost', claimsComplete: false };
+  expect(pastDocument({ ...moment, ...about } as never)).toEqual({
+    ...{ at, certain: false, held, reason: 'lost', claimsComplete: false },
+    ...{ effectiveSince: since, effectiveUntil: until },
+  });
+  expect(pastDocument({ ...moment, certain: true, claimsComplete: true } as never)).toEqual({
+    ...{ at, certain: true, held },
   });
 });

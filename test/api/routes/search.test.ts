@@ -42,6 +42,118 @@ describe('search', () => {
     expect((await found(text))[0]).toEqual(expected[0]);
   });
 
+  it.each([
+    ['10.', ['10.0.0.1/32', '10.255.0.0/16']],
+    ['10.2', ['10.255.0.0/16']],
+    ['1', []],
+    ['1.', ['1.0.0.0/24']],
+    ['10.0.0.1', ['10.0.0.1/32']],
+    ['100.64.0.', ['100.64.0.0/32', '100.64.0.25/32']],
+    ['100.64.0.2', []],
+    ['100.64.0.25', ['100.64.0.25/32']],
+    ['255.2', ['255.255.255.255/32']],
+    ['256.2', []],
+  ])('of the start of an address, %s, finds the prefixes that start with it', async (text, expected) => {
+    const model = new TestModel();
+    const keys = ['10.0.0.1', '10.255.0.0/16', '1.0.0.0/24', '100.64.0.0', '100.64.0.25', '255.255.255.255'];
+    for (const key of keys) model.ipcache.upsert(key, { identity: 5, source: 'k8s' });
+    const prefixes = (await found(text, model)).flatMap((line) => /^prefix (\S+)/.exec(line)?.[1] ?? []);
+    expect(prefixes.sort()).toEqual(expected);
+  });
+
+  it('sorts by the match, then by the length of the key, then by the key', async () => {
+    const model = new TestModel();
+    for (const name of ['xweb', 'web-b', 'web-a', 'web-long', 'web', 'a-web-1'])
+      model.nodes.nodeUpdated({ cluster: 'own', name, source: 'k8s' });
+    const keysOf = async (limit: number): Promise<readonly string[]> => {
+      const { groups } = await search(model, gate, 'WEB', limit);
+      expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['node', 6]]);
+      return groups.flatMap(({ items }) => items.map(({ key, match }) => `${key} ${match}`));
+    };
+    const sorted = [
+      ...['own/web exact', 'own/web-a start', 'own/web-b start', 'own/web-long start', 'own/xweb part'],
+      'own/a-web-1 part',
+    ];
+    for (let limit = 1; limit <= 7; limit++) expect(await keysOf(limit)).toEqual(sorted.slice(0, limit));
+  });
+
+  it('puts the kind of the best result first', async () => {
+    const model = new TestModel();
+    model.nodes.nodeUpdated({ cluster: 'own', name: 'shop', source: 'k8s' });
+    model.addService({ namespace: 'bank', name: 'my-shop' }, '172.16.0.11');
+    model.services.markSynced();
+    const { groups } = await search(model, gate, 'shop', 8);
+    expect(groups.map(({ kind }) => kind)).toEqual(['node', 'service']);
+  });
+
+  it('of an identity finds it if it has labels or prefixes', async () => {
+    const model = new TestModel();
+    model.ipcache.upsert('10.0.0.1', { identity: 77, source: 'k8s' });
+    const identities = async (text: string): Promise<readonly string[]> =>
+      (await found(text, model)).filter((line) => line.startsWith('identity'));
+    expect(await identities('77')).toEqual(['identity 77 exact']);
+    expect(await identities('1234')).toEqual(['identity 1234 exact']);
+    expect([...(await identities('78')), ...(await identities('99999999999'))]).toEqual([]);
+  });
+
+  it('describes each result', async () => {
+    const model = new TestModel().fill();
+    const baltic = { name: 'baltic', state: 'watching', keys: { nodes: 1, services: 4 } };
+    const status = model.status();
+    model.status = () => ({ ...status, clusters: [baltic] }) as never;
+    model.ipcache.upsert('10.0.0.3', {
+      ...{ identity: 1234, source: 'kvstore', owner: 'baltic', hostIP: '192.168.0.1' },
+      k8s: { namespace: 'shop', podName: 'checkout-1', namedPorts: new Map() },
+    });
+    model.ipcache.upsert('10.0.0.4', { identity: 1, source: 'k8s' });
+    model.ipcache.upsert('10.0.0.5', { identity: 99, source: 'k8s' });
+    const textOf = async (text: string, kind: string): Promise<string | undefined> => {
+      const { groups } = await search(model, gate, text, 8);
+      const item = groups.find((group) => group.kind === kind)?.items[0];
+      return item && `${item.title}: ${item.detail}`;
+    };
+    const pod = 'pod shop/checkout-1, identity 1234 (app=checkout), on 192.168.0.1';
+    const expected = [
+      ['10.0.0.1', 'prefix', `10.0.0.1/32: ${pod}, by kvstore`],
+      ['10.0.0.3', 'prefix', `10.0.0.3/32: ${pod}, by kvstore (baltic)`],
+      ['10.0.0.4', 'prefix', '10.0.0.4/32: identity 1 (host), by k8s'],
+      ['10.0.0.5', 'prefix', '10.0.0.5/32: identity 99, by k8s'],
+      ['checkout', 'service', 'shop/checkout: 172.16.0.10, 1 backend, global'],
+      ['node-1', 'node', 'baltic/node-1: 192.168.7.1'],
+      ['1234', 'identity', '1234: app=checkout, own, 2 prefixes'],
+      ['99', 'identity', '99: 1 prefix'],
+      ['app=checkout', 'label', 'k8s:app=checkout: label of identities'],
+      ['shop', 'namespace', 'shop: namespace'],
+      ['alti', 'cluster', 'baltic: watching, 5 keys'],
+    ] as const;
+    const texts = expected.map(async ([text, kind]) => [text, kind, await textOf(text, kind)]);
+    expect(await Promise.all(texts)).toEqual(expected);
+    const addresses = /^shop\/checkout-1: (10\.0\.0\.1, 10\.0\.0\.3|10\.0\.0\.3, 10\.0\.0\.1), (.*)/;
+    const [, , claim] = addresses.exec((await textOf('shop/checkout-1', 'pod')) ?? '') ?? [];
+    expect(claim).toMatch(/^identity 1234 \(app=checkout\), on 192\.168\.0\.1, by kvstore/);
+  });
+
+  it('describes a result that was removed during the search', async () => {
+    const model = new TestModel().fill();
+    const { namespaces } = model.ipcache;
+    Object.assign(model.ipcache, {
+      namespaces: () => {
+        Object.assign(model.ipcache, { lookupByPrefix: () => undefined, get: () => undefined });
+        return namespaces.call(model.ipcache);
+      },
+    });
+    Object.assign(model.nodes, { get: () => undefined });
+    Object.assign(model.services, { get: () => undefined });
+    const details = async (text: string): Promise<readonly string[]> =>
+      (await search(model, gate, text, 8)).groups.flatMap(({ items }) =>
+        items.filter(({ kind }) => kind !== 'namespace').map(({ kind, detail }) => `${kind} ${detail}`),
+      );
+    expect(await details('10.0.0.')).toEqual(['prefix removed']);
+    expect(await details('checkout')).toContain('service removed');
+    expect(await details('checkout-1')).toEqual(['pod removed']);
+    expect(await details('node-1')).toEqual(['node removed']);
+  });
+
   it('answers with at most the limit of each kind, the best first, and says that there are more', async () => {
     const model = new TestModel();
     for (let host = 1; host <= 40; host++)
