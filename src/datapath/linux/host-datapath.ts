@@ -1,9 +1,9 @@
 import { HostAccess } from './host-access.ts';
 import type { HostDatapathContext, HostDatapathOptions } from './host-options.ts';
-import { HostParts } from './host-parts.ts';
+import { openIPCache, openNodes, retireNodes } from './host-parts.ts';
 import { LinuxDatapath, type WantedPart } from './linux-datapath.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer, probeHost, readHost } from './probe.ts';
-import { ServiceParts } from './services/service-parts.ts';
+import { openNftables, openSockets, retirePrograms, retireRules } from './services/service-parts.ts';
 
 /** The datapath of this host, and the result of its probe. */
 export interface HostDatapath {
@@ -16,33 +16,27 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
   const { pinFolder, cgroup, routing, services } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const access = new HostAccess(options, context);
-  const parts = new HostParts(access);
-  const serviceParts = new ServiceParts(access);
   const canRun = (part: DatapathPart): boolean => missingFor(probe, part).length === 0;
-  const retireRules = (): void => {
-    if (canRun('nftables')) serviceParts.retireRules();
-  };
   const wanted: readonly WantedPart[] = [
     {
       name: 'nodes',
       needs: routing === 'tunnel' ? ['routes', 'tunnel'] : ['routes'],
-      open: routing === 'off' ? undefined : () => parts.nodes(routing),
+      open: routing === 'off' ? undefined : () => openNodes(access, routing),
       retire: () => {
-        if (canRun('routes')) parts.retireNodes();
+        if (canRun('routes')) retireNodes(access);
       },
     },
-    { name: 'ipcache', needs: ['maps'], open: () => parts.ipcache() },
+    { name: 'ipcache', needs: ['maps'], open: () => openIPCache(access) },
     {
       name: 'services',
       needs: services === 'nftables' ? ['nftables'] : ['sockets'],
       open:
         services === 'off'
           ? undefined
-          : () =>
-              services === 'nftables' ? serviceParts.nftables() : serviceParts.sockets(probe.cgroup ?? ''),
+          : () => (services === 'nftables' ? openNftables(access) : openSockets(access, probe.cgroup ?? '')),
       retire: () => {
-        serviceParts.retirePrograms();
-        retireRules();
+        retirePrograms(access);
+        if (canRun('nftables')) retireRules(access);
       },
     },
   ];

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
+import type { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError, unpinMap } from './bpf/bpf-map.ts';
 import { movePin } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
@@ -22,117 +23,108 @@ import { PathTable } from './paths/path-table.ts';
 import { guardPins, mapPins } from './pin-guard.ts';
 import { HostAddresses } from './services/host-addresses.ts';
 
-/** Opens the parts of one host that lead to nodes and prefixes. */
-export class HostParts {
-  readonly #access: HostAccess;
+/** Opens the part of nodes under its lock. */
+export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
+  return access.openLocked('routes', () => openPaths(access, mode));
+}
 
-  constructor(access: HostAccess) {
-    this.#access = access;
-  }
+function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
+  const { clusterName, nodeName } = access.context;
+  const table = new PathTable(access.kernel);
+  access.disableDryRunWrites(table);
+  const hold = new DeleteHold(access.tableContext.clock, access.leading);
+  const { remoteCIDRs } = access.options;
+  const paths = new NodePaths(
+    table,
+    { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
+    { ...access.tableContext, whenDeletesAllowed: () => hold.passed() },
+  );
+  return {
+    tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
+    datapath: { nodes: paths },
+    problems: () => [...table.bypassed(), ...paths.problems()],
+    [Symbol.dispose]: () => {
+      paths[Symbol.dispose]();
+      hold[Symbol.dispose]();
+      table[Symbol.dispose]();
+    },
+  };
+}
 
-  nodes(mode: NodePathsOptions['mode']): LinuxPart {
-    return this.#access.openLocked('routes', () => this.#nodes(mode));
-  }
+/** Opens the part of prefixes. */
+export function openIPCache(access: HostAccess): LinuxPart {
+  const { bpf, options } = access;
+  const { layout, capacity, dryRun } = options;
+  const { ipcache } = access.context.engines;
+  const folder = access.folder();
+  const path = join(folder, IPCACHE_PINS[layout]);
+  const { table, resized } = openIPCacheTable(bpf, path, { layout, maxEntries: capacity, isPinned: !dryRun });
+  access.disableDryRunWrites(table);
+  let isSwapped = resized === undefined;
+  const addresses = disposeOnError(
+    [table],
+    () => new HostAddresses(access.kernel, { clock: access.tableContext.clock }),
+  );
+  const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
+  const kept = new KeptTable(table, desired, access.tableContext);
+  const repair = async (): Promise<void> => void (await kept.repair());
+  // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
+  // others. If it fails, the next repair finds them.
+  addresses.follow(() => void repair().catch(() => {}));
+  const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
+  const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
+  const guard = guardPins(access, 'ipcache-pins', () => mapPins(access, [[pinned(), table.map.fd]]));
+  return {
+    tables: [access.addLeading(keptItems(table, kept)), ...guard.tables],
+    datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
+    problems: () => [
+      ...(isSwapped ? [] : [`${resized}: a new map is being filled and will replace it`]),
+      ...guard.problems(),
+    ],
+    retire: () => {
+      if (dryRun) return;
+      if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
+      isSwapped = true;
+      for (const name of Object.values(IPCACHE_PINS)) {
+        if (name !== IPCACHE_PINS[layout]) unpinMap(bpf, join(folder, name), ipcacheShape());
+        // Delete the map of an agent that ended before it had filled it.
+        unpinMap(bpf, join(folder, name + STAGING_SUFFIX), ipcacheShape());
+      }
+    },
+    [Symbol.dispose]: () => {
+      end();
+      guard[Symbol.dispose]();
+      addresses[Symbol.dispose]();
+      table[Symbol.dispose]();
+    },
+  };
+}
 
-  #nodes(mode: NodePathsOptions['mode']): LinuxPart {
-    const { clusterName, nodeName } = this.#access.context;
-    const table = new PathTable(this.#access.kernel);
-    this.#access.disableDryRunWrites(table);
-    const hold = new DeleteHold(this.#access.tableContext.clock, this.#access.leading);
-    const { remoteCIDRs } = this.#access.options;
-    const paths = new NodePaths(
-      table,
-      { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
-      { ...this.#access.tableContext, whenDeletesAllowed: () => hold.passed() },
-    );
-    return {
-      tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
-      datapath: { nodes: paths },
-      problems: () => [...table.bypassed(), ...paths.problems()],
-      [Symbol.dispose]: () => {
-        paths[Symbol.dispose]();
-        hold[Symbol.dispose]();
-        table[Symbol.dispose]();
-      },
-    };
+/**
+ * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it,
+ * and the mismatch as text.
+ */
+function openIPCacheTable(
+  bpf: Bpf,
+  path: string,
+  options: Omit<IPCacheMapOptions, 'path'>,
+): { readonly table: IPCacheTable; readonly resized?: string } {
+  try {
+    return { table: IPCacheTable.open(bpf, { path, ...options }) };
+  } catch (error) {
+    if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
+    const staging = path + STAGING_SUFFIX;
+    // An agent that ended before it had filled the map may have left one of a third size.
+    if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape());
+    return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
   }
+}
 
-  ipcache(): LinuxPart {
-    const { bpf, options } = this.#access;
-    const { layout, capacity, dryRun } = options;
-    const { ipcache } = this.#access.context.engines;
-    const folder = this.#access.folder();
-    const path = join(folder, IPCACHE_PINS[layout]);
-    const { table, resized } = this.#ipcacheTable(path, { layout, maxEntries: capacity, isPinned: !dryRun });
-    this.#access.disableDryRunWrites(table);
-    let isSwapped = resized === undefined;
-    const addresses = disposeOnError(
-      [table],
-      () => new HostAddresses(this.#access.kernel, { clock: this.#access.tableContext.clock }),
-    );
-    const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
-    const kept = new KeptTable(table, desired, this.#access.tableContext);
-    const repair = async (): Promise<void> => void (await kept.repair());
-    // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
-    // others. If it fails, the next repair finds them.
-    addresses.follow(() => void repair().catch(() => {}));
-    const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
-    const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
-    const guard = guardPins(this.#access, 'ipcache-pins', () =>
-      mapPins(this.#access, [[pinned(), table.map.fd]]),
-    );
-    return {
-      tables: [this.#access.addLeading(keptItems(table, kept)), ...guard.tables],
-      datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
-      problems: () => [
-        ...(isSwapped ? [] : [`${resized}: a new map is being filled and will replace it`]),
-        ...guard.problems(),
-      ],
-      retire: () => {
-        if (dryRun) return;
-        if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
-        isSwapped = true;
-        for (const name of Object.values(IPCACHE_PINS)) {
-          if (name !== IPCACHE_PINS[layout]) unpinMap(bpf, join(folder, name), ipcacheShape());
-          // Delete the map of an agent that ended before it had filled it.
-          unpinMap(bpf, join(folder, name + STAGING_SUFFIX), ipcacheShape());
-        }
-      },
-      [Symbol.dispose]: () => {
-        end();
-        guard[Symbol.dispose]();
-        addresses[Symbol.dispose]();
-        table[Symbol.dispose]();
-      },
-    };
-  }
-
-  /**
-   * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it,
-   * and the mismatch as text.
-   */
-  #ipcacheTable(
-    path: string,
-    options: Omit<IPCacheMapOptions, 'path'>,
-  ): { readonly table: IPCacheTable; readonly resized?: string } {
-    const { bpf } = this.#access;
-    try {
-      return { table: IPCacheTable.open(bpf, { path, ...options }) };
-    } catch (error) {
-      if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
-      const staging = path + STAGING_SUFFIX;
-      // An agent that ended before it had filled the map may have left one of a third size.
-      if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape());
-      return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
-    }
-  }
-
-  /** Removes the routes and the tunnel of an earlier process. */
-  retireNodes(): void {
-    this.#access.unlessLocked(() => {
-      using _lock = this.#access.lock('routes');
-      using table = new PathTable(this.#access.kernel);
-      for (const _ of cleanTable(table));
-    });
-  }
+/** Removes the routes and the tunnel of an earlier process. */
+export function retireNodes(access: HostAccess): void {
+  access.unlessLocked(() => {
+    using _lock = access.lock('routes');
+    using table = new PathTable(access.kernel);
+    for (const _ of cleanTable(table));
+  });
 }

@@ -8,12 +8,12 @@ import { cleanHost } from '../../../src/datapath/linux/clean-host.ts';
 import { HostAccess } from '../../../src/datapath/linux/host-access.ts';
 import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
-import { HostParts } from '../../../src/datapath/linux/host-parts.ts';
+import { retireNodes } from '../../../src/datapath/linux/host-parts.ts';
 import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
 import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
-import { ServiceParts } from '../../../src/datapath/linux/services/service-parts.ts';
+import { retireRules } from '../../../src/datapath/linux/services/service-parts.ts';
 import { runInNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
@@ -92,8 +92,8 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     const retire = (): string => {
       within(host, () => {
         using access = new HostAccess(optionsOf(join(pins, 'two'), { routing: 'off' }), context());
-        new HostParts(access).retireNodes();
-        new ServiceParts(access).retireRules();
+        retireNodes(access);
+        retireRules(access);
       });
       return host.run('ip', 'route', 'show', 'proto', '201');
     };

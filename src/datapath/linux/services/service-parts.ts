@@ -53,256 +53,248 @@ interface OpenedServices extends Disposable {
   problems(): readonly string[];
 }
 
-/** Opens the part of services: as programs of sockets, or as rules. */
-export class ServiceParts {
-  readonly #access: HostAccess;
-
-  constructor(access: HostAccess) {
-    this.#access = access;
-  }
-
-  /**
-   * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from
-   * outside to node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read
-   * them. Programs of an earlier process are replaced immediately or, if the maps have another size or layout, when the
-   * new maps are filled.
-   */
-  sockets(cgroup: string): LinuxPart {
-    const { dryRun } = this.#access.options;
-    const { bpf, kernel } = this.#access;
-    const host = networkCookie(kernel);
-    const folder = this.#access.folder();
-    const capacity = serviceCapacity(this.#access.options.serviceCapacity);
-    const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
-    const table = new ServiceMapTable(pins.maps);
-    const attach = (): void => {
-      if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
-    };
-    const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
-    if (!pins.isResized) disposeOnError([pins], attach);
-    const inside = this.#services(table, pins, { origin: 'inside' });
-    const { items } = inside;
-    const sockets: KeptItems = {
-      ...items,
-      adopt: async () => {
-        if (pins.isResized) {
-          try {
-            for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
-          } finally {
-            table.replaceMaps(pins.maps);
-          }
-          // If the programs cannot be replaced, the old ones stay in use.
-          attach();
+/**
+ * Opens services as socket programs of this host. If the kernel has nftables, also opens rules for packets from
+ * outside to node ports, external IPs and load-balancer addresses. Maps are opened before the programs that read
+ * them. Programs of an earlier process are replaced immediately or, if the maps have another size or layout, when the
+ * new maps are filled.
+ */
+export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
+  const { dryRun } = access.options;
+  const { bpf, kernel } = access;
+  const host = networkCookie(kernel);
+  const folder = access.folder();
+  const capacity = serviceCapacity(access.options.serviceCapacity);
+  const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
+  const table = new ServiceMapTable(pins.maps);
+  const attach = (): void => {
+    if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
+  };
+  const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
+  if (!pins.isResized) disposeOnError([pins], attach);
+  const inside = openServices(access, table, pins, { origin: 'inside' });
+  const { items } = inside;
+  const sockets: KeptItems = {
+    ...items,
+    adopt: async () => {
+      if (pins.isResized) {
+        try {
+          for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
+        } finally {
+          table.replaceMaps(pins.maps);
         }
-        await items.adopt();
-      },
-    };
-    const outside = this.#outside(items);
-    // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
-    const guard = guardPins(this.#access, 'service-pins', () => {
-      // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
-      if (pins.isStaged) return new Map();
-      const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
-      return new Map([...mapPins(this.#access, pinned), ...programPins(bpf, programs())]);
-    });
-    const isMissing = typeof outside === 'string';
-    const parts = isMissing ? [inside] : [inside, outside];
-    const problems = (): readonly string[] => [
-      ...(existsSync(cgroup)
-        ? guard.problems()
-        : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
-      ...pins.problems(),
-      ...(isMissing ? outsideIsMissing(inside.desired.withExternal, outside) : []),
-      ...parts.flatMap((part) => part.problems()),
-    ];
-    return {
-      datapath: {
-        services: {
-          onEvents: (events) => {
-            for (const { listener } of parts) listener.onEvents(events);
-          },
-        },
-        nodes: this.#localLabels(parts),
-      },
-      tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
-      problems,
-      setServiceInputs: (inputs) => {
-        for (const { desired } of parts) desired.setInputs(inputs);
-      },
-      retire: () => {
-        if (!pins.isStaged || dryRun) return;
-        attachSocketPrograms(bpf, programs());
-        pins.replacePins();
-      },
-      [Symbol.dispose]: () => {
-        guard[Symbol.dispose]();
-        for (const part of parts) part[Symbol.dispose]();
-      },
-    };
-  }
-
-  /**
-   * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until
-   * the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be unreadable.
-   */
-  #outside(sockets: KeptItems): OpenedServices | string {
-    try {
-      return this.#access.openLocked('rules', () => {
-        const options = { origin: 'outside', frontends: 'external' } as const;
-        const hold = new DeleteHold(this.#access.tableContext.clock, [sockets]);
-        const rules = this.#rules({ ...options, whenDeletesAllowed: () => hold.passed() });
-        return {
-          ...rules,
-          [Symbol.dispose]: () => {
-            hold[Symbol.dispose]();
-            rules[Symbol.dispose]();
-          },
-        };
-      });
-    } catch (error) {
-      if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
-      throw error;
-    }
-  }
-
-  /**
-   * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then
-   * both select from the same backends.
-   */
-  nftables(): LinuxPart {
-    return this.#access.openLocked('rules', () => {
-      const opened = this.#rules({ origin: 'outside' });
-      const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
-      return {
-        ...services,
-        datapath: { services: listener, nodes: this.#localLabels([opened]) },
-        tables: [items],
-        problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
-        setServiceInputs: (inputs) => desired.setInputs(inputs),
-        retire: () => this.retirePrograms(),
-      };
-    });
-  }
-
-  /**
-   * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the
-   * kernel has no nftables.
-   */
-  #rules(options: ServicesOptions): OpenedServices {
-    const table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
-    return disposeOnError([table], () => {
-      table.check();
-      const services = this.#services(table, table, options);
-      const { clock } = this.#access.tableContext;
-      let tookMs = 0;
-      const repairing = new PacedTask(
-        clock,
-        () => Math.max(RULES_PACE_MS, REPAIR_PACE_FACTOR * tookMs),
-        async () => {
-          const begun = clock.now();
-          // Failures are retried by the next repair of all tables.
-          await services.items.repair().catch(() => {});
-          tookMs = clock.now() - begun;
-        },
-      );
-      if (!this.#access.options.dryRun) table.follow(() => void repairing.request());
-      return {
-        ...services,
-        [Symbol.dispose]: () => {
-          repairing[Symbol.dispose]();
-          services[Symbol.dispose]();
-        },
-      };
-    });
-  }
-
-  /**
-   * Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this
-   * host.
-   */
-  #services(
-    table: KernelTable<ServiceItem>,
-    owner: Disposable,
-    { whenDeletesAllowed, ...options }: ServicesOptions,
-  ): OpenedServices {
-    const { nodeName } = this.#access.context;
-    this.#access.disableDryRunWrites(table);
-    const addresses = disposeOnError(
-      [owner],
-      () => new HostAddresses(this.#access.kernel, { clock: this.#access.tableContext.clock }),
-    );
-    // Rules cannot send a packet for a loopback address to a backend on another host, because the kernel drops it.
-    const nodePort = (all: AddressesByFamily): NodePortOptions => ({
-      enabled: true,
-      ...(options.origin === 'inside' ? all : withoutLoopback(all)),
-    });
-    const desired = new DesiredServices({ nodePort: nodePort(addresses.current), nodeName, ...options });
-    const kept = new KeptTable(table, desired, {
-      ...this.#access.tableContext,
-      whenDeletesAllowed,
-      isComplete: (key) => isRulesKey(key) || desired.isComplete(key),
-    });
-    addresses.follow((all) => {
-      for (const frontend of desired.setNodePort(nodePort(all))) kept.mark(frontend);
-    });
-    return {
-      desired,
-      items: this.#access.addLeading(keptItems(table, kept)),
-      listener: desired.listener((frontend) => kept.mark(frontend)),
-      setNodeLabels: (labels) => {
-        for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
-      },
-      problems: () => addresses.problems(),
-      [Symbol.dispose]: () => {
-        addresses[Symbol.dispose]();
-        owner[Symbol.dispose]();
-      },
-    };
-  }
-
-  /**
-   * Returns a handler that passes the labels of the local node to services. The last labels stay if the node is
-   * deleted.
-   */
-  #localLabels(parts: readonly OpenedServices[]): NodeHandler {
-    const { clusterName, nodeName } = this.#access.context;
-    const setLabels = ({ cluster, name, labels }: Node): void => {
-      if (cluster !== clusterName || name !== nodeName) return;
-      for (const part of parts) part.setNodeLabels(labels);
-    };
-    return {
-      name: 'own labels',
-      nodeAdd: setLabels,
-      nodeUpdate: (_, node) => setLabels(node),
-      nodeDelete: () => {},
-    };
-  }
-
-  /** Removes the socket programs of an earlier process, and the maps that only they read. */
-  retirePrograms(): void {
-    const { pinFolder } = this.#access.options;
-    if (!existsSync(pinFolder)) return;
-    this.#access.unlessLocked(() => {
-      const folder = this.#access.folder();
-      const { bpf } = this.#access;
-      detachSocketPrograms(bpf, folder);
-      unpinServiceMaps(bpf, folder);
-    });
-  }
-
-  /** Removes the rules of an earlier process. */
-  retireRules(): void {
-    this.#access.unlessLocked(() => {
-      try {
-        using _lock = this.#access.lock('rules');
-        using table = new NftServices(this.#access.kernel, { table: NFT_TABLE });
-        table.remove();
-      } catch (error) {
-        // A kernel without nftables has no rules.
-        if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+        // If the programs cannot be replaced, the old ones stay in use.
+        attach();
       }
+      await items.adopt();
+    },
+  };
+  const outside = openOutside(access, items);
+  // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
+  const guard = guardPins(access, 'service-pins', () => {
+    // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
+    if (pins.isStaged) return new Map();
+    const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
+    return new Map([...mapPins(access, pinned), ...programPins(bpf, programs())]);
+  });
+  const isMissing = typeof outside === 'string';
+  const parts = isMissing ? [inside] : [inside, outside];
+  const problems = (): readonly string[] => [
+    ...(existsSync(cgroup)
+      ? guard.problems()
+      : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
+    ...pins.problems(),
+    ...(isMissing ? outsideIsMissing(inside.desired.withExternal, outside) : []),
+    ...parts.flatMap((part) => part.problems()),
+  ];
+  return {
+    datapath: {
+      services: {
+        onEvents: (events) => {
+          for (const { listener } of parts) listener.onEvents(events);
+        },
+      },
+      nodes: localLabels(access, parts),
+    },
+    tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
+    problems,
+    setServiceInputs: (inputs) => {
+      for (const { desired } of parts) desired.setInputs(inputs);
+    },
+    retire: () => {
+      if (!pins.isStaged || dryRun) return;
+      attachSocketPrograms(bpf, programs());
+      pins.replacePins();
+    },
+    [Symbol.dispose]: () => {
+      guard[Symbol.dispose]();
+      for (const part of parts) part[Symbol.dispose]();
+    },
+  };
+}
+
+/**
+ * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until
+ * the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be unreadable.
+ */
+function openOutside(access: HostAccess, sockets: KeptItems): OpenedServices | string {
+  try {
+    return access.openLocked('rules', () => {
+      const options = { origin: 'outside', frontends: 'external' } as const;
+      const hold = new DeleteHold(access.tableContext.clock, [sockets]);
+      const rules = openRules(access, { ...options, whenDeletesAllowed: () => hold.passed() });
+      return {
+        ...rules,
+        [Symbol.dispose]: () => {
+          hold[Symbol.dispose]();
+          rules[Symbol.dispose]();
+        },
+      };
     });
+  } catch (error) {
+    if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
+    throw error;
   }
+}
+
+/**
+ * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then
+ * both select from the same backends.
+ */
+export function openNftables(access: HostAccess): LinuxPart {
+  return access.openLocked('rules', () => {
+    const opened = openRules(access, { origin: 'outside' });
+    const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
+    return {
+      ...services,
+      datapath: { services: listener, nodes: localLabels(access, [opened]) },
+      tables: [items],
+      problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
+      setServiceInputs: (inputs) => desired.setInputs(inputs),
+      retire: () => retirePrograms(access),
+    };
+  });
+}
+
+/**
+ * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the
+ * kernel has no nftables.
+ */
+function openRules(access: HostAccess, options: ServicesOptions): OpenedServices {
+  const table = new NftServices(access.kernel, { table: NFT_TABLE });
+  return disposeOnError([table], () => {
+    table.check();
+    const services = openServices(access, table, table, options);
+    const { clock } = access.tableContext;
+    let tookMs = 0;
+    const repairing = new PacedTask(
+      clock,
+      () => Math.max(RULES_PACE_MS, REPAIR_PACE_FACTOR * tookMs),
+      async () => {
+        const begun = clock.now();
+        // Failures are retried by the next repair of all tables.
+        await services.items.repair().catch(() => {});
+        tookMs = clock.now() - begun;
+      },
+    );
+    if (!access.options.dryRun) table.follow(() => void repairing.request());
+    return {
+      ...services,
+      [Symbol.dispose]: () => {
+        repairing[Symbol.dispose]();
+        services[Symbol.dispose]();
+      },
+    };
+  });
+}
+
+/**
+ * Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this
+ * host.
+ */
+function openServices(
+  access: HostAccess,
+  table: KernelTable<ServiceItem>,
+  owner: Disposable,
+  { whenDeletesAllowed, ...options }: ServicesOptions,
+): OpenedServices {
+  const { nodeName } = access.context;
+  access.disableDryRunWrites(table);
+  const addresses = disposeOnError(
+    [owner],
+    () => new HostAddresses(access.kernel, { clock: access.tableContext.clock }),
+  );
+  // Rules cannot send a packet for a loopback address to a backend on another host, because the kernel drops it.
+  const nodePort = (all: AddressesByFamily): NodePortOptions => ({
+    enabled: true,
+    ...(options.origin === 'inside' ? all : withoutLoopback(all)),
+  });
+  const desired = new DesiredServices({ nodePort: nodePort(addresses.current), nodeName, ...options });
+  const kept = new KeptTable(table, desired, {
+    ...access.tableContext,
+    whenDeletesAllowed,
+    isComplete: (key) => isRulesKey(key) || desired.isComplete(key),
+  });
+  addresses.follow((all) => {
+    for (const frontend of desired.setNodePort(nodePort(all))) kept.mark(frontend);
+  });
+  return {
+    desired,
+    items: access.addLeading(keptItems(table, kept)),
+    listener: desired.listener((frontend) => kept.mark(frontend)),
+    setNodeLabels: (labels) => {
+      for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
+    },
+    problems: () => addresses.problems(),
+    [Symbol.dispose]: () => {
+      addresses[Symbol.dispose]();
+      owner[Symbol.dispose]();
+    },
+  };
+}
+
+/**
+ * Returns a handler that passes the labels of the local node to services. The last labels stay if the node is
+ * deleted.
+ */
+function localLabels(access: HostAccess, parts: readonly OpenedServices[]): NodeHandler {
+  const { clusterName, nodeName } = access.context;
+  const setLabels = ({ cluster, name, labels }: Node): void => {
+    if (cluster !== clusterName || name !== nodeName) return;
+    for (const part of parts) part.setNodeLabels(labels);
+  };
+  return {
+    name: 'own labels',
+    nodeAdd: setLabels,
+    nodeUpdate: (_, node) => setLabels(node),
+    nodeDelete: () => {},
+  };
+}
+
+/** Removes the socket programs of an earlier process, and the maps that only they read. */
+export function retirePrograms(access: HostAccess): void {
+  const { pinFolder } = access.options;
+  if (!existsSync(pinFolder)) return;
+  access.unlessLocked(() => {
+    const folder = access.folder();
+    const { bpf } = access;
+    detachSocketPrograms(bpf, folder);
+    unpinServiceMaps(bpf, folder);
+  });
+}
+
+/** Removes the rules of an earlier process. */
+export function retireRules(access: HostAccess): void {
+  access.unlessLocked(() => {
+    try {
+      using _lock = access.lock('rules');
+      using table = new NftServices(access.kernel, { table: NFT_TABLE });
+      table.remove();
+    } catch (error) {
+      // A kernel without nftables has no rules.
+      if (!(error instanceof SyscallError && NO_NFTABLES.has(error.code))) throw error;
+    }
+  });
 }
 
 /** Returns a problem if there are frontends that only rules can serve, but no rules. */
