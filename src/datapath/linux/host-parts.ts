@@ -77,6 +77,15 @@ export function openIPCache(access: HostAccess): LinuxPart {
   return {
     tables: [access.addLeading(keptItems(table, kept)), ...guard.tables],
     datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
+    lookupPrefix: (prefix) => {
+      const [kernel, cache] = [table.lookup(prefix), desired.get(prefix)];
+      return {
+        table: table.name,
+        key: prefix,
+        kernel: kernel && table.print(kernel),
+        cache: cache && table.print(cache),
+      };
+    },
     problems: () => [
       ...(isSwapped ? [] : [`${resized}: a new map is being filled and will replace it`]),
       ...guard.problems(),

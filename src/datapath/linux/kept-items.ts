@@ -30,11 +30,6 @@ export interface KeptItems extends Disposable {
   allowDeletes(): void;
   /** Must be called when the inputs of initially found items may have become complete; see `KeptTable.recheck`. */
   recheck(): void;
-  /**
-   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of
-   * single keys.
-   */
-  lookup?(key: string): PrintedStep | undefined;
   /** Returns the current differences, in the order of their writes. */
   plan(): Promise<readonly PrintedStep[]>;
   /** Repairs changes by others. Resolves to the differences. Deletes may still wait; see `flushed`. */
@@ -55,21 +50,18 @@ export function keptItems<Item>(
   let repairs = 0;
   const text = (item: Item | undefined): string | undefined =>
     item === undefined ? undefined : table.print(item);
-  const step = (
-    key: string,
-    { actual, desired }: Pick<PlannedChange<Item>, 'actual' | 'desired'>,
-  ): PrintedStep => ({ table: name, key, kernel: text(actual), cache: text(desired) });
   const printed = (steps: readonly PlannedChange<Item>[]): readonly PrintedStep[] =>
-    steps.map((change) => step(change.key, change));
+    steps.map(({ key, actual, desired }) => ({
+      table: name,
+      key,
+      kernel: text(actual),
+      cache: text(desired),
+    }));
   return {
     name,
     adopt: () => kept.adopt(),
     allowDeletes: () => kept.allowDeletes(),
     recheck: () => kept.recheck(),
-    lookup: (key) => {
-      const found = kept.lookup(key);
-      return found && step(key, found);
-    },
     plan: async () => printed(await kept.plan()),
     repair: async () => {
       const steps = await kept.repair();

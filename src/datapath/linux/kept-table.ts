@@ -127,15 +127,6 @@ export class KeptTable<Item> implements Disposable {
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
   }
 
-  /**
-   * Returns the item that the kernel finds for a key, and the desired item; `undefined` if the table has no lookup of
-   * single keys.
-   */
-  lookup(key: string): Pick<PlannedChange<Item>, 'actual' | 'desired'> | undefined {
-    if (this.#table.lookup === undefined) return undefined;
-    return { actual: this.#table.lookup(key), desired: this.#desired.get(key) };
-  }
-
   /** Must be called when the desired item of a key has changed or may have changed. Costs a `Set.add`. */
   mark(key: string): void {
     this.#dirty.add(this.#orderOf(key), key);

@@ -31,8 +31,6 @@ export interface KernelTable<Item> {
    * is no item: it marks the end of a step that took long, so that the caller may pause.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
-  /** Returns the item that the kernel finds for a key now. Absent if it has no lookup of single keys. */
-  lookup?(key: string): Item | undefined;
   equal(a: Item, b: Item): boolean;
   /**
    * Returns the position of a key in the order of writes, a small integer. All upserts are applied first, in ascending

@@ -16,6 +16,8 @@ export interface LinuxPart extends Disposable {
   readonly tables: readonly KeptItems[];
   /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */
   problems?(): readonly string[];
+  /** Returns the entry that the kernel finds for a prefix, and the desired one. Throws `SyscallError`. */
+  lookupPrefix?(prefix: string): PrintedStep;
   /** Must be called when more inputs of services are complete. */
   setServiceInputs?(inputs: ServiceInputs): void;
   /**
@@ -152,9 +154,8 @@ export class LinuxDatapath implements Disposable {
    * part does not run. Costs one system call. Throws `SyscallError`.
    */
   lookupPrefix(prefix: string): PrintedStep | undefined {
-    const { part } = this.#parts.find(({ name }) => name === 'ipcache') ?? {};
     if (this.#isDisposed) return undefined;
-    return part?.tables.find(({ name }) => name === 'ipcache')?.lookup?.(prefix);
+    return this.#parts.find(({ name }) => name === 'ipcache')?.part?.lookupPrefix?.(prefix);
   }
 
   /**
