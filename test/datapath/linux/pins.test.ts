@@ -115,6 +115,20 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     expect(idOf('map', 'ipcache')).toBe(id);
   });
 
+  it('of the map of prefixes are looked up like a program does', async () => {
+    const datapath = await start({ services: 'off' });
+    expect(datapath.lookupPrefix('10.1.0.2/32')).toMatchObject({ kernel: undefined, cache: undefined });
+    const key = '40 0 0 0 0 0 0 1 10 1 0 2 0 0 0 0 0 0 0 0 0 0 0 0'.split(' ');
+    const value = '9 0 0 0 0 0 0 0 0 0 0 0'.split(' ');
+    exec('bpftool', 'map', 'update', 'pinned', join(pins, 'ipcache'), 'key', ...key, 'value', ...value);
+    expect(datapath.lookupPrefix('10.1.0.2/32')).toEqual({
+      table: 'ipcache',
+      key: '10.1.0.2/32',
+      kernel: 'identity 9',
+      cache: undefined,
+    });
+  });
+
   it('do not replace foreign pins at their paths, which are reported', async () => {
     const datapath = await start({ services: 'off' });
     const path = join(pins, 'ipcache');
