@@ -1,5 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
@@ -47,17 +48,19 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     table.remove();
     for (const [key, item] of entries) yield `${table.name} - ${key} ${table.print(item)}`;
   };
-  const programs = function* (): Generator<string, void, void> {
-    if (!existsSync(pinFolder)) return;
-    const previous = readdirSync(pinFolder).sort();
+  const pins = function* (): Generator<string | Error, void, void> {
+    const previous = existsSync(pinFolder) ? readdirSync(pinFolder).sort() : [];
+    if (previous.length === 0) return;
     using kernel = new Kernel();
+    using _lock = lockFolder(kernel, pinFolder);
     using bpf = new Bpf(kernel);
-    detachSocketPrograms(bpf, pinFolder);
+    try {
+      detachSocketPrograms(bpf, pinFolder);
+    } catch (error) {
+      yield new Error(messageOf(error));
+    }
     for (const name of previous) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
+    yield* cleanPins(bpf, pinFolder, PINNED_SHAPES);
   };
-  return cleanAll([paths, rules], () => {
-    using kernel = existsSync(pinFolder) ? new Kernel() : undefined;
-    using _lock = kernel && lockFolder(kernel, pinFolder);
-    return cleanAll([programs], () => cleanPins(pinFolder, PINNED_SHAPES));
-  });
+  return cleanAll([paths, rules, pins]);
 }

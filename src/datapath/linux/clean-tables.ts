@@ -1,10 +1,9 @@
-import { existsSync, readdirSync, rmdirSync } from 'node:fs';
+import { readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorCode, messageOf } from '../../base/failure.ts';
-import { Bpf } from './bpf/bpf.ts';
+import type { Bpf } from './bpf/bpf.ts';
 import { type PinnedShape, unpinMap } from './bpf/bpf-map.ts';
 import type { KernelTable } from './kernel-table.ts';
-import { Kernel } from './syscall/kernel.ts';
 
 /** The removed items, and the remaining ones, which could not be removed or are not ours. One sentence each. */
 export interface CleanOutcome {
@@ -12,8 +11,8 @@ export interface CleanOutcome {
   readonly remaining: readonly string[];
 }
 
-/** Removes one kind of our items from a host. Returns the removed items. Throws if it fails. */
-export type CleanStep = () => Iterable<string>;
+/** Removes one kind of our items from a host. Yields the removed items, and an error for each that remains. */
+export type CleanStep = () => Iterable<string | Error>;
 
 const CHUNK = 256;
 
@@ -39,54 +38,52 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
 }
 
 /**
- * Removes our pins from a folder: maps with these names and shapes. Keeps and reports the other files of the folder.
+ * Removes our pins from a folder: maps with these names and shapes. Yields the removed pins, and an error for each
+ * other file. Removes the folder if it is empty then.
  */
-export function cleanPins(folder: string, shapes: ReadonlyMap<string, PinnedShape>): CleanOutcome {
-  const removed: string[] = [];
-  const remaining: string[] = [];
-  const names = namesIn(folder);
-  if (names.length === 0) return { removed, remaining };
-  using kernel = new Kernel();
-  using bpf = new Bpf(kernel);
-  for (const name of names) {
-    const path = join(folder, name);
-    const shape = shapes.get(name);
-    try {
-      if (shape === undefined) remaining.push(`${path} is foreign`);
-      else if (unpinMap(bpf, path, shape)) removed.push(path);
-      else remaining.push(`${path} is a foreign map`);
-    } catch (error) {
-      remaining.push(messageOf(error));
-    }
+export function* cleanPins(
+  bpf: Bpf,
+  folder: string,
+  shapes: ReadonlyMap<string, PinnedShape>,
+): Generator<string | Error, void, void> {
+  let isEmpty = true;
+  for (const name of namesIn(folder)) {
+    const outcome = cleanPin(bpf, join(folder, name), shapes.get(name));
+    if (outcome instanceof Error) isEmpty = false;
+    yield outcome;
   }
-  if (remaining.length === 0) removeFolder(folder);
-  return { removed, remaining };
+  if (isEmpty) removeFolder(folder);
 }
 
-/** Runs all steps, even if some fail, and then `pins`. Returns the outcome of all. */
-export function cleanAll(steps: readonly CleanStep[], pins: () => CleanOutcome): CleanOutcome {
+/** Returns the path if the pin was removed, or the reason why not. */
+function cleanPin(bpf: Bpf, path: string, shape: PinnedShape | undefined): string | Error {
+  if (shape === undefined) return new Error(`${path} is foreign`);
+  try {
+    return unpinMap(bpf, path, shape) ? path : new Error(`${path} is a foreign map`);
+  } catch (error) {
+    return new Error(messageOf(error));
+  }
+}
+
+/** Runs all steps, even if some fail. Returns the outcome of all. */
+export function cleanAll(steps: readonly CleanStep[]): CleanOutcome {
   const removed: string[] = [];
   const remaining: string[] = [];
   for (const step of steps) {
     try {
-      for (const line of step()) removed.push(line);
+      for (const outcome of step()) {
+        if (outcome instanceof Error) remaining.push(outcome.message);
+        else removed.push(outcome);
+      }
     } catch (error) {
       remaining.push(messageOf(error));
     }
-  }
-  try {
-    const outcome = pins();
-    removed.push(...outcome.removed);
-    remaining.push(...outcome.remaining);
-  } catch (error) {
-    remaining.push(messageOf(error));
   }
   return { removed, remaining };
 }
 
 /** Returns the names of pins in a folder. The kernel's own files have dots in their names, which pins cannot have. */
 function namesIn(folder: string): readonly string[] {
-  if (!existsSync(folder)) return [];
   return readdirSync(folder)
     .filter((name) => !name.includes('.'))
     .sort();
