@@ -386,7 +386,7 @@ class OperatorProcess implements ServedProcess {
           const reach = this.#newReach();
           this.#reach = reach;
           const onFailure = (error: unknown): void =>
-            log.warn({ err: error }, 'cannot acquire the Lease of the leader election');
+            log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election');
           this.#election = new LeaderElection({
             client,
             clock,

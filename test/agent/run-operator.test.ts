@@ -169,7 +169,7 @@ describe('an operator', () => {
     elect?.onFailure?.(new Error('refused'));
     clients.mock.calls[0]?.[1]?.onFault?.(new Error('boom'));
     expect(operator.logged.slice(-2)).toEqual([
-      'warn  cannot acquire the Lease of the leader election: refused',
+      'warn  cannot acquire or renew the Lease of the leader election: refused',
       'error a duty failed: boom',
     ]);
     expect(source.mock.calls[0]).toEqual([clustermeshConfig, expect.objectContaining({ rateLimit })]);
