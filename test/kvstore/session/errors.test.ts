@@ -13,7 +13,7 @@ describe('an error of a kvstore', () => {
     ['unavailable', 'retryable, out of reach'],
     ['deadline', 'retryable, out of reach'],
     ['no-leader', 'retryable, out of reach'],
-    ['overloaded', 'retryable'],
+    ['overloaded', 'retryable, not done'],
     ['invalid-token', 'retryable, not done'],
     ['internal', 'retryable'],
     ['compacted', ''],
