@@ -85,6 +85,7 @@ export class Tape {
   /** The failure of the last run of each work, if it failed. */
   readonly #failures = new Map<TapeWork, Failure>();
   readonly #guard = new CallbackGuard();
+  readonly #stopped = new AbortController();
   #timer: Timer | undefined;
   #isFailureReported = false;
 
@@ -135,6 +136,7 @@ export class Tape {
   /** Writes the last lines and closes the files. */
   async stop(): Promise<void> {
     this.#timer?.cancel();
+    this.#stopped.abort();
     try {
       // In one turn, so that the digest does not contain withdrawals that the tape lacks.
       for (const _ of this.#addDigest());
@@ -204,7 +206,7 @@ export class Tape {
     if (this.#running.has(work)) return;
     this.#running.add(work);
     try {
-      await this.#options.gate.runSteps(steps);
+      await this.#options.gate.runSteps(steps, this.#stopped.signal);
       this.#failures.delete(work);
     } catch (error) {
       this.#fail(work, error);

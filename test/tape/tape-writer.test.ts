@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it, vi } from 'vitest';
 import { StateFiles } from '../../src/agent/state-files.ts';
 import type { StateSink } from '../../src/base/files/state-folder.ts';
-import { OPEN_GATE } from '../../src/base/turn-gate.ts';
+import { OPEN_GATE, TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { readRecordedKeys } from '../../src/recording/recorded-keys.ts';
 import { checkTape } from '../../src/tape/check-tape.ts';
@@ -235,6 +235,25 @@ describe('the files of a tape', () => {
       await tape.stop();
       expect(tape.status().failure?.message).toContain('a row is missing');
       expect((await checkTape(folder, new AbortController().signal)).events).toBe(2);
+    });
+  });
+
+  it('are not created after the stop (regression: a snapshot that waited for its turn began one)', async () => {
+    await withFolder(async (folder) => {
+      const turns: (() => void)[] = [];
+      const nextTurn = (turn: () => void): void => void turns.push(turn);
+      const gate = new TurnGate({ clock: { now: () => 0 }, nextTurn, weightPerTurn: 1 });
+      const { tape, pass } = await newTape(folder, { gate, partMs: 2000 });
+      await gate.pass(1);
+      await pass(2000);
+      await tape.stop();
+      const { lines } = tape.status();
+      for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+        turn();
+        await tape.flush();
+      }
+      expect(await readdir(folder)).toEqual(['tape-000001.jsonl.gz']);
+      expect(tape.status()).toMatchObject({ lines, lost: 0 });
     });
   });
 
