@@ -36,8 +36,8 @@ interface OutputPart {
   readonly name: string;
   bytes: number;
   sink: StateSink | undefined;
-  /** True if it can be replayed without the earlier files. */
-  isReplayable: boolean;
+  /** Size of its snapshot; undefined while it cannot be replayed without the earlier files. */
+  snapshotBytes: number | undefined;
 }
 
 /** Options of {@link TapeWriter}. */
@@ -92,6 +92,11 @@ export class TapeWriter {
   /** Size of the current file, without waiting bytes. */
   get partBytes(): number {
     return this.#parts?.at(-1)?.bytes ?? 0;
+  }
+
+  /** Size of the snapshot of the current file; 0 until it is complete. */
+  get snapshotBytes(): number {
+    return this.#parts?.at(-1)?.snapshotBytes ?? 0;
   }
 
   /** Ends the current file and begins the next one. */
@@ -150,7 +155,7 @@ export class TapeWriter {
     this.#endBlock();
     this.#run(async () => {
       const part = this.#parts?.at(-1);
-      if (part !== undefined) part.isReplayable = true;
+      if (part !== undefined) part.snapshotBytes = part.bytes;
       await this.#trim();
     });
   }
@@ -214,7 +219,7 @@ export class TapeWriter {
     if (this.#parts === undefined) await this.#readFolder();
     const name = nameOf(this.#next++);
     const sink = await this.#options.folder.create(name);
-    this.#parts?.push({ name, bytes: 0, sink, isReplayable: false });
+    this.#parts?.push({ name, bytes: 0, sink, snapshotBytes: undefined });
     this.#failure = undefined;
   }
 
@@ -224,7 +229,7 @@ export class TapeWriter {
     for (const [number, name] of tapeFiles(await folder.names())) {
       this.#next = number + 1;
       const file = await folder.open(name);
-      parts.push({ name, bytes: file?.size ?? 0, sink: undefined, isReplayable: true });
+      parts.push({ name, bytes: file?.size ?? 0, sink: undefined, snapshotBytes: 0 });
       await file?.close();
     }
     this.#parts = parts;
@@ -243,7 +248,7 @@ export class TapeWriter {
     const { folder, maxBytes } = this.#options;
     const parts = this.#parts ?? [];
     while (this.bytes > maxBytes) {
-      const index = parts[1]?.isReplayable === true ? 0 : 1;
+      const index = parts[1]?.snapshotBytes === undefined ? 1 : 0;
       const part = parts[index];
       if (part === undefined || part === parts.at(-1)) break;
       await folder.remove(part.name);

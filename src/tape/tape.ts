@@ -19,7 +19,7 @@ const DIGEST_MS = 5_000;
 /** Interval of the flushes. A crash loses the lines after the last one. */
 const FLUSH_MS = 1_000;
 const PART_MS = 10 * 60_000;
-/** Size after which a new file begins. */
+/** Size, without the snapshot, after which a new file begins. */
 const PART_BYTES = 64 << 20;
 /** Time after a failure of the disk or of a snapshot until a new file is tried. */
 const RETRY_MS = 10_000;
@@ -233,7 +233,8 @@ export class Tape {
     if (this.#running.has('snapshot')) return;
     const { clock, maxBytes, partMs = PART_MS } = this.#options;
     const now = clock.now();
-    const isFull = this.#writer.partBytes >= Math.min(PART_BYTES, maxBytes / 4);
+    const { partBytes, snapshotBytes } = this.#writer;
+    const isFull = partBytes - snapshotBytes >= Math.min(PART_BYTES, (maxBytes - snapshotBytes) / 4);
     const isDue = now - this.#partAt >= partMs || isFull;
     const isFailed = this.#writer.broken || this.#failures.has('snapshot');
     if (!(isFailed ? now >= this.#retryAt : isDue)) return;

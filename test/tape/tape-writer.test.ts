@@ -201,6 +201,27 @@ describe('the files of a tape', () => {
     });
   });
 
+  it('do not begin with a snapshot each second if it is larger than a part (regression)', async () => {
+    await withFolder(async (folder) => {
+      const maxBytes = 64 << 10;
+      const { tape, pass } = await newTape(folder, { maxBytes });
+      const tap = tape.kubernetes.tap('nodes');
+      tap.onStart();
+      for (const name of noise(4 * 9000).match(/.{9000}/g) ?? [])
+        tap.onEvent({ type: 'put', object: { metadata: { name, uid: '', resourceVersion: '' } } });
+      tap.onApplied();
+      await pass(60_000);
+      expect(await readdir(folder)).toEqual(['tape-000001.jsonl.gz', 'tape-000002.jsonl.gz']);
+      for (const change of noise(3 * 9000).match(/.{9000}/g) ?? []) {
+        tape.note(change);
+        await pass(1000);
+      }
+      expect((await readdir(folder)).at(-1)).toBe('tape-000003.jsonl.gz');
+      await tape.stop();
+      expect(tape.status()).toMatchObject({ lost: 0, failure: undefined });
+    });
+  });
+
   it.each([
     { work: 'snapshot', method: 'keysOfWriters' },
     { work: 'digest', method: 'trackClaims' },
