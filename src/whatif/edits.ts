@@ -1,5 +1,6 @@
+import { showValue } from '../base/show-value.ts';
 import type { Claim, PrefixDeleteOptions } from '../ipcache/types.ts';
-import { SOURCES, type Source } from '../model/source.ts';
+import { isSource, SOURCES, type Source } from '../model/source.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { EndpointSlice } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
@@ -46,6 +47,33 @@ export class EditError extends Error {
     this.field = about.field;
     this.value = about.value;
     this.known = about.known;
+  }
+}
+
+const EDITS: readonly unknown[] = [
+  'remove-cluster',
+  'remove-node',
+  'remove-source',
+  'rank',
+  'setting',
+  'upsert',
+  'delete',
+  'service',
+  'slice',
+] satisfies readonly Edit['edit'][];
+
+/** Throws {@link EditError} if an edit is of no known kind, or names an unknown source or place. */
+export function checkEdits(edits: readonly Edit[]): void {
+  for (const [index, edit] of edits.entries()) {
+    const check = (field: string, value: unknown, isValid: boolean, expected: string): void => {
+      if (!isValid) throw new EditError(`must be ${expected}`, { index, field, value: showValue(value) });
+    };
+    check('edit', edit.edit, EDITS.includes(edit.edit), `one of ${EDITS.join(', ')}`);
+    if (edit.edit === 'remove-source' || edit.edit === 'rank')
+      check('source', edit.source, isSource(edit.source), 'a source');
+    if (edit.edit !== 'rank') continue;
+    check('other', edit.other, isSource(edit.other), 'a source');
+    check('place', edit.place, ['above', 'below'].includes(edit.place), 'above or below');
   }
 }
 

@@ -20,6 +20,7 @@ import {
   type ServiceKind,
 } from './differences.ts';
 import {
+  checkEdits,
   clusterOfRemovedServices,
   comparison,
   type Edit,
@@ -164,6 +165,7 @@ class Preview implements Disposable {
   #answer: WhatIfAnswer | undefined;
 
   constructor(engines: WhatIfEngines, edits: readonly Edit[], limit: number) {
+    checkEdits(edits);
     const { ipcache, services, nodes } = engines;
     this.#engines = engines;
     this.#edits = edits;

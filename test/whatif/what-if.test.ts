@@ -290,6 +290,21 @@ describe('an edit that names nothing', () => {
     await expect(whatIf(engines, [edit])).rejects.toMatchObject({ name: 'EditError', index: 0, field });
   });
 
+  const unknown: readonly (readonly [object, string])[] = [
+    [{ edit: 'remove-cluser', cluster: 'baltic' }, 'edit'],
+    [{ edit: 'remove-source', source: 'kv-store' }, 'source'],
+    [{ edit: 'rank', source: 'kv-store', place: 'above', other: 'k8s' }, 'source'],
+    [{ edit: 'rank', source: 'k8s', place: 'above', other: 'kv-store' }, 'other'],
+    [{ edit: 'rank', source: 'k8s', place: 'before', other: 'kvstore' }, 'place'],
+  ];
+  it.each(unknown)(
+    'is refused if a word of it is unknown (regression: no changes): %o',
+    async (edit, field) => {
+      const asked = Reflect.apply(whatIf, undefined, [engines, [edit]]);
+      await expect(asked).rejects.toMatchObject({ name: 'EditError', index: 0, field });
+    },
+  );
+
   it('is not refused when an earlier edit sets the claim under another text of the key', async () => {
     const [written, canonical] = ['2001:DB8::1', '2001:db8::1'];
     const { prefixes } = await whatIf(engines, [
