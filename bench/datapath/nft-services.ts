@@ -18,7 +18,7 @@ const CHANGES = 200;
 export async function benchNftServices(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();
-  using table = new NftServices(kernel, { table: 'dpcache-bench', namespace: namespace.path });
+  using table = new NftServices(kernel, namespace.path);
   using bench = new BenchTable<ServiceItem>(table);
   await bench.adopt();
   const filled = await bench.change(

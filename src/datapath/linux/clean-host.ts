@@ -5,7 +5,7 @@ import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { ipcacheShape } from './ipcache-map.ts';
-import { IPCACHE_PINS, NFT_TABLE, STAGING_SUFFIX } from './kernel-names.ts';
+import { IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -43,7 +43,7 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     if (missing.length > 0) return;
     using kernel = new Kernel();
     using _lock = lockNamespace(kernel, 'rules');
-    using table = new NftServices(kernel, { table: NFT_TABLE });
+    using table = new NftServices(kernel);
     const entries = [...table.dump()].filter((entry) => entry !== undefined);
     table.remove();
     for (const [key, item] of entries) yield `${table.name} - ${key} ${table.print(item)}`;

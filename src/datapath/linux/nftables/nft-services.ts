@@ -1,5 +1,6 @@
 import type { Family } from '../../../net/address-words.ts';
 import { formatFrontend } from '../../../servicecache/frontends.ts';
+import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import { MessageWriter } from '../netlink/message-writer.ts';
@@ -58,7 +59,7 @@ const BATCH_BYTES = 60_000;
 const CHUNK = 64;
 /** Maximum number of slots of a frontend. */
 const MAX_SLOTS = 1 << 20;
-/** Prefix of the key that reports defects of the rules of a family; no frontend has such a key. */
+/** Prefix of {@link rulesKey}; no frontend has such a key. */
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
@@ -91,7 +92,6 @@ export function isRulesKey(key: string): boolean {
 export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly name = 'nftables';
   readonly chunk: number = CHUNK;
-  readonly #table: string;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
   readonly #known: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
@@ -101,11 +101,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   #monitor: Disposable | undefined;
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
-  constructor(
-    kernel: Kernel,
-    { table, namespace }: { readonly table: string; readonly namespace?: string | undefined },
-  ) {
-    this.#table = table;
+  constructor(kernel: Kernel, namespace?: string) {
     this.#open = (groups) => new NetlinkSocket(kernel, { protocol: NETLINK.netfilter, namespace, groups });
     this.#socket = this.#open();
   }
@@ -126,7 +122,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
    */
   follow(onChange: () => void): void {
     const monitor = this.#open([NFTABLES_GROUP]);
-    const tables = FAMILIES.map((family) => this.#tableOf(family));
+    const tables = FAMILIES.map(tableOf);
     const events = monitor.onEvents(() => {
       if (this.#areChanged(monitor, tables)) onChange();
     });
@@ -178,7 +174,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     yield* this.#readAll();
     for (const family of FAMILIES) {
       const defects = this.#structure[family]?.defects ?? [];
-      if (defects.length > 0) yield [this.#rulesKey(family), { backends: defects, affinitySeconds: 0 }];
+      if (defects.length > 0) yield [rulesKey(family), { backends: defects, affinitySeconds: 0 }];
       for (const [name, known] of this.#known[family]) yield [name, itemOf(known)];
     }
   }
@@ -213,7 +209,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #removeTable(family: Family): void {
-    const error = this.#send([deleteTable(this.#tableOf(family))]);
+    const error = this.#send([deleteTable(tableOf(family))]);
     if (error !== undefined && error.code !== 'ENOENT') throw error;
     this.#forget(family);
   }
@@ -224,17 +220,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     this.#structure[family] = undefined;
   }
 
-  #tableOf(family: Family): NftTable {
-    return tableOf(family, this.#table);
-  }
-
-  #rulesKey(family: Family): string {
-    return `${RULES}${family === 4 ? 'ip' : 'ip6'} ${this.#table}`;
-  }
-
   /** Replaces defective rules in one transaction. */
   #repairRules(key: string): SyscallError | undefined {
-    const family = FAMILIES.find((each) => key === this.#rulesKey(each)) ?? 4;
+    const family = FAMILIES.find((each) => key === rulesKey(each)) ?? 4;
     const structure = this.#readStructure(family);
     return structure.repair.length === 0 ? undefined : this.#send(structure.repair);
   }
@@ -254,7 +242,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #readStructure(family: Family): TableStructure {
-    const structure = readStructure(this.#socket, this.#tableOf(family), family);
+    const structure = readStructure(this.#socket, tableOf(family), family);
     this.#structure[family] = structure;
     for (const backends of structure.picks)
       if (!this.#picks[family].has(backends)) this.#picks[family].set(backends, 0);
@@ -264,7 +252,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   *#readSets(family: Family): Generator<undefined, void, void> {
     using socket = this.#open();
     for (const { name } of setsOf(family)) {
-      for (const piece of socket.dumpPieces(dumpElements(this.#tableOf(family), name), readElements)) {
+      for (const piece of socket.dumpPieces(dumpElements(tableOf(family), name), readElements)) {
         if (piece === 'again') continue;
         for (const element of piece.flat()) this.#recordElement(family, name, element);
         yield;
@@ -313,7 +301,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   #ensureTable(family: Family): void {
     this.#structure[family] ??= this.#readStructure(family);
     if (this.#structure[family].state !== 'none') return;
-    const table = this.#tableOf(family);
+    const table = tableOf(family);
     const error = this.#send([
       addTable(table),
       deleteTable(table),
@@ -389,7 +377,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
     for (const [backends, uses] of this.#picks[family]) {
       if (uses > 0) continue;
-      const error = this.#send([deleteChain(this.#tableOf(family), pickName(backends))]);
+      const error = this.#send([deleteChain(tableOf(family), pickName(backends))]);
       // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
       // later.
       if (error === undefined || error.code === 'ENOENT') this.#picks[family].delete(backends);
@@ -404,7 +392,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const picked = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
     return [
       ...this.#newPick(family, picked),
-      ...changeRequests(this.#tableOf(family), frontend, this.#known[family].get(key), item),
+      ...changeRequests(tableOf(family), frontend, this.#known[family].get(key), item),
     ];
   }
 
@@ -413,8 +401,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     if (backends === 0 || this.#picks[family].has(backends)) return [];
     // Recorded now, because another change of the batch may need the same chain.
     this.#picks[family].set(backends, 0);
-    return addChain(this.#tableOf(family), pickChain(family, backends));
+    return addChain(tableOf(family), pickChain(family, backends));
   }
+}
+
+/** Returns the key that reports defects of the rules of a family. */
+function rulesKey(family: Family): string {
+  return `${RULES}${family === 4 ? 'ip' : 'ip6'} ${NFT_TABLE}`;
 }
 
 /** Returns an error if no map exists for the protocol of the frontend. */

@@ -1,4 +1,5 @@
 import type { Family } from '../../../net/address-words.ts';
+import { NFT_TABLE } from '../kernel-names.ts';
 import { addressBytes, familyOf, readAddressAttribute } from '../netlink/address-bytes.ts';
 import { NetlinkFormatError, viewOf } from '../netlink/message-reader.ts';
 import type { Endpoint } from '../services/service-layout.ts';
@@ -83,8 +84,9 @@ export function setKind(
   return undefined;
 }
 
-export function tableOf(family: Family, name: string): NftTable {
-  return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name };
+/** Returns our table of a family. */
+export function tableOf(family: Family): NftTable {
+  return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name: NFT_TABLE };
 }
 
 function addressWords(family: Family): number {

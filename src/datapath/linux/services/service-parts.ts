@@ -9,7 +9,6 @@ import { DeleteHold } from '../delete-hold.ts';
 import type { HostAccess } from '../host-access.ts';
 import { type KeptItems, keptItems } from '../kept-items.ts';
 import { KeptTable, type KeptTableContext } from '../kept-table.ts';
-import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable } from '../kernel-table.ts';
 import type { LinuxPart } from '../linux-datapath.ts';
 import { isRulesKey, NftServices } from '../nftables/nft-services.ts';
@@ -181,7 +180,7 @@ export function openNftables(access: HostAccess): LinuxPart {
  * kernel has no nftables.
  */
 function openRules(access: HostAccess, options: ServicesOptions): OpenedServices {
-  const table = new NftServices(access.kernel, { table: NFT_TABLE });
+  const table = new NftServices(access.kernel);
   return disposeOnError([table], () => {
     table.check();
     const services = openServices(access, table, table, options);
@@ -288,7 +287,7 @@ export function retireRules(access: HostAccess): void {
   access.unlessLocked(() => {
     try {
       using _lock = access.lock('rules');
-      using table = new NftServices(access.kernel, { table: NFT_TABLE });
+      using table = new NftServices(access.kernel);
       table.remove();
     } catch (error) {
       // A kernel without nftables has no rules.

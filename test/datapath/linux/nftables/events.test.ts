@@ -23,7 +23,7 @@ it('an event that cannot be read counts as a change (regression: the callback th
     },
   };
   let changes = 0;
-  using services = new NftServices(fake as unknown as Kernel, { table: 'test' });
+  using services = new NftServices(fake as unknown as Kernel);
   services.follow(() => changes++);
   onReadable();
   expect(changes).toBe(1);

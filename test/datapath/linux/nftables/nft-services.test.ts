@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { NFT_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
 import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
@@ -10,7 +11,7 @@ import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { Traffic } from './support/traffic.ts';
 
-const TABLE = 'dpc-services';
+const TABLE = NFT_TABLE;
 const STEPS = 50;
 
 /** Returns the entries; undefined marks the end of a piece. */
@@ -36,7 +37,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     cable([host, 'eth0', ['192.168.0.1/24', 'fd01::1/64']], [out, 'eth0', ['192.168.0.9/24']]);
     batch(host, ['route add default via 192.168.0.254', '-6 route add default via fd01::fe']);
     host.run('nft', 'add table ip others; add chain ip others mine { type nat hook output priority 0; }');
-    services = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    services = new NftServices(kernel, host.path);
     expect(entries(services)).toEqual([]);
   });
 
@@ -53,7 +54,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
 
   /** Returns the content as another process reads it, backends sorted. */
   function found(): ReadonlyMap<string, readonly string[]> {
-    using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    using other = new NftServices(kernel, host.path);
     return new Map(entries(other).map(([key, { backends }]) => [key, backends.toSorted()]));
   }
 
@@ -306,7 +307,7 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
   it('fail one by one, and are written again if another program deletes the table', () => {
     set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
     // Unknown to this process, so that adding it fails.
-    using other = new NftServices(kernel, { table: TABLE, namespace: host.path });
+    using other = new NftServices(kernel, host.path);
     expect(entries(other)).toHaveLength(1);
     other.apply([{ key: '10.96.0.2:80/TCP', item: { backends: ['10.0.0.2:80/TCP'], affinitySeconds: 0 } }]);
     const item = { backends: ['10.0.0.3:80/TCP'], affinitySeconds: 0 };
