@@ -91,6 +91,58 @@ describe('/v1/history/around', () => {
     expect(turns).toBeGreaterThan((1.5 * held) / 4096);
   });
 
+  it('has the largest groups of the changes up to one window before and after the moment', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    const begun = model.clock.wallTime();
+    for (const source of ['k8s', 'kvstore', 'k8s', 'kvstore', 'k8s', 'kvstore'] as const) {
+      await model.clock.advance(1000);
+      model.ipcache.upsert('10.0.0.1', { identity: model.clock.wallTime() % 1_000_000, source });
+    }
+    const iso = (ms: number): string => new Date(begun + ms).toISOString();
+    const groupsOf = async (query: string): Promise<unknown> => {
+      const answer = await app.request(`/v1/history/around?at=${encodeURIComponent(iso(3000))}&${query}`);
+      const { at, held, groups } = (await answer.json()) as CausesDocument;
+      expect([at, held]).toEqual([iso(3000), { from: iso(0), to: iso(6000) }]);
+      return groups.map((group) => [group.store, group.at, group.until, group.added + group.changed]);
+    };
+    const kvstore = ['kvstore', iso(2000), iso(4000), 2];
+    expect(await groupsOf('window=1')).toEqual([kvstore, ['k8s', iso(3000), iso(3000), 1]]);
+    expect(await groupsOf('window=1&limit=1')).toEqual([kvstore]);
+    expect(await groupsOf('window=0.999')).toEqual([['k8s', iso(3000), iso(3000), 1]]);
+    expect(await groupsOf('window=2')).toEqual([['k8s', iso(1000), iso(5000), 3], kvstore]);
+  });
+
+  it('of a service without backends at the end of the window, but before it, names the service', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    const id = { namespace: 'shop', name: 'cart' };
+    model.services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['172.16.0.10'] }));
+    const serve = (count: number): void => {
+      const addresses = Array.from({ length: count }, (_, host) => `10.0.0.${host}`);
+      const backends = addresses.map((address) => createBackend({ address, ports: [] }));
+      model.services.updateEndpoints(createEndpointSlice({ service: id, name: 's', backends }));
+    };
+    model.services.markSynced();
+    recordDocuments(model.history, model);
+    const begun = model.clock.wallTime();
+    for (const count of [2, 1, 0, 1, 0]) {
+      await model.clock.advance(1000);
+      serve(count);
+    }
+    await model.clock.advance(1000);
+    const emptiedAround = async (ms: number, window: number): Promise<readonly string[]> => {
+      const at = encodeURIComponent(new Date(begun + ms).toISOString());
+      const answer = await app.request(`/v1/history/around?at=${at}&window=${window}`);
+      return ((await answer.json()) as CausesDocument).groups.flatMap(({ emptied }) => emptied);
+    };
+    expect(await emptiedAround(3000, 0.5)).toEqual(['shop/cart']);
+    expect(await emptiedAround(2000, 0.5)).toEqual([]); // one is left
+    expect(await emptiedAround(4000, 0.5)).toEqual([]); // there was none before
+    expect(await emptiedAround(3000, 1)).toEqual([]); // one is back at the end
+    expect(await emptiedAround(4000, 2)).toEqual(['shop/cart']);
+  });
+
   it('of a time that is not held is 410', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
