@@ -102,6 +102,21 @@ describe('GET /v1/ipcache', () => {
     expect(items.map(({ prefix }) => prefix)).toEqual(expected);
   });
 
+  it.each([
+    ['prefix', 'x'],
+    ['within', '10.0.0.0/33'],
+    ['node', '10.0.0.0/8'],
+    ['pod', 'shop'],
+    ['pod', 'shop/a/b'],
+    ['label', '=a'],
+  ])('with %s=%s is 400 with this field and value', async (field, value) => {
+    const { status, body } = await get(`/v1/ipcache?${new URLSearchParams({ [field]: value })}`);
+    expect([status, body]).toMatchObject([
+      400,
+      { type: 'urn:dpcache:problem:invalid-parameter', field, value, allowed: expect.stringMatching(/\w/) },
+    ]);
+  });
+
   it('lists the entries that match all filters', () => {
     const LABELS = parseLabels('k8s:app=a;') ?? [];
     const VALUES = {

@@ -77,6 +77,25 @@ describe('search', () => {
     for (let limit = 1; limit <= 7; limit++) expect(await keysOf(limit)).toEqual(sorted.slice(0, limit));
   });
 
+  it.each([
+    [
+      'checkout',
+      ['service shop/checkout exact', 'pod shop/checkout-1 start', 'label k8s:app=checkout start'],
+    ],
+    ['shop/check', ['service shop/checkout start', 'pod shop/checkout-1 start']],
+    ['bank/check', []],
+    ['baltic/node', ['node baltic/node-1 start']],
+    ['app', ['label k8s:app=checkout start']],
+    ['app=check', []],
+    ['ban', ['namespace bank start', 'service bank/ledger start']],
+    ['10.0.0.1', ['prefix 10.0.0.1/32 exact', 'pod shop/checkout-1 related']],
+  ])('of %s finds exactly these names', async (text, expected) => {
+    const model = new TestModel().fill();
+    model.addService({ namespace: 'bank', name: 'ledger' }, '172.16.0.11');
+    const lines = await found(text, model);
+    expect(lines.filter((line) => !line.startsWith('identity')).sort()).toEqual([...expected].sort());
+  });
+
   it('puts the kind of the best result first', async () => {
     const model = new TestModel();
     model.nodes.nodeUpdated({ cluster: 'own', name: 'shop', source: 'k8s' });
