@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -13,7 +13,7 @@ import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
 import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
-import { retireRules } from '../../../src/datapath/linux/services/service-parts.ts';
+import { retirePrograms, retireRules } from '../../../src/datapath/linux/services/service-parts.ts';
 import { runInNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
@@ -119,5 +119,14 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
   it('whose pins are at the root of a bpf file system is left clean (regression: reported as a failure)', () => {
     using _map = BpfMap.openOrCreate(new Bpf(kernel), ipcacheShape(), join(pins, 'ipcache'), 'ipcache');
     expect(within(host, () => cleanHost(pins))).toEqual({ removed: [join(pins, 'ipcache')], remaining: [] });
+  });
+
+  it('keeps no new map of an interrupted replacement if services are switched off (regression: until a clean)', () => {
+    const path = join(pins, `services4${STAGING_SUFFIX}`);
+    const shape = serviceMapShapes(4, serviceCapacity(10)).services;
+    using _map = BpfMap.openOrCreate(new Bpf(kernel), shape, path, 'services4');
+    using access = new HostAccess(optionsOf(pins, { services: 'off' }), context());
+    retirePrograms(access);
+    expect(existsSync(path)).toBe(false);
   });
 });

@@ -259,10 +259,16 @@ function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<unde
   }
 }
 
-/** Removes the pins of our maps; call it after the programs were detached. Maps of other programs remain. */
+/**
+ * Removes the pins of our maps, and of new maps that an interrupted replacement has left; call it after the programs
+ * were detached. Maps of other programs remain.
+ */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
     const shapes = serviceMapShapes(family, serviceCapacity());
-    for (const name of SERVICE_MAPS) unpinMap(bpf, join(folder, `${name}${family}`), shapes[name]);
+    for (const name of SERVICE_MAPS) {
+      const path = join(folder, `${name}${family}`);
+      for (const each of [path, path + STAGING_SUFFIX]) unpinMap(bpf, each, shapes[name]);
+    }
   }
 }
