@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import type { TestProject } from 'vitest/node';
 import { PROGRAM } from './program.ts';
 
 const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
@@ -15,9 +16,11 @@ const REQUIRE =
 
 /**
  * Before the tests: bundles `src` into {@link PROGRAM}, which takes half a second. A process that compiles `src` at its
- * start uses twice as much processor time, each time. If the program is unchanged, nothing is written.
+ * start uses twice as much processor time, each time. If the program is unchanged, nothing is written. Vitest calls
+ * this for each project that inherits the option, and once for the configuration itself.
  */
-export async function setup(): Promise<void> {
+export async function setup(project: TestProject): Promise<void> {
+  if (!project.isRootProject()) return;
   const folder = dirname(PROGRAM);
   const { outputFiles } = await build({
     entryPoints: [MAIN],
