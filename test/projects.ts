@@ -2,19 +2,11 @@
 export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
 
 /**
- * The test files that run in a separate process, because they use the kernel, start processes, count objects of the
- * heap or file descriptors, or send signals. All others share processes, so they must leave no state that another file
- * can see.
+ * The test files that run in a separate process, because they use the kernel, measure or change the process, or have
+ * short deadlines. All others share processes, so they must leave no state that another file can see.
  */
 export const ISOLATED: readonly string[] = [
-  'cli/etcd-mesh',
   'cli/exit-soon',
-  'cli/history-etcd',
-  'cli/optional-package',
-  'cli/signals',
-  'clustermesh/etcd/changing-formats',
-  'clustermesh/etcd/mixed-modes',
-  'clustermesh/etcd/publisher-death',
   'datapath/linux/agent',
   'datapath/linux/bad-host',
   'datapath/linux/bpf/bpf-map',
@@ -35,12 +27,9 @@ export const ISOLATED: readonly string[] = [
   'datapath/linux/services/sockets',
   'datapath/linux/syscall/kernel',
   'datapath/linux/traffic/identity-traffic',
-  'deploy/manifests',
   'kvstore/chaos/chaos',
-  'kvstore/etcd/etcd-contract',
   'kvstore/etcd/etcd-streams',
   'operator/etcd/mesh',
-  'package/packed',
   'sysdump/archives',
 ];
 
