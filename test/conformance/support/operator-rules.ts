@@ -513,7 +513,7 @@ function keepsOthers(all: Judged): string | undefined {
 }
 
 /** Returns true if the recorded key has the program's lease. A key without one belongs to another client. */
-function hasLease({ expected, put }: Judged): boolean {
+function hasLease({ expected, put }: Pick<Judged, 'expected' | 'put'>): boolean {
   return (
     expected === undefined ||
     expected.holder !== undefined ||
@@ -553,8 +553,8 @@ export function differenceRule(
 }
 
 /** Returns true if a recorded key has the required lease. Otherwise {@link differenceRule} rejects it. */
-export function isLeasedAsRecorded(difference: KeyDifference, world: OperatorWorld): boolean {
-  return hasLease(judged(difference, { before: undefined, gone: undefined, meant: new Set() }, world));
+export function isLeasedAsRecorded({ etcd, key, expected }: KeyDifference, world: OperatorWorld): boolean {
+  return hasLease({ expected, put: world.puts.get(`${etcd} ${key}`) });
 }
 
 /** Returns the values that the objects require now, comparable, by key. */
