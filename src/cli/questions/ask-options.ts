@@ -9,9 +9,14 @@ import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
   readonly quiet?: true;
-  /** True if an agent is run for the answer; false if a running agent is asked. */
-  readonly runsAgent: boolean;
+  /** True if an agent can be run for the answer. If not, only a running agent can answer. */
+  readonly canRunAgent?: boolean;
+  /** True if an agent is run for the answer. */
+  readonly runsAgent?: boolean;
 }
+
+/** Options that only a running agent can serve. */
+const NEEDS_RUNNING: ReadonlySet<string | undefined> = new Set(['--at', '--watch']);
 
 /** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
 export function addAskOptions(command: Command, io: CommandIO): Command {
@@ -23,10 +28,22 @@ export function addAskOptions(command: Command, io: CommandIO): Command {
     // Only flags select sources: the environment and the configuration file belong to the running agent.
     const runsAgent = namesSource(command.opts());
     command.setOptionValue('runsAgent', runsAgent);
-    const ignored = ofMesh.find((option) => command.getOptionValueSource(option.attributeName()) === 'cli');
+    const isSet = (option: Option): boolean => command.getOptionValueSource(option.attributeName()) === 'cli';
+    const running = command.options.find((option) => NEEDS_RUNNING.has(option.long) && isSet(option));
+    if (runsAgent && running !== undefined)
+      command.error(
+        `dpcache: ${running.long} requires a running agent: remove the options that name a source`,
+      );
+    command.setOptionValue('canRunAgent', running === undefined);
+    const ignored = ofMesh.find(isSet);
     if (!runsAgent && ignored !== undefined) refuseMeshOption(command, ignored);
   });
   return addConfiguration(command, io);
+}
+
+/** Adds the options that select a running agent. */
+export function addRunningAgentOptions(command: Command, io: CommandIO): Command {
+  return addConfiguration(addSocketOption(command), io);
 }
 
 /** Rejects an option that only an agent with sources uses, because the running agent would ignore it (I12). */

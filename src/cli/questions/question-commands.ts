@@ -10,7 +10,7 @@ import { InputError } from '../../process/input-error.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from '../io.ts';
 import { parseDuration } from '../option-table.ts';
 import { addTroubleshootCommand } from '../troubleshoot-command.ts';
-import { addAskOptions, type QuestionFlags } from './ask-options.ts';
+import { addAskOptions, addRunningAgentOptions, type QuestionFlags } from './ask-options.ts';
 import {
   atOption,
   isLaterMoment,
@@ -145,6 +145,7 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       'history',
       'print the changes of a prefix, a service or a node, or all changes, newest first',
       NO_NAMES,
+      addRunningAgentOptions,
     )
     .argument(
       '[key]',

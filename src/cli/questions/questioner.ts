@@ -8,7 +8,7 @@ import { InputError } from '../../process/input-error.ts';
 import { writeLines } from '../../process/terminal.ts';
 import { type CommandIO, EXIT, type ExitStatus, OUTPUT_CLOSED, type RunAction } from '../io.ts';
 import { agentOptions, openLog } from '../mesh-options.ts';
-import { socketPath } from '../serve-options.ts';
+import { socketAdvice, socketPath } from '../serve-options.ts';
 import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import { parseLimit } from './question-arguments.ts';
 
@@ -52,6 +52,7 @@ export class Questioner {
     name: string,
     description: string,
     formats: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml', 'name'],
+    addAgentOptions: typeof addAskOptions = addAskOptions,
   ): Command {
     const names = formats.includes('name') ? ', name: keys only' : '';
     const output = new Option('-o, --output <format>', `output format; wide: all columns${names}`);
@@ -60,7 +61,7 @@ export class Questioner {
       .description(description)
       .addOption(output.choices(formats).default('text'))
       .option('-q, --quiet', 'print nothing; exit with status 0 if there is an answer');
-    return addAskOptions(command, this.#io);
+    return addAgentOptions(command, this.#io);
   }
 
   /**
@@ -84,8 +85,6 @@ export class Questioner {
       .action((flags: F) => {
         const load = (): Promise<PrintedList> => loadList(flags);
         if (flags.watch !== true) return this.#run(() => this.#print(flags, load));
-        if (flags.runsAgent)
-          command.error('dpcache: --watch requires a running agent: remove the options that name a source');
         return this.#run(() => this.#watch(flags, load, type));
       });
   }
@@ -104,7 +103,8 @@ export class Questioner {
       );
     }
     const { askAgent } = await import('../../client/ask-agent.ts');
-    const answer = await askAgent(socketPath(flags, env), ({ ask }) => use(ask), signal);
+    const advice = flags.canRunAgent === true ? undefined : socketAdvice();
+    const answer = await askAgent(socketPath(flags, env), ({ ask }) => use(ask), signal, advice);
     return { answer, complete: true };
   }
 
@@ -192,6 +192,7 @@ export class Questioner {
         }
       },
       signal,
+      socketAdvice(),
     )
       .catch((error: unknown) => {
         if (!interrupted.aborted) throw error;

@@ -186,6 +186,10 @@ const CONTRADICTIONS: readonly (readonly [words: string, message: string])[] = [
   [`ipcache list ${AT_NOWHERE} --at -1h --count`, 'cannot be used with'],
   [`ipcache list ${AT_NOWHERE} --at -1h --watch`, 'cannot be used with'],
   ['ipcache list --load /a --watch', '--watch requires a running agent'],
+  // Regression: these read the whole mesh, then failed because they had no history.
+  ['ipcache get 10.0.0.1 --load /a --at -1h', '--at requires a running agent'],
+  ['ipcache lookup 10.0.0.1 --load /a --at -1h', '--at requires a running agent'],
+  ['history --load /a', "unknown option '--load'"],
   [`history ${AT_NOWHERE} --from #5 --to #4`, '--from #5 is after --to #4'],
   [`history ${AT_NOWHERE} --from -1h --to -2h`, 'exchange them'],
   [`history ${AT_NOWHERE} --around -1h --from -2h`, 'cannot be used with'],
@@ -211,10 +215,14 @@ describe('options that contradict each other', () => {
     expect(await run(words.split(' '))).toMatchObject({ status: 0, stderr: '' });
   });
 
-  it.each([`history ${AT_NOWHERE} --from #4 --to #4`, `history ${AT_NOWHERE} --from -1h --to #4`])(
-    '%s has no contradiction, but no agent answers',
-    async (words) => {
-      expect(await run(words.split(' '))).toMatchObject({ status: 1 });
-    },
-  );
+  it.each([
+    `history ${AT_NOWHERE} --from #4 --to #4`,
+    `history ${AT_NOWHERE} --from -1h --to #4`,
+    `ipcache get ${AT_NOWHERE} 10.0.0.1 --at -1h`,
+    `ipcache list ${AT_NOWHERE} --watch`,
+  ])('%s has no contradiction, but no agent answers', async (words) => {
+    const result = await run(words.split(' '));
+    expect(result).toMatchObject({ status: 1, stderr: expect.stringContaining('start one') });
+    expect(result.stderr).not.toContain('--load'); // which cannot answer these
+  });
 });

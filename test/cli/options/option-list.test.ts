@@ -129,6 +129,8 @@ it('each command has exactly these options, with these values', async () => {
       "history": [
         "output text wide json yaml",
         "quiet",
+        "socket …",
+        "config …",
         "from …",
         "to …",
         "limit …",
