@@ -32,14 +32,20 @@ const CLUSTER_FIELDS = {
   name: z.string(),
   local: z.boolean(),
   id: z.int().describe('0: none or unknown'),
-  state: z.string(),
+  state: z
+    .string()
+    .describe(
+      'ready; connecting: the client is being created; handshake, validating: the configuration is being read, checked; ' +
+        'watching: the state is incomplete; unreachable: the kvstore does not answer; no-configuration: the kvstore has ' +
+        'no configuration of the cluster; draining: state is being withdrawn; failed: retried soon; stopped; removed',
+    ),
   ready: z.boolean().describe('True if the state of the cluster is complete and its kvstore answers'),
   knownAt: z.string().optional().describe('Last time the cluster was ready, if it is not ready now'),
   keys: z.partialRecord(RESOURCE, z.int()).describe('Number of keys by resource'),
   missing: z.array(RESOURCE).describe('Resources whose initial sync is not done'),
   rejected: z.int(),
   connected: z.boolean(),
-  connectedSince: z.string(),
+  connectedSince: z.string().describe('Time of the last change of `connected`, to true or to false'),
   failures: z.int(),
   lastFailure: z.string().optional(),
   lastFailureAt: z.string().optional(),
@@ -81,10 +87,14 @@ export const CLUSTER_DETAIL: z.ZodType<ClusterDetailDocument> = z
 const STEP: z.ZodType<StepDocument> = z
   .object({
     name: z.string(),
-    state: z.enum(['pending', 'running', 'done', 'overdue', 'failed', 'stopping', 'stopped', 'hanging']),
+    state: z
+      .enum(['pending', 'running', 'done', 'overdue', 'failed', 'stopping', 'stopped', 'hanging'])
+      .describe(
+        'overdue: no progress in time, so the start continued without the step; hanging: did not stop in time',
+      ),
     ms: z.int().optional().describe('Duration of the step; if it is running, its duration so far'),
     idleMs: z.int().optional().describe('Time since the last progress of a running step'),
-    waitsFor: z.array(z.string()),
+    waitsFor: z.array(z.string()).describe('Pending conditions of a running step'),
     failure: z.string().optional(),
   })
   .openapi('Step');
@@ -250,17 +260,25 @@ export const STATUS: z.ZodType<StatusDocument> = z
     syncedMs: z.int().optional().describe('Duration of the initial sync; absent until it is done'),
     ipcache: z.object({
       prefixes: z.int(),
-      shadowed: z.int(),
+      shadowed: z.int().describe('Full-length CIDRs (/32, /128) shadowed by an entry of the same IP'),
       overruled: z.int(),
       revision: z.int(),
       listenerFaults: z.int(),
     }),
-    nodes: z.object({ nodes: z.int(), overruled: z.int(), heldBack: z.array(z.string()) }),
+    nodes: z.object({
+      nodes: z.int(),
+      overruled: z.int(),
+      heldBack: z
+        .array(z.string())
+        .describe(
+          'Nodes whose last change is withheld from handlers, because a stronger source holds one of their addresses',
+        ),
+    }),
     services: z.object({
       announced: z.int(),
       backends: z.int(),
-      contested: z.int(),
-      unknown: z.int(),
+      contested: z.int().describe('Backend addresses that several slices or clusters claim'),
+      unknown: z.int().describe('Services with endpoints or remote offers, but without a Service'),
       listenerFaults: z.int(),
     }),
     rejected: z.object({
