@@ -345,6 +345,6 @@ export function ciliumStateLines(state: CiliumStateDocument): readonly string[] 
   ].filter((rows) => rows.length > 1);
   return [
     ...tables.flatMap((rows, index) => [...(index === 0 ? [] : ['']), ...table(rows, { wide: true })]),
-    ...state.ignored.map((name) => `${printable(name)}: not read, because it is incomplete`),
+    ...state.ignored.map((name) => `${printable(name)}: not read, because another folder of the endpoint is`),
   ];
 }

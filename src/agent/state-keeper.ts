@@ -33,7 +33,7 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
 const WRITE_MS = 60_000;
 
 /**
- * Keeps the state of the agent over a restart (`src/restore`), in the file system. Reads the checkpoint in a step of
+ * Keeps the state of the agent across restarts (`src/restore`), in the file system. Reads the checkpoint in a step of
  * the start. Writes a new one each minute if anything has changed, and one at the stop. Reports the age of restored
  * state.
  */

@@ -33,7 +33,7 @@ const PROBLEMS = {
   'method-not-allowed': [405, 'Method not allowed'],
   'request-timeout': [408, 'Request timeout'],
   expired: [410, 'Expired'],
-  'not-held': [410, 'Moment not held'],
+  'not-held': [410, 'Time not recorded'],
   'body-too-large': [413, 'Body too large'],
   'unsupported-media-type': [415, 'Unsupported media type'],
   'too-many': [429, 'Too many requests'],
