@@ -1,11 +1,10 @@
 import type { OriginDocument } from '../api/documents.ts';
 import type { KeyVersion } from '../clustermesh/resource-stores.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
-import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import { ownerCluster } from '../model/source.ts';
 
-/** The sources of {@link claimOrigin}. */
-export interface OriginSources {
+/** Lookups of {@link claimOrigin}. */
+export interface OriginLookups {
   /** Name of the local cluster. */
   readonly clusterName: string;
   /** Returns true if the kvstore of a cluster is in the memory of this process. */
@@ -13,13 +12,13 @@ export interface OriginSources {
   /**
    * Returns the kvstore key of an object of a cluster and its revision; `undefined` if the cluster has no such object.
    */
-  readonly versionOf: (cluster: string, resource: CopiedResource, name: string) => KeyVersion | undefined;
+  readonly versionOf: (cluster: string, resource: 'ip' | 'nodes', name: string) => KeyVersion | undefined;
 }
 
 /** Returns the origin of a claim, with its current key and revision in the store. Costs two lookups. */
 export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
-  { clusterName, isInProcess, versionOf }: OriginSources,
+  { clusterName, isInProcess, versionOf }: OriginLookups,
 ): OriginDocument {
   const ofCluster = ownerCluster(owner);
   const cluster = ofCluster || clusterName;

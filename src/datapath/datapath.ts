@@ -45,7 +45,7 @@ export interface DatapathContent {
 export interface ConnectDatapathOptions {
   /** The content that the datapath already has; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;
-  /** Slices the deletes of stale content. Default: not sliced. */
+  /** Splits the deletes of stale content into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
   /**
    * Receives the exceptions that `ipcache` and `services` throw while their stale content is deleted, because no engine

@@ -72,7 +72,7 @@ export interface HistoryOptions {
   readonly memory?: number | undefined;
   /** The storage of segments; default: none, so records are in memory only. */
   readonly disk?: HistoryDisk | undefined;
-  /** Slices the work of {@link History.past}. */
+  /** Splits the work of {@link History.past} into short turns. */
   readonly gate?: TurnGate | undefined;
 }
 

@@ -103,7 +103,7 @@ export interface KvstoreClientOptions {
    * ({@link LeaseWitnesses}). Default: the next keepalive detects it.
    */
   readonly witnessLeases?: boolean | undefined;
-  /** Slices the listings of watches, and work that grows with the number of leased keys. Default: without limits. */
+  /** Splits listings, and work that grows with the number of leased keys, into short turns. Default: no limits. */
   readonly gate?: TurnGate | undefined;
   /** Limits on the reads, queues and deliveries of watches. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;

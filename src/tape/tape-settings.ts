@@ -53,7 +53,7 @@ function readKubernetes(fields: Fields<never>): TapedKubernetes {
   };
 }
 
-/** Returns the name of a cluster or node. As in the options of an agent, it has no slash, because keys contain it. */
+/** Returns the name of a cluster or node. It has no slash, because keys contain the name. */
 function readName(fields: Fields<never>, field: string): string {
   const name = fields.text(field);
   return name.includes('/') ? fields.reject(field, 'malformed-name', 'must not contain /', name) : name;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { claimOrigin, type OriginSources } from '../../src/agent/claim-origin.ts';
+import { claimOrigin, type OriginLookups } from '../../src/agent/claim-origin.ts';
 import type { Source } from '../../src/model/source.ts';
 import { startAgent } from './support/agent-under-test.ts';
 
-const sources: OriginSources = {
+const sources: OriginLookups = {
   clusterName: 'atlantic',
   isInProcess: (cluster) => cluster === 'recorded',
   versionOf: (cluster, resource, name) =>

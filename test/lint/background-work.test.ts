@@ -65,7 +65,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'k8s/kubernetes-client.ts stopped',
     'kvstore/session/lock-keeper.ts ended',
     'kvstore/stores/shared-store.ts watchState',
-    'kvstore/stores/sync-store.ts #leasesLost',
+    'kvstore/stores/sync-store.ts #awaitLostKeys',
     'kvstore/stores/sync-store.ts markSynced',
     'kvstore/stores/sync-store.ts watchState',
     'kvstore/stores/watch-store.ts #advanceIfIdle',

@@ -39,8 +39,8 @@ export class KeyTable {
     return this.#names.limit;
   }
 
-  /** Begins a watch, which knows no key. */
-  beginWatch(): void {
+  /** Forgets which keys the watch knows. Called before a watch begins and after it has ended. */
+  forgetKnown(): void {
     this.#first = ++this.#listing;
   }
 

@@ -20,7 +20,7 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   readonly name: string;
   /** Runs the keepalives. */
   readonly supervisor: Supervisor;
-  /** Slices the loss of many leases, and their keepalives. Default: not sliced. */
+  /** Splits the loss of many leases, and their keepalives, into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
   /**
    * Receives the keys that were bound to a lost lease. If many leases are lost together, their keys arrive in several

@@ -20,13 +20,13 @@ import { KeyTable } from '../session/key-table.ts';
 import { charactersOfValue, nameOf, rowOf } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
-import { CanaryWaits } from './canary-waits.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
 import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
 import { SyncKeys } from './sync-keys.ts';
 import { type Attempt, adoptLeases, writeOf } from './write-attempt.ts';
+import { WriteWaits } from './write-waits.ts';
 
 /** Options of {@link SyncStore}. */
 export interface SyncStoreOptions extends RuntimeOptions {
@@ -38,7 +38,8 @@ export interface SyncStoreOptions extends RuntimeOptions {
   /** Binds the canary to the session. Default: the value of `leased`. */
   readonly canaryLeased?: WriteOptions['leased'];
   /**
-   * The *canary*: the key that marks the prefix as complete for readers. Put back if deleted, if its path has a `/`.
+   * The *canary*: the key that marks the prefix as complete for readers. If it has a `/`, it is put back when another
+   * client deletes it.
    */
   readonly canary?: string | undefined;
   /** Number of concurrent transactions. Default 8; 2 with `batched`. */
@@ -56,7 +57,7 @@ export interface SyncStoreOptions extends RuntimeOptions {
    */
   readonly followCanary?: boolean | undefined;
   /**
-   * If the values of existing keys are equal, adopts the leases of an earlier session instead of writing the keys
+   * Adopts the leases of an earlier session for existing keys with the wanted values, instead of writing these keys
    * again. Nothing is written before the existing keys are known. Requires a call of {@link SyncStore.endAdoption}, and
    * of {@link SyncStore.recordListed} if `follow` is false. Default false.
    */
@@ -71,7 +72,7 @@ export interface SyncStoreOptions extends RuntimeOptions {
    * kvstore from a backup has brought back. Default: such keys stay.
    */
   readonly onReturned?: ((name: string) => void) | undefined;
-  /** Slices the writes of many stores, and the checks of all keys in a repeated `run`. Default: not sliced. */
+  /** Splits the writes of many stores, and the checks of a repeated `run`, into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
   /** @internal The table of the watch of the owner, if `follow` is false. Default: a table of this store only. */
   readonly keys?: KeyTable | undefined;
@@ -98,7 +99,7 @@ const CONCURRENT_BATCHES = 2;
 const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
-/** The revision of a put that another client, or this one before a failure, has made. */
+/** The unknown revision of a put of another client, or of this one before a failure. */
 const UNKNOWN_REVISION = 0;
 /**
  * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key
@@ -113,8 +114,8 @@ const ECHO_MS = 10_000;
  * its keys are put again. If another client overwrites or deletes a key, the key is put back within seconds, or with
  * backoff if this is repeated. Writes are fenced: an abandoned write does not take effect after a later write.
  *
- * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is deleted
- * before they are put again, and written again after them.
+ * The canary is written when all keys that were wanted before it have landed. If keys are lost, the canary is
+ * *false*: it is deleted before they are put again, and written again after them.
  *
  * Not promised: an order between keys; a write of every value; the lease of this session, if another client puts the
  * same bytes under another lease (the key is put back when that lease ends). Nothing is written before `run`. When
@@ -137,13 +138,13 @@ export class SyncStore {
   readonly #canary: Canary;
   readonly #queue: RetryQueue<Job>;
   readonly #contested: ContestedKeys<Job>;
-  /** Number of puts whose events the watch was to deliver. */
+  /** Number of puts whose events are or were awaited. */
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  readonly #canaries = new CanaryWaits(() => this.#pending + this.#losses);
-  readonly #landings = new CanaryWaits(() => this.#pending + this.#losses);
-  /** Number of losses of leases whose lost keys are not completely reported yet. */
+  readonly #canaries = new WriteWaits(() => this.#pending + this.#losses);
+  readonly #landings = new WriteWaits(() => this.#pending + this.#losses);
+  /** Number of running reports of the keys of lost leases. */
   #losses = 0;
   #writes = 0;
   #putBacks = 0;
@@ -419,8 +420,8 @@ export class SyncStore {
     const scopes = canary === undefined ? [prefix] : [prefix, canary];
     const unsubscribe = backend.onLeaseLost({
       scopes,
-      onLeaseLost: (keys) => this.#leaseLost(keys),
-      onLeasesLost: (reported) => void this.#leasesLost(reported),
+      onLeaseLost: (keys) => this.#putLostKeys(keys),
+      onLeasesLost: (reported) => void this.#awaitLostKeys(reported),
     });
     // Keys may have been lost since the last run.
     this.#retractCanary();
@@ -457,7 +458,7 @@ export class SyncStore {
       void this.watchState(state, signal);
     };
     await this.#watch(prefix, observe, { signal, onState, keys });
-    keys.beginWatch(); // forgets the versions that the ended watch knew
+    keys.forgetKnown();
   }
 
   /**
@@ -495,7 +496,7 @@ export class SyncStore {
   }
 
   /** Puts the keys of a lost lease again. */
-  #leaseLost(keys: readonly string[]): void {
+  #putLostKeys(keys: readonly string[]): void {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
     for (const key of keys) {
       if (key === canary && canaryLeased) {
@@ -510,7 +511,7 @@ export class SyncStore {
   }
 
   /** Prevents the canary from being written until all lost keys are reported. */
-  async #leasesLost(reported: Promise<unknown>): Promise<void> {
+  async #awaitLostKeys(reported: Promise<unknown>): Promise<void> {
     this.#losses++;
     await reported;
     this.#losses--;
@@ -596,7 +597,7 @@ export class SyncStore {
     this.#contested.cancel(key);
     key.isWriting = wanted !== undefined;
     key.watchedWrite = undefined;
-    return { key, wanted, mayBeThere, adoptable, isEqualSeen: this.#isWatching && !hasFailed };
+    return { key, wanted, mayBeThere, adoptable, isSeenIfEqual: this.#isWatching && !hasFailed };
   }
 
   #adoptable({ wanted, inherited }: SyncKey): LeaseID | undefined {
@@ -613,7 +614,7 @@ export class SyncStore {
   }
 
   /** @param revision of the write; undefined if the kvstore had the wanted value */
-  #land({ key, wanted, isEqualSeen }: Attempt, revision?: number): void {
+  #land({ key, wanted, isSeenIfEqual }: Attempt, revision?: number): void {
     const { watchedWrite } = key;
     key.isWriting = false;
     key.watchedWrite = undefined;
@@ -623,7 +624,7 @@ export class SyncStore {
     if (key.wanted !== wanted) return; // written again soon
     if (watchedWrite !== undefined && watchedWrite.modRevision >= (revision ?? UNKNOWN_REVISION)) {
       if (!watchedWrite.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
-    } else if (revision !== undefined || !isEqualSeen) {
+    } else if (revision !== undefined || !isSeenIfEqual) {
       this.#awaitedEchoes++;
       key.echoRevision = revision ?? UNKNOWN_REVISION;
       key.order = this.#puts++;

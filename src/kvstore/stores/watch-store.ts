@@ -278,7 +278,7 @@ export class WatchStore<T> {
     } finally {
       this.#watch = undefined;
       this.#isApplying = false;
-      this.#keys.beginWatch(); // forgets the versions that the ended watch knew
+      this.#keys.forgetKnown();
     }
   }
 

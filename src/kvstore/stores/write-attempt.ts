@@ -13,10 +13,10 @@ export interface Attempt {
   /** The lease of an earlier session, if the kvstore has the wanted value under it. */
   readonly adoptable: LeaseID | undefined;
   /**
-   * True if the watch has already delivered a value that the kvstore turns out to have. False after a failed write that
+   * If the kvstore has the wanted value: true if the watch has already delivered it. False after a failed write that
    * may have taken effect.
    */
-  readonly isEqualSeen: boolean;
+  readonly isSeenIfEqual: boolean;
 }
 
 /** Returns the write of an attempt below a prefix. */

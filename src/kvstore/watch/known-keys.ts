@@ -41,7 +41,7 @@ export class KnownKeys {
     this.#queue = queue;
     this.#keys = keys ?? new KeyTable();
     this.#isShared = keys !== undefined;
-    this.#keys.beginWatch();
+    this.#keys.forgetKnown();
   }
 
   get size(): number {

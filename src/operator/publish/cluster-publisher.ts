@@ -52,7 +52,7 @@ export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
    * readers. Default false.
    */
   readonly serviceExports?: boolean | undefined;
-  /** Slices the work on many keys. All parts of a process should share one gate. Default: a new gate. */
+  /** Splits the work on many keys into short turns. All parts of a process should share a gate. Default: a new one. */
   readonly gate?: TurnGate | undefined;
   /** Receives each value that is not published because readers would reject it, after the rejection was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;

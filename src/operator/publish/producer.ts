@@ -21,7 +21,7 @@ export interface ProducerOptions extends KeyOwner {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;
   readonly random: Random;
-  /** Slices the work on many objects and keys. Default: not sliced. */
+  /** Splits the work on many objects and keys into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
   /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;

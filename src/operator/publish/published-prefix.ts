@@ -37,7 +37,7 @@ export interface PublishedPrefixOptions {
   readonly onSweep?: ((keys: number) => void) | undefined;
   /** Receives background failures, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
-  /** Slices the work on many keys: writes, the list of existing keys, sweeps. Default: not sliced. */
+  /** Splits writes, the list of existing keys, and sweeps into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
 }
 

@@ -14,7 +14,7 @@ it('a visit frees the rows of keys that only an ended watch knew', () => {
   const table = new KeyTable();
   const keys = new SyncKeys(table);
   keys.ensure('own');
-  table.beginWatch();
+  table.forgetKnown();
   const foreign = table.add(bytesOf({ key: 'foreign' }), 0);
   table.setVersion(foreign, 5, 0);
   const names = (): (string | undefined)[] => {
@@ -22,6 +22,6 @@ it('a visit frees the rows of keys that only an ended watch knew', () => {
     return [table.nameAt(0), table.nameAt(foreign)];
   };
   expect(names()).toEqual(['own', 'foreign']);
-  table.beginWatch();
+  table.forgetKnown();
   expect(names()).toEqual(['own', undefined]);
 });

@@ -11,8 +11,8 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
-import { CanaryWaits } from '../../../src/kvstore/stores/canary-waits.ts';
 import { SyncStore, type SyncStoreOptions } from '../../../src/kvstore/stores/sync-store.ts';
+import { WriteWaits } from '../../../src/kvstore/stores/write-waits.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { giveUpDelete, giveUpPut, type Land } from '../support/given-up-write.ts';
 import { advance, settle } from '../support/settle.ts';
@@ -372,7 +372,7 @@ describe('a sync store', () => {
   it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
     for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
-    const touch = vi.spyOn(CanaryWaits.prototype, 'requireName');
+    const touch = vi.spyOn(WriteWaits.prototype, 'requireName');
     const mark = vi.spyOn(world.store, 'markSynced');
     expect(world.server.leases).toHaveLength(5);
     for (const lease of world.server.leases) world.server.expireLease(lease);

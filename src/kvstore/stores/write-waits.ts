@@ -1,5 +1,5 @@
-/** A waiter: a caller that waits for a canary. */
-export interface CanaryWait {
+/** A waiter: a caller that waits until names are written. */
+export interface WriteWait {
   resolve(): void;
   /**
    * Number of unfinished names that were queued after this waiter and before the next one. This waiter does not require
@@ -8,23 +8,23 @@ export interface CanaryWait {
   laterCount: number;
 }
 
-const NONE: readonly CanaryWait[] = [];
+const NONE: readonly WriteWait[] = [];
 
 /**
- * The waiters for the canary of a {@link SyncStore}. A waiter requires all names that were unfinished when it was
- * added, and all names that are invalidated later. Only the names that a waiter does *not* require are counted, so the
- * cost of a waiter does not depend on the number of names.
+ * The waiters for the writes of a {@link SyncStore}, or for the canary after them. A waiter requires all names that
+ * were unfinished when it was added, and all names that are invalidated later. Only the names that a waiter does *not*
+ * require are counted, so the cost of a waiter does not depend on the number of names.
  *
  *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
  *     waiters                    1      2
  */
-export class CanaryWaits {
+export class WriteWaits {
   readonly #unfinished: () => number;
   /** The oldest first. */
-  readonly #waits = new Set<CanaryWait>();
-  #newest: CanaryWait | undefined;
+  readonly #waits = new Set<WriteWait>();
+  #newest: WriteWait | undefined;
   /** The unfinished names that were queued after a waiter, with the newest waiter of that time. */
-  readonly #nameWaits = new Map<string, CanaryWait>();
+  readonly #nameWaits = new Map<string, WriteWait>();
   /** Number of unfinished names that the oldest waiter does not require. */
   #laterCount = 0;
 
@@ -33,10 +33,7 @@ export class CanaryWaits {
     this.#unfinished = unfinished;
   }
 
-  /**
-   * Adds a waiter. Resolves when a canary is stored that was written after all presently unfinished names were
-   * finished.
-   */
+  /** Adds a waiter. Resolves in a call of `complete` after all names that are unfinished now have been written. */
   add(): Promise<void> {
     return new Promise((resolve) => {
       this.#newest = { resolve, laterCount: 0 };
@@ -67,10 +64,10 @@ export class CanaryWaits {
     if (this.#waits.has(wait)) this.#laterCount--;
   }
 
-  /** Returns the waiters for which a canary written now would be true. */
-  due(): readonly CanaryWait[] {
+  /** Returns the waiters that require no further names. A canary written now would be true for them. */
+  due(): readonly WriteWait[] {
     if (this.#waits.size === 0) return NONE;
-    const due: CanaryWait[] = [];
+    const due: WriteWait[] = [];
     let required = this.#unfinished() - this.#laterCount;
     for (const wait of this.#waits) {
       if (required > 0) break; // later waiters require more
@@ -84,7 +81,7 @@ export class CanaryWaits {
    * Resolves the waiters of `due` that require no further names. Returns false if there is no such waiter: the canary
    * was then written too early.
    */
-  complete(due: readonly CanaryWait[]): boolean {
+  complete(due: readonly WriteWait[]): boolean {
     if (due.length === 0) return false;
     const candidates = new Set(due);
     const complete = this.due().filter((wait) => candidates.has(wait));

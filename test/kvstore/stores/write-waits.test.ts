@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { CanaryWaits } from '../../../src/kvstore/stores/canary-waits.ts';
+import { WriteWaits } from '../../../src/kvstore/stores/write-waits.ts';
 
 /** The queued names, and the callers that wait for them. */
 class World {
   readonly unfinished = new Set<string>();
-  readonly waits = new CanaryWaits(() => this.unfinished.size);
+  readonly waits = new WriteWaits(() => this.unfinished.size);
 
   queue(...names: readonly string[]): this {
     for (const name of names) {
@@ -94,7 +94,7 @@ describe('a wait for a canary', () => {
     const world = new World();
     for (let i = 0; i < 1_000_000; i++) world.unfinished.add(`${i}`);
     let reads = 0;
-    const waits = new CanaryWaits(() => {
+    const waits = new WriteWaits(() => {
       reads++;
       return world.unfinished.size;
     });
