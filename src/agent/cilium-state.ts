@@ -135,16 +135,12 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
     if (endpoint === undefined) continue;
     const other = endpoints.get(endpoint.id);
     // If two folders contain the same id, the folder with this id as its name wins (AGENT 6).
-    if (other === undefined || name === String(endpoint.id)) endpoints.set(endpoint.id, endpoint);
+    const used = other === undefined || name === String(endpoint.id) ? endpoint : other;
+    endpoints.set(endpoint.id, used);
     if (other !== undefined)
       reader.reject(
         endpoint.file,
-        rejection(
-          'repeated-id',
-          'ID',
-          endpoint.id,
-          `duplicate of ${other.file}: the folder ${endpoint.id} is used`,
-        ),
+        rejection('repeated-id', 'ID', endpoint.id, `duplicate of ${other.file}: ${used.file} is used`),
       );
   }
   const nodes = await readNodes(reader);

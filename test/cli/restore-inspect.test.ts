@@ -120,7 +120,17 @@ describe('dpcache restore inspect', () => {
     const { status, stdout, stderr } = await dpcache('restore', 'inspect', folder, '-o', 'json');
     expect(status).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ endpoints: [{ id: 7, file: '7/ep_config.h' }] });
-    expect(stderr).toContain('duplicate of 6/ep_config.h');
+    expect(stderr).toContain('duplicate of 6/ep_config.h: 7/ep_config.h is used');
+  });
+
+  it('names the folder that is used if two folders contain the id of a third, which does not exist', async () => {
+    const folder = temporaryFolder({
+      '5/ep_config.h': header(endpoint(7)),
+      '6/ep_config.h': header(endpoint(7, { IPv4: '10.9.9.9' })),
+    });
+    const { stdout, stderr } = await dpcache('restore', 'inspect', folder, '-o', 'json');
+    expect(JSON.parse(stdout)).toMatchObject({ endpoints: [{ id: 7, file: '5/ep_config.h' }] });
+    expect(stderr).toContain('duplicate of 5/ep_config.h: 5/ep_config.h is used'); // was: the folder 7
   });
 
   it('names the endpoint that keeps an address if two have it (A 12)', async () => {
