@@ -193,7 +193,7 @@ class PlacePage<T> {
   readonly #weightOf: (item: T) => number;
   readonly #weights = new Map<number, number>();
   /** The selected places, ascending, without those that are left out. */
-  readonly #places: number[];
+  readonly #places: number[] = [];
   #next: number | undefined;
   #weight = 0;
   /** Number of items at the places that are not left out. */
@@ -202,7 +202,7 @@ class PlacePage<T> {
   constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
     this.#limit = limit;
     this.#weightOf = weightOf;
-    this.#places = Array.from(selected.keys()).filter((place) => selected[place] === 1);
+    for (let at = selected.indexOf(1); at >= 0; at = selected.indexOf(1, at + 1)) this.#places.push(at);
   }
 
   /** Adds an item, unless its place is left out. */
