@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { IPCacheChange, IPCacheEntry, IPCacheListener } from '../../../src/ipcache/types.ts';
 import { attributes, longestMatch } from './naive-ipcache.ts';
@@ -72,7 +71,17 @@ export function foldEqualsDump(cache: CacheUnderTest, folded: FoldingListener): 
   cache.subscribe(fresh)();
   const problems = [...fresh.complaints];
   if (fresh.synced !== 1) problems.push(`synced ${fresh.synced} times`);
-  if (!isDeepStrictEqual(plain(folded.view), plain(fresh.view))) {
+  const isHeld = ([prefix, entry]: readonly [string, IPCacheEntry]): boolean => {
+    const held = folded.view.get(prefix);
+    // The text does not distinguish an absent field from its default.
+    return (
+      held !== undefined &&
+      held.hostIP === entry.hostIP &&
+      held.encryptKey === entry.encryptKey &&
+      attributes(held) === attributes(entry)
+    );
+  };
+  if (folded.view.size !== fresh.view.size || ![...fresh.view].every(isHeld)) {
     problems.push(
       `I1: fold ${JSON.stringify(plain(folded.view))} but dump ${JSON.stringify(plain(fresh.view))}`,
     );
@@ -82,12 +91,16 @@ export function foldEqualsDump(cache: CacheUnderTest, folded: FoldingListener): 
 
 /** I5: `lookupByIdentity` (and its count) is the inverse of the entries; for caches without a model. */
 export function identityIsInverse(cache: CacheUnderTest): string[] {
-  const entries = [...cache.entries({ includeShadowed: true })];
-  return [...new Set([...entries.map(({ identity }) => identity), 100, 200, 300])].flatMap((id) => {
-    const expected = entries.filter(({ identity }) => identity === id).map(({ key }) => key);
-    const actual = [...cache.lookupByIdentity(id)];
+  const byIdentity = new Map<number, string[]>([100, 200, 300].map((id) => [id, []]));
+  for (const { identity, key } of cache.entries({ includeShadowed: true })) {
+    const keys = byIdentity.get(identity) ?? [];
+    byIdentity.set(identity, keys);
+    keys.push(key);
+  }
+  return [...byIdentity].flatMap(([id, keys]) => {
+    const [actual, expected] = [[...cache.lookupByIdentity(id)].sort().join(), keys.sort().join()];
     const count = cache.countByIdentity(id);
-    if (isDeepStrictEqual(actual.sort(), expected.sort()) && count === expected.length) return [];
+    if (actual === expected && count === keys.length) return [];
     return [`I5: identity ${id}: ${actual}, counted ${count}, but entries say ${expected}`];
   });
 }
