@@ -15,6 +15,7 @@ import {
 import { assert } from '../base/assert.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
@@ -130,6 +131,9 @@ interface ReleasedBinding {
 interface Committed extends WrittenAll {
   readonly deleted: number;
 }
+
+/** The options of a write, and the monotonic time of its deadline if its caller has set one. */
+type TimedWrite = WriteOptions & { readonly endsAt?: number };
 
 type Put = KeyWrite & { readonly value: Uint8Array };
 
@@ -322,15 +326,17 @@ export class KvstoreClient implements KvstoreBackend {
    */
   async #commit(
     writes: readonly KeyWrite[],
-    options: WriteOptions,
+    options: TimedWrite,
     condition?: Compare,
     isLastTry = false,
   ): Promise<Committed> {
+    const timed = this.#timed(options);
     const puts = writes.filter(isPut);
     const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
     const released = this.#releasedBy(writes, keeper);
     const previous = puts.map(({ key }) => keeper?.bindingOf(key));
-    const bindings = keeper === undefined ? [] : await keeper.bindAll(puts, options.signal);
+    const bindings =
+      keeper === undefined ? [] : await this.#wait(timed, (signal) => keeper.bindAll(puts, signal));
     for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
     const request = transactionOf(writes, bindings, condition);
     // The key of a put that has not taken effect does not belong to this client, unless it was bound before.
@@ -341,7 +347,7 @@ export class KvstoreClient implements KvstoreBackend {
     };
     let answer: TxnResponse;
     try {
-      answer = await this.#txn(request, options);
+      answer = await this.#txn(request, timed);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       settle(!isOutcomeKnown(error));
@@ -349,7 +355,7 @@ export class KvstoreClient implements KvstoreBackend {
       const isLeaseLost = others.length === 0 && error.code === 'lease-not-found';
       if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
       keeper?.markLost(lease);
-      return this.#commit(writes, options, condition, true);
+      return this.#commit(writes, timed, condition, true);
     }
     const { succeeded, deleted } = answer;
     const { revision } = answer.header;
@@ -529,12 +535,40 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
+  #timed(options: TimedWrite): TimedWrite {
+    const { deadlineMs, endsAt } = options;
+    if (deadlineMs === undefined || endsAt !== undefined) return options;
+    return { ...options, endsAt: this.#options.clock.now() + deadlineMs };
+  }
+
+  /** Waits with a signal that fires when the caller aborts the write, and at its deadline. */
+  async #wait<T>(
+    { signal, endsAt }: TimedWrite,
+    wait: (signal: AbortSignal | undefined) => Promise<T>,
+  ): Promise<T> {
+    if (endsAt === undefined) return wait(signal);
+    const { clock } = this.#options;
+    const expired = new AbortController();
+    const timer = clock.after(endsAt - clock.now(), () => expired.abort());
+    using either = new EitherSignal(expired.signal, ...(signal === undefined ? [] : [signal]));
+    try {
+      return await wait(either.signal);
+    } catch (thrown) {
+      const isExpired = expired.signal.aborted && signal?.aborted !== true;
+      if (!isExpired || asKvstoreError(thrown).code !== 'aborted') throw thrown;
+      throw new KvstoreError('deadline', 'the kvstore did not grant a lease or the fence of a write in time');
+    } finally {
+      timer.cancel();
+    }
+  }
+
   /** Sends a transaction, with the lock and the fence as guards if requested. */
-  async #txn(request: TxnRequest, options: Omit<WriteOptions, 'leased'>): Promise<TxnResponse> {
-    const { writeTimeoutMs } = this.#options;
-    const { ifLocked, fenced = false, signal, deadlineMs = writeTimeoutMs } = options;
-    const call = { signal, deadlineMs };
-    const send = (txn: TxnRequest): Promise<TxnResponse> => {
+  async #txn(request: TxnRequest, options: TimedWrite): Promise<TxnResponse> {
+    const { clock, writeTimeoutMs } = this.#options;
+    const timed = this.#timed(options);
+    const { ifLocked, fenced = false, signal, endsAt } = timed;
+    const send = (txn: TxnRequest, deadlineMs: number | undefined): Promise<TxnResponse> => {
+      const call = { signal, deadlineMs };
       const sendOnce = async (): Promise<TxnResponse> => {
         this.#checkLeader();
         return this.#transport.txn(txn, call);
@@ -543,13 +577,17 @@ export class KvstoreClient implements KvstoreBackend {
     };
     const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
-      const answer = await guardedTxn(request, [...lock, ...fence], send);
+      const deadlineMs = endsAt === undefined ? writeTimeoutMs : endsAt - clock.now();
+      const sendOne = (txn: TxnRequest): Promise<TxnResponse> => send(txn, deadlineMs);
+      const answer = await guardedTxn(request, [...lock, ...fence], sendOne);
       if (answer !== undefined || ifLocked === undefined) return answer;
-      const isLockHeld = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
+      const isLockHeld = fence.length > 0 && (await sendOne({ compare: lock, writes: [] })).succeeded;
       if (isLockHeld) return undefined; // the fence has changed
       throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
     };
-    const answer = fenced ? await this.#fence.write(attempt, call) : await attempt([]);
+    const answer = fenced
+      ? await this.#wait(timed, (until) => this.#fence.write(attempt, { signal: until }))
+      : await attempt([]);
     assert(answer, 'a response if only a lock guards the write');
     return answer;
   }

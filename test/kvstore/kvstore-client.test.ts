@@ -632,6 +632,47 @@ describe('a fenced write', () => {
     expect(failure).toMatchObject({ code: 'aborted' });
   });
 
+  it.each([
+    ['leased', { leased: true }, 'grantLease', 'update'],
+    ['leased to expire first', { leased: 'expires-first' }, 'grantLease', 'writeAll'],
+    ['fenced', { fenced: true }, 'txn', 'update'],
+    ['a fenced delete of a prefix', { fenced: true }, 'txn', 'deletePrefix'],
+  ] as const)(
+    'waits for its lease and its fence within its deadline (regression: only the write itself did): %s',
+    async (_name, options, waiting, method) => {
+      const clock = new ManualClock();
+      const client = new FaultyMemoryBackend({ clock });
+      const limits = { ...options, deadlineMs: 500 };
+      const write = (): Promise<unknown> => {
+        if (method === 'deletePrefix') return client.deletePrefix('k', limits);
+        if (method === 'writeAll') return client.writeAll([{ key: 'k', value: bytesOfText('1') }], limits);
+        return client.update('k', bytesOfText('1'), limits);
+      };
+      client.link.blackHole();
+      const outcome = write().then(
+        () => 'written',
+        ({ code }: KvstoreError) => code,
+      );
+      await advance(clock, 499);
+      expect(await Promise.race([outcome, settle().then(() => 'waits')])).toBe('waits');
+      await advance(clock, 1);
+      expect(await Promise.race([outcome, settle().then(() => 'waits')])).toBe('deadline');
+      client.link.up();
+      await advance(clock, 60_000);
+      const calls = vi.spyOn(client.link, 'txn');
+      const send = client.link[waiting].bind(client.link) as (...args: unknown[]) => Promise<never>;
+      vi.spyOn(client.link, waiting).mockImplementationOnce(async (...args: unknown[]) => {
+        await new Promise<void>((resolve) => clock.after(300, resolve));
+        return send(...args);
+      });
+      const slow = write();
+      await advance(clock, 300);
+      await slow;
+      expect(calls.mock.lastCall?.[1]).toMatchObject({ deadlineMs: 200 });
+      await client.close();
+    },
+  );
+
   it('many at the same time share one fence, which costs one key', async () => {
     const revision = backend.server.header.revision;
     const writes = Array.from({ length: 50 }, (_, i) =>
