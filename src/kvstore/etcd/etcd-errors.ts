@@ -4,6 +4,7 @@ import { connectionFailure } from './connection-failure.ts';
 
 /** The text of grpc-js 1.14 if the server closes the connection with ENHANCE_YOUR_CALM. */
 const CALMED = 'Bandwidth exhausted or memory limit exceeded';
+const TOO_MANY_REQUESTS = 'too many requests';
 const TOO_MANY_PINGS = 'closed the connection because of too many pings';
 
 /** Messages of etcd that are more specific than the gRPC status. */
@@ -19,7 +20,7 @@ const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] =
   ['required revision is a future revision', 'future-revision'],
   ['requested lease not found', 'lease-not-found'],
   ['no leader', 'no-leader'],
-  ['too many requests', 'overloaded'],
+  [TOO_MANY_REQUESTS, 'overloaded'],
   ['larger than max', 'too-large'],
   ['decompresses to a size larger', 'too-large'],
   ['not supported for learner', 'unavailable'], // a member that does not vote yet; another one can answer
@@ -60,6 +61,14 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   const text = number === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
   return new KvstoreError(code, plainMessage(text, number, host) ?? text, { cause: error });
+}
+
+/**
+ * Returns true if the server applies entries too slowly. Others may be faster, unlike with other causes of
+ * `overloaded`: all members are without space at the same time.
+ */
+export function isTooManyRequests(error: KvstoreError): boolean {
+  return error.message.includes(TOO_MANY_REQUESTS);
 }
 
 /** Returns true if the server closed the connection because it was pinged too often. */

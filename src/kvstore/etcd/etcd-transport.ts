@@ -20,7 +20,7 @@ import {
 import { checkEtcdConfig, type EtcdConfig } from './etcd-config.ts';
 import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
-import { etcdError } from './etcd-errors.ts';
+import { etcdError, isTooManyRequests } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
 import {
   decodeLease,
@@ -176,7 +176,8 @@ export class EtcdTransport implements Transport {
    */
   #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
-    if (TRY_NEXT_ENDPOINT.has(error.code) && endpoint === this.#endpoint()) this.#current++;
+    const mustSwitch = TRY_NEXT_ENDPOINT.has(error.code) || isTooManyRequests(error);
+    if (mustSwitch && endpoint === this.#endpoint()) this.#current++;
   }
 
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {

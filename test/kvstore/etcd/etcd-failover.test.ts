@@ -6,6 +6,7 @@ import { bytesField, int64Field, message, numberField } from '../../../src/kvsto
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
+import type { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { until } from '../../base/support/until.ts';
 import { WatchRecorder } from '../support/watch-recorder.ts';
 import { type EtcdProcess, startEtcd } from './support/etcd-process.ts';
@@ -146,6 +147,29 @@ it.each([
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ retryable: true });
   expect((await transport.range(keyRange('a'))).header.revision).toBe(20);
 });
+
+it.each([
+  ['etcdserver: too many requests', 20], // of a member that applies entries too slowly
+  ['etcdserver: mvcc: database space exceeded', 'overloaded'], // of all members
+] as const)(
+  'the next endpoint is used if one refuses a call for a cause of its own (regression: a slow member was called for ever): %s',
+  async (details, outcome) => {
+    const header = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
+    const [bad, good] = [
+      new FakeServer({ range: () => ({ code: status.RESOURCE_EXHAUSTED, details }) }),
+      new FakeServer({ range: () => message(header) }),
+    ];
+    const transport = new EtcdTransport({ endpoints: [await bad.start(), await good.start()] }, () => 0);
+    cleanUps.push(async () => [bad, good].map((server) => server.stop()));
+    cleanUps.push(() => transport.close());
+    const read = (): Promise<unknown> =>
+      transport.range(keyRange('a')).then(
+        ({ header: { revision } }) => revision,
+        ({ code }: KvstoreError) => code,
+      );
+    expect([await read(), await read()]).toEqual(['overloaded', outcome]);
+  },
+);
 
 it('a new configuration keeps the endpoint (regression: after each renewal of certificates all clients used the first one)', async () => {
   const header = bytesField(1, message(numberField(1, 7), numberField(3, 20)));
