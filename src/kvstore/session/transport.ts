@@ -5,8 +5,8 @@ import type { KeyRange } from '../codec/key-range.ts';
  * leases, locks, stores) is above this interface, because a transport only carries requests. `memory/` and `etcd/`
  * implement it.
  *
- * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never retries a request and never
- * resumes a watch: it reports the failure to its caller.
+ * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never resumes a watch, and never
+ * retries a request, except once if etcd refuses the token of the request: it reports the failure to its caller.
  */
 
 /**
@@ -166,7 +166,8 @@ export interface EndpointStatus {
 
 /**
  * The interface to a kvstore server: requests in the terms of etcd. Every method rejects only with a `KvstoreError`. A
- * transport may reconnect, but it never retries a request and never resumes a watch.
+ * transport may reconnect, but it never resumes a watch, and never retries a request, except once if etcd refuses the
+ * token of the request.
  */
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;
