@@ -5,7 +5,7 @@ import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
-import { addressBits, type Family } from '../net/address-words.ts';
+import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { formatKey, formatPrefixOf, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { CacheReads } from './cache-reads.ts';
 import { prefixChange } from './change.ts';
@@ -265,6 +265,23 @@ export class IPCache extends CacheReads {
     return this.#key.form === 'endpoint'
       ? { prefix, endpoint: claims, cidr: counterpart }
       : { prefix, endpoint: counterpart, cidr: claims };
+  }
+
+  /**
+   * Yields the claims on the shorter prefixes that contain `key`, the longest prefix first. A prefix without claims is
+   * yielded only if its length is in `lengths`. The cache must not be written during the iteration.
+   * @internal
+   */
+  *claimsOfCovering(key: string, lengths: ReadonlySet<number>): Generator<PrefixClaims, void, void> {
+    const around = prefixRegister();
+    if (!parseKey(key, around)) return;
+    around.form = 'cidr';
+    while (around.length > 0) {
+      maskWords(around, --around.length);
+      const slot = this.#state.table.find(around);
+      if (slot >= 0 || lengths.has(around.length))
+        yield { prefix: formatPrefixOf('', around), endpoint: NO_CLAIMS, cidr: this.#claimsAt(slot) };
+    }
   }
 
   /** Returns the writers with at least one claim, effective or overruled, unordered. */

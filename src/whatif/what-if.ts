@@ -2,7 +2,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache, PrefixClaims } from '../ipcache/ipcache.ts';
-import { canonicalKey, formatPrefixOf, Prefix, prefixOfKey } from '../net/prefix.ts';
+import { canonicalKey, formatPrefixOf } from '../net/prefix.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
@@ -488,23 +488,15 @@ class Preview implements Disposable {
 
   /** Adds to each prefix that would be gone the longest remaining prefix that contains it. */
   #withCovering(kept: readonly PrefixDifference[]): readonly PrefixDifference[] {
-    const { ipv4, ipv6 } = this.#engines.ipcache.status();
-    const named = this.#edits.flatMap((edit) =>
-      edit.edit === 'upsert' ? [Number(prefixOfKey(edit.key).split('/')[1]?.split('@')[0])] : [],
+    const { namedPrefixes } = this.#overlay;
+    const lengths = new Set(
+      Array.from(namedPrefixes, (prefix) => Number.parseInt(prefix.split('/')[1] ?? '', 10)),
     );
-    const lengthsOf = ({ cidrs }: { readonly cidrs: Readonly<Record<string, number>> }): readonly number[] =>
-      [...new Set([...Object.keys(cidrs).map(Number), ...named])].sort((a, b) => b - a);
-    const lengths = { 4: lengthsOf(ipv4), 6: lengthsOf(ipv6) };
     return kept.map((difference) => {
       if (difference.kind !== 'gone') return difference;
-      const prefix = Prefix.parseAnnotated(difference.prefix);
-      if (prefix === undefined) return difference;
-      const space = prefix.clusterID === 0 ? '' : `@${prefix.clusterID}`;
-      for (const length of lengths[prefix.family]) {
-        if (length >= prefix.length) continue;
-        const claims = this.#engines.ipcache.claimsOfPrefix(`${prefix.address}/${length}${space}`);
-        const after = claims && this.#overlay.after(claims);
-        if (claims !== undefined && after !== undefined)
+      for (const claims of this.#engines.ipcache.claimsOfCovering(difference.prefix, lengths)) {
+        const after = this.#overlay.after(claims);
+        if (after !== undefined)
           return { ...difference, coveredBy: { prefix: claims.prefix, claim: after.claim } };
       }
       return difference;

@@ -411,6 +411,36 @@ describe('a large withdrawal', () => {
     expect(reads.most).toBeLessThanOrEqual(256);
   });
 
+  it('reads only existing prefixes to find the covering ones (regression: each length in use, in one turn)', async () => {
+    const ipcache = new IPCache();
+    for (let length = 2; length < 128; length++)
+      ipcache.upsert(`8000::/${length}`, { identity: 9, source: 'k8s' });
+    for (const cover of ['::/1', 'fd00::/16']) ipcache.upsert(cover, { identity: 8, source: 'k8s' });
+    for (let i = 0; i < 200; i++)
+      ipcache.upsert(`fd00::${i}`, { identity: 5, source: 'clustermesh', owner: 'baltic' });
+    const reads = countInTurns();
+    const { claimsOfPrefix } = ipcache;
+    ipcache.claimsOfPrefix = (key) => {
+      reads.add(1);
+      return claimsOfPrefix.call(ipcache, key);
+    };
+    const { prefixes } = await whatIf({ ipcache }, [{ edit: 'remove-cluster', cluster: 'baltic' }], reads);
+    expect(new Set(prefixes.map(({ coveredBy }) => coveredBy?.prefix))).toEqual(new Set(['fd00::/16']));
+    expect(reads.most).toBeLessThanOrEqual(256);
+  });
+
+  it('finds a covering prefix that an edit sets in another spelling (regression: not found)', async () => {
+    const engines = stateOf([
+      { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },
+    ]);
+    const { prefixes } = await whatIf(engines, [
+      { edit: 'upsert', key: '::ffff:10.0.0.0/104', claim: { identity: 8, source: 'k8s' } },
+      { edit: 'remove-cluster', cluster: 'baltic' },
+    ]);
+    const gone = prefixes.find(({ kind }) => kind === 'gone');
+    expect(gone).toMatchObject({ prefix: '10.0.0.1/32', coveredBy: { prefix: '10.0.0.0/8' } });
+  });
+
   it('ends with the reason of the signal', async () => {
     const gate = new TurnGate({ clock: new ManualClock(), nextTurn: setImmediate, weightPerTurn: 1 });
     const asked = whatIf(stateOf([]), [{ edit: 'rank', source: 'k8s', place: 'above', other: 'kvstore' }], {
