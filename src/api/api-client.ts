@@ -146,10 +146,14 @@ function parseAnswerOf(name: string, type: string | undefined, text: string): un
   }
 }
 
-function unreachableText(name: string, cause: Error): string {
+/** Returns true if a request to a socket failed with `cause` because no process listens on it. */
+export function isUnservedSocket(cause: unknown): boolean {
   const code = errorCode(cause);
-  if (!name.includes('://') && (code === 'ENOENT' || code === 'ECONNREFUSED'))
-    return `${name}: no process listens on this socket`;
-  if (code === 'ECONNRESET') return `${name}: the agent closed the connection before it answered`;
+  return code === 'ENOENT' || code === 'ECONNREFUSED';
+}
+
+function unreachableText(name: string, cause: Error): string {
+  if (!name.includes('://') && isUnservedSocket(cause)) return `${name}: no process listens on this socket`;
+  if (errorCode(cause) === 'ECONNRESET') return `${name}: the agent closed the connection before it answered`;
   return `${name}: ${messageOf(cause)}`;
 }

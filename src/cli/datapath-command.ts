@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { AgentError } from '../api/api-client.ts';
+import { AgentError, isUnservedSocket } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
 import { addConfiguration } from './configuration.ts';
@@ -94,9 +94,9 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   );
 }
 
-/** Returns true if no process serves the socket, so no agent is running. */
+/** Returns true if no process serves the socket, so no agent is running. An agent may run after any other error. */
 function isUnserved(error: unknown): boolean {
   return (
-    error instanceof InputError && error.cause instanceof AgentError && error.cause.problem === undefined
+    error instanceof InputError && error.cause instanceof AgentError && isUnservedSocket(error.cause.cause)
   );
 }

@@ -43,7 +43,9 @@ async function run(
     asked.push(socket);
     return askAgent.withInputErrors(
       () => {
-        if (answers['unserved'] === true) throw new AgentError('no process listens');
+        const { unserved: code } = answers;
+        if (code !== undefined)
+          throw new AgentError('no answer', undefined, Object.assign(new Error('no answer'), { code }));
         return use(client);
       },
       ({ problem }) => (problem === undefined ? advice : undefined),
@@ -320,15 +322,15 @@ describe('dpcache datapath', () => {
     const answer = { kernel: '6.1', pinFolder: '/p', cgroup: '/c', parts };
     const probed = vi.spyOn(probe, 'probeHost').mockReturnValue(answer as never);
     const given = await run('datapath status --datapath-pins /p --datapath-cgroup /c -o json', {
-      unserved: true,
+      unserved: 'ENOENT',
     });
     expect(probed.mock.calls[0]?.[1]).toEqual({ pinFolder: '/p', cgroup: '/c' });
     expect([given.status, JSON.parse(given.stdout)]).toEqual([1, answer]);
-    const text = await run('datapath status', { unserved: true });
+    const text = await run('datapath status', { unserved: 'ENOENT' });
     expect(probed.mock.calls[1]?.[1]).toEqual({ pinFolder: '/sys/fs/bpf/dpcache' });
     expect(text.stdout).toContain(`No agent is running at ${SOCKET}. Parts`);
     probed.mockReturnValue({ ...answer, parts: [] } as never);
-    expect((await run('datapath status', { unserved: true })).status).toBe(0);
+    expect((await run('datapath status', { unserved: 'ENOENT' })).status).toBe(0);
   });
 
   it('status of an agent that refuses the request is an error, without a probe', async () => {
@@ -351,17 +353,28 @@ describe('dpcache datapath', () => {
     expect(clean.mock.calls).toEqual([['/q']]);
   });
 
+  it.each(['ABORT_ERR', 'ECONNRESET', 'EACCES', ''])(
+    'clean and status do not conclude from %j that no agent runs (regression: an interrupted clean removed everything)',
+    async (code) => {
+      const clean = vi.spyOn(cleanHost, 'cleanHost').mockReturnValue({ removed: [], remaining: [] } as never);
+      const probed = vi.spyOn(probe, 'probeHost').mockReturnValue({ parts: [] } as never);
+      for (const name of ['clean', 'status'])
+        expect(await run(`datapath ${name}`, { unserved: code })).toMatchObject({ status: 1, stdout: '' });
+      expect([clean.mock.calls, probed.mock.calls]).toEqual([[], []]);
+    },
+  );
+
   it('clean without an agent removes all, and names what is left', async () => {
     const outcome = { removed: ['a'], remaining: ['b: busy'] };
     const clean = vi.spyOn(cleanHost, 'cleanHost').mockReturnValue(outcome as never);
-    expect(await run('datapath clean', { unserved: true })).toMatchObject({
+    expect(await run('datapath clean', { unserved: 'ENOENT' })).toMatchObject({
       status: 1,
       stdout: 'a\n',
       stderr: 'dpcache: not removed: b: busy\n',
     });
     expect(clean.mock.calls).toEqual([['/sys/fs/bpf/dpcache']]);
     clean.mockReturnValue({ ...outcome, remaining: [] } as never);
-    const json = await run('datapath clean -o json', { unserved: true });
+    const json = await run('datapath clean -o json', { unserved: 'ENOENT' });
     expect([json.status, JSON.parse(json.stdout)]).toEqual([0, { removed: ['a'], left: [] }]);
   });
 });
@@ -477,12 +490,12 @@ describe('--serve of a diagnosis', () => {
 });
 
 it('an error of a request names the advice of its process', async () => {
-  expect((await run('config show', { unserved: true })).stderr).toContain('start one with dpcache agent');
-  expect((await run('monitor', { unserved: true })).stderr).toContain('start one with dpcache agent');
-  expect((await run('operator status', { unserved: true })).stderr).toContain(
+  expect((await run('config show', { unserved: 'ENOENT' })).stderr).toContain('start one with dpcache agent');
+  expect((await run('monitor', { unserved: 'ENOENT' })).stderr).toContain('start one with dpcache agent');
+  expect((await run('operator status', { unserved: 'ENOENT' })).stderr).toContain(
     'start one with dpcache operator',
   );
-  expect((await run('kvstoremesh status', { unserved: true })).stderr).toContain(
+  expect((await run('kvstoremesh status', { unserved: 'ENOENT' })).stderr).toContain(
     'start one with dpcache kvstoremesh',
   );
 });
