@@ -13,7 +13,7 @@ import {
   writeAnswer,
 } from './io.ts';
 import { addHelp, outputOption } from './option-table.ts';
-import { addSocketOption, type SocketFlags, socketPath } from './serve-options.ts';
+import { addSocketOption, askProcess, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
   readonly output: OutputFormat;
@@ -33,11 +33,8 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     const one = datapath.command(name).description(description).addOption(outputOption());
     return addConfiguration(addSocketOption(one), io);
   };
-  const ask = async (flags: KernelFlags, question: Question): Promise<Answer> => {
-    const { askAgent } = await import('../client/ask-agent.ts');
-    const view = { wide: false, width: io.stdout.columns };
-    return askAgent(socketPath(flags, io.env), (client) => question(client.ask, view), io.signal);
-  };
+  const ask = (flags: KernelFlags, question: Question): Promise<Answer> =>
+    askProcess(flags, io, (client) => question(client.ask, { wide: false, width: io.stdout.columns }));
   const show = (answer: Answer, { output }: KernelFlags): ExitStatus => {
     writeAnswer(io.stdout, output, answer);
     return answer.succeeded ? EXIT.ok : EXIT.failed;

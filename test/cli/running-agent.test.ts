@@ -189,8 +189,8 @@ describe('without an agent', () => {
     });
   });
 
-  it('a monitor names no option that it does not have', async () => {
-    const { stderr } = await dpcache('monitor', '--socket', join(folder, 'none.sock'));
+  it.each(['monitor', 'datapath diff'])('%s names no option that it does not have', async (command) => {
+    const { stderr } = await dpcache(...command.split(' '), '--socket', join(folder, 'none.sock'));
     expect(stderr).toMatch(/start one with dpcache agent, or set its socket with --socket\n$/);
   });
 
