@@ -207,6 +207,8 @@ export class Tape {
     this.#running.add(work);
     try {
       await this.#options.gate.runSteps(steps, this.#stopped.signal);
+      // Until the disk has the snapshot, the writer does not know its size.
+      if (work === 'snapshot') await this.#writer.flush();
       this.#failures.delete(work);
     } catch (error) {
       this.#fail(work, error);

@@ -222,6 +222,25 @@ describe('the files of a tape', () => {
     });
   });
 
+  it('do not begin again while the disk has not written the snapshot (regression: one each second)', async () => {
+    await withFolder(async (folder) => {
+      const disk = new StuckDisk(folder);
+      const clock = new ManualClock();
+      const { tape } = await newTape(folder, { folder: disk, clock, maxBytes: 64 << 10 });
+      tape.note(noise(30_000));
+      await tape.flush();
+      disk.stick();
+      tape.note('waits for the disk');
+      for (let second = 0; second < 5; second++) {
+        clock.advance(1000);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      disk.release();
+      await tape.stop();
+      expect(await readdir(folder)).toEqual(['tape-000001.jsonl.gz', 'tape-000002.jsonl.gz']);
+    });
+  });
+
   it.each([
     { work: 'snapshot', method: 'keysOfWriters' },
     { work: 'digest', method: 'trackClaims' },
