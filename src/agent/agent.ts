@@ -73,7 +73,7 @@ export interface AgentParts extends AgentContext {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** Returns the clusters with one stream of changes. */
+/** Returns the clusters and one stream of their changes. */
 function reportedClusters(followed: FollowedClusters): ReportedClusters {
   const { local, mesh } = followed;
   return {
@@ -219,9 +219,9 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Runs the steps of `first`, then the agent's own steps. Resolves when the initial sync is complete or has timed out,
-   * to one sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws
-   * `InputError` if an input cannot be used. May be called once only.
+   * Runs the steps of `first`, then the agent's own steps. When the initial sync is complete or has timed out, returns
+   * one sentence for each incomplete input, or one for all remote clusters if many are incomplete. Throws `InputError`
+   * if an input cannot be used. May be called once only.
    */
   async start(signal: AbortSignal, first: readonly Step[] = []): Promise<readonly string[]> {
     using timeout = this.#timeout();
@@ -268,7 +268,7 @@ export class Agent implements ReadModel, PlayStage {
       [recorded && this.#readRecordedObjects(recorded)],
       [mesh.localKvstore(timeout)],
       [mesh.clusters(), this.#stateKeeper && this.#releaseStep()],
-      [this.#kubernetes?.follow(() => this.#releaseAllRestored())],
+      [this.#kubernetes?.follow(() => this.#releaseCompleteClusters())],
       [mesh.localSync(timeout), mesh.remoteSync(timeout), this.#kubernetes?.sync(timeout)],
       [this.#endOfInitialSync()],
     ];
@@ -303,7 +303,7 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  #releaseAllRestored(): void {
+  #releaseCompleteClusters(): void {
     for (const cluster of this.#stateKeeper?.clusters ?? []) this.#releaseIfComplete(cluster);
   }
 
@@ -363,8 +363,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step that marks the engines as synced. It runs when the inputs are complete or the wait for them has
-   * timed out.
+   * Returns the step that marks the inputs of the service cache as complete. It runs when they are, or when the wait
+   * for them has timed out.
    */
   #endOfInitialSync(): Step {
     const { log, clock } = this.#context;
@@ -382,7 +382,7 @@ export class Agent implements ReadModel, PlayStage {
           if (reported !== undefined) this.#reports.push(new ClusterReport(reported, log, clock));
         for (const report of this.#reports) report.start();
         this.#history?.start(clusters, this.#kubernetes?.kinds);
-        this.#releaseAllRestored();
+        this.#releaseCompleteClusters();
       },
       stop: () => {
         this.#history?.stop();

@@ -1,7 +1,7 @@
 import type { TapeDocument } from '../status-document.ts';
 import { type Description, type MetricSources, type Sample, singleSample } from './description.ts';
 
-/** Returns the metrics of the tape. They have no samples without one. */
+/** Returns the metrics of the tape. Without a tape they have no samples. */
 export function tapeDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   const sampled = (read: (tape: TapeDocument) => number): (() => readonly Sample[]) => {
     return () => {

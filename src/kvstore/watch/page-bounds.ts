@@ -7,13 +7,13 @@ const MAX_EMPTY_PAGES = 4;
 /**
  * Selects the end of the range of each page of a listing. For every page, etcd walks the index over the *whole* range:
  * for a million keys in pages of 4096, these are a hundred million steps in total. If the range ends with the subtree
- * of the last key, the walk visits hardly more keys than the page.
+ * of the last key (the keys with its first `depth` characters), the walk visits hardly more keys than the page.
  *
  *     last key     p/10.0.15.255
  *     depth 8      p/10.0.1|          next range: up to p/10.0.2
  *
- * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. The depth of the subtree is
- * adapted: one character more if a subtree has several pages, one character less if it has only a part of a page.
+ * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. The depth is adapted: one
+ * character more if a subtree has several pages, one character less if it has only a part of a page.
  */
 export class PageBounds {
   readonly #prefix: string;

@@ -21,17 +21,17 @@ const ELEMENTS_A_MESSAGE = 256;
 
 const NONE: ReadonlySet<number> = new Set();
 
-/** The backend of a slot that another process deleted. */
+/** Takes the place of a backend whose element another process deleted. */
 export const EMPTY_SLOT = '';
 
-/** State in the kernel of a frontend, or of a cluster IP with any port. */
+/** State in the kernel of a frontend. */
 export interface KernelFrontend {
-  /** A cluster IP with any port. */
+  /** See {@link isAnyPort}. Such a frontend has no backends. */
   readonly isAny: boolean;
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backends: number | undefined;
   readonly slots: string[];
-  /** Slots of foreign elements that are too large for an array. */
+  /** Slot numbers of foreign elements, if too large for `slots`. */
   readonly foreignSlots: number[];
   /** Protocols whose masquerade set or set of cluster IPs contains it. */
   readonly listed: Set<number>;
@@ -44,13 +44,13 @@ export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
 
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
 export function itemOf({ isAny, backends, slots, foreignSlots, listed }: KernelFrontend): ServiceItem {
-  const isComplete = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
-  const isWhole = isComplete && foreignSlots.length === 0;
+  const hasAllElements = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+  const isComplete = hasAllElements && foreignSlots.length === 0;
   const masquerade = !isAny && listed.size > 0;
-  return { backends: isWhole ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
+  return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
 }
 
-/** Returns the state of a frontend after a change to an item. */
+/** Returns the state of a frontend after `item` was written. */
 export function changedFrontend(
   endpoint: Endpoint,
   previous: KernelFrontend | undefined,
@@ -63,8 +63,9 @@ export function changedFrontend(
 }
 
 /**
- * Returns the requests that change the elements of a frontend; `item` is undefined if it is deleted. Backends are added
- * before the frontend refers to them, and deleted afterwards.
+ * Returns the requests that change the elements of a frontend; `item` is undefined if the frontend is deleted. Replaced
+ * backends are deleted first. New backends are added before the frontend refers to their slots, and surplus ones are
+ * deleted last.
  */
 export function changeRequests(
   table: NftTable,
@@ -72,8 +73,8 @@ export function changeRequests(
   known: KernelFrontend | undefined,
   item: ServiceItem | undefined,
 ): readonly NetlinkRequest[] {
-  const lists = listRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
-  if (isAnyPort(frontend)) return lists;
+  const listed = listedRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
+  if (isAnyPort(frontend)) return listed;
   const before = known?.slots ?? [];
   const after = item && assignSlots(before, item.backends);
   const changed = before.flatMap((backend, slot) =>
@@ -94,7 +95,7 @@ export function changeRequests(
         slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
     ),
-    ...lists,
+    ...listed,
     ...frontendRequests(table, frontend, known?.backends, after?.length),
     ...inMessages([...changed.filter((slot) => !isReplaced(slot)), ...(known?.foreignSlots ?? [])], (slots) =>
       deleteElements(table, backends, slots.map(keyOf)),
@@ -109,7 +110,7 @@ function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly n
   return item.masquerade === true ? [endpoint.protocol] : [];
 }
 
-function listRequests(
+function listedRequests(
   table: NftTable,
   endpoint: Endpoint,
   previous: ReadonlySet<number>,

@@ -18,7 +18,7 @@ export interface ServiceItem {
   readonly masquerade?: boolean | undefined;
 }
 
-/** Returns true for port 0 of protocol 0: the frontend that refuses all ports of a cluster IP without a service. */
+/** Returns true for port 0 of protocol 0: the frontend that refuses all ports of a cluster IP which have no service. */
 export function isAnyPort({ port, protocol }: { readonly port: number; readonly protocol: number }): boolean {
   return port === 0 && protocol === 0;
 }
