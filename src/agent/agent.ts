@@ -312,7 +312,7 @@ export class Agent implements ReadModel, PlayStage {
     try {
       await this.#kubernetes?.waitForLabels();
       await keeper.releaseRestored(cluster);
-      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheld();
+      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheldNumbers();
     } catch (error) {
       this.#context.log.error(
         { err: error, cluster },
@@ -508,7 +508,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /** The recorded Kubernetes; `undefined` if none was loaded. */
-  get kubernetes(): RecordedKubernetes | undefined {
+  get recordedKubernetes(): RecordedKubernetes | undefined {
     return this.#recordedKubernetes;
   }
 

@@ -169,7 +169,7 @@ export class KubernetesFollower {
   }
 
   /** Releases the numbers of restored node-local identities that no prefix uses (AGENT 19). */
-  releaseWithheld(): void {
+  releaseWithheldNumbers(): void {
     this.#layer?.releaseWithheld();
   }
 

@@ -1,5 +1,5 @@
 import { counted } from '../base/show-value.ts';
-import { type Question, statusOf, table } from '../client/answer.ts';
+import { checkedStatus, type Question, table } from '../client/answer.ts';
 import type { ProcessDocument } from '../process/served-process.ts';
 import { openSteps } from '../process/step-text.ts';
 import { printable } from '../process/terminal.ts';
@@ -14,7 +14,7 @@ function processLines({ steps, blockers }: ProcessDocument, problems: readonly s
 
 /** Returns the status of kvstoremesh, for `dpcache kvstoremesh status`. */
 export const askKvstoreMesh: Question = async (ask, view) => {
-  const status = statusOf<KvstoreMeshDocument>(await ask('/v1/status'), 'problems', 'a kvstoremesh');
+  const status = checkedStatus<KvstoreMeshDocument>(await ask('/v1/status'), 'problems', 'a kvstoremesh');
   const rows = status.clusters.map(({ name, state, rejoins, config, copy, lastFailure }) => [
     name,
     String(config?.id ?? ''),
@@ -49,7 +49,7 @@ function timeCell(wallMs: number | undefined): string {
 
 /** Returns the status of an operator, for `dpcache operator status`. */
 export const askOperator: Question = async (ask, view) => {
-  const status = statusOf<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
+  const status = checkedStatus<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
   const rows = status.duties.map(({ name, state, published, rounds, failures }) => [
     name,
     state,

@@ -183,7 +183,11 @@ export function portsCell(
  * Returns a status if it has a field that only the expected kind of process has. Throws `InputError` if the socket
  * belongs to another kind of process.
  */
-export function statusOf<T extends object>(status: unknown, field: keyof T & string, process: string): T {
+export function checkedStatus<T extends object>(
+  status: unknown,
+  field: keyof T & string,
+  process: string,
+): T {
   const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
   if (isExpected) return status as T; // a process of the same version sent it
   throw new InputError(`the socket does not belong to ${process}: set another one with --socket`);

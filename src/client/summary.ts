@@ -19,7 +19,7 @@ import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
 import { rejectedText } from '../process/rejection-report.ts';
 import { openSteps } from '../process/step-text.ts';
 import { alignColumns, printable, type Terminal } from '../process/terminal.ts';
-import { type Question, statusOf } from './answer.ts';
+import { checkedStatus, type Question } from './answer.ts';
 import { entryText, type IdentityName, identityNames } from './change-text.ts';
 import { clusterStateText } from './cluster-text.ts';
 import { serviceLines } from './service-answers.ts';
@@ -134,7 +134,7 @@ function problemLines(problems: readonly HealthProblem[]): readonly string[] {
 
 /** Returns the status of the agent, its problems first, for `dpcache status`. */
 export const askStatus: Question = async (ask) => {
-  const status = statusOf<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
+  const status = checkedStatus<StatusDocument>(await ask('/v1/status'), 'ipcache', 'an agent');
   const problems = (await ask('/v1/problems')) as ProblemsDocument;
   const { clusters, ipcache, nodes, services, rejected } = status;
   const failed = clusters.filter(({ ready, lastFailure }) => ready && lastFailure !== undefined);

@@ -11,7 +11,7 @@ export interface PlayStage {
   /** Returns the kvstore of a cluster; `undefined` if the cluster is unknown. */
   kvstore(cluster: string): KvstoreBackend | undefined;
   /** The recorded Kubernetes; `undefined` if none was loaded. */
-  readonly kubernetes?: Pick<RecordedKubernetes, 'apply' | 'delete'> | undefined;
+  readonly recordedKubernetes?: Pick<RecordedKubernetes, 'apply' | 'delete'> | undefined;
   /** Removes the configuration of a remote cluster. Resolves to false if there is none. */
   leave(cluster: string): Promise<boolean>;
   /** Adds the configuration again. Resolves to false if the cluster is unknown. */
@@ -46,10 +46,10 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
     return (await stage[action.kind](action.cluster)) ? undefined : 'not a remote cluster';
   }
   if (action.kind === 'apply' || action.kind === 'remove') {
-    if (stage.kubernetes === undefined) return 'no Kubernetes objects are loaded: add --k8s-load';
+    if (stage.recordedKubernetes === undefined) return 'no Kubernetes objects are loaded: add --k8s-load';
     return action.kind === 'apply'
-      ? stage.kubernetes.apply(action.object)
-      : stage.kubernetes.delete(action.object);
+      ? stage.recordedKubernetes.apply(action.object)
+      : stage.recordedKubernetes.delete(action.object);
   }
   const kvstore = stage.kvstore(action.store);
   if (kvstore === undefined) return `cluster ${action.store} does not exist`;

@@ -120,11 +120,16 @@ describe('an agent that follows Kubernetes', () => {
     const node = {
       metadata: { name: 'node-1', annotations: { 'network.cilium.io/ipv4-cilium-host': '10.10.1.77' } },
     };
-    await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Node', ...node, status: { addresses: [] } });
+    await agent.recordedKubernetes?.apply({
+      apiVersion: 'v1',
+      kind: 'Node',
+      ...node,
+      status: { addresses: [] },
+    });
     await until('the annotated address is known', () => agent.ipcache.get('10.10.1.77') !== undefined);
     const status = { phase: 'Running', hostIP: '192.168.10.1', podIP: '10.10.1.200' };
     const pod = { metadata: { name: 'keyed', namespace: 'shop' }, spec: { nodeName: 'node-1' }, status };
-    await agent.kubernetes?.apply({ apiVersion: 'v1', kind: 'Pod', ...pod });
+    await agent.recordedKubernetes?.apply({ apiVersion: 'v1', kind: 'Pod', ...pod });
     await until('the pod has the key', () => agent.ipcache.get('10.10.1.200')?.encryptKey === 7);
   });
 
@@ -133,7 +138,7 @@ describe('an agent that follows Kubernetes', () => {
     const spec = { egress: [{ toCIDRSet: [{ cidr: '203.0.113.0/24', except: ['203.0.113.128/25'] }] }] };
     const cilium = { apiVersion: 'cilium.io/v2', kind: 'CiliumNetworkPolicy' };
     const policy = { ...cilium, metadata: { name: 'out', namespace: 'shop' }, spec };
-    expect(await agent.kubernetes?.apply(policy)).toBeUndefined();
+    expect(await agent.recordedKubernetes?.apply(policy)).toBeUndefined();
     const labels = { 'kubernetes.io/service-name': 'kubernetes' };
     const slice = {
       apiVersion: 'discovery.k8s.io/v1',
@@ -142,7 +147,7 @@ describe('an agent that follows Kubernetes', () => {
       metadata: { name: 'kubernetes', namespace: 'default', labels },
       endpoints: [{ addresses: ['192.168.10.2'] }, { addresses: ['198.51.100.7'] }],
     };
-    expect(await agent.kubernetes?.apply(slice)).toBeUndefined();
+    expect(await agent.recordedKubernetes?.apply(slice)).toBeUndefined();
     await until('the CIDR has an identity', () => agent.ipcache.get('203.0.113.0/25') !== undefined);
     expect(agent.ipcache.get('203.0.113.0/25')).toMatchObject({ source: 'generated' });
     await until('the API server has its identity', () => agent.ipcache.get('192.168.10.2')?.identity === 7);

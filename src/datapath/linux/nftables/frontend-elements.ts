@@ -1,7 +1,6 @@
 import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
 import { assignSlots, type Endpoint, parseEndpoint } from '../services/service-layout.ts';
-import { addElements, deleteElements, type NftTable } from './nft-message.ts';
 import {
   backendsOf,
   clusterIPKey,
@@ -12,7 +11,8 @@ import {
   portKey,
   SETS,
   slotKey,
-} from './service-layout.ts';
+} from './nft-layout.ts';
+import { addElements, deleteElements, type NftTable } from './nft-message.ts';
 
 /**
  * Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink.

@@ -18,20 +18,6 @@ import {
   type KernelFrontend,
 } from './frontend-elements.ts';
 import {
-  addChain,
-  addSet,
-  addTable,
-  deleteChain,
-  deleteTable,
-  dumpElements,
-  isAbout,
-  NFTABLES_GROUP,
-  type NftElement,
-  type NftTable,
-  nftBatch,
-  readElements,
-} from './nft-message.ts';
-import {
   baseChains,
   PROTOCOLS,
   pickChain,
@@ -45,7 +31,21 @@ import {
   setKind,
   setsOf,
   tableOf,
-} from './service-layout.ts';
+} from './nft-layout.ts';
+import {
+  addChain,
+  addSet,
+  addTable,
+  deleteChain,
+  deleteTable,
+  dumpElements,
+  isAbout,
+  NFTABLES_GROUP,
+  type NftElement,
+  type NftTable,
+  nftBatch,
+  readElements,
+} from './nft-message.ts';
 import { readStructure, type TableStructure } from './table-structure.ts';
 
 /** Maximum number of attempts to read a table completely. */

@@ -1,5 +1,6 @@
 import type { Family } from '../../../net/address-words.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
+import { baseChains, LAYOUT_CHAIN, pickChain, pickedOf, setsOf } from './nft-layout.ts';
 import {
   addChain,
   deleteChain,
@@ -15,7 +16,6 @@ import {
   readSet,
   replaceRules,
 } from './nft-message.ts';
-import { baseChains, LAYOUT_CHAIN, pickChain, pickedOf, setsOf } from './service-layout.ts';
 
 type Rules = readonly (readonly FoundExpression[])[];
 

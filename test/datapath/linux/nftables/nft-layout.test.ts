@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { baseChains } from '../../../../src/datapath/linux/nftables/nft-layout.ts';
 import { HOOK } from '../../../../src/datapath/linux/nftables/nft-message.ts';
-import { baseChains } from '../../../../src/datapath/linux/nftables/service-layout.ts';
 
 describe.each([4, 6] as const)('the chains of family %i', (family) => {
   it('translate destinations before and sources after routing, and refuse in between, at the priorities of netfilter', () => {
