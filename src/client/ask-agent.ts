@@ -1,4 +1,5 @@
 import { AgentError, ApiClient } from '../api/api-client.ts';
+import { errorCode } from '../base/failure.ts';
 import { InputError } from '../process/input-error.ts';
 
 /**
@@ -12,9 +13,23 @@ export async function askAgent<T>(
   advice: string = START,
 ): Promise<T> {
   return withInputErrors(
-    () => use(new ApiClient(socket, signal)),
+    () =>
+      use(new ApiClient(socket, signal)).catch((error: unknown) => {
+        throw asAnswerError(error, socket);
+      }),
     ({ problem }) => (problem === undefined ? advice : undefined),
   );
+}
+
+/**
+ * Returns the `InputError` for a document that lacks an expected field, which a process of another version sends.
+ * Returns errors of other types, and those of Node.js, unchanged. `name`: the process that sent the document.
+ */
+export function asAnswerError(error: unknown, name: string): unknown {
+  const isOfDocument = error instanceof TypeError || error instanceof SyntaxError;
+  if (!isOfDocument || errorCode(error) !== undefined) return error;
+  const reason = `unexpected document (${error.message})`;
+  return new InputError(`${name}: ${reason}: use dpcache of the version of that process`, { cause: error });
 }
 
 /** Returns the result of `ask`. If a request fails, throws an `InputError` with the advice of `adviceOf`. */

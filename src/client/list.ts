@@ -75,8 +75,9 @@ export function listing<T>(list: List<T>): PrintedList {
     print: (ask, options, write) => printList(list, ask, options, write),
     count: async (ask) => {
       const { count } = (await ask(`${list.path}/count?${query(list.filters)}`)) as {
-        readonly count: number;
+        readonly count: unknown;
       };
+      if (typeof count !== 'number') throw new TypeError('no count');
       return count;
     },
   };

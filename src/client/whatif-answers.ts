@@ -23,7 +23,7 @@ export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<Wha
   const linesOfType = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
     answer.filter((line): line is LineOf<T> => line.type === type);
   const [summary] = linesOfType('summary');
-  if (summary === undefined) throw new Error('what-if: the answer has no summary');
+  if (summary === undefined) throw new TypeError('the answer has no summary');
   const lines = [
     ...prefixLines(linesOfType('prefix'), summary),
     ...nodeLines(linesOfType('node'), summary),

@@ -113,3 +113,35 @@ describe('dpcache diff names the agent and the remedy', () => {
     expect([status, stderr]).toEqual([1, `dpcache: ${old}: no such path\n`]);
   });
 });
+
+describe('a document with other fields than expected', () => {
+  const COMMANDS = [
+    ...['ipcache list', 'ipcache list --count', 'ipcache get 10.0.0.1', 'ipcache lookup 10.0.0.1'],
+    ...['history', 'service get a/b', 'node list -o json', 'whois x', 'clustermesh status', 'status --ready'],
+    ...['config show', 'datapath diff', 'whatif remove-cluster x', 'monitor'],
+  ];
+
+  it.each(['{}', 'null'])(
+    '%s ends each command with the process and the remedy (regression: a stack trace, or a count of undefined)',
+    async (document) => {
+      const operand = await served((request, response) => {
+        const isStream = request.url?.startsWith('/v1/monitor') === true;
+        response.setHeader('content-type', 'application/json');
+        response.end(isStream ? `event: change\ndata: ${document}\n\n` : document);
+      });
+      const socket = operand.slice('unix:'.length);
+      const remedy = 'use dpcache of the version of that process\n';
+      for (const command of COMMANDS) {
+        const { status, stdout, stderr } = await dpcache(...command.split(' '), '--socket', socket);
+        expect([command, status, stdout]).toEqual([command, 1, '']);
+        expect(stderr.startsWith(`dpcache: ${socket}: unexpected document (`)).toBe(true);
+        expect(stderr.endsWith(`): ${remedy}`)).toBe(true);
+      }
+      const { status, stderr } = await dpcache('diff', operand, operand);
+      expect([status, stderr.startsWith(`dpcache: ${operand}, ${operand}: unexpected document (`)]).toEqual([
+        1,
+        true,
+      ]);
+    },
+  );
+});

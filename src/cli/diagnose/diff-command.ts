@@ -151,8 +151,10 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
           const differences = writers.length + notCompared + digestsOnly.length;
           return { json, lines: diffLines(json), differences };
         };
+        const { asAnswerError } = await import('../../client/ask-agent.ts');
         const report = await compare().catch((cause: unknown) => {
-          throw cause instanceof AgentError ? new InputError(cause.message, { cause }) : cause;
+          if (cause instanceof AgentError) throw new InputError(cause.message, { cause });
+          throw asAnswerError(cause, `${agent}, ${other}`);
         });
         writeAnswer(io.stdout, output, report);
         return report.differences === 0 ? EXIT.ok : EXIT.failed;
