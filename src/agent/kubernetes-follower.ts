@@ -51,6 +51,7 @@ const MAX_FAILURES = 3;
 
 /** Name of the API server in the log. */
 const API_SERVER = 'Kubernetes';
+const INITIAL_LISTS = `initial lists of ${API_SERVER}`;
 /** Problems that end within this time are not logged: a restarted server is found by the first retries. */
 const GRACE_MS = 10_000;
 
@@ -126,7 +127,7 @@ export class KubernetesFollower {
    */
   sync(timeout: AbortSignal): Step {
     return {
-      name: 'initial lists of Kubernetes',
+      name: INITIAL_LISTS,
       waitsFor: () => this.blockers(),
       progressAt: () => lastProgressAt(this.#feed),
       start: async ({ signal }) => {
@@ -189,14 +190,26 @@ export class KubernetesFollower {
     return (this.#feed?.identities.changes ?? 0) + (this.#layer?.identities.changes ?? 0);
   }
 
-  /** The API server for a {@link ClusterReport}. It has a problem while a listed kind cannot be watched. */
+  /**
+   * The API server and its initial lists for a {@link ClusterReport}. The server has a problem while a listed kind
+   * cannot be watched, also if the right for another kind is missing since the start.
+   */
   get reported(): ReportedClusters {
+    const names = [API_SERVER, INITIAL_LISTS];
     return {
       prefix: '',
       graceMs: GRACE_MS,
-      names: [API_SERVER],
-      statusOf: () => this.#condition(),
-      onChange: (callback) => this.#feed?.onChange(() => callback(API_SERVER)) ?? unsubscribeOnce(() => {}),
+      names,
+      statusOf: (name) =>
+        name === API_SERVER
+          ? this.#condition()
+          : { state: 'ready', ready: this.synced, connected: true, missing: [] },
+      onChange: (callback) => {
+        const check = (): void => {
+          for (const name of names) callback(name);
+        };
+        return this.#feed?.onChange(check) ?? unsubscribeOnce(() => {});
+      },
     };
   }
 
@@ -205,7 +218,7 @@ export class KubernetesFollower {
     const behindMs = ({ resource }: KindStatus): number => resource?.behindMs ?? -1;
     const [last] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
     if (last === undefined || behindMs(last) < 0)
-      return { state: 'ready', ready: this.synced, connected: true, missing: [] };
+      return { state: 'ready', ready: true, connected: true, missing: [] };
     return {
       state: 'failed',
       ready: false,

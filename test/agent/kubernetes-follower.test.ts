@@ -168,8 +168,15 @@ it('the log contains an API server that is lost after the start, and missing rig
   report.start();
   onTestFinished(() => report.stop());
   expect(await after(60_000)).toEqual([]); // the start has reported it
+  for (const _ of ['first', 'second']) {
+    api.down();
+    const lost = 'unreachable, serving the state of 2026-11-20: the server is not running';
+    expect(await after(120_000)).toEqual([`warn  Kubernetes: ${lost}`]);
+    api.up();
+    expect(await after(120_000)).toEqual(['warn  Kubernetes: connected and complete after ']);
+  }
   api.allow('list', 'ciliumnodes');
-  expect(await after(60_000)).toEqual(['warn  Kubernetes: connected and complete after ']);
+  expect(await after(60_000)).toEqual(['warn  initial lists of Kubernetes: connected and complete after ']);
   const type = CLUSTER_TYPES.find(({ plural }) => plural === 'ciliumnodes');
   assert(type !== undefined, 'the kind is served');
   api.cut();
