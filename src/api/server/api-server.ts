@@ -74,6 +74,9 @@ const LIMITS: ServerOptions = {
   connectionsCheckingInterval: 5_000,
 };
 
+/** Code of the error of a request that was not received within `headersTimeout` or `requestTimeout`. */
+const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
+
 /** Time limit of a TLS handshake. */
 const HANDSHAKE_MS = 10_000;
 
@@ -92,7 +95,8 @@ export function isLoopback(host: string): boolean {
 
 export class ApiServer {
   readonly #options: ApiServerOptions;
-  readonly #servers: Server[] = [];
+  /** The limits of the servers that listen. */
+  readonly #servers = new Map<Server, ConnectionLimit>();
   #credentials: TCPCredentials;
   #tcp: Server | undefined;
   #stopped = false;
@@ -114,12 +118,12 @@ export class ApiServer {
         });
         const server = createServer(LIMITS, answer);
         const limit = new ConnectionLimit(server);
-        await this.#add(server, listenOnSocket(server, socket));
+        await this.#add(server, limit, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const server = this.#tcpServer(app, tcp, open);
+        const { server, limit } = this.#tcpServer(app, tcp, open);
         this.#tcp = server;
-        await this.#add(server, listen(server, { host: tcp.host, port: tcp.port }));
+        await this.#add(server, limit, listen(server, { host: tcp.host, port: tcp.port }));
       }
     } catch (error) {
       await this.stop();
@@ -150,33 +154,39 @@ export class ApiServer {
       if (server instanceof TLSServer) server.setSecureContext(secureOptions(tls));
     }
     this.#credentials = credentials;
-    if (token !== previous.token || tls?.clientCA !== previous.tls?.clientCA) server?.closeAllConnections();
+    const isOther = token !== previous.token || tls?.clientCA !== previous.tls?.clientCA;
+    if (isOther && server !== undefined) this.#servers.get(server)?.closeAll();
   }
 
   /** Closes all servers and connections and removes the socket file. May be called during the start. Final. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    const servers = this.#servers.splice(0);
+    const servers = [...this.#servers];
+    this.#servers.clear();
     await Promise.all(
       servers.map(
-        (server) =>
+        ([server, limit]) =>
           new Promise<void>((resolve) => {
             server.close(() => resolve());
-            server.closeAllConnections();
+            limit.closeAll();
           }),
       ),
     );
   }
 
-  async #add(server: Server, listening: Promise<void>): Promise<void> {
+  async #add(server: Server, limit: ConnectionLimit, listening: Promise<void>): Promise<void> {
     server.maxConnections = MAX_CONNECTIONS;
     server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
     answerMalformed(server);
     await listening;
-    this.#servers.push(server);
+    this.#servers.set(server, limit);
   }
 
-  #tcpServer(app: ApiApp, { host, names = [], tls }: TCPOptions, open: ReadonlySet<string>): Server {
+  #tcpServer(
+    app: ApiApp,
+    { host, names = [], tls }: TCPOptions,
+    open: ReadonlySet<string>,
+  ): { readonly server: Server; readonly limit: ConnectionLimit } {
     const verdict = (request: Request): AccessVerdict =>
       checkRequest(request, { host, names, open, token: this.#credentials.token });
     const answer = listener((request, connection) => {
@@ -194,7 +204,7 @@ export class ApiServer {
             answer,
           );
     const limit = new ConnectionLimit(server);
-    return server;
+    return { server, limit };
   }
 }
 
@@ -252,11 +262,15 @@ function closeUnread(socket: Socket): void {
   if (openAnswers(socket) === 0 || socket.writableLength > 0) socket.destroy();
 }
 
-/** Answers malformed HTTP and oversized headers with a problem and closes the connection. */
+/**
+ * Answers malformed HTTP, oversized headers and slow requests with a problem, and closes the connection. Closes it
+ * without an answer if its TLS handshake failed or was not complete in time, because the answer would never be sent.
+ */
 function answerMalformed(server: Server): void {
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    const isHTTP = error.code?.startsWith('HPE_') === true || error.code === REQUEST_TIMEOUT;
     // If another answer is incomplete, the client would read the problem as a part of it.
-    if (!socket.writable || openAnswers(socket) > 0) socket.destroy();
+    if (!isHTTP || !socket.writable || openAnswers(socket) > 0) socket.destroy();
     else socket.end(answerText(malformed(error)), () => socket.destroy());
   });
 }
@@ -267,7 +281,7 @@ function malformed({ code }: NodeJS.ErrnoException): ProblemDocument {
       'headers-too-large',
       `The URL and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
     );
-  if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
+  if (code === REQUEST_TIMEOUT)
     return problem('request-timeout', 'The request was not received in time.');
   return problem('bad-request', 'The request is not valid HTTP.');
 }

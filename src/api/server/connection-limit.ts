@@ -45,6 +45,12 @@ export class ConnectionLimit {
     this.#verified.set(key, { socket, http });
   }
 
+  /** Closes all connections, also those in a TLS handshake, which `closeAllConnections` of a server ignores. */
+  closeAll(): void {
+    for (const socket of this.#unverified.values()) socket.destroy();
+    for (const { socket } of this.#verified.values()) socket.destroy();
+  }
+
   #add(socket: Socket): void {
     const key = keyOf(socket);
     this.#unverified.set(key, socket);

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import files from 'node:fs/promises';
 import { type IncomingMessage, request } from 'node:http';
+import { request as requestTLS } from 'node:https';
 import { syncBuiltinESMExports } from 'node:module';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -16,6 +17,7 @@ import { systemClock } from '../../../src/base/system-clock.ts';
 import { settle } from '../../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { bytesInUse } from '../../base/support/garbage.ts';
+import { TestAuthority } from '../../kvstore/etcd/support/certificates.ts';
 import { type TestApp, testApp } from '../support/test-app.ts';
 
 async function serve(options: Omit<ApiServerOptions, 'app'>, app: TestApp = testApp()): Promise<ApiServer> {
@@ -815,6 +817,54 @@ describe('a monitor over a connection', () => {
     expect((await bytesInUse()) - before).toBeLessThan(16 << 20);
     socket.destroy();
     await once(socket, 'close');
+  });
+});
+
+describe('a connection in a TLS handshake', () => {
+  const authority = new TestAuthority('client');
+  const { certificate, key } = authority.issue('agent');
+  const [cert = '', pem = '', clientCA = ''] = [certificate, key, authority.ca].map((path) =>
+    readFileSync(path, 'utf8'),
+  );
+  const tls = { cert, key: pem, clientCA };
+
+  /** Starts a server, and opens a connection that sends nothing. */
+  async function openSilent(): Promise<{ readonly server: ApiServer; readonly silent: Socket }> {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0, tls } });
+    const silent = connect(Number(new URL(server.url ?? '').port), '127.0.0.1').on('error', () => {});
+    onTestFinished(() => void silent.destroy());
+    await once(silent, 'connect');
+    const options = { cert, key: pem, rejectUnauthorized: false, agent: false };
+    const next = requestTLS(`${server.url}/healthz`, options).end();
+    const [answer]: [IncomingMessage] = (await once(next, 'response')) as never; // it was accepted after the silent one
+    expect(answer.resume().statusCode).toBe(200);
+    return { server, silent };
+  }
+
+  it('is closed by a stop (regression: the stop waited for it)', async () => {
+    const { server, silent } = await openSilent();
+    const closed = once(silent, 'close');
+    await server.stop();
+    await closed;
+  });
+
+  it('is closed when the client authority is replaced (regression: it was accepted with the former one)', async () => {
+    const { server, silent } = await openSilent();
+    const other = readFileSync(new TestAuthority('other').ca, 'utf8');
+    const closed = once(silent, 'close');
+    server.renew({ tls: { ...tls, clientCA: other } });
+    await closed;
+  });
+
+  it('is closed if the handshake is not complete in time (regression: it stayed open)', async () => {
+    const { setTimeout } = Socket.prototype;
+    let handshakes = 0;
+    vi.spyOn(Socket.prototype, 'setTimeout').mockImplementation(function (this: Socket, ms, onTimeout) {
+      const isFirst = ms === 10_000 && ++handshakes === 1;
+      return setTimeout.call(this, isFirst ? 1 : ms, onTimeout);
+    });
+    const { silent } = await openSilent();
+    await expect.poll(() => silent.closed).toBe(true);
   });
 });
 
