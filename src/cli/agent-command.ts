@@ -33,15 +33,6 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
     .action((flags: AgentFlags) =>
       run(async () => {
         if (flags.output === 'json' && flags.once !== true) command.error('dpcache: -o json requires --once');
-        if (flags.importCiliumState !== undefined && flags.stateDir === undefined)
-          command.error(
-            'dpcache: --import-cilium-state requires --state-dir, because the imported state is stored there',
-          );
-        const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default' && flags.historyDisk > 0;
-        if (isDiskSet && flags.stateDir === undefined)
-          command.error('dpcache: --history-disk requires --state-dir, because its files are stored there');
-        if (isDiskSet && flags.historyMemory === 0)
-          command.error('dpcache: --history-disk requires --history-memory, which is off');
         const { isInCluster } = await import('../k8s/rest/in-cluster.ts');
         const reason = sourceProblem(flags, isInCluster({ env: io.env }));
         if (reason !== undefined) command.error(`dpcache: ${reason}`);

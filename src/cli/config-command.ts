@@ -49,10 +49,11 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
         const process = program.commands.find((command) => command.name() === of);
         assert(process !== undefined, 'each configurable command exists');
         const { values, problems } = await readConfig(path, settingsOf(process.options));
-        const flags = { ...process.opts(), ...values };
+        for (const [name, value] of Object.entries(values))
+          process.setOptionValueWithSource(name, value, 'config');
         let all = problems;
-        if (all.length === 0) all = await contradictions(process, flags);
-        if (all.length === 0 && files) all = await fileProblems(flags);
+        if (all.length === 0) all = await contradictions(process);
+        if (all.length === 0 && files) all = await fileProblems(process.opts());
         if (output === 'json') {
           const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
           io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);

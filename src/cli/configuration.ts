@@ -16,7 +16,13 @@ import {
 } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
 import { parsePath } from './option-table.ts';
-import { addListenOptions, addStateOptions, serveProblems } from './serve-options.ts';
+import {
+  addListenOptions,
+  addStateOptions,
+  type StateFlags,
+  serveProblems,
+  stateContradiction,
+} from './serve-options.ts';
 import { environmentValue, misspellings, type Setting, settingsOf } from './settings.ts';
 
 /** Returns the settings of a file and the environment: all options of `dpcache agent` except those for a single run. */
@@ -66,19 +72,17 @@ async function applyFile(
   }
 }
 
-/**
- * Returns one sentence for each contradiction between the options of a command. `flags`: their values, if they are not
- * those of the command.
- */
-export async function contradictions(
-  command: Command,
-  flags: object = command.opts(),
-): Promise<readonly string[]> {
+/** Returns one sentence for each contradiction between the options of a command. */
+export async function contradictions(command: Command): Promise<readonly string[]> {
+  const flags: object = command.opts();
   const names = new Set(command.options.map((option) => option.attributeName()));
   // Each group of options is complete if a command has one of them.
   return [
     (names.has('kvstore') ? contradiction(flags as MeshFlags) : undefined) ?? [],
     (names.has('datapath') ? datapathContradiction(flags) : undefined) ?? [],
+    (names.has('stateDir')
+      ? stateContradiction(flags as StateFlags, command.getOptionValueSource('historyDisk') !== 'default')
+      : undefined) ?? [],
     (names.has('deleteAllEndpoints') ? await operatorContradiction(flags as OperatorFlags) : undefined) ?? [],
     names.has('listenToken') ? await serveProblems(flags) : [],
   ].flat();

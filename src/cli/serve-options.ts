@@ -120,6 +120,19 @@ export function addStateOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
+/** Returns the contradiction between the options of the state on disk, if any. `isDiskSet`: `--history-disk` is set. */
+export function stateContradiction(
+  { stateDir, importCiliumState, historyMemory, historyDisk }: StateFlags,
+  isDiskSet: boolean,
+): string | undefined {
+  if (importCiliumState !== undefined && stateDir === undefined)
+    return '--import-cilium-state requires --state-dir, because the imported state is stored there';
+  if (!isDiskSet || historyDisk === 0) return undefined;
+  if (stateDir === undefined)
+    return '--history-disk requires --state-dir, because its files are stored there';
+  return historyMemory === 0 ? '--history-disk requires --history-memory, which is off' : undefined;
+}
+
 /** Adds `--socket` to a command that asks a running process. */
 export function addSocketOption(command: Command, process = 'agent', name = 'dpcache.sock'): Command {
   return command.option(

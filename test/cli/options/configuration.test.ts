@@ -48,9 +48,9 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'listen-client-ca': { flags: ['--listen-client-ca', '/ca'] },
   ui: { flags: ['--ui'], env: 'true' },
   'state-dir': { flags: ['--state-dir', '/s'] },
-  'import-cilium-state': { flags: ['--import-cilium-state', '/c'] },
+  'import-cilium-state': { flags: ['--state-dir', '/s', '--import-cilium-state', '/c'] },
   'history-memory': { flags: ['--history-memory', '1MiB'] },
-  'history-disk': { flags: ['--history-disk', '1GiB'] },
+  'history-disk': { flags: ['--state-dir', '/s', '--history-disk', '1GiB'] },
   tape: { flags: ['--tape', '/t'] },
   'tape-size': { flags: ['--tape-size', '16MiB'] },
   datapath: { flags: ['--datapath', 'linux'] },
@@ -120,6 +120,8 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   'kvstore-config': ['--kvstore', 'etcd'],
   'kvstore-opt': ['--clustermesh-config', '/m'],
   context: ['--kubeconfig', '/k'],
+  'import-cilium-state': ['--state-dir', '/s'],
+  'history-disk': ['--state-dir', '/s'],
   'datapath-pins': ['--datapath', 'linux'],
   'datapath-cgroup': ['--datapath', 'linux'],
   'datapath-services': ['--datapath', 'linux'],
@@ -227,6 +229,19 @@ describe('dpcache config check', () => {
     [
       'datapath-routing: bgp',
       'a.yaml: datapath-routing: "bgp": Allowed choices are auto, direct, tunnel, off.\n',
+    ],
+    // regression: was valid, and no agent started with it
+    [
+      'import-cilium-state: /s',
+      'a.yaml: --import-cilium-state requires --state-dir, because the imported state is stored there\n',
+    ],
+    [
+      'history-disk: 128MiB',
+      'a.yaml: --history-disk requires --state-dir, because its files are stored there\n',
+    ],
+    [
+      'history-disk: 1GiB\nstate-dir: /s\nhistory-memory: off',
+      'a.yaml: --history-disk requires --history-memory, which is off\n',
     ],
     ['kvstore: etcd', 'a.yaml: --kvstore etcd requires --kvstore-config <file>\n'],
     ['listen-token: a', 'a.yaml: --listen-… requires --listen <address>\n'],
