@@ -107,10 +107,13 @@ export function addStateOptions(command: Command): Command {
         .argParser(parseSize)
         .default(128 << 20, '128MiB'),
     )
-    .option(
-      '--tape <folder>',
-      'record all input in this folder; dpcache replay restores and checks any earlier state from it',
-      parsePath,
+    .addOption(
+      new Option(
+        '--tape <folder>',
+        'record all input in this folder; dpcache replay restores and checks any earlier state from it',
+      )
+        .argParser(parsePath)
+        .conflicts('once'),
     )
     .addOption(
       new Option('--tape-size <size>', 'with --tape: maximum size of its files; the oldest are removed first')
@@ -174,10 +177,10 @@ export function addListenOptions(command: Command, name = 'dpcache.sock'): Comma
       parsePath,
     )
     .option('--no-socket', 'do not serve the API on a unix socket')
-    .option(
-      '--listen <address>',
-      'serve the API over TCP, too, at a port (of loopback) or address:port',
-      parseListen,
+    .addOption(
+      new Option('--listen <address>', 'serve the API over TCP, too, at a port (of loopback) or address:port')
+        .argParser(parseListen)
+        .conflicts('once'),
     )
     .addOption(
       new RepeatableOption(

@@ -171,12 +171,18 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       new Option(
         '--export <file>',
         'write all changes of the range to this file, as JSON lines, newest first',
-      ).conflicts(['around', 'quiet']),
+      ).conflicts(['around', 'quiet', 'limit', 'output']),
     )
     .action((key: string | undefined, flags: HistoryFlags, command: Command) => {
       const { from, to, limit, around, window, export: file } = flags;
       if (from !== undefined && to !== undefined && isLaterMoment(from, to))
         command.error(`dpcache: --from ${from} is after --to ${to}: exchange them`);
+      if (around !== undefined && key !== undefined)
+        command.error(
+          `dpcache: --around prints the changes of all keys: remove ${key}, or use --from and --to`,
+        );
+      if (around === undefined && command.getOptionValueSource('window') !== 'default')
+        command.error('dpcache: --window requires --around <time>');
       if (file !== undefined) return run(() => exportTo(questioner, io, file, flags, { key, from, to }));
       if (around !== undefined)
         return questioner.printAnswer(flags, async () =>

@@ -194,6 +194,13 @@ const CONTRADICTIONS: readonly (readonly [words: string, message: string])[] = [
   [`history ${AT_NOWHERE} --from -1h --to -2h`, 'exchange them'],
   [`history ${AT_NOWHERE} --around -1h --from -2h`, 'cannot be used with'],
   [`history ${AT_NOWHERE} --export /x --around -1h`, 'cannot be used with'],
+  // regression: were ignored
+  [`history ${AT_NOWHERE} --export /x --limit 3`, 'cannot be used with'],
+  [`history ${AT_NOWHERE} --export /x -o json`, 'cannot be used with'],
+  [`history ${AT_NOWHERE} 10.0.0.1 --around -1h`, '--around prints the changes of all keys: remove 10.0.0.1'],
+  [`history ${AT_NOWHERE} --window 5s`, '--window requires --around'],
+  ['agent --load /l --once --listen 0', "'--listen <address>' cannot be used with option '--once'"],
+  ['agent --load /l --once --tape /t', "'--tape <folder>' cannot be used with option '--once'"],
   [`whatif rank ${AT_NOWHERE} k8s above k8s`, 'name two different sources'],
 ];
 
