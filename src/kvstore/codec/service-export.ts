@@ -21,6 +21,11 @@ const MAX_PORTS = 250;
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+/** A name with an optional prefix: the name of a label or an annotation, and an `appProtocol`. */
+const QUALIFIED_NAME = /^([a-z0-9.-]{1,253}\/)?[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$/i;
+const LABEL_VALUE = /^([a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?)?$/i;
+/** Maximum size of all annotations: 256 KiB in Kubernetes, with room for those of the import. */
+const MAX_ANNOTATION_BYTES = 255 << 10;
 const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 
 /** Returns a field that must be equal to a part of the key. */
@@ -46,7 +51,7 @@ function readType(fields: Fields<never>): ServiceExport['type'] {
 }
 
 /**
- * Returns a port. Drops a port with an invalid number or protocol, because a Service with such a port would be invalid.
+ * Returns a port. Drops a port with an invalid field, because a Service with such a port would be invalid.
  */
 function readPort(fields: Fields<never>, drop: RejectField<undefined>): ExportedPort | undefined {
   const port = fields.value('port');
@@ -56,12 +61,40 @@ function readPort(fields: Fields<never>, drop: RejectField<undefined>): Exported
   const protocol = PORT_PROTOCOLS.find((known) => known === word);
   if (protocol === undefined)
     return drop('unknown-protocol', fields.pathOf('protocol'), word, 'must be TCP, UDP or SCTP');
-  return {
-    name: fields.string('name') ?? '',
-    port,
-    protocol: PROTOCOL_NUMBERS[protocol],
-    appProtocol: fields.string('appProtocol') || undefined,
-  };
+  const name = fields.string('name') ?? '';
+  if (name !== '' && !DNS_LABEL.test(name))
+    return drop('invalid-name', fields.pathOf('name'), name, 'must be a DNS label');
+  const appProtocol = fields.string('appProtocol') || undefined;
+  if (appProtocol !== undefined && !QUALIFIED_NAME.test(appProtocol))
+    return drop('invalid-name', fields.pathOf('appProtocol'), appProtocol, 'must be a qualified name');
+  return { name, port, protocol: PROTOCOL_NUMBERS[protocol], appProtocol };
+}
+
+/**
+ * Returns labels or annotations. Drops those that no object can have, because the API server would reject the import
+ * with them, and every cluster would keep the previous one.
+ */
+function validTexts(
+  field: 'labels' | 'annotations',
+  texts: ReadonlyMap<string, string>,
+  drop: RejectField<undefined>,
+): ReadonlyMap<string, string> {
+  const valid = new Map<string, string>();
+  let bytes = 0;
+  for (const [name, text] of texts) {
+    const at = `${field}.${name}`;
+    const total = bytes + Buffer.byteLength(name) + Buffer.byteLength(text);
+    if (!QUALIFIED_NAME.test(name)) drop('invalid-name', at, name, 'must be a qualified name');
+    else if (field === 'labels' && !LABEL_VALUE.test(text))
+      drop('invalid-value', at, text, 'must be a label value');
+    else if (field === 'annotations' && total > MAX_ANNOTATION_BYTES)
+      drop('too-large', at, `${total} bytes`, 'exceeds the size of all annotations');
+    else {
+      valid.set(name, text);
+      bytes = total;
+    }
+  }
+  return valid;
 }
 
 /** Returns the families without duplicates. */
@@ -73,7 +106,8 @@ function readFamilies(fields: Fields<never>): ServiceExport['ipFamilies'] {
 /**
  * Decodes the value of `…/serviceexports/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`,
  * `too-many`, `missing-field`, `key-mismatch`, `invalid-name`, `invalid-time`, `unknown-value`, `invalid-json`,
- * `wrong-type`, `out-of-range`. Drops a port if its number or protocol is invalid: `out-of-range`, `unknown-protocol`.
+ * `wrong-type`, `out-of-range`. Drops ports, labels and annotations that no object of Kubernetes can have:
+ * `out-of-range`, `unknown-protocol`, `invalid-name`, `invalid-value`, `too-large`.
  */
 export function decodeServiceExport(
   expected: ServiceExportKey,
@@ -92,8 +126,8 @@ export function decodeServiceExport(
       cluster: readPart(fields, 'cluster', expected.cluster),
       namespace: readPart(fields, 'namespace', expected.namespace),
       name: readPart(fields, 'name', expected.name),
-      annotations: texts('annotations', 'Annotations'),
-      labels: texts('labels', 'Labels'),
+      annotations: validTexts('annotations', texts('annotations', 'Annotations'), drop),
+      labels: validTexts('labels', texts('labels', 'Labels'), drop),
       createdAt: readCreation(fields),
       ports: fields.list('ports', MAX_PORTS).items((list, index) => readPort(list.item(index), drop)),
       type: readType(fields),

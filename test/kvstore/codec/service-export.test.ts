@@ -139,6 +139,51 @@ describe('a service export', () => {
     ]);
   });
 
+  it('loses only names and texts that no object can have (regression: the API server rejected the import of all clusters)', () => {
+    const long = 'x'.repeat(64);
+    const decoded = decode({
+      labels: { 'a b': '', '/a': '', [long]: '', ok: '', 'x.io/OK_1.a': 'V', v: 'a b', w: long, x: '-a' },
+      annotations: {
+        'a b': 'x'.repeat(300_000),
+        'x.io/ok': 'any text',
+        big: 'x'.repeat(260_000),
+        other: 'x'.repeat(2000),
+      },
+      ports: [
+        { name: 'HTTP', port: 1 },
+        { name: long, port: 2 },
+        { name: 'a', port: 3, appProtocol: 'a b' },
+        { name: 'http-1', port: 4, appProtocol: 'kubernetes.io/h2c' },
+      ],
+    });
+    expect(decoded).toMatchObject({
+      value: {
+        labels: new Map([
+          ['ok', ''],
+          ['x.io/OK_1.a', 'V'],
+        ]),
+        annotations: new Map([
+          ['x.io/ok', 'any text'],
+          ['big', expect.anything()],
+        ]),
+        ports: [{ name: 'http-1', port: 4, appProtocol: 'kubernetes.io/h2c' }],
+      },
+    });
+    expect(decoded.ok && decoded.dropped?.map(({ reason, field }) => `${reason} ${field}`)).toEqual([
+      'invalid-name annotations.a b',
+      'too-large annotations.other',
+      'invalid-name labels.a b',
+      'invalid-name labels./a',
+      `invalid-name labels.${long}`,
+      'invalid-value labels.v',
+      'invalid-value labels.w',
+      'invalid-value labels.x',
+      'invalid-name ports[0].name',
+      'invalid-name ports[1].name',
+      'invalid-name ports[2].appProtocol',
+    ]);
+  });
+
   it('of any JSON is read or rejected, and never throws', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.constantFrom(...Object.keys(BASIC), 'ipFamilies'), (value, field) => {
