@@ -370,7 +370,7 @@ function ownersOf({ state }: WantedImport, { metadata: { uid } }: KubernetesObje
 
 /**
  * Returns the ports of the derived Service. Their target ports are those of the exported Service of this cluster. If
- * there are several ports, all of them get names, because a Service with several ports requires them.
+ * there are several ports, all of them get distinct names, because a Service with several ports requires them.
  */
 function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   const targets = new Map(
@@ -379,11 +379,13 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
       : [],
   );
   const { ports } = merged;
+  const names = new Set(ports.map(({ name }) => name));
   return ports.map((port) => {
-    const name =
-      port.name === '' && ports.length > 1
-        ? `${protocolName(port.protocol).toLowerCase()}-${port.port}`
-        : port.name;
+    let { name } = port;
+    if (name === '' && ports.length > 1) {
+      name = `${protocolName(port.protocol).toLowerCase()}-${port.port}`;
+      while (names.has(name)) name += '-1';
+    }
     return { ...portOf({ ...port, name }), targetPort: targets.get(port.port) ?? port.port };
   });
 }

@@ -160,6 +160,22 @@ describe('a new import', () => {
   );
 });
 
+it('a derived Service names a port that has no name differently from all others (regression: the API server rejected two equal names)', () => {
+  const ports = [
+    { name: '', port: 80, protocol: 6 },
+    { name: 'tcp-80', port: 8080, protocol: 6 },
+  ];
+  const { 'derived service': derived } = plan({ ports }, { serviceImport: objectOf('cart', {}) });
+  expect(derived).toMatchObject({
+    spec: {
+      ports: [
+        { name: 'tcp-80-1', port: 80 },
+        { name: 'tcp-80', port: 8080 },
+      ],
+    },
+  });
+});
+
 describe('an existing import', () => {
   const annotations = { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4', [DERIVED_ANNOTATION]: DERIVED };
   const existing = (change: Fields = {}): KubernetesObject =>
