@@ -33,6 +33,12 @@ export const VALUE_LIMITS: ValueLimits = {
   nodeAddresses: 1024,
 };
 
+/**
+ * Maximum size of a key and its value in a write. etcd limits the whole request; fence and framing take less than 128
+ * bytes of it.
+ */
+export const MAX_PUT_BYTES: number = VALUE_LIMITS.bytes - 512;
+
 /** The result of incremental parsing of a large value. */
 export type ParsedJson = { readonly json: unknown } | { readonly syntaxError: string };
 

@@ -3,10 +3,13 @@ import { CallbackGuard } from '../../base/guard.ts';
 import { interruptible } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
+import { byteLengthOf } from '../../kvstore/codec/bytes.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
+import { MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { WatchStore } from '../../kvstore/stores/watch-store.ts';
+import { type Decoded, rejectedAs } from '../../net/fields.ts';
 
 /** Options of {@link Mirror}. */
 export interface MirrorOptions extends StoreHooks {
@@ -20,9 +23,12 @@ export interface MirrorOptions extends StoreHooks {
   readonly gate?: TurnGate | undefined;
 }
 
+const TOO_LARGE = `must have at most ${MAX_PUT_BYTES} bytes with its key`;
+
 /**
  * Copies one resource of one remote cluster to `cilium/cache/` of the local kvstore. Values are copied unchanged, with
- * a lease. The local canary is written when a complete list of the remote kvstore has been copied.
+ * a lease, unless they are too large. The local canary is written when a complete list of the remote kvstore has been
+ * copied.
  */
 export class Mirror {
   /** Follows the remote kvstore. */
@@ -52,7 +58,11 @@ export class Mirror {
       gate,
       onApplied,
       onFault,
-      decode: (_name, value) => ({ ok: true, value }),
+      // Readers reject a larger value. The local kvstore would refuse it, and the canary would wait for it.
+      decode: (_name, value, at): Decoded<Uint8Array> =>
+        byteLengthOf(at) + value.length <= MAX_PUT_BYTES
+          ? { ok: true, value }
+          : rejectedAs('too-large', 'value', `${value.length} bytes`, TOO_LARGE, at),
       observer: {
         onUpdate: (name, value) => {
           this.#inherited.delete(name);

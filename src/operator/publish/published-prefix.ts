@@ -3,7 +3,7 @@ import type { Failure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
-import { VALUE_LIMITS } from '../../kvstore/codec/value.ts';
+import { MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { SharedStore } from '../../kvstore/stores/shared-store.ts';
 import type { StoreObserver } from '../../kvstore/stores/watch-store.ts';
@@ -40,12 +40,6 @@ export interface PublishedPrefixOptions {
   /** Splits writes, the list of existing keys, and sweeps into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
 }
-
-/**
- * Maximum size of key and value together. etcd limits the whole request; fence and framing take less than 128 bytes of
- * it.
- */
-const MAX_BYTES = VALUE_LIMITS.bytes - 512;
 
 /**
  * Time after which keys that a restored backup brought back are deleted. The objects of keys that others have written
@@ -167,9 +161,9 @@ export class PublishedPrefix {
    */
   upsert(name: string, value: Uint8Array): void {
     const { prefix, isEquivalent, gate = OPEN_GATE } = this.#options;
-    if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_BYTES) {
+    if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_PUT_BYTES) {
       const at = `${prefix}${name}`;
-      const reason = `must have at most ${MAX_BYTES} bytes with its key`;
+      const reason = `must have at most ${MAX_PUT_BYTES} bytes with its key`;
       this.reject(name, rejection('too-large', 'value', `${value.length} bytes`, reason, at));
       return;
     }

@@ -64,6 +64,22 @@ describe('the copy of a cluster', () => {
     expect(others['cilium/cache/nodes/v1/a/n1']).toBe('no node at all');
   });
 
+  it('has no value that the local kvstore would refuse (regression: its canary was never written)', async () => {
+    const { remote } = copied;
+    const limit = 1.5 * 1024 * 1024 - 512 - 'cilium/state/nodes/v1/a/n1'.length;
+    write(remote, 'cilium/state/nodes/v1/a/n1', 'x'.repeat(limit));
+    write(remote, 'cilium/state/nodes/v1/a/n2', 'x'.repeat(limit + 1));
+    const refused: string[] = [];
+    copied.onWrite((keys) => refused.push(...keys.filter((key) => key.endsWith('/n2'))));
+    await copy();
+    expect(refused).toEqual([]);
+    expect(Object.keys(copied.copy('cilium/cache/nodes/'))).toEqual(['cilium/cache/nodes/v1/a/n1']);
+    expect(statusOf('a')).toMatchObject({ copy: { canaries: { nodes: true } } });
+    expect(statusOf('a').rejections.recent.map(({ message }) => message)).toEqual([
+      expect.stringContaining('must have at most 1572352 bytes with its key'),
+    ]);
+  });
+
   it('has the capabilities of the cluster in its configuration, known or not', async () => {
     const capabilities = {
       syncedCanaries: false,
