@@ -29,6 +29,8 @@ const SYSTEM_ERRORS: ReadonlyMap<string, string> = new Map([
   ['ENOTDIR', 'a part of the path is a file'],
   ['ENOTFOUND', 'unknown host name'],
   ['EPERM', 'operation not permitted'],
+  // The message of OpenSSL has a pointer, a file and a line break.
+  ['EPROTO', 'protocol error'],
   ['EPIPE', 'connection closed by the peer'],
   ['EROFS', 'read-only file system'],
   ['ETIMEDOUT', 'connection timed out'],

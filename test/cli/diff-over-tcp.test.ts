@@ -50,6 +50,12 @@ describe('dpcache diff of agents over https', () => {
     expect(stderr).toContain('give the CA of the agent with --ca-file');
   });
 
+  it('names https if the agent does not serve it (regression: the message of OpenSSL, with a pointer and a line break)', async () => {
+    const url = (await serve(7)).replace('http:', 'https:');
+    const { stderr } = await dpcache('diff', url, url);
+    expect(stderr).toBe(`dpcache: ${url}: protocol error; use http:// if it serves no https\n`);
+  });
+
   it('repeats no token if the agent rejects it', async () => {
     const url = await serve(7, tls);
     const flags = ['--ca-file', authority.ca, '--token-file', tokenFile('planted-other')];
