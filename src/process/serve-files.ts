@@ -36,13 +36,21 @@ async function readOptionFile(option: string, path: string | undefined): Promise
   return bytes.toString('utf8');
 }
 
+/** Returns the token in the text of a file. Throws `InputError` if it is empty, or if no HTTP header can contain it. */
+export function tokenOf(file: string, text: string): string {
+  const token = text.trim();
+  if (token === '') throw new InputError(`${file}: the file is empty`);
+  if (/^[ -~]+$/.test(token)) return token;
+  throw new InputError(`${file}: the token must be one line of ASCII characters`);
+}
+
 /** Reads the files of `--listen-…`. Throws `InputError` if one cannot be read or is invalid. */
 async function readCredentials(files: ServeSource['files']): Promise<TCPCredentials> {
-  const token = (await readOptionFile('--listen-token', files.token))?.trim();
+  const text = await readOptionFile('--listen-token', files.token);
+  const token = text === undefined ? undefined : tokenOf(`--listen-token ${files.token}`, text);
   const cert = await readOptionFile('--listen-cert', files.cert);
   const key = await readOptionFile('--listen-key', files.key);
   const clientCA = await readOptionFile('--listen-client-ca', files.clientCA);
-  if (token === '') throw new InputError(`--listen-token ${files.token}: the file is empty`);
   if (cert === undefined || key === undefined) return { token };
   check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));
   // Checked here, because a secure context accepts any text as an authority and then rejects all clients.

@@ -56,6 +56,16 @@ describe('dpcache diff of agents over https', () => {
     expect(stderr).toBe(`dpcache: ${url}: protocol error; use http:// if it serves no https\n`);
   });
 
+  it.each([
+    ['one\ntwo', 'the token must be one line of ASCII characters'],
+    ['tökén', 'the token must be one line of ASCII characters'],
+    ['\n', 'the file is empty'],
+  ])('rejects the token %j, which no header can contain (regression: a stack trace)', async (text, why) => {
+    const [url, file] = [await serve(7), tokenFile(text)];
+    const { status, stderr } = await dpcache('diff', url, url, '--token-file', file);
+    expect([status, stderr]).toEqual([1, `dpcache: --token-file ${file}: ${why}\n`]);
+  });
+
   it('repeats no token if the agent rejects it', async () => {
     const url = await serve(7, tls);
     const flags = ['--ca-file', authority.ca, '--token-file', tokenFile('planted-other')];

@@ -122,6 +122,8 @@ describe('the options of --listen', () => {
 
   it.each([
     ['an empty token', 'token', '\n', 'the file is empty'],
+    // regression: an agent started with a token that no client can send
+    ['a token of two lines', 'token', 'one\ntwo\n', 'the token must be one line of ASCII characters'],
     ['a token of 64 KiB and one byte', 'token', 'x'.repeat(65_537), 'the file is larger than 64 KiB'],
     ['an authority without a certificate', 'clientCA', 'none', 'no start line'],
   ] as const)('are rejected with %s', async (_what, file, content, reason) => {

@@ -89,7 +89,7 @@ async function textOf(option: string, file: string | undefined): Promise<string 
   const text = await readRegularFile(file).catch((cause: unknown) => {
     throw unreadable(option, file, cause);
   });
-  return text.toString('utf8').trim();
+  return text.toString('utf8');
 }
 
 /** Returns the table of an operand: `cilium:SOCKET`, `bpf:PATH`, or a file. */
@@ -122,7 +122,9 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
       run(async () => {
         const { AgentError } = await import('../../api/api-client.ts');
         const { InputError } = await import('../../process/input-error.ts');
-        const token = await textOf('--token-file', tokenFile);
+        const { tokenOf } = await import('../../process/serve-files.ts');
+        const text = await textOf('--token-file', tokenFile);
+        const token = text === undefined ? undefined : tokenOf(`--token-file ${tokenFile}`, text);
         const credentials = { token, ca: await textOf('--ca-file', caFile) };
         // The operand is not repeated in the message, because it may contain a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
