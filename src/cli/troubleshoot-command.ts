@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { systemClock } from '../base/system-clock.ts';
-import { writeLines } from '../process/terminal.ts';
 import { addConfiguration } from './configuration.ts';
-import { type CommandIO, EXIT, type RunAction } from './io.ts';
+import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import {
   clustermeshConfigOption,
   clusterOption,
@@ -15,7 +14,7 @@ interface TroubleshootFlags {
   readonly cluster: string;
   readonly kvstoreConfig?: string;
   readonly clustermeshConfig?: string;
-  readonly output: 'text' | 'json';
+  readonly output: OutputFormat;
 }
 
 /** Adds `dpcache clustermesh troubleshoot`. */
@@ -40,8 +39,7 @@ export function addTroubleshootCommand(clustermesh: Command, io: CommandIO, run:
           { clusterName, kvstoreConfig, clustermeshConfig, only },
           { clock: systemClock, random: Math.random, signal: io.signal },
         );
-        const lines = output === 'json' ? [JSON.stringify({ clusters }, null, 2)] : checkLines(clusters);
-        writeLines(io.stdout, `${lines.join('\n')}\n`);
+        writeAnswer(io.stdout, output, { json: { clusters }, lines: checkLines(clusters) });
         return clusters.every(({ passed }) => passed) ? EXIT.ok : EXIT.failed;
       }),
     );
