@@ -12,7 +12,7 @@ import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { unreadable } from '../process/input-error.ts';
-import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { localEtcdProblem, openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
@@ -164,7 +164,7 @@ class KvstoreMeshProcess implements ServedProcess {
       waitsFor: () => (this.#kvstoreFailure === undefined ? [] : [this.#kvstoreFailure]),
       start: async ({ signal }) => {
         const onProblem = (reason: string | undefined): void => {
-          this.#etcdProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
+          this.#etcdProblem = reason && localEtcdProblem(kvstoreConfig, reason);
           if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
         };
         const onFailure = (reason: string): void => {

@@ -35,7 +35,7 @@ import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { InputError } from '../process/input-error.ts';
-import { openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
+import { localEtcdProblem, openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import { remoteEtcds } from '../process/remote-etcds.ts';
@@ -326,7 +326,7 @@ class OperatorProcess implements ServedProcess {
       name: 'kvstore',
       start: async ({ signal }) => {
         const onProblem = (reason: string | undefined): void => {
-          this.#kvstoreProblem = reason && `--kvstore-config ${kvstoreConfig}: ${reason}`;
+          this.#kvstoreProblem = reason && localEtcdProblem(kvstoreConfig, reason);
           if (this.#kvstoreProblem !== undefined) log.warn(this.#kvstoreProblem);
         };
         this.#kvstore =

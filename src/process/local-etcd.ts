@@ -42,8 +42,13 @@ export async function openLocalEtcd(
     return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
-    throw new InputError(`--kvstore-config ${path}: ${error.message}`, { cause: error });
+    throw new InputError(localEtcdProblem(path, error.message), { cause: error });
   }
+}
+
+/** Returns the problem of the configuration of the local etcd as a text. */
+export function localEtcdProblem(path: string | undefined, reason: string): string {
+  return `--kvstore-config ${path}: ${reason}`;
 }
 
 /**
