@@ -13,9 +13,7 @@ export interface SocketFlags {
 }
 
 /** Addresses of the API of an agent. */
-export interface ServeFlags {
-  /** False: no socket. */
-  readonly socket?: string | false;
+export interface ServeFlags extends SocketFlags {
   readonly listen?: ApiAddress;
   readonly listenName?: readonly string[];
   readonly listenToken?: string;
@@ -26,10 +24,7 @@ export interface ServeFlags {
 }
 
 /** An address of the API over TCP. */
-export interface ApiAddress {
-  readonly host: string;
-  readonly port: number;
-}
+export type ApiAddress = NonNullable<ServeSource['listen']>;
 
 /** Parses a port (of loopback) or `address:port`. */
 export function parseListen(text: string): ApiAddress {
