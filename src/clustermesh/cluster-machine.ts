@@ -1,3 +1,5 @@
+import { showValue } from '../base/show-value.ts';
+import { isClusterName } from '../model/cluster-name.ts';
 import type {
   ClusterEffect,
   ClusterFollow,
@@ -12,8 +14,13 @@ import type {
 const CONFIGURATION_DELETED =
   'its kvstore does not contain its configuration any more; the last known state is kept, because the kvstore may be restarting';
 
+/** Maximum number of other clusters in a message. */
+const MAX_OTHERS = 8;
+
 function foreignConfigurations(others: readonly string[]): string {
-  return `its kvstore does not contain its configuration, only that of ${others.join(', ')}: check the name`;
+  const names = others.slice(0, MAX_OTHERS).map((name) => (isClusterName(name) ? name : showValue(name)));
+  const more = others.length > MAX_OTHERS ? ` and ${others.length - MAX_OTHERS} more` : '';
+  return `its kvstore does not contain its configuration, only that of ${names.join(', ')}${more}: check the name`;
 }
 
 /** Enters a phase, which begins with one effect. Earlier effects become stale. */

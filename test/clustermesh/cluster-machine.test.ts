@@ -221,6 +221,19 @@ describe('a remote cluster without configuration', () => {
     expect([back.state.expired, followed(back)?.services]).toEqual([false, true]);
   });
 
+  it('whose kvstore has those of many others names some of them (regression: all, without limit, as they are written)', () => {
+    const others = [
+      'b',
+      'c\u001b[2J\nerror',
+      'x'.repeat(100_000),
+      ...Array.from({ length: 254 }, (_, i) => `d${i}`),
+    ];
+    const { lastFailure } = play([...TO_HANDSHAKE, read(undefined, { others })]).state;
+    expect(lastFailure).toBe(
+      `its kvstore does not contain its configuration, only that of b, "c\\u001b[2J\\nerror", "${'x'.repeat(118)}…, d0, d1, d2, d3, d4 and 249 more: check the name`,
+    );
+  });
+
   it('whose kvstore has only that of others is not followed, because the name is wrong', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
     expect(did.at(-1)).toBe('await-config');
