@@ -3,7 +3,7 @@ import { type Failure, failureOf } from '../../base/failure.ts';
 import { followSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
-import { NAMESPACES, services } from '../../k8s/feed/kinds.ts';
+import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent, ResourceSource } from '../../k8s/resource.ts';
 import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
 import { field } from '../collect/field.ts';
@@ -11,7 +11,14 @@ import { ObservedKind } from '../collect/observed-kind.ts';
 import { type Shape, trimTo } from '../collect/trim.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
-import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind } from './names.ts';
+import {
+  IMPORT_NAME_LABEL,
+  MCS_GROUP,
+  MCS_VERSIONS,
+  type McsVersion,
+  mcsKind,
+  SERVICES,
+} from './names.ts';
 
 /** Options of {@link McsObjects}. */
 export interface McsObjectsOptions {
@@ -224,7 +231,7 @@ export class McsObjects implements Duty {
     followSignal(signal, ended);
     allowManyListeners(signal);
     const others: readonly NamedKind[] = [
-      ['services', new ObservedKind(source, services({ headless: true }), trimmed)],
+      ['services', new ObservedKind(source, SERVICES, trimmed)],
       ['namespaces', new ObservedKind(source, NAMESPACES, trimTo(NAMESPACE))],
     ];
     const versioned = versionedKinds(source, version);

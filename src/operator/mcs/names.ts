@@ -1,8 +1,12 @@
 import { createHash } from 'node:crypto';
+import { services } from '../../k8s/feed/kinds.ts';
 import type { ResourceKind } from '../../k8s/resource.ts';
 
 /** The API group of ServiceExports and ServiceImports. */
 export const MCS_GROUP = 'multicluster.x-k8s.io';
+
+/** All Services, with any labels, because a ServiceExport may give any labels to its derived Service. */
+export const SERVICES: ResourceKind = { ...services({}), labelSelector: '' };
 
 /** The versions of the API, the preferred one first. */
 export const MCS_VERSIONS = ['v1beta1', 'v1alpha1'] as const;

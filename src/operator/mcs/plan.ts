@@ -1,5 +1,4 @@
 import { counted } from '../../base/show-value.ts';
-import { services } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import type { ObjectWrite, PatchOperation } from '../../k8s/rest/object-writer.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
@@ -19,6 +18,7 @@ import {
   MCS_GROUP,
   type McsVersion,
   mcsKind,
+  SERVICES,
 } from './names.ts';
 
 /** The inputs for the plan of one name: its exports, and its objects on the API server. */
@@ -71,8 +71,6 @@ export interface McsPlan {
   readonly held: string | undefined;
   readonly merged: MergedService | undefined;
 }
-
-const SERVICES: ResourceKind = { ...services({}), labelSelector: '' };
 
 /**
  * Returns the writes that make the objects of a name equal to its exports. Pure. While the exports of one of its

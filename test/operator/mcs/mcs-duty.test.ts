@@ -133,6 +133,17 @@ describe('an import', () => {
     });
   });
 
+  it('is written once, also if its derived Service has the label of another proxy (regression: created every 10 s)', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart', {}, { exportedLabels: { 'service.kubernetes.io/service-proxy-name': 'x' } });
+    await mesh.pass(60_000);
+    expect(b.writes.filter((write) => write === 'POST services')).toHaveLength(1);
+    await a.unexport('cart');
+    await mesh.pass(5000);
+    expect(await b.derived('cart')).toBeUndefined();
+  });
+
   it('stays while a cluster of it is unreachable, also for an operator that starts meanwhile', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
