@@ -1,3 +1,4 @@
+import { cutText } from '../../base/show-value.ts';
 import { field, items } from '../collect/field.ts';
 
 /** A condition of a status, without the time of its last transition. */
@@ -7,6 +8,9 @@ export interface Condition {
   readonly reason: string;
   readonly message: string;
 }
+
+/** The limit of Kubernetes. An API server refuses the whole status with a longer message. */
+const MAX_MESSAGE = 32_768;
 
 /**
  * Returns the conditions of an object after setting the wanted conditions and removing those of the types `removed`.
@@ -23,7 +27,8 @@ export function changedConditions(
   const current = items(object, 'status', 'conditions');
   const kept = current.filter((one) => !removed.includes(String(field(one, 'type'))));
   let isChanged = kept.length < current.length;
-  for (const condition of wanted) {
+  for (const { message, ...others } of wanted) {
+    const condition: Condition = { ...others, message: cutText(message, MAX_MESSAGE) };
     const at = kept.findIndex((one) => field(one, 'type') === condition.type);
     const known = kept[at];
     const isSame = (['status', 'reason', 'message'] as const).every(

@@ -11,14 +11,7 @@ import { ObservedKind } from '../collect/observed-kind.ts';
 import { type Shape, trimTo } from '../collect/trim.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
-import {
-  IMPORT_NAME_LABEL,
-  MCS_GROUP,
-  MCS_VERSIONS,
-  type McsVersion,
-  mcsKind,
-  SERVICES,
-} from './names.ts';
+import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind, SERVICES } from './names.ts';
 
 /** Options of {@link McsObjects}. */
 export interface McsObjectsOptions {

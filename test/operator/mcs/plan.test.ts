@@ -176,6 +176,24 @@ it('a derived Service names a port that has no name differently from all others 
   });
 });
 
+it('the message of a conflict has the maximum length of a condition (regression: the API server rejected the status)', () => {
+  const annotations = new Map([['note', 'x'.repeat(40_000)]]);
+  const service: ServiceExport = { ...EXPORT, cluster: 'own', createdAt: 2 };
+  const local = { isValid: true, service, dropped: [] } as const;
+  const { 'export status': status } = plan({ annotations }, { local, serviceExport: objectOf('cart', {}) });
+  expect(status).toMatchObject([
+    {
+      value: {
+        conditions: [
+          { type: 'Valid' },
+          { type: 'Ready' },
+          { reason: 'AnnotationsConflict', message: expect.stringMatching(/^.{32768}$/) },
+        ],
+      },
+    },
+  ]);
+});
+
 describe('an existing import', () => {
   const annotations = { note: 'n', [FAMILIES_ANNOTATION]: 'IPv4', [DERIVED_ANNOTATION]: DERIVED };
   const existing = (change: Fields = {}): KubernetesObject =>
