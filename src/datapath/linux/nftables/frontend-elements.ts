@@ -63,43 +63,39 @@ export function changedFrontend(
 }
 
 /**
- * Returns the requests that change the elements of a frontend; `item` is undefined if the frontend is deleted. Replaced
- * backends are deleted first. New backends are added before the frontend refers to their slots, and surplus ones are
- * deleted last.
+ * Returns the requests that change the elements of a frontend, in steps. `item` is undefined if the frontend is
+ * deleted. Each step must be in one transaction, because it replaces backends, or the frontend itself. New backends are
+ * added before the frontend refers to their slots, and surplus ones are deleted last.
  */
 export function changeRequests(
   table: NftTable,
   frontend: Endpoint,
   known: KernelFrontend | undefined,
   item: ServiceItem | undefined,
-): readonly NetlinkRequest[] {
+): readonly (readonly NetlinkRequest[])[] {
   const listed = listedRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
-  if (isAnyPort(frontend)) return listed;
+  if (isAnyPort(frontend)) return [listed];
   const before = known?.slots ?? [];
-  const after = item && assignSlots(before, item.backends);
-  const changed = before.flatMap((backend, slot) =>
-    backend === EMPTY_SLOT || after?.[slot] === backend ? [] : [slot],
-  );
-  const added = (after ?? []).flatMap((backend, slot) =>
-    before[slot] === backend ? [] : [{ backend, slot }],
-  );
-  const isReplaced = (slot: number): boolean => slot < (after?.length ?? 0);
+  const after = item ? assignSlots(before, item.backends) : [];
+  const isUsed = (slot: number): boolean => (before[slot] ?? EMPTY_SLOT) !== EMPTY_SLOT;
+  const added = after.flatMap((backend, slot) => (before[slot] === backend ? [] : [{ backend, slot }]));
+  const surplus = [...before.keys()].filter((slot) => slot >= after.length && isUsed(slot));
   const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
   const backends = backendsOf(frontend.protocol);
+  const remove = (slots: readonly number[]): readonly NetlinkRequest[] =>
+    slots.length === 0 ? [] : [deleteElements(table, backends, slots.map(keyOf))];
   return [
-    ...inMessages(changed.filter(isReplaced), (slots) => deleteElements(table, backends, slots.map(keyOf))),
-    ...inMessages(added, (slots) =>
+    ...inSteps(added, (slots) => [
+      ...remove(slots.map(({ slot }) => slot).filter(isUsed)),
       addElements(
         table,
         backends,
         slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
-    ),
-    ...listed,
-    ...frontendRequests(table, frontend, known?.backends, after?.length),
-    ...inMessages([...changed.filter((slot) => !isReplaced(slot)), ...(known?.foreignSlots ?? [])], (slots) =>
-      deleteElements(table, backends, slots.map(keyOf)),
-    ),
+    ]),
+    listed,
+    frontendRequests(table, frontend, known?.backends, item && after.length),
+    ...inSteps([...surplus, ...(known?.foreignSlots ?? [])], remove),
   ];
 }
 
@@ -150,12 +146,13 @@ function frontendRequests(
   ];
 }
 
-function inMessages<T>(
+/** Returns the steps for all elements, at most {@link ELEMENTS_A_MESSAGE} in each. */
+function inSteps<T>(
   all: readonly T[],
-  message: (some: readonly T[]) => NetlinkRequest,
-): readonly NetlinkRequest[] {
-  const messages: NetlinkRequest[] = [];
+  requests: (some: readonly T[]) => readonly NetlinkRequest[],
+): readonly (readonly NetlinkRequest[])[] {
+  const steps: (readonly NetlinkRequest[])[] = [];
   for (let at = 0; at < all.length; at += ELEMENTS_A_MESSAGE)
-    messages.push(message(all.slice(at, at + ELEMENTS_A_MESSAGE)));
-  return messages;
+    steps.push(requests(all.slice(at, at + ELEMENTS_A_MESSAGE)));
+  return steps;
 }

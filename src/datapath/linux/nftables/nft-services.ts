@@ -63,12 +63,15 @@ const MAX_SLOTS = 1 << 20;
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
+/** Requests in steps. All requests of a step must be in one transaction. */
+type Steps = readonly (readonly NetlinkRequest[])[];
+
 /** A change and its requests. */
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
-  readonly requests: readonly NetlinkRequest[];
+  readonly steps: Steps;
 }
 
 /** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
@@ -192,8 +195,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       const error = isRulesKey(change.key) ? this.#repairRules(change.key) : unsupported(change);
       if (error !== undefined) outcomes[at] = error;
       if (isRulesKey(change.key) || error !== undefined) return;
-      const prepared = { at, change, requests: this.#requests(change) };
-      const size = sizeOf(prepared.requests);
+      const prepared = { at, change, steps: this.#steps(change) };
+      const size = sizeOf(prepared.steps.flat());
       if (bytes + size > BATCH_BYTES) flush();
       batch.push(prepared);
       bytes += size;
@@ -209,7 +212,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #removeTable(family: Family): void {
-    const error = this.#send([deleteTable(tableOf(family))]);
+    const error = this.#send([[deleteTable(tableOf(family))]]);
     if (error !== undefined && error.code !== 'ENOENT') throw error;
     this.#forget(family);
   }
@@ -220,7 +223,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     this.#structure[family] = undefined;
   }
 
-  /** Replaces defective rules in one transaction. */
+  /** Replaces defective rules, those of a chain in one transaction. */
   #repairRules(key: string): SyscallError | undefined {
     const family = FAMILIES.find((each) => key === rulesKey(each)) ?? 4;
     const structure = this.#readStructure(family);
@@ -303,11 +306,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     if (this.#structure[family].state !== 'none') return;
     const table = tableOf(family);
     const error = this.#send([
-      addTable(table),
-      deleteTable(table),
-      addTable(table),
-      ...setsOf(family).map((set, id) => addSet(table, set, id + 1)),
-      ...baseChains(family).flatMap((chain) => addChain(table, chain)),
+      [
+        addTable(table),
+        deleteTable(table),
+        addTable(table),
+        ...setsOf(family).map((set, id) => addSet(table, set, id + 1)),
+        ...baseChains(family).flatMap((chain) => addChain(table, chain)),
+      ],
     ]);
     if (error !== undefined) throw error;
     this.#forget(family);
@@ -316,7 +321,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   #commit(batch: readonly PreparedChange[], outcomes: (SyscallError | undefined)[]): void {
     if (batch.length === 0) return;
-    const error = this.#send(batch.flatMap(({ requests }) => requests));
+    const error = this.#send(batch.flatMap(({ steps }) => steps));
     if (error === undefined) {
       for (const { change } of batch) this.#settle(change);
       return;
@@ -328,19 +333,18 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
     else
       for (const { at, change } of batch)
-        this.#commit([{ at, change, requests: this.#requests(change) }], outcomes);
+        this.#commit([{ at, change, steps: this.#steps(change) }], outcomes);
   }
 
-  /** Sends requests as one transaction, or as several if one service exceeds the limit. */
-  #send(requests: readonly NetlinkRequest[]): SyscallError | undefined {
-    for (let next = 0; next < requests.length; ) {
+  /** Sends steps as one transaction, or as several if one service exceeds the limit. */
+  #send(steps: Steps): SyscallError | undefined {
+    for (let next = 0; next < steps.length; ) {
       const part: NetlinkRequest[] = [];
-      for (let bytes = 0; next < requests.length; next++) {
-        const request = requests[next];
-        if (request === undefined) break;
-        bytes += sizeOf([request]);
+      for (let bytes = 0; next < steps.length; next++) {
+        const step = steps[next] ?? [];
+        bytes += sizeOf(step);
         if (bytes > BATCH_BYTES && part.length > 0) break;
-        part.push(request);
+        part.push(...step);
       }
       const error = this.#socket.transact(nftBatch(part)).find((one) => one !== undefined);
       if (error !== undefined) return error;
@@ -377,21 +381,21 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
     for (const [backends, uses] of this.#picks[family]) {
       if (uses > 0) continue;
-      const error = this.#send([deleteChain(tableOf(family), pickName(backends))]);
+      const error = this.#send([[deleteChain(tableOf(family), pickName(backends))]]);
       // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
       // later.
       if (error === undefined || error.code === 'ENOENT') this.#picks[family].delete(backends);
     }
   }
 
-  #requests({ key, item }: TableChange<ServiceItem>): readonly NetlinkRequest[] {
+  #steps({ key, item }: TableChange<ServiceItem>): Steps {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
     if (item === undefined && this.#known[family].get(key) === undefined) return [];
     this.#ensureTable(family);
     const picked = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
     return [
-      ...this.#newPick(family, picked),
+      this.#newPick(family, picked),
       ...changeRequests(tableOf(family), frontend, this.#known[family].get(key), item),
     ];
   }

@@ -30,8 +30,8 @@ export interface TableStructure {
   readonly defects: readonly string[];
   /** Numbers of backends that have a chain. */
   readonly picks: ReadonlySet<number>;
-  /** The requests that repair the damage. */
-  readonly repair: readonly NetlinkRequest[];
+  /** The requests that repair each defect. */
+  readonly repair: readonly (readonly NetlinkRequest[])[];
 }
 
 const NONE: TableStructure = { state: 'none', defects: [], picks: new Set(), repair: [] };
@@ -48,19 +48,19 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
   for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table)))
     rules.set(chain, [...(rules.get(chain) ?? []), expressions]);
   const defects: string[] = [];
-  const repair: NetlinkRequest[] = [];
+  const repair: (readonly NetlinkRequest[])[] = [];
   const picks = new Set<number>();
   const compare = (desired: NftChain): void => {
     const found = chains.get(desired.name);
     if (found === undefined) {
       defects.push(`chain ${desired.name} is missing`);
-      repair.push(...addChain(table, desired));
+      repair.push(addChain(table, desired));
       return;
     }
     const why = rulesDefect(rules.get(desired.name) ?? [], desired);
     if (why === undefined) return;
     defects.push(`chain ${desired.name}: ${why}`);
-    repair.push(...replaceRules(table, desired));
+    repair.push(replaceRules(table, desired));
   };
   for (const desired of baseChains(family)) {
     const found = chains.get(desired.name);
@@ -77,7 +77,7 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
       compare(pickChain(family, backends));
     } else {
       defects.push(`chain ${name} is foreign`);
-      repair.push(deleteChain(table, name));
+      repair.push([deleteChain(table, name)]);
     }
   }
   return { state: defects.length === 0 ? 'whole' : 'damaged', defects, picks, repair };

@@ -13,6 +13,8 @@ import { Traffic } from './support/traffic.ts';
 
 const TABLE = NFT_TABLE;
 const STEPS = 50;
+/** Type of the message at the beginning of a transaction. */
+const NFNL_MSG_BATCH_BEGIN = 16;
 
 /** Returns the entries; undefined marks the end of a piece. */
 function entries(services: NftServices): readonly (readonly [string, ServiceItem])[] {
@@ -302,6 +304,45 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(found().get('10.96.0.9:80/TCP')).toEqual(backends.slice(1).toSorted());
     set('10.96.0.9:80/TCP', undefined);
     expect(found()).toEqual(new Map());
+  });
+
+  it('keep a backend in each slot between the transactions of a change (regression: empty slots)', () => {
+    const key = '10.96.0.9:80/TCP';
+    const first = Array.from({ length: 2_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
+    const second = first.map((backend) => backend.replace('10.1.', '10.2.'));
+    let [transactions, checked] = [0, 0];
+    class CheckedKernel extends Kernel {
+      keys: readonly string[] = [];
+
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        const sent = super.send(fd, message, to);
+        const isTransaction = message[4] === NFNL_MSG_BATCH_BEGIN && message[5] === 0;
+        if (!isTransaction) return sent;
+        transactions++;
+        if (this.keys.length === 0) return sent;
+        checked++;
+        using other = new NftServices(kernel, host.path);
+        const written = new Map(entries(other));
+        for (const one of this.keys) {
+          expect(written.has(one), `transaction ${transactions} removed ${one}`).toBe(true);
+          expect(written.get(one)?.backends, `transaction ${transactions} left an empty slot`).not.toContain(
+            '',
+          );
+        }
+        return sent;
+      }
+    }
+    using watched = new CheckedKernel();
+    using writer = new NftServices(watched, host.path);
+    entries(writer);
+    const write = (backends: readonly string[]): void =>
+      expect(writer.apply([{ key, item: { backends, affinitySeconds: 0 } }])).toEqual([undefined]);
+    write(first);
+    watched.keys = [key];
+    write(second);
+    expect(checked).toBeGreaterThan(1);
+    watched.keys = [];
+    expect(writer.apply([{ key, item: undefined }])).toEqual([undefined]);
   });
 
   it('fail one by one, and are written again if another program deletes the table', () => {
