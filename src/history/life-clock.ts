@@ -98,6 +98,14 @@ export class LifeClock {
     return ms + (piece?.offset ?? 0);
   }
 
+  /** Returns bounds of the wall times from one time of the life to another. The clock may have been set in between. */
+  wallBounds(fromMs: number, toMs: number): { readonly from: number; readonly to: number } {
+    const first = this.#pieces.findLastIndex(({ ms }) => ms <= fromMs);
+    const pieces = this.#pieces.filter(({ ms }, index) => index >= first && ms <= toMs);
+    const offsets = pieces.map(({ offset }) => offset);
+    return { from: fromMs + Math.min(...offsets), to: toMs + Math.max(...offsets) };
+  }
+
   /**
    * Returns the times of the life at which the wall clock may have shown `wall`, ascending: several if the clock was
    * set back past `wall`, none if it was set forward past `wall`. The first and the last offset also apply before and

@@ -2,7 +2,15 @@ import type { ChangeLog } from './change-log.ts';
 import { type PastFields, undoChange } from './document-change.ts';
 import { isLaterThan, type PointInTime } from './point-in-time.ts';
 import { KIND } from './record-reader.ts';
-import { changeAt, placesIn, type RecordPlace, recordAt, recordFilter, textRecord } from './records.ts';
+import {
+  changeAt,
+  mayOverlap,
+  placesIn,
+  type RecordPlace,
+  recordAt,
+  recordFilter,
+  textRecord,
+} from './records.ts';
 import type { HistoryRange, HistoryRecord } from './types.ts';
 
 /** A service (`namespace/name`) or a node (`cluster/name`). */
@@ -22,10 +30,7 @@ export function* memoryRecords(log: ChangeLog, range: HistoryRange): Generator<H
   const { clock } = log.life;
   let rest = range.limit ?? Number.POSITIVE_INFINITY;
   for (const segment of log.segments.toReversed()) {
-    if (range.before !== undefined && segment.firstSequence >= range.before) continue;
-    if (range.since !== undefined && segment.endSequence <= range.since) continue;
-    if (range.from !== undefined && clock.wallOf(segment.lastMs) < range.from) continue;
-    if (range.to !== undefined && clock.wallOf(segment.startMs) > range.to) continue;
+    if (!mayOverlap(segment, range, clock)) continue;
     for (const { position, kind, ms, sequence } of segment.newestHeads()) {
       if (kind === KIND.batch) continue;
       const at = clock.wallOf(ms);

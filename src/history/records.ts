@@ -2,6 +2,7 @@ import { formatKey, prefixRegister } from '../net/prefix.ts';
 import { parseJSON } from './claim-codec.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
+import type { SegmentPart } from './lives.ts';
 import type { TimelineChange } from './prefix-timeline.ts';
 import { documentKeyHash, KIND, WITHDRAWAL } from './record-reader.ts';
 import type { Segment } from './segment.ts';
@@ -70,6 +71,21 @@ function changeOfTexts(before: string | undefined, after: string | undefined): D
   const fields = (text: string | undefined): PastFields | undefined =>
     text === undefined ? undefined : (parseJSON(text) as PastFields); // written by recordDocument
   return { before: fields(before), after: fields(after) };
+}
+
+/** Returns false only if no record of a segment is in a range. */
+export function mayOverlap(
+  segment: Pick<SegmentPart, 'firstSequence' | 'endSequence' | 'startMs' | 'lastMs'>,
+  { from, to, since, before }: HistoryRange,
+  clock: LifeClock,
+): boolean {
+  const walls = clock.wallBounds(segment.startMs, segment.lastMs);
+  return (
+    (from === undefined || walls.to >= from) &&
+    (to === undefined || walls.from <= to) &&
+    (since === undefined || segment.endSequence > since) &&
+    (before === undefined || segment.firstSequence < before)
+  );
 }
 
 /** Returns a test for the records of a range. */

@@ -230,6 +230,31 @@ describe('a clock that is set', () => {
     );
   });
 
+  it('back hides no change from lists and causes (regression: all of its segment)', async () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(10_000);
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(5000);
+    history.checkClock();
+    clock.setWallTimeBy(-3_600_000);
+    history.checkClock();
+    clock.advance(5000);
+    cache.upsert('10.0.0.2', podClaim(2));
+    clock.advance(5000);
+    history.checkClock();
+    clock.setWallTimeBy(7_200_000);
+    history.checkClock();
+    for (const [key, at] of [
+      ['10.0.0.1', START + 10_000],
+      ['10.0.0.2', START + 20_000 - 3_600_000],
+    ] as const) {
+      const range = { from: at - 1000, to: at + 1000 };
+      expect([...history.records(range)]).toMatchObject([{ key, at }]);
+      for await (const slice of history.past.records(range)) expect(slice).toMatchObject([{ key, at }]);
+      expect(history.around(at, { windowMs: 1000 })).toMatchObject([{ at, samples: [key] }]);
+    }
+  });
+
   it('between two comparisons gives no certain answer for the time between them', () => {
     const { clock, cache, history } = recorded();
     clock.advance(10_000);

@@ -27,7 +27,7 @@ import {
   type TimelineChange,
 } from '../prefix-timeline.ts';
 import { type ClaimChange, KIND } from '../record-reader.ts';
-import { prefixRecord, recordAt, recordFilter, textRecord } from '../records.ts';
+import { mayOverlap, prefixRecord, recordAt, recordFilter, textRecord } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
@@ -243,10 +243,7 @@ export class PastReader {
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
       for (const part of life.parts.toReversed()) {
-        if (part.firstSequence >= before) continue;
-        if (range.since !== undefined && part.endSequence <= range.since) continue;
-        if (range.from !== undefined && life.clock.wallOf(part.lastMs) < range.from) continue;
-        if (range.to !== undefined && life.clock.wallOf(part.startMs) > range.to) continue;
+        if (!mayOverlap(part, { ...range, before }, life.clock)) continue;
         for await (const segment of reading.segment(part)) {
           let slice: HistoryRecord[] = [];
           let read = 0;
