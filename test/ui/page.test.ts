@@ -327,6 +327,21 @@ describe('the page', () => {
     await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
   });
 
+  it('whose requests a proxy answers keeps its state, and reports it (regression: it failed, or reported no problems)', async () => {
+    const { page } = await open();
+    const health = page.locator('.health');
+    await health.getByText('No problems').waitFor();
+    const answers = [
+      ['no upstream', { status: 503, json: { detail: 'no upstream' } }],
+      ['not from the agent, or incomplete', { status: 200, body: '{"items":[' }],
+    ] as const;
+    for (const [text, answer] of answers) {
+      await page.route(/v1\/(?!monitor)/, (route) => route.fulfill(answer));
+      await health.getByText(text).waitFor();
+      expect(await page.locator('main h1').innerText()).toBe('Overview');
+    }
+  });
+
   it('shows that it is disconnected when the agent has ended, and reconnects to the new state', async () => {
     const { page, server, url } = await open('#/prefixes');
     const rows = page.locator('.rows .row');

@@ -8,7 +8,7 @@ export interface Answered<T> {
   readonly problem?: string;
 }
 
-/** Thrown if the agent is unreachable. The last answer stays visible. */
+/** Thrown if there is no answer of the agent. The last answer stays visible. */
 class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
@@ -16,8 +16,8 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   try {
     const answer = await fetchAgent(path, signal);
     const document: unknown = await answer.json();
-    if (answer.ok || answer.status === 503) return document as T;
-    throw new Error((document as ProblemDocument).detail);
+    if (answer.ok || isReadiness(document)) return document as T;
+    throw problemOf(answer, document);
   } catch (error) {
     throw withSentence(error);
   }
@@ -27,7 +27,7 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
 export async function askLines<T>(path: string, body: object, signal: AbortSignal): Promise<readonly T[]> {
   try {
     const answer = await fetchAgent(path, signal, body);
-    if (!answer.ok) throw new Error(((await answer.json()) as ProblemDocument).detail);
+    if (!answer.ok) throw problemOf(answer, await answer.json());
     const lines = (await answer.text()).trimEnd().split('\n');
     return lines.map((line) => JSON.parse(line) as T);
   } catch (error) {
@@ -35,8 +35,23 @@ export async function askLines<T>(path: string, body: object, signal: AbortSigna
   }
 }
 
+/** Returns true for the answer of `/readyz`, which has the status 503 while the agent is not ready. */
+function isReadiness(document: unknown): boolean {
+  return typeof document === 'object' && document !== null && 'ready' in document;
+}
+
+/** Returns the error of an answer. A proxy may have sent it instead of the agent. */
+function problemOf({ status }: Response, document: unknown): Error {
+  const { detail }: Partial<ProblemDocument> = Object(document);
+  const text = detail ?? `The answer is not from the agent: HTTP status ${status}.`;
+  return detail === undefined || status >= 500 ? new NoAnswer(text) : new Error(text);
+}
+
 function withSentence(error: unknown): unknown {
-  return error instanceof TypeError ? new NoAnswer('The agent is unreachable.') : error;
+  if (error instanceof TypeError) return new NoAnswer('The agent is unreachable.');
+  return error instanceof SyntaxError
+    ? new NoAnswer('The answer is not from the agent, or incomplete.')
+    : error;
 }
 
 /**

@@ -1,6 +1,7 @@
 import { type HealthProblem, healthProblems, SEVERITIES } from '../../src/api/problems.ts';
 import type { StatusDocument } from '../../src/api/status-document.ts';
 import { clockText } from '../format.ts';
+import type { Answered } from './ask.ts';
 import { agentNow } from './clock.ts';
 import type { Feed } from './feed.ts';
 import { isAgent, type ProcessStatus, processName } from './live.ts';
@@ -11,7 +12,11 @@ export interface Readiness {
   readonly blockers: readonly string[];
 }
 
-function connectionProblems({ connection, lastDataAt }: Feed, name: string): readonly HealthProblem[] {
+function connectionProblems(
+  { connection, lastDataAt }: Feed,
+  name: string,
+  problem: string | undefined,
+): readonly HealthProblem[] {
   const since = lastDataAt === 0 ? '' : ` The page shows the state of ${clockText(lastDataAt)}.`;
   if (connection === 'disconnected')
     return [{ severity: 'error', subject: 'this page', text: `The ${name} is unreachable.${since}` }];
@@ -23,7 +28,8 @@ function connectionProblems({ connection, lastDataAt }: Feed, name: string): rea
         text: `The ${name} has sent no ${name === 'agent' ? 'heartbeat' : 'answer'}.${since}`,
       },
     ];
-  return [];
+  if (problem === undefined) return [];
+  return [{ severity: 'warning', subject: 'this page', text: `Cannot read the status: ${problem}` }];
 }
 
 function processProblems(status: ProcessStatus): readonly HealthProblem[] {
@@ -52,7 +58,7 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
  * works.
  */
 export function problemsOf(
-  status: StatusDocument | ProcessStatus | undefined,
+  { document: status, problem }: Answered<StatusDocument | ProcessStatus>,
   readiness: Readiness | undefined,
   feed: Feed,
 ): readonly HealthProblem[] {
@@ -65,7 +71,7 @@ export function problemsOf(
   );
   const source = isAgent(status) ? status : { steps: status?.steps ?? [] };
   const found = [
-    ...connectionProblems(feed, processName(status)),
+    ...connectionProblems(feed, processName(status), problem),
     ...healthProblems(source, blockers, agentNow()),
     ...processLines,
   ];

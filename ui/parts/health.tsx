@@ -25,7 +25,7 @@ export function useProblems(): {
   const isCurrent = feed.connection === 'live';
   if (status.document === undefined && feed.connection !== 'disconnected')
     return { isReady: false, isCurrent };
-  const problems = problemsOf(status.document, readiness, feed);
+  const problems = problemsOf(status, readiness, feed);
   return { problems, isReady: readiness?.ready === true, isCurrent };
 }
 
