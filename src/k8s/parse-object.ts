@@ -35,6 +35,7 @@ const NO_REJECTIONS: readonly Rejection[] = [];
 
 /** Maximum length of a name that an API server stores, which is that of a DNS subdomain. */
 const MAX_NAME_LENGTH = 253;
+const NAME_REQUIREMENT = `must be a string of 1 to ${MAX_NAME_LENGTH} characters, without spaces, control characters and /`;
 
 /** Maximum size of all annotations of an object that an API server stores (`TotalAnnotationSizeLimitB`). */
 const MAX_TEXT_LENGTH = 256 * 1024;
@@ -87,7 +88,7 @@ export function readID(fields: ObjectFields): ServiceID | undefined {
 function readName(metadata: ObjectFields, part: string, absent: string | undefined): string | undefined {
   const value = metadata.value(part) ?? absent;
   if (isName(value)) return value;
-  return metadata.reject(part, 'invalid-name', 'must be a non-empty string without /', value);
+  return metadata.reject(part, 'invalid-name', NAME_REQUIREMENT, value);
 }
 
 /**

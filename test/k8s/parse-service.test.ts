@@ -288,6 +288,16 @@ describe('invalid fields are rejected separately, with their path and value, and
     }
   });
 
+  it.each(['a b', 'a\n', 'a/b', '', 'a'.repeat(254)])(
+    'with all requirements that a name must meet: %j',
+    (name) => {
+      const { rejections } = parseService({ metadata: { name, namespace: 'shop' } });
+      expect(rejections[0]?.message).toMatch(
+        /: must be a string of 1 to 253 characters, without spaces, control characters and \/$/,
+      );
+    },
+  );
+
   it('an unknown type is a service that is not served', () => {
     expect(parseService(manifest({ type: 'Weird' })).value?.type).toBe('unknown');
   });
