@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 const VALUES: readonly string[] = ['base', 'columns', 'net', 'lpm', 'model'];
 const CACHES: readonly string[] = [...VALUES, 'ipcache', 'servicecache', 'nodemanager'];
 const BELOW_PROCESSES: readonly string[] = [
-  ...[...CACHES, 'metadata', 'sharedlookup', 'restore', 'history', 'datapath'],
+  ...[...CACHES, 'metadata', 'sharedlookup', 'restore', 'history', 'whatif', 'compare', 'datapath'],
   ...['kvstore', 'clustermesh', 'k8s', 'operator', 'api'],
 ];
 const BELOW_AGENT: readonly string[] = [...BELOW_PROCESSES, 'process', 'recording', 'tape', 'client'];
@@ -26,13 +26,15 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   sharedlookup: [...VALUES, 'ipcache'],
   restore: [...CACHES, 'metadata'],
   history: CACHES,
+  whatif: CACHES,
+  compare: CACHES,
   ciliumdump: ['base', 'net', 'model'],
   datapath: CACHES,
   kvstore: VALUES,
   clustermesh: [...CACHES, 'kvstore'],
   k8s: [...CACHES, 'metadata'],
   operator: [...CACHES, 'metadata', 'kvstore', 'clustermesh', 'k8s'],
-  api: [...CACHES, 'history', 'kvstore'],
+  api: [...CACHES, 'history', 'whatif', 'compare', 'kvstore'],
   process: BELOW_PROCESSES,
   recording: [...BELOW_PROCESSES, 'process'],
   tape: [...BELOW_PROCESSES, 'process', 'recording'],
@@ -65,6 +67,8 @@ const ENGINES = [
   'nodemanager',
   'metadata',
   'history',
+  'whatif',
+  'compare',
   'sharedlookup',
   'ciliumdump',
 ].filter((folder) => folder !== 'base');
