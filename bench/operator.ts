@@ -132,7 +132,7 @@ export async function benchOperator({
   const before = usedMemory();
   const options = { ...RUNTIME, ...NAMES, source, backend: own, gate };
   const producers = [serviceSync(options), nodeSync(options)];
-  const config = new ClusterConfigKeeper({ ...options, after: producers });
+  const config = new ClusterConfigKeeper({ ...options, promised: producers });
   const running: Promise<void>[] = [];
   const sync = await ownWorkDuring(() => {
     for (const duty of [...producers, config]) running.push(duty.run(stop.signal));

@@ -504,7 +504,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   kvstore(cluster: string): KvstoreBackend | undefined {
-    return this.#mesh.kvstore(cluster);
+    return this.#mesh.recordedKvstore(cluster);
   }
 
   /** The recorded Kubernetes; `undefined` if none was loaded. */

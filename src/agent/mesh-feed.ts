@@ -187,7 +187,7 @@ export class MeshFeed {
     );
   }
 
-  kvstore(cluster: string): KvstoreBackend | undefined {
+  recordedKvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
   }
 

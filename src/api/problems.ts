@@ -90,7 +90,7 @@ function stepProblem(
 }
 
 function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
-  const { name, state, ready, connected, connectedSince, knownAt, missing, lastFailure } = cluster;
+  const { name, state, ready, connected, connectedSince: changedAt, knownAt, missing, lastFailure } = cluster;
   if (ready) return [];
   const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served.`;
   const severity = connected || knownAt !== undefined ? 'warning' : 'error';
@@ -102,12 +102,12 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
   const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
   if (!connected) {
     const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
-    const problem = `Kvstore unreachable for ${sinceText(now, connectedSince)}${why}.`;
+    const problem = `Kvstore unreachable for ${sinceText(now, changedAt)}${why}.`;
     return [
       {
         ...common,
         text: textOf(problem, served),
-        since: connectedSince,
+        since: changedAt,
         remedy: `Run dpcache clustermesh troubleshoot${cluster.local ? '' : ` ${name}`}.`,
       },
     ];

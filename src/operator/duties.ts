@@ -149,7 +149,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const config = new ClusterConfigKeeper({
     ...options,
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
-    after: producers.length === switches.length ? producers : undefined,
+    promised: producers.length === switches.length ? producers : undefined,
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
     serviceExportsEnabled: mcsObjects && publish.services ? true : undefined,
   });

@@ -27,7 +27,7 @@ export interface ClusterConfigOptions {
    * also after the canaries. If omitted, the configuration promises no canaries, and does not replace one of another
    * writer that does (OPERATOR 16).
    */
-  readonly after?: readonly { synced(): Promise<void> }[] | undefined;
+  readonly promised?: readonly { synced(): Promise<void> }[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
   /** True if the cluster publishes service exports, even if it has none; undefined to omit the field. */
@@ -68,10 +68,10 @@ export class ClusterConfigKeeper implements Duty {
 
   constructor(options: ClusterConfigOptions) {
     this.#options = options;
-    const { clusterName, clusterID: id, maxConnectedClusters = 255, after, clock, random } = options;
+    const { clusterName, clusterID: id, maxConnectedClusters = 255, promised, clock, random } = options;
     this.#tasks = new Supervisor({ clock, random, onFailure: options.onFailure });
     this.#key = clusterConfigKey(clusterName);
-    const syncedCanaries = after !== undefined;
+    const syncedCanaries = promised !== undefined;
     const { endpointSlicesExportMode: mode, serviceExportsEnabled } = options;
     this.#value = encodeClusterConfig({
       id,
@@ -126,26 +126,26 @@ export class ClusterConfigKeeper implements Duty {
   }
 
   async #maintain(signal: AbortSignal): Promise<void> {
-    const { after, clock } = this.#options;
+    const { promised, clock } = this.#options;
     while (!signal.aborted) {
       const woken = new AbortController();
       this.#wake = () => woken.abort();
       const losses = this.#losses;
-      if (!this.#exists && after !== undefined)
-        await interruptible(() => Promise.all(after.map((one) => one.synced())), signal);
+      if (!this.#exists && promised !== undefined)
+        await interruptible(() => Promise.all(promised.map((one) => one.synced())), signal);
       if (signal.aborted) return;
       // A resource that was complete first may have lost its keys while others were not complete yet.
       if (!this.#exists && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
-      const interval = after === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
+      const interval = promised === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
       using either = new EitherSignal(signal, woken.signal);
       await sleep(clock, interval, either.signal);
     }
   }
 
   async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
-    const { backend, after } = this.#options;
-    const found = after === undefined ? await backend.get(this.#key, { signal }) : undefined;
+    const { backend, promised } = this.#options;
+    const found = promised === undefined ? await backend.get(this.#key, { signal }) : undefined;
     if (found === undefined || !mustKeep(found.value, this.#value)) {
       const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;

@@ -87,8 +87,8 @@ export interface ClusterPublisherStatus {
 }
 
 /**
- * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 16, 35 to 43). The
- * owner sets the desired content in any order and at any time, and the publisher makes the kvstore equal to it.
+ * Publishes a cluster in the formats of Cilium, so that any reader can follow it (OPERATOR 9 to 13, 15, 35 to 43, 57).
+ * The owner sets the desired content in any order and at any time, and the publisher makes the kvstore equal to it.
  *
  *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
  *                                                                                             heartbeat
@@ -101,8 +101,8 @@ export interface ClusterPublisherStatus {
  * order.
  *
  * Nodes have no lease and stay when the publisher ends. The other keys expire with the client's leases, unless the next
- * publisher of this cluster adopts them. Run only one publisher per cluster. No other client may write the cluster's
- * services, identities and IPs.
+ * publisher of this cluster adopts them. Run only one publisher per cluster. Other clients may write only nodes
+ * of the cluster.
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
@@ -142,7 +142,7 @@ export class ClusterPublisher {
       identities: prefixOf('identities'),
       ip: prefixOf('ip'),
     };
-    const after = Object.values(this.#prefixes).map((prefix) => ({
+    const promised = Object.values(this.#prefixes).map((prefix) => ({
       synced: async (): Promise<void> => {
         await this.#contentComplete.promise;
         await prefix.markSynced();
@@ -165,7 +165,7 @@ export class ClusterPublisher {
       clusterName,
       clusterID,
       maxConnectedClusters,
-      after,
+      promised,
       endpointSlicesExportMode: this.#prefixes.endpointslices && 'services-and-endpointslices',
       serviceExportsEnabled: this.#prefixes.serviceexports && true,
     });

@@ -59,7 +59,7 @@ function apiserverDuties(parts: ProgramParts): readonly Duty[] {
   return [
     ...(namespaces === undefined ? [] : [namespaces]),
     ...producers,
-    new ClusterConfigKeeper({ ...options, after: producers }),
+    new ClusterConfigKeeper({ ...options, promised: producers }),
     new HeartbeatDuty(parts.backend, parts.world.clock),
   ];
 }

@@ -65,8 +65,15 @@ describe('the keys of a cluster beside other writers', () => {
     return publisher;
   }
 
-  function keepConfig(after?: readonly { synced(): Promise<void> }[]): ClusterConfigKeeper {
-    const keeper = new ClusterConfigKeeper({ backend, clock, random, clusterName: 'a', clusterID: 1, after });
+  function keepConfig(promised?: readonly { synced(): Promise<void> }[]): ClusterConfigKeeper {
+    const keeper = new ClusterConfigKeeper({
+      backend,
+      clock,
+      random,
+      clusterName: 'a',
+      clusterID: 1,
+      promised,
+    });
     void keeper.run(ended.signal);
     return keeper;
   }
