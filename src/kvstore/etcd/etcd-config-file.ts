@@ -96,7 +96,7 @@ function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'h
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
   const isValid = (protocol === 'http:' || protocol === 'https:') && host !== '';
   if (!isValid) return list.reject(index, 'invalid-url', 'must be an http or https URL');
-  // grpc-js would connect to port 443, and clients of etcd in Go do not connect. An URL omits the port of its scheme.
+  // Without a port, grpc-js connects to 443, and etcd's Go clients fail. `URL` drops the default port of its scheme.
   return /:\d+$/.test(address) ? url : list.reject(index, 'invalid-url', 'must have a port, such as 2379');
 }
 
@@ -127,7 +127,7 @@ async function parseFields(content: string): Promise<Fields<never>> {
   return Fields.of(document, reject, 'document');
 }
 
-/** Reads the file that the first present field of `names` names; undefined if no field is present. */
+/** Reads the file named by the first present field; undefined if no field is present. */
 async function readNamedFile(
   fields: Fields<never>,
   read: ReadPem,

@@ -34,7 +34,7 @@ export class LeaseLosses {
     });
   }
 
-  /** Notifies every listener, once per scope, that keys of many leases are being reported. */
+  /** Notifies every listener, once per scope, that keys of many lost leases follow, until `reported` resolves. */
   notifyReporting(reported: Promise<unknown>): void {
     for (const listeners of this.#listeners.values())
       listeners.notify((listener, done) => listener.onLeasesLost?.(done), reported);

@@ -24,7 +24,7 @@ export class EventQueue {
   #items: WatchEvent[] = [];
   #head = 0;
   #bytes = 0;
-  /** Size at which the queue coalesces next. It grows by half each time, so the cost per event is constant. */
+  /** Size at which the queue coalesces next: at least 1.5 times the rest, so the cost per event is constant. */
   #coalesceAt: number;
   #isEnded = false;
   #wakeReader: (() => void) | undefined;
@@ -59,8 +59,8 @@ export class EventQueue {
   }
 
   /**
-   * Coalesces a long queue. Call it after the events of a stream. It is not useful after a listing or within a
-   * revision, which contain each key only once.
+   * Coalesces a long queue. Call it after pushing events of a watch stream. It is not useful after a listing or within
+   * a revision, which contain each key only once.
    */
   relieve(): void {
     if (this.#bytes <= this.#coalesceAt) return;
@@ -144,8 +144,9 @@ export class EventQueue {
   }
 
   /**
-   * Drops all events of a key except the last, in order. No event is moved across `list-done`, because listed keys must
-   * be delivered before it. If a key was created and deleted before the reader received it, no event remains.
+   * Drops all events of a key except the last, and keeps the order. No event is moved across `list-done`, because
+   * listed keys must be delivered before it. If a key was created and deleted before the reader received it, no event
+   * remains.
    */
   #coalesce(): void {
     const remaining: WatchEvent[] = [];
