@@ -281,8 +281,7 @@ function malformed({ code }: NodeJS.ErrnoException): ProblemDocument {
       'headers-too-large',
       `The URL and the headers have more than ${LIMITS.maxHeaderSize} bytes.`,
     );
-  if (code === REQUEST_TIMEOUT)
-    return problem('request-timeout', 'The request was not received in time.');
+  if (code === REQUEST_TIMEOUT) return problem('request-timeout', 'The request was not received in time.');
   return problem('bad-request', 'The request is not valid HTTP.');
 }
 
