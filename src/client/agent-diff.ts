@@ -86,8 +86,37 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     throw new InputError(
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
     );
+  const clusters = a.cluster === b.cluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
+  const { pairs, items, ...counts } = await compareGroups(askA, askB, a, b);
+  if (counts.writers.length === 0) return { ...clusters, ...counts, differences: [], documents: [] };
+  await checkInstance('a', askA, a);
+  await checkInstance('b', askB, b);
+  const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
+  const differences = await withReasons(pairs, (pair) => reasons.reasonOfClaim(pair));
+  const documents = await withReasons(items, async (pair) => reasons.reasonOfDocument(pair));
+  return { ...clusters, ...counts, differences, documents };
+}
+
+/** Throws `InputError` if an agent has restarted since its digest was read. */
+async function checkInstance(side: Side, ask: Ask, { instance }: DigestDocument): Promise<void> {
+  if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
+    throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
+}
+
+/** The differences of all groups without their reasons. */
+interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'differences' | 'documents'> {
+  readonly pairs: readonly DifferingClaim[];
+  readonly items: readonly DifferingDocument[];
+}
+
+/** Compares the groups of claims, services and nodes with different sums. */
+async function compareGroups(
+  askA: Ask,
+  askB: Ask,
+  a: DigestDocument,
+  b: DigestDocument,
+): Promise<ComparedGroups> {
   const isOneCluster = a.cluster === b.cluster;
-  const clusters = isOneCluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
   const expected = { localNode: 0, localSource: 0 };
   const pairs: DifferingClaim[] = [];
   const items: DifferingDocument[] = [];
@@ -123,18 +152,7 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
     else if (expected.localNode + notCompared === skippedBefore) digestsOnly.push(writer);
   }
   const notListed = total - pairs.length - items.length;
-  const counts = { expected, notListed, notCompared, digestsOnly };
-  if (total === 0) return { ...clusters, writers, differences: [], documents: [], ...counts };
-  for (const [side, ask, { instance }] of [
-    ['a', askA, a],
-    ['b', askB, b],
-  ] as const)
-    if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
-      throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
-  const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
-  const differences = await withReasons(pairs, (pair) => reasons.reasonOfClaim(pair));
-  const documents = await withReasons(items, async (pair) => reasons.reasonOfDocument(pair));
-  return { ...clusters, writers, differences, documents, ...counts };
+  return { pairs, items, writers, expected, notListed, notCompared, digestsOnly };
 }
 
 /**
