@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { showValue } from './show-value.ts';
 
 /** A failure as plain data for a status. */
 export interface Failure {
@@ -52,7 +53,12 @@ export function errorCode(thrown: unknown): unknown {
  * accepts a connection, the error has no message, so the texts for all addresses are returned.
  */
 export function messageOf(thrown: unknown): string {
-  if (!(thrown instanceof Error)) return String(thrown);
+  if (!(thrown instanceof Error))
+    try {
+      return String(thrown);
+    } catch {
+      return showValue(thrown); // an object without a prototype has no text
+    }
   if (thrown instanceof AggregateError && thrown.message === '')
     return thrown.errors.map(messageOf).join('; ');
   const { code, address, port, hostname }: NodeJSError = thrown;

@@ -46,4 +46,8 @@ describe('the message of a failure', () => {
       'undefined',
     ]);
   });
+
+  it('of an object without a prototype is its content (regression: a TypeError)', () => {
+    expect(messageOf(Object.assign(Object.create(null), { reason: 'full' }))).toBe('{"reason":"full"}');
+  });
 });

@@ -253,6 +253,37 @@ describe('a failed call', () => {
     ]);
   });
 
+  it.each([
+    [
+      'throws',
+      (error: unknown): void => {
+        throw error;
+      },
+    ],
+    ['rejects with', (error: unknown) => Promise.reject(error)],
+  ] as const)(
+    'is retried if it %s a value without a text (regression: never, or the process ended)',
+    async (_, fail) => {
+      const { manager, clock } = fresh();
+      const added: string[] = [];
+      const handler = {
+        nodeAdd: ({ name }: { readonly name: string }): void | Promise<void> => {
+          if (added.push(name) === 1) return fail(Object.create(null));
+        },
+        nodeUpdate: () => {},
+        nodeDelete: () => {},
+      };
+      manager.subscribe(handler);
+      manager.nodeUpdated(node('a'));
+      await settle();
+      expect(manager.status().handlers).toMatchObject([
+        { pending: 1, failing: [{ error: { message: '{}' } }] },
+      ]);
+      clock.advance(HANDLER_BACKOFF.capMs);
+      expect(added).toEqual(['a', 'a']);
+    },
+  );
+
   it('has no further effect if its report fails, too, which is counted', () => {
     const { manager, clock } = fresh({
       onHandlerFault: () => {
