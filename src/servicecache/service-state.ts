@@ -151,16 +151,31 @@ function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
+/** Maximum number of slices that a lookup of origins checks. Beyond it, an index of their addresses is faster. */
+const MAX_CHECKED = 256;
+
 /**
  * Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster.
  */
 function originLookup(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
+  let checked = 0;
+  /** By cluster: the slice of each address. */
+  const indexes = new Map<string, ReadonlyMap<string, string>>();
   return (winner, except) => {
     const { address, cluster } = winner;
     const { slices } = cluster === '' ? state : (state.remotes.get(cluster) ?? NO_OFFER);
-    for (const [slice, value] of slices) {
-      if (slice === except.slice && cluster === except.cluster) continue;
+    checked += slices.size;
+    let candidates: Iterable<string> = slices.keys();
+    if (checked > MAX_CHECKED) {
+      const index = indexes.get(cluster) ?? sliceByAddress(slices, state.service);
+      indexes.set(cluster, index);
+      const listing = index.get(address);
+      candidates = listing === undefined ? [] : [listing];
+    }
+    for (const slice of candidates) {
+      const value = slices.get(slice);
+      if (value === undefined || (slice === except.slice && cluster === except.cluster)) continue;
       const backend = offeredAt(value, address, state.service);
       if (backend !== undefined) return { origin: { cluster, slice }, backend };
     }
@@ -169,6 +184,17 @@ function originLookup(state: ServiceState): HolderLookup {
     if (remote.cluster !== cluster) remote = { cluster, slice: '' };
     return { origin: remote, backend: winner };
   };
+}
+
+/** Returns the name of the slice that lists each address. An address that several slices list has one of them. */
+function sliceByAddress(
+  slices: ServiceState['slices'],
+  service: Service | undefined,
+): ReadonlyMap<string, string> {
+  const index = new Map<string, string>();
+  for (const [name, slice] of slices)
+    for (const address of offeredBySlice(slice, service).keys()) index.set(address, name);
+  return index;
 }
 
 /**

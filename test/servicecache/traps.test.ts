@@ -133,6 +133,30 @@ describe('traps of other systems', () => {
   });
 });
 
+it('an offer with the addresses of many slices checks few of them (regression: all slices for each address)', () => {
+  const cache = cacheOf();
+  cache.updateService(service({ global: true }));
+  const addresses = Array.from({ length: 1_000 }, (_, i) => `10.${i >> 8}.${i & 255}.1`);
+  let reads = 0;
+  for (const [i, address] of addresses.entries()) {
+    const { backends, ...rest } = slice(`s-${i}`, [address]);
+    const counted = Object.assign(backends, {
+      get: (key: string) => {
+        reads++;
+        return key === address ? backends.first() : undefined;
+      },
+    });
+    cache.updateEndpoints({ ...rest, backends: counted });
+  }
+  reads = 0;
+  cache.mergeExternalServiceUpdate(offer('east', addresses));
+  expect(reads).toBeLessThan(2_000);
+  const claims = cache.explain(SHOP)?.backends.filter(({ verdict }) => verdict !== undefined);
+  expect(claims?.length).toBe(2_000);
+  cache.mergeExternalServiceDelete(offer('east', []));
+  expect(cache.get(SHOP)?.endpoints.backends.size).toBe(1_000);
+});
+
 it('ports of an address in two slices are merged (regression: only those of the first slice were served)', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   const id = { namespace: 'ns', name: 'web' };
