@@ -41,7 +41,8 @@ export function plainNode(fields: NodeFields): PlainNode {
 
 /**
  * Returns true if two descriptions of a node are textually equal; absent fields are zero. If both are canonical, this
- * is equality. Otherwise false may mean another spelling. Allocates nothing, so that repeated updates are cheap.
+ * is equality. Otherwise false may mean another spelling. The lists and maps of `b` may have wrong types. Allocates
+ * nothing, so that repeated updates are cheap.
  */
 export function sameNode(a: NodeSpec, b: NodeSpec): boolean {
   return (
@@ -74,7 +75,7 @@ function sameScalars(a: NodeSpec, b: NodeSpec): boolean {
 }
 
 export function sameAddresses(a: readonly NodeAddress[] = [], b: readonly NodeAddress[] = []): boolean {
-  if (a.length !== b.length) return false;
+  if (a.length !== b?.length) return false;
   for (let i = 0; i < a.length; i++) {
     if (a[i]?.ip !== b[i]?.ip || a[i]?.type !== b[i]?.type) return false;
   }
@@ -82,7 +83,7 @@ export function sameAddresses(a: readonly NodeAddress[] = [], b: readonly NodeAd
 }
 
 function sameStringLists(a: readonly string[] = [], b: readonly string[] = []): boolean {
-  if (a.length !== b.length) return false;
+  if (a.length !== b?.length) return false;
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
   return true;
 }
@@ -94,7 +95,7 @@ export function sameStringMaps(
   b: ReadonlyMap<string, string> = NO_STRINGS,
 ): boolean {
   if (a === b) return true;
-  if (a.size !== b.size) return false;
+  if (a.size !== b?.size) return false;
   if (a.size === 0) return true;
   for (const [key, value] of a) if (b.get(key) !== value) return false;
   return true;

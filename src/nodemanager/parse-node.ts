@@ -52,11 +52,11 @@ export function parseNode(
     ipv4IngressIP: addressOf(spec, fields, 'ipv4IngressIP'),
     ipv6IngressIP: addressOf(spec, fields, 'ipv6IngressIP'),
     encryptionKey: spec.encryptionKey ?? 0,
-    labels: stringsOf(spec.labels, known?.fields.labels),
-    annotations: stringsOf(spec.annotations, known?.fields.annotations),
+    labels: stringsOf(spec, fields, 'labels', known?.fields.labels),
+    annotations: stringsOf(spec, fields, 'annotations', known?.fields.annotations),
     nodeIdentity: spec.nodeIdentity ?? 0,
-    wireguardPubKey: spec.wireguardPubKey ?? '',
-    bootID: spec.bootID ?? '',
+    wireguardPubKey: textOf(spec, fields, 'wireguardPubKey'),
+    bootID: textOf(spec, fields, 'bootID'),
   };
   return new Node(canonical, known?.fullName);
 }
@@ -133,11 +133,19 @@ function parseNodeAddress(list: Fields<undefined>, index: number): NodeAddress |
   return type === undefined || ip === undefined ? undefined : { type, ip };
 }
 
-/** Returns the map, or a shared one if it is empty or equal to `known`. */
+function textOf(spec: NodeSpec, fields: Fields<undefined>, name: 'wireguardPubKey' | 'bootID'): string {
+  return spec[name] === undefined ? '' : (fields.string(name) ?? '');
+}
+
+/** Returns the map, or a shared one if it is empty, equal to `known` or rejected. */
 function stringsOf(
-  given: ReadonlyMap<string, string> | undefined,
+  spec: NodeSpec,
+  fields: Fields<undefined>,
+  name: 'labels' | 'annotations',
   known: ReadonlyMap<string, string> = NO_STRINGS,
 ): ReadonlyMap<string, string> {
-  if (given === undefined || given.size === 0) return NO_STRINGS;
+  const given = spec[name] ?? NO_STRINGS;
+  if (!(given instanceof Map)) fields.reject(name, 'wrong-type', 'must be a Map');
+  if (!(given instanceof Map) || given.size === 0) return NO_STRINGS;
   return sameStringMaps(given, known) ? known : given;
 }

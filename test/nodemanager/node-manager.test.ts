@@ -109,6 +109,32 @@ describe('a node', () => {
     expect(manager.size).toBe(0);
     expect(manager.status().rejections.recent.map((rejection) => rejection.field)).toEqual([field]);
   });
+
+  it.each([
+    ['labels', { a: 'b' }],
+    ['annotations', 'a=b'],
+    ['wireguardPubKey', 7n],
+  ])(
+    'drops %s of a wrong type and counts it (regression: no checkpoint could be written)',
+    (field, wrong) => {
+      const { manager } = fresh();
+      Reflect.apply(manager.nodeUpdated, manager, [{ ...node('a'), [field]: wrong }]);
+      const [{ [field]: read }] = JSON.parse(JSON.stringify(manager.checkpoint())).nodes;
+      expect(read).toEqual(field === 'wireguardPubKey' ? '' : {});
+      expect(manager.status().rejections.recent.map((rejection) => rejection.field)).toEqual([field]);
+    },
+  );
+
+  it.each(['labels', 'annotations', 'addresses', 'ipv4SecondaryAllocCIDRs'])(
+    'has no %s if they are null (regression: a TypeError)',
+    (field) => {
+      const { manager } = fresh();
+      manager.nodeUpdated(node('a'));
+      const update = { ...node('a'), bootID: '2', [field]: null };
+      expect(Reflect.apply(manager.nodeUpdated, manager, [update])).toBe('applied');
+      expect(Reflect.apply(manager.nodeUpdated, manager, [update])).toBe('unchanged');
+    },
+  );
 });
 
 describe('callbacks of the options', () => {
