@@ -66,8 +66,8 @@ export class ChangeReader {
 
   #shift(): ChangeBatch | undefined {
     if (this.#resync) {
+      const snapshot = this.#options.snapshot(); // throws in a batch; the next call then returns the resync
       this.#resync = false;
-      const snapshot = this.#options.snapshot();
       return { kind: 'resync', revision: snapshot.revision, snapshot };
     }
     const { waiting } = this.batches;

@@ -53,6 +53,16 @@ function dump(cache: IPCache): Record<string, unknown> {
   return plain(fresh.view);
 }
 
+it('a reader that is asked within a batch begins with its resync later (regression: never)', async () => {
+  const cache = new IPCache();
+  cache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
+  const reader = cache.changes();
+  const early = cache.batch(() => ({ batch: next(reader) }));
+  await expect(early.batch).rejects.toThrow('must not be called inside a batch');
+  cache.upsert('10.0.0.2', { identity: 2, source: 'k8s' });
+  expect(await next(reader)).toMatchObject({ kind: 'resync', revision: 2 });
+});
+
 describe('a cache without listeners', () => {
   it.each([3, 100])(
     'counts the same revisions as one with a listener, with room for %d keys',
