@@ -1,4 +1,4 @@
-import { checkArguments, OBJECT, optional } from '../base/arguments.ts';
+import { checkArguments, NUMBER, OBJECT, optional } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
@@ -203,6 +203,8 @@ export class CacheReads {
 }
 
 checkArguments(CacheReads, {
+  lookupByIdentity: { identity: NUMBER },
+  countByIdentity: { identity: NUMBER },
   entries: { options: optional(OBJECT) },
   lookupMany: { addresses: ADDRESS_LIST, identities: NUMBERS },
 });

@@ -1,4 +1,4 @@
-import { checkArguments, FUNCTION, OBJECT, objectWith, optional, SIGNAL } from '../base/arguments.ts';
+import { checkArguments, FUNCTION, OBJECT, objectWith, optional, SIGNAL, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
@@ -13,7 +13,13 @@ import { ChangeHub, type ReadOptions } from './change-hub.ts';
 import { ChangeJournal, type EntryMirror } from './change-journal.ts';
 import type { ChangeBatch } from './change-reader.ts';
 import { ChangedRows, type ClaimTracker } from './claims/changed-rows.ts';
-import { claimRejection, hostRejection, keyRejection, writerRejection } from './claims/claim-intake.ts';
+import {
+  claimRejection,
+  hostRejection,
+  keyRejection,
+  podRejection,
+  writerRejection,
+} from './claims/claim-intake.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
 import { type WaitingClaim, WaitingClaims } from './claims/waiting-claims.ts';
 import { decidingRule } from './deciding-rule.ts';
@@ -97,6 +103,7 @@ export class IPCache extends CacheReads {
 
   constructor(options: IPCacheOptions = {}) {
     const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY, hashSeed } = options;
+    assert(maxEntries >= 0, `maxEntries must be at least 0, not ${maxEntries}`); // NaN would mean no limit
     const newTable = (): PrefixTable => new HashPrefixTable(hashSeed);
     const journal = new ChangeJournal();
     const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries, hashSeed });
@@ -527,7 +534,7 @@ export class IPCache extends CacheReads {
   }
 
   #delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
-    const fault = this.#checkWriter(by, key);
+    const fault = this.#checkWriter(by, key) ?? podRejection(by.ifPod, key);
     if (fault !== undefined) return this.#reject(fault);
     const outcome = this.#state.remove(this.#key, by);
     if (outcome !== 'not-found' || this.#waiting.size === 0) return outcome;
@@ -619,6 +626,7 @@ checkArguments(IPCache, {
   batch: { write: FUNCTION },
   observeClaims: { observer: FUNCTION },
   keysOfWriters: { isWanted: FUNCTION },
+  lookupByPod: { namespace: TEXT, podName: TEXT },
   onNamedPortsChange: { listener: FUNCTION },
   mirror: { mirror: objectWith({ set: FUNCTION, publish: FUNCTION }) },
   subscribe: { listener: objectWith({ onChanges: FUNCTION }), options: optional(OBJECT) },

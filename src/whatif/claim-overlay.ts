@@ -1,5 +1,10 @@
 import type { Rejection } from '../base/rejection.ts';
-import { claimRejection, hostRejection, writerRejection } from '../ipcache/claims/claim-intake.ts';
+import {
+  claimRejection,
+  hostRejection,
+  podRejection,
+  writerRejection,
+} from '../ipcache/claims/claim-intake.ts';
 import type { PrefixClaims } from '../ipcache/ipcache.ts';
 import { metadataOrNone } from '../ipcache/k8s-metadata.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
@@ -169,7 +174,7 @@ function edited(
 
 function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
   if (edit.edit === 'delete') {
-    throwIfFault(index, writerRejection(edit.by, edit.key));
+    throwIfFault(index, writerRejection(edit.by, edit.key) ?? podRejection(edit.by.ifPod, edit.key));
     const { source, owner = '', ifPod } = edit.by;
     return { form, writer: { source, owner }, claim: undefined, ifPod };
   }

@@ -11,6 +11,9 @@ const WRONG: Partial<Record<keyof IPCache, readonly (readonly unknown[])[]>> = {
   onNamedPortsChange: [[undefined]],
   subscribe: alone(without({ onChanges: () => {} }, 'onChanges')),
   subscribeOwners: alone(without({ onOwnerChanges: () => {} }, 'onOwnerChanges')),
+  lookupByPod: [['a'], [undefined, 'b'], [null, 'b']],
+  lookupByIdentity: [[7n], [undefined]],
+  countByIdentity: [[7n], [undefined]],
   changes: [['from'], ...HALF_SIGNALS.map((signal) => [{ signal }])],
   entries: [[null], [true]],
   lookupMany: [
@@ -24,6 +27,23 @@ const WRONG: Partial<Record<keyof IPCache, readonly (readonly unknown[])[]>> = {
 describe('a cache rejects an incomplete argument', () => {
   it.each(Object.entries(WRONG))('%s', (method, calls) => {
     expectRefused(new IPCache(), method, calls);
+  });
+
+  it.each([
+    [null, 'ifPod'],
+    [[], 'ifPod.namespace'],
+    [{ namespace: 'a' }, 'ifPod.podName'],
+  ])('and deletes nothing if the pod is %j (regression: a TypeError)', (ifPod, field) => {
+    const cache = new IPCache();
+    cache.upsert('10.0.0.1', { identity: 1, source: 'k8s' });
+    const by = { source: 'k8s', ifPod };
+    expect(Reflect.apply(cache.delete, cache, ['10.0.0.1', by])).toBe('invalid');
+    expect(cache.status().rejections.recent).toMatchObject([{ reason: 'invalid-metadata', field }]);
+    expect(cache.size).toBe(1);
+  });
+
+  it.each([Number.NaN, -1])('and a limit of %j keys (regression: NaN meant no limit)', (maxEntries) => {
+    expect(() => new IPCache({ maxEntries })).toThrow('maxEntries must be at least 0');
   });
 
   it('but accepts omitted options', () => {

@@ -2,7 +2,7 @@ import { type Rejection, rejection } from '../../base/rejection.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { isSource } from '../../model/source.ts';
 import { isPort } from '../../net/port.ts';
-import type { Claim, K8sMetadata, Writer } from '../types.ts';
+import type { Claim, K8sMetadata, PrefixDeleteOptions, Writer } from '../types.ts';
 
 function isOctet(value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 255;
@@ -30,14 +30,19 @@ function namedPortsRejection(ports: unknown, key: string): Rejection | undefined
   return undefined;
 }
 
-function metadataRejection(k8s: K8sMetadata, key: string): Rejection | undefined {
+/** Returns the rejection of the pod in a delete; undefined if it is valid or absent. */
+export function podRejection(ifPod: PrefixDeleteOptions['ifPod'], key: string): Rejection | undefined {
+  return ifPod === undefined ? undefined : metadataRejection(ifPod, key, 'ifPod');
+}
+
+function metadataRejection(k8s: K8sMetadata, key: string, name = 'k8s'): Rejection | undefined {
   if (typeof k8s !== 'object' || k8s === null)
-    return rejection('invalid-metadata', 'k8s', k8s, 'must be an object', key);
+    return rejection('invalid-metadata', name, k8s, 'must be an object', key);
   if (typeof k8s.namespace !== 'string') {
-    return rejection('invalid-metadata', 'k8s.namespace', k8s.namespace, 'must be a string', key);
+    return rejection('invalid-metadata', `${name}.namespace`, k8s.namespace, 'must be a string', key);
   }
   if (typeof k8s.podName !== 'string') {
-    return rejection('invalid-metadata', 'k8s.podName', k8s.podName, 'must be a string', key);
+    return rejection('invalid-metadata', `${name}.podName`, k8s.podName, 'must be a string', key);
   }
   if (k8s.serviceAccount !== undefined && typeof k8s.serviceAccount !== 'string') {
     return rejection('invalid-metadata', 'k8s.serviceAccount', k8s.serviceAccount, 'must be a string', key);
