@@ -43,7 +43,10 @@ interface ListCursor<T> {
 /** A list is released if its next page is not requested within this time. */
 const LIST_TTL_MS = 60_000;
 
-/** Maximum number of cursors. If there are more, the least recently used one is released. */
+/**
+ * Maximum number of cursors. If there are more, the least recently used one is released, first of those at their first
+ * or last page: clients that poll the first page must not release a list that another client reads slowly.
+ */
 const MAX_LISTS = 32;
 
 /** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
@@ -154,8 +157,15 @@ export class ListPages<T> {
     const now = this.#clock.now();
     const tooMany = new Set<object | undefined>([...this.#views()].slice(MAX_VIEWS));
     for (const cursor of this.#cursors) {
-      const isOld = this.#cursors.size > MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
+      const isOld = now - cursor.usedAt >= LIST_TTL_MS;
       if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
+    }
+    if (this.#cursors.size > MAX_LISTS) {
+      const earlier = [...this.#cursors].slice(0, -1);
+      const isRead = ({ token, lastToken }: ListCursor<T>): boolean =>
+        token !== undefined && lastToken !== undefined;
+      const released = earlier.find((cursor) => !isRead(cursor)) ?? earlier[0];
+      if (released !== undefined) this.#cursors.delete(released);
     }
     const [oldest] = this.#cursors;
     if (oldest !== undefined && !this.#ended.aborted)

@@ -61,10 +61,25 @@ describe('a list in pages', () => {
     const pages = new ListPages<number>(new FakeClock(), never());
     const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'first'), 1);
     const page = pages.next(second, 1);
-    for (let other = 0; other < 31; other++) pages.begin(listing([1, 2], `other ${other}`), 1);
+    for (let other = 0; other < 31; other++)
+      pages.next(pages.begin(listing([1, 2, 3], `other ${other}`), 1).continue ?? '', 1);
     expect(pages.next(second, 1)).toEqual(page);
     pages.begin(listing([1, 2], 'one more'), 1);
     expect(pages.next(page.continue ?? '', 1).items).toEqual([3]);
+  });
+
+  it('whose reader is slow is kept while first pages are polled (regression: 32 polls released it)', () => {
+    const pages = new ListPages<number>(new FakeClock(), never());
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'slow'), 1);
+    const { continue: third = '' } = pages.next(second, 1);
+    for (let poll = 0; poll < 100; poll++) pages.begin(listing([1, 2, 3], `poll ${poll}`), 1);
+    for (let read = 0; read < 100; read++)
+      pages.next(pages.begin(listing([1, 2], `read ${read}`), 1).continue ?? '', 2);
+    const { continue: polled = '' } = pages.begin(listing([1, 2, 3], 'polled'), 1);
+    pages.begin(listing([1, 2, 3], 'another'), 1);
+    expect(pages.size).toBe(32);
+    expect(pages.next(third, 1).items).toEqual([3]);
+    expect(pages.next(polled, 1).items).toEqual([2]);
   });
 
   it('that has not changed starts with the same page, and serves each of several readers to its end', () => {
