@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { Command } from 'commander';
@@ -34,6 +35,12 @@ describe('a question that cannot be answered', () => {
         /^dpcache: .*[^.]; to ask a running agent, remove the options that name a source\n$/,
       ),
     });
+  });
+
+  it('export of the history: a former export is kept if no agent answers (regression: was emptied)', async () => {
+    const file = join(temporaryFolder({ export: 'former\n' }), 'export');
+    const { status } = await dpcache('history', '--export', file, '--socket', `${file}.sock`);
+    expect([status, readFileSync(file, 'utf8')]).toEqual([1, 'former\n']);
   });
 
   it('export of the history: a full disk is reported in one line, not by a stack', async () => {

@@ -1,3 +1,4 @@
+import type { FileHandle } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { WHEN_FORMS } from '../../api/when.ts';
 import { messageOf } from '../../base/failure.ts';
@@ -207,14 +208,19 @@ async function exportTo(
   const fail = (error: unknown): never => {
     throw new InputError(`--export ${file}: ${messageOf(error)}`, { cause: error });
   };
-  const handle = await open(file, 'w', 0o600).catch(fail);
+  let handle: FileHandle | undefined;
+  // Opened when the agent has answered, so that a former export outlives a failed request.
+  const write = async (lines: string): Promise<void> => {
+    handle ??= await open(file, 'w', 0o600);
+    await handle.appendFile(lines);
+  };
   try {
     const { answer: count } = await questioner.ask(flags, (ask) =>
-      exportHistory(ask, query, (lines) => handle.appendFile(lines).catch(fail)),
+      exportHistory(ask, query, (lines) => write(lines).catch(fail)),
     );
     stderr.write(`dpcache: ${counted(count, 'change')} written to ${file}\n`);
   } finally {
-    await handle.close();
+    await handle?.close();
   }
   return EXIT.ok;
 }
