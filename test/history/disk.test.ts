@@ -445,8 +445,15 @@ describe('a disk that fails', () => {
       await history.flush();
       expect(history.status().disk).toMatchObject({ bytes: machine.size, failure: undefined });
     }
+    await write(machine, started, 1000);
+    await history.flush();
+    for (let i = 0; i < 15_000; i++) started.cache.upsert('10.0.0.1', podClaim(i));
+    await history.flush(); // a segment left the memory while its file was open
     await end(started);
     expect(history.status().disk).toMatchObject({ bytes: machine.size, failure: undefined });
+    const namesOf = (verb: string): string[] =>
+      machine.folder.calls.filter((call) => call.startsWith(verb)).map((call) => call.slice(verb.length));
+    expect(namesOf('close ').sort()).toEqual(namesOf('create ').sort());
   });
 
   it('whose folder cannot be read leaves the memory', async () => {

@@ -135,7 +135,6 @@ export class SegmentWriter {
     if (this.#file !== undefined) {
       // A write failed, or its segment left the memory before the file was complete.
       const { head, sink, segment } = this.#file;
-      this.#file.segment = undefined;
       if (segment !== undefined) await sink.close();
       await disk.folder.remove(segmentName(head));
       this.#file = undefined;
