@@ -201,6 +201,21 @@ describe('the files of a tape', () => {
     });
   });
 
+  it('have snapshots with the steps of the last list only', async () => {
+    await withFolder(async (folder) => {
+      const { tape, pass } = await newTape(folder, { partMs: 2000 });
+      const tap = tape.kubernetes.tap('nodes');
+      tap.onStart();
+      tap.onReceived();
+      tap.onListed();
+      tap.onStart();
+      await pass(3000);
+      await tape.stop();
+      const second = gunzipSync(await readFile(join(folder, 'tape-000002.jsonl.gz'))).toString();
+      expect([...second.matchAll(/"do":"(\w+)"/g)].map(([, step]) => step)).toEqual(['start']);
+    });
+  });
+
   it('do not begin with a snapshot each second if it is larger than a part (regression)', async () => {
     await withFolder(async (folder) => {
       const maxBytes = 64 << 10;
