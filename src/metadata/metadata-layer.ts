@@ -1,10 +1,11 @@
+import { listOf, shaped } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Claim, KeyedEntry } from '../ipcache/types.ts';
 import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
-import { formatLabels, type Labels } from '../model/labels.ts';
+import { formatLabels, type Label, type Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
 import { maskWords } from '../net/address-words.ts';
@@ -62,6 +63,14 @@ export interface MetadataLayerStatus {
 
 /** The owner of all claims of this layer. */
 export const METADATA_OWNER = 'metadata';
+
+const LABELS = listOf(
+  shaped<Label>(
+    'must have a source, a key and a value',
+    ({ source, key, value }) =>
+      typeof source === 'string' && typeof key === 'string' && typeof value === 'string',
+  ),
+);
 
 const CHUNK = 256;
 /** Number of merged labels that take as long as a prefix with few labels. */
@@ -150,12 +159,13 @@ export class MetadataLayer {
 
   /**
    * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they
-   * take effect. An invalid prefix or source is rejected and changes nothing.
+   * take effect. An invalid prefix or source, or an invalid list of labels, is rejected and changes nothing.
    */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): number {
     const key = prefixRegister();
     if (!parsePrefix(prefix, key)) return this.#reject('invalid-prefix', 'prefix', prefix, resource);
     if (!isSource(source)) return this.#reject('unknown-source', 'source', source, resource);
+    if (LABELS(labels) !== undefined) return this.#reject('invalid-labels', 'labels', labels, resource);
     key.form = 'cidr';
     const text = formatKey(key);
     const known = this.#prefixes.get(text) ?? this.#add(text, key);

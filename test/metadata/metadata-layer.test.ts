@@ -185,6 +185,22 @@ describe('labels of prefixes', () => {
     expect(await never).toBe(false);
   });
 
+  it.each([[null], ['app=x'], [[null]], [[{ source: 'k8s', key: 'app' }]]])(
+    'are rejected and counted if they are %j (regression: a TypeError in a later turn)',
+    (wrong) => {
+      const { metadata, ipcache, run } = rig();
+      metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
+      Reflect.apply(metadata.upsertMetadata, metadata, ['10.1.0.0/16', 'generated', 'a', wrong]);
+      run();
+      expect(metadata.status()).toMatchObject({
+        prefixes: 1,
+        pending: 0,
+        rejections: { byReason: { 'invalid-labels': 1 } },
+      });
+      expect(ipcache.size).toBe(1);
+    },
+  );
+
   it('change nothing if they are written again, and an invalid prefix is rejected and counted', () => {
     const { metadata, run } = rig();
     const revision = metadata.upsertMetadata('10.0.0.0/8', 'generated', 'a', app('x'));
