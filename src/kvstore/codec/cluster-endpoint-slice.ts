@@ -133,7 +133,7 @@ class SliceReader {
     const addresses: string[] = [];
     const conditions: Writable<EndpointConditions> = {};
     const forZones: string[] = [];
-    let deprecatedTopology = NO_ENTRIES;
+    let topology: Map<string, string> | undefined;
     let [hostname, nodeName, zone]: (string | undefined)[] = [];
     for (const end = this.#open(path); reader.next(end); ) {
       switch (reader.field) {
@@ -147,12 +147,10 @@ class SliceReader {
         case 3:
           hostname = this.#text(`${path}.hostname`);
           break;
-        case 5: {
-          const entries = new Map(deprecatedTopology);
-          this.#entry(`${path}.deprecatedTopology`, entries);
-          deprecatedTopology = entries;
+        case 5:
+          topology ??= new Map();
+          this.#entry(`${path}.deprecatedTopology`, topology);
           break;
-        }
         case 6:
           nodeName = this.#text(`${path}.nodeName`);
           break;
@@ -166,6 +164,7 @@ class SliceReader {
           reader.skip();
       }
     }
+    const deprecatedTopology = topology ?? NO_ENTRIES;
     return { addresses, conditions, hostname, nodeName, zone, forZones, deprecatedTopology };
   }
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   decodeClusterEndpointSlice,
   decodeLargeEndpointSlice,
@@ -156,6 +156,20 @@ describe('a slice that is rejected', () => {
     expect(decodeWithFields({ endpoints: [endpoint(...Array(100).fill('10.0.0.1'))] }).ok).toBe(true);
     const inner = Array(1000).fill(endpoint(...Array(50).fill('10.0.0.1')));
     expect(outcomeOf(decodeWithFields({ endpoints: inner }))).toBe('too-many addresses');
+  });
+
+  it('is read in linear time if an endpoint has the most topology labels (regression: each label copied all others)', () => {
+    const labels = Object.fromEntries(Array.from({ length: 1024 }, (_, i) => [`label-${i}`, '']));
+    const value = rawZstdFrame(
+      protoBytes({ ...ECHO, endpoints: [{ addresses: ['10.0.0.1'], deprecatedTopology: labels }] }),
+    );
+    const set = vi.spyOn(Map.prototype, 'set');
+    try {
+      expect(accepted(decode(value)).endpoints[0]?.deprecatedTopology.size).toBe(1024);
+      expect(set.mock.calls.length).toBeLessThan(2000);
+    } finally {
+      set.mockRestore();
+    }
   });
 
   it.each<[string, number[]]>([
