@@ -73,7 +73,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
   addresses.follow(() => void repair().catch(() => {}));
   const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
   const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
-  const guard = guardPins(access, 'ipcache-pins', () => mapPins(access, [[pinned(), table.map.fd]]));
+  const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[pinned(), table.map.fd]]));
   return {
     tables: [access.addLeading(keptItems(table, kept)), ...guard.tables],
     datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
+import type { Bpf } from './bpf/bpf.ts';
 import { mapPinState } from './bpf/bpf-map.ts';
 import { ForeignPinError, pin } from './bpf/pin.ts';
 import type { HostAccess } from './host-access.ts';
@@ -17,7 +18,7 @@ export interface PinGuard extends Disposable {
 
 /** Returns the pins of open maps, by path. */
 export function mapPins(
-  access: HostAccess,
+  bpf: Bpf,
   maps: readonly (readonly [path: string, fd: number])[],
 ): ReadonlyMap<string, GuardedPin> {
   return new Map(
@@ -25,11 +26,10 @@ export function mapPins(
       `map ${basename(path)}`,
       {
         desired: 'pinned',
-        read: () => mapPinState(access.bpf, path, fd),
+        read: () => mapPinState(bpf, path, fd),
         restore: () => {
           if (existsSync(path)) throw new ForeignPinError(path);
-          access.folder();
-          pin(access.bpf, fd, path);
+          pin(bpf, fd, path);
         },
       },
     ]),
@@ -37,11 +37,12 @@ export function mapPins(
 }
 
 /** Restores pins that others remove and programs that others detach, soon after an event or within ten seconds. */
-export function guardPins({ options, tableContext }: HostAccess, name: string, pins: GuardedPins): PinGuard {
+export function guardPins(access: HostAccess, name: string, pins: GuardedPins): PinGuard {
+  const { options, tableContext } = access;
   const { pinFolder, dryRun } = options;
   // A dry run pins nothing.
   if (dryRun) return { tables: [], problems: () => [], [Symbol.dispose]: () => {} };
-  const table = new PinTable(name, pins);
+  const table = new PinTable(name, pins, () => access.folder());
   const kept = keptItems(table, new KeptTable(table, table.desired, tableContext));
   const check = async (): Promise<void> => {
     // The next repair of all tables reports a failed read in the status.

@@ -25,10 +25,13 @@ export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
 export class PinTable implements KernelTable<string> {
   readonly name: string;
   readonly #pins: GuardedPins;
+  readonly #lock: () => void;
 
-  constructor(name: string, pins: GuardedPins) {
+  /** `lock` is called before a restore. It throws if the pins belong to another agent. */
+  constructor(name: string, pins: GuardedPins, lock: () => void) {
     this.name = name;
     this.#pins = pins;
+    this.#lock = lock;
   }
 
   get desired(): DesiredItems<string> {
@@ -61,7 +64,9 @@ export class PinTable implements KernelTable<string> {
       if (pin === undefined || item === undefined) return undefined;
       try {
         // Another change of the same call may have restored this pin already.
-        if (pin.read() !== pin.desired) pin.restore();
+        if (pin.read() === pin.desired) return undefined;
+        this.#lock();
+        pin.restore();
         return undefined;
       } catch (error) {
         return error instanceof SyscallError ? error : syscallErrorOf(`restore ${key}`, error);

@@ -206,4 +206,17 @@ describeOnLinux('pins of a datapath', ['maps', 'sockets', 'nftables', 'namespace
     const second = await start({ services: 'off' });
     expect(missing(second)).toEqual([expect.stringContaining(`another agent uses the pins in ${pins}`)]);
   });
+
+  it('of another agent in a folder that was created again are reported, and nothing is added (regression: advice to delete them)', async () => {
+    const first = await start();
+    rmSync(pins, { recursive: true });
+    const second = await start({ services: 'off' });
+    expect(missing(second)).toEqual([]);
+    const reasons = (): readonly string[] =>
+      first.status().tables.flatMap(({ failures }) => failures.map(({ reason }) => reason));
+    await within(20_000, 1_000, 'the restores have failed', () => reasons().length > 1);
+    for (const reason of reasons())
+      expect(reason).toContain(`another agent uses the pins in ${pins}: stop it, or set another folder`);
+    expect(readdirSync(pins)).toEqual(['ipcache']);
+  });
 });

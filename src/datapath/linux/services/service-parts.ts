@@ -94,7 +94,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
     if (pins.isStaged) return new Map();
     const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
-    return new Map([...mapPins(access, pinned), ...programPins(bpf, programs())]);
+    return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs())]);
   });
   const isMissing = typeof outside === 'string';
   const parts = isMissing ? [inside] : [inside, outside];
