@@ -429,6 +429,20 @@ describe('a large withdrawal', () => {
     expect(reads.most).toBeLessThanOrEqual(256);
   });
 
+  it('finds covering prefixes of every length down to 0', async () => {
+    const baltic = { identity: 1, source: 'clustermesh', owner: 'baltic' } as const;
+    const all = { identity: 2, source: 'local' } as const;
+    const engines = stateOf([
+      { write: 'claim', key: '10.0.0.1', claim: baltic },
+      { write: 'claim', key: 'fd00::/8', claim: baltic },
+      { write: 'claim', key: '0.0.0.0/0', claim: all },
+      { write: 'claim', key: '::/0', claim: all },
+    ]);
+    const { prefixes } = await whatIf(engines, [{ edit: 'remove-cluster', cluster: 'baltic' }]);
+    const found = prefixes.map(({ prefix, coveredBy }) => `${prefix} in ${coveredBy?.prefix}`);
+    expect(found.sort()).toEqual(['10.0.0.1/32 in 0.0.0.0/0', 'fd00::/8 in ::/0']);
+  });
+
   it('finds a covering prefix that an edit sets in another spelling (regression: not found)', async () => {
     const engines = stateOf([
       { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },

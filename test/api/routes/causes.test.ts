@@ -58,6 +58,25 @@ describe('/v1/history/around', () => {
     expect(groups.map(({ node, host }) => node ?? host)).toContain('192.168.9.9');
   });
 
+  it('names a host by the last node that had its address, if none has it now', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    recordDocuments(model.history, model);
+    for (const name of ['node-1', 'node-2', 'node-0']) {
+      await model.clock.advance(1000);
+      model.nodes.nodeUpdated({ ...NODE, name, addresses: [{ type: 'InternalIP', ip: HOST }] });
+      model.nodes.nodeDeleted({ ...NODE, name });
+    }
+    model.ipcache.upsert('10.2.0.1', pod(1, HOST));
+    const groupsNow = async (): Promise<readonly unknown[]> => {
+      const { groups } = (await (await app.request('/v1/history/around?window=60')).json()) as CausesDocument;
+      return groups.flatMap(({ kinds, node }) => (kinds['prefix'] === undefined ? [] : (node ?? [])));
+    };
+    expect(await groupsNow()).toEqual(['baltic/node-0']);
+    model.nodes.nodeUpdated({ ...NODE, name: 'node-3', addresses: [{ type: 'InternalIP', ip: HOST }] });
+    expect(await groupsNow()).toEqual(['baltic/node-3']);
+  });
+
   it('lets other work run between slices of 60,000 records', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
