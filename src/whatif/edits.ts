@@ -62,7 +62,20 @@ const EDITS: readonly unknown[] = [
   'slice',
 ] satisfies readonly Edit['edit'][];
 
-/** Throws {@link EditError} if an edit is of no known kind, or names an unknown source or place. */
+const BOOLEANS: readonly unknown[] = [true, false];
+
+/** The values of each setting of the node manager. */
+const SETTINGS: ReadonlyMap<string, readonly unknown[]> = new Map(
+  Object.entries({
+    remoteNodeIdentities: BOOLEANS,
+    encryption: BOOLEANS,
+    nodeEncryption: BOOLEANS,
+    hostFirewall: BOOLEANS,
+    underlay: ['ipv4', 'ipv6'],
+  } satisfies Record<keyof NodeConfiguration, readonly unknown[]>),
+);
+
+/** Throws {@link EditError} if an edit is of no known kind, or has an unknown source, place, setting or value. */
 export function checkEdits(edits: readonly Edit[]): void {
   for (const [index, edit] of edits.entries()) {
     const check = (field: string, value: unknown, isValid: boolean, expected: string): void => {
@@ -71,6 +84,12 @@ export function checkEdits(edits: readonly Edit[]): void {
     check('edit', edit.edit, EDITS.includes(edit.edit), `one of ${EDITS.join(', ')}`);
     if (edit.edit === 'remove-source' || edit.edit === 'rank')
       check('source', edit.source, isSource(edit.source), 'a source');
+    if (edit.edit === 'setting')
+      for (const [name, value] of Object.entries(edit.settings)) {
+        const values = SETTINGS.get(name) ?? [];
+        check('settings', name, SETTINGS.has(name), `one of ${[...SETTINGS.keys()].join(', ')}`);
+        check(name, value, values.includes(value), `one of ${values.join(', ')}`);
+      }
     if (edit.edit !== 'rank') continue;
     check('other', edit.other, isSource(edit.other), 'a source');
     check('place', edit.place, ['above', 'below'].includes(edit.place), 'above or below');

@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
@@ -115,6 +116,8 @@ export async function whatIf(
   edits: readonly Edit[],
   { gate = OPEN_GATE, limit = DEFAULT_LIMIT, signal }: WhatIfOptions = {},
 ): Promise<WhatIfAnswer> {
+  const isCount = limit === Number.POSITIVE_INFINITY || (Number.isInteger(limit) && limit >= 0);
+  assert(isCount, 'whatIf: limit must be an integer of at least 0, or Infinity');
   using preview = new Preview(engines, edits, limit);
   const isComplete = await gate.runSteps(preview.steps(), signal);
   if (!isComplete) throw signal?.reason;

@@ -296,6 +296,9 @@ describe('an edit that names nothing', () => {
     [{ edit: 'rank', source: 'kv-store', place: 'above', other: 'k8s' }, 'source'],
     [{ edit: 'rank', source: 'k8s', place: 'above', other: 'kv-store' }, 'other'],
     [{ edit: 'rank', source: 'k8s', place: 'before', other: 'kvstore' }, 'place'],
+    [{ edit: 'setting', settings: { encyption: true } }, 'settings'],
+    [{ edit: 'setting', settings: { encryption: 'yes' } }, 'encryption'],
+    [{ edit: 'setting', settings: { underlay: 'ipv5' } }, 'underlay'],
   ];
   it.each(unknown)(
     'is refused if a word of it is unknown (regression: no changes): %o',
@@ -453,6 +456,10 @@ describe('a large withdrawal', () => {
     ]);
     const gone = prefixes.find(({ kind }) => kind === 'gone');
     expect(gone).toMatchObject({ prefix: '10.0.0.1/32', coveredBy: { prefix: '10.0.0.0/8' } });
+  });
+
+  it.each([Number.NaN, -1, 1.5])('refuses the limit %d (regression: kept more or fewer)', async (limit) => {
+    await expect(whatIf(stateOf([]), [], { limit })).rejects.toThrow('whatIf: limit must be');
   });
 
   it('ends with the reason of the signal', async () => {
