@@ -41,6 +41,14 @@ describe.each(KEYED)('%j', (words, first) => {
   });
 });
 
+it.each([[[]], [['-o', 'json']]])(
+  'prints nothing with -q and %j if the object does not exist (regression: printed the text on stderr)',
+  async (format) => {
+    const words = ['service', 'get', 'no/such', ...format, ...MESH, '-q'];
+    expect(await dpcache(...words)).toEqual({ status: 1, stdout: '', stderr: '' });
+  },
+);
+
 it('-o wide: more columns, each at its full width', async () => {
   const header = async (what: string, format: string): Promise<readonly string[]> =>
     (await dpcache(what, 'list', ...MESH, '-o', format)).stdout.split('\n')[0]?.split(/ {2,}/) ?? [];

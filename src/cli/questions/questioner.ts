@@ -118,8 +118,8 @@ export class Questioner {
       const { answer, complete } = await this.ask(flags, (ask) => question(ask, view));
       const { succeeded, lines } = answer;
       const forPrograms = output === 'json' || output === 'yaml';
-      if (!succeeded && !forPrograms) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
-      else if (!quiet) writeLines(stdout, await textOf(answer, output));
+      if (!quiet && (succeeded || forPrograms)) writeLines(stdout, await textOf(answer, output));
+      else if (!quiet) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
       return succeeded && complete ? EXIT.ok : EXIT.failed;
     });
