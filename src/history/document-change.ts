@@ -18,18 +18,40 @@ function addressOf(backend: unknown): unknown {
   return (backend as { readonly address?: unknown } | null)?.address;
 }
 
-export function undoChange(
-  current: PastFields | undefined,
-  { before, after }: DocumentChange,
-): PastFields | undefined {
-  if (before === undefined || after === undefined || current === undefined) return before;
-  const fields: Record<string, unknown> = { ...current };
-  for (const name of Object.keys(after)) if (!Object.hasOwn(before, name)) delete fields[name];
-  Object.assign(fields, before);
-  if (!Object.hasOwn(before, 'backends') && !Object.hasOwn(after, 'backends')) return fields;
-  const changed = new Set([...backendsOf(before), ...backendsOf(after)].map(addressOf));
-  const unchanged = backendsOf(current).filter((backend) => !changed.has(addressOf(backend)));
-  const all = [...unchanged, ...backendsOf(before)];
-  fields['backends'] = all.sort((a, b) => (String(addressOf(a)) < String(addressOf(b)) ? -1 : 1));
-  return fields;
+/**
+ * A service or a node, from which changes are undone, newest first. The cost of a change does not depend on the number
+ * of backends.
+ */
+export class UndoneDocument {
+  #fields: PastFields | undefined;
+  /** The backends by address, once one of them has changed. */
+  #backends: Map<unknown, unknown> | undefined;
+
+  constructor(current: PastFields | undefined) {
+    this.#fields = current;
+  }
+
+  undo({ before, after }: DocumentChange): void {
+    const current = this.#fields;
+    if (before === undefined || after === undefined || current === undefined) {
+      this.#fields = before;
+      this.#backends = undefined;
+      return;
+    }
+    const fields: Record<string, unknown> = { ...current };
+    for (const name of Object.keys(after)) if (!Object.hasOwn(before, name)) delete fields[name];
+    this.#fields = Object.assign(fields, before);
+    if (!Object.hasOwn(before, 'backends') && !Object.hasOwn(after, 'backends')) return;
+    this.#backends ??= new Map(backendsOf(current).map((backend) => [addressOf(backend), backend]));
+    for (const backend of backendsOf(after)) this.#backends.delete(addressOf(backend));
+    for (const backend of backendsOf(before)) this.#backends.set(addressOf(backend), backend);
+  }
+
+  /** The document before the undone changes, its backends sorted by address; undefined if it did not exist. */
+  get document(): PastFields | undefined {
+    if (this.#backends === undefined) return this.#fields;
+    const backends = [...this.#backends.values()];
+    backends.sort((a, b) => (String(addressOf(a)) < String(addressOf(b)) ? -1 : 1));
+    return { ...this.#fields, backends };
+  }
 }

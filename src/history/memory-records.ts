@@ -1,5 +1,5 @@
 import type { ChangeLog } from './change-log.ts';
-import { type PastFields, undoChange } from './document-change.ts';
+import { type PastFields, UndoneDocument } from './document-change.ts';
 import { isLaterThan, type PointInTime } from './point-in-time.ts';
 import { KIND } from './record-reader.ts';
 import {
@@ -72,14 +72,14 @@ export function documentBefore(
   readonly until: number | undefined;
 } {
   const isLater = isLaterThan(point);
-  let document = requested.current;
+  const undone = new UndoneDocument(requested.current);
   let until: number | undefined;
   for (const place of placesOf(log, requested)) {
-    if (!isLater(place)) return { document, since: place.ms, until };
-    document = undoChange(document, changeAt(place));
+    if (!isLater(place)) return { document: undone.document, since: place.ms, until };
+    undone.undo(changeAt(place));
     until = place.ms;
   }
-  return { document, since: undefined, until };
+  return { document: undone.document, since: undefined, until };
 }
 
 /** Yields the places of the records of a service or a node, newest first. */

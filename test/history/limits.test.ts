@@ -368,6 +368,34 @@ describe('records', () => {
     expect(groups.map(({ changed, emptied }) => [changed, emptied])).toContainEqual([3, ['shop/cart']]);
   });
 
+  it('of a service cost the same whatever its number of backends (regression: all were sorted for each)', async () => {
+    const { clock, history } = recorded();
+    let reads = 0;
+    const backends = Array.from({ length: 500 }, (_, at) => ({
+      weight: 500,
+      get address(): string {
+        reads++;
+        return `10.0.${at >> 8}.${at & 255}:80/TCP`;
+      },
+    }));
+    for (let weight = 0; weight < 500; weight++) {
+      clock.advance(1);
+      const change = (to: number): object => ({ backends: [{ address: '10.0.0.7:80/TCP', weight: to }] });
+      history.recordDocument('service', 'shop/cart', 'k8s', {
+        before: { ...change(weight) },
+        after: { ...change(weight + 1) },
+      });
+    }
+    const memory = history.documentAt('service', 'shop/cart', { backends }, START + 10);
+    expect(reads).toBeLessThan(30 * 500);
+    const past = await history.past.documentAt('service', 'shop/cart', { backends }, START + 10);
+    expect(reads).toBeLessThan(60 * 500);
+    expect(past).toEqual(memory);
+    const found = memory.document?.['backends'] as readonly { address: string; weight: number }[];
+    expect(found).toHaveLength(500);
+    expect(found.find(({ address }) => address === '10.0.0.7:80/TCP')?.weight).toBe(10);
+  });
+
   it('keep their cause in a segment that begins with a mark', () => {
     const { clock, cache, history } = recorded(256 * KIB);
     const cause = { store: 'atlantic', revision: '7' };

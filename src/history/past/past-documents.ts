@@ -1,4 +1,4 @@
-import { type DocumentChange, type PastFields, undoChange } from '../document-change.ts';
+import { type DocumentChange, type PastFields, UndoneDocument } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
 import type { CurrentDocument } from '../memory-records.ts';
 import { isLaterThan } from '../point-in-time.ts';
@@ -31,7 +31,7 @@ export async function documentIn(
   const isLater = isLaterThan(point);
   const later: DatedChange[] = [];
   const earlier: DatedChange[] = [];
-  let document = current;
+  const undone = new UndoneDocument(current);
   let [since, until]: (number | undefined)[] = [];
   for await (const places of reading.placesOf(life, kind, key)) {
     for (const place of places) {
@@ -40,11 +40,11 @@ export async function documentIn(
       if (isLaterChange) until = place.ms;
       else since ??= place.ms;
       if (!life.isLive) (isLaterChange ? later : earlier).push({ ms: place.ms, change });
-      else if (isLaterChange) document = undoChange(document, change);
+      else if (isLaterChange) undone.undo(change);
     }
     if (life.isLive && since !== undefined) break;
   }
-  if (life.isLive) return { document, isKnown: true, since, until };
+  if (life.isLive) return { document: undone.document, isKnown: true, since, until };
   const found = provenDocument(kind, later, earlier);
   const isHeld =
     found !== undefined &&
@@ -54,9 +54,7 @@ export async function documentIn(
   const next = point.life + 1;
   if (next >= reading.lives.length) return { document: undefined, isKnown: false, since, until };
   const after = await documentIn(reading, requested, { life: next, lifeMs: -1, endSequence: undefined });
-  document = after.document;
-  for (const { change } of later) document = undoChange(document, change);
-  return { document, isKnown: false, since, until };
+  return { document: undoAll(after.document, later), isKnown: false, since, until };
 }
 
 /**
@@ -74,15 +72,20 @@ function provenDocument(
   const lastWhole = earlier.findIndex(isWhole);
   const begun = earlier[lastWhole];
   if (begun !== undefined) {
-    let document = begun.change.after;
+    const redone = new UndoneDocument(begun.change.after);
     for (const { change } of earlier.slice(0, lastWhole).reverse())
-      document = undoChange(document, { before: change.after, after: change.before });
-    return { document, ms: begun.ms };
+      redone.undo({ before: change.after, after: change.before });
+    return { document: redone.document, ms: begun.ms };
   }
   const firstWhole = later.findLastIndex(isWhole);
   const ended = later[firstWhole];
   if (ended === undefined) return undefined;
-  let document = ended.change.before;
-  for (const { change } of later.slice(firstWhole + 1)) document = undoChange(document, change);
-  return { document, ms: ended.ms };
+  return { document: undoAll(ended.change.before, later.slice(firstWhole + 1)), ms: ended.ms };
+}
+
+/** Returns a document before changes, which are ordered, newest first. */
+function undoAll(document: PastFields | undefined, changes: readonly DatedChange[]): PastFields | undefined {
+  const undone = new UndoneDocument(document);
+  for (const { change } of changes) undone.undo(change);
+  return undone.document;
 }
