@@ -434,6 +434,11 @@ describe('TCP', () => {
   it('answers on the unix socket while idle clients use all connections (regression: closed without an answer)', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
+    const monitor = request({ socketPath: path, path: '/v1/monitor' })
+      .on('error', () => {})
+      .end();
+    onTestFinished(() => void monitor.destroy());
+    await once(monitor, 'response');
     const held: Socket[] = [];
     onTestFinished(() => {
       for (const socket of held) socket.destroy();
@@ -444,6 +449,23 @@ describe('TCP', () => {
       await once(socket, 'connect'); // one after the other, because the accept queue is limited
     }
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+    expect(monitor.destroyed).toBe(false);
+  });
+
+  it('closes the connection of a client that only read the page before others, as one without a token', async () => {
+    const tcp = { host: '127.0.0.1', port: 0, token: 'secret' };
+    const server = await serve({ tcp, pathsWithoutToken: new Set(['/healthz']) });
+    const port = Number(new URL(server.url ?? '').port);
+    const reader = connect(port, '127.0.0.1').on('error', () => {});
+    onTestFinished(() => void reader.destroy());
+    reader.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await once(reader, 'data');
+    const others = Array.from({ length: 256 }, () => connect(port, '127.0.0.1').on('error', () => {}));
+    onTestFinished(() => {
+      for (const socket of others) socket.destroy();
+    });
+    await expect.poll(() => reader.destroyed).toBe(true);
+    expect(others.filter(({ destroyed }) => destroyed)).toEqual([]);
   });
 
   it('closes the connection that is idle longest, and none that waits for an answer, if all are in use', async () => {
@@ -513,6 +535,7 @@ describe('TCP', () => {
     const answer = await sendRaw(server, bytes);
     const [head = '', body = ''] = answer.split('\r\n\r\n');
     expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*application/problem\\+json`, 's'));
+    expect(head.toLowerCase()).toContain(`content-length: ${body.length}`);
     expect(JSON.parse(body)).toMatchObject({ status });
   });
 
