@@ -139,6 +139,7 @@ function groupOf(
   const known = groups.get(key);
   if (known !== undefined) {
     known.until = record.at;
+    if (record.kind === 'prefix' && known.host !== host) known.host = undefined;
     return known;
   }
   const group: MutableGroup = {

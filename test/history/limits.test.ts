@@ -396,6 +396,17 @@ describe('records', () => {
     expect(found.find(({ address }) => address === '10.0.0.7:80/TCP')?.weight).toBe(10);
   });
 
+  it('of a node with two addresses have no common host (regression: the first one)', () => {
+    const { cache, history } = recorded();
+    const hosts = ['192.168.0.1', 'fd01::1', '192.168.0.1'];
+    for (const [at, hostIP] of hosts.entries())
+      cache.upsert(`10.0.0.${at}`, { source: 'kvstore', identity: 1, hostIP });
+    const around = (nodeOf: (host: string) => string): unknown =>
+      history.around(START, { windowMs: 1000, nodeOf }).find(({ added }) => added > 0);
+    expect(around(() => 'baltic/node-1')).toMatchObject({ added: 3, node: 'baltic/node-1', host: undefined });
+    expect(around((host) => host)).toMatchObject({ added: 2, host: '192.168.0.1' });
+  });
+
   it('keep their cause in a segment that begins with a mark', () => {
     const { clock, cache, history } = recorded(256 * KIB);
     const cause = { store: 'atlantic', revision: '7' };
