@@ -73,7 +73,7 @@ class SliceReader {
     const endpoints: SliceEndpoint[] = [];
     const ports: SlicePort[] = [];
     let [cluster, namespace, name, addressType] = ['', '', '', ''];
-    let [clusterID, portCount] = [0, 0];
+    let [clusterID, portCount, labelCount, annotationCount] = [0, 0, 0, 0];
     while (reader.next(reader.buffer.length)) {
       switch (reader.field) {
         case 1:
@@ -89,10 +89,10 @@ class SliceReader {
           name = this.#text('name');
           break;
         case 5:
-          this.#entry('labels', labels);
+          this.#entry('labels', labels, ++labelCount);
           break;
         case 6:
-          this.#entry('annotations', annotations);
+          this.#entry('annotations', annotations, ++annotationCount);
           break;
         case 7:
           addressType = this.#text('addressType');
@@ -134,6 +134,7 @@ class SliceReader {
     const conditions: Writable<EndpointConditions> = {};
     const forZones: string[] = [];
     let topology: Map<string, string> | undefined;
+    let topologyCount = 0;
     let [hostname, nodeName, zone]: (string | undefined)[] = [];
     for (const end = this.#open(path); reader.next(end); ) {
       switch (reader.field) {
@@ -149,7 +150,7 @@ class SliceReader {
           break;
         case 5:
           topology ??= new Map();
-          this.#entry(`${path}.deprecatedTopology`, topology);
+          this.#entry(`${path}.deprecatedTopology`, topology, ++topologyCount);
           break;
         case 6:
           nodeName = this.#text(`${path}.nodeName`);
@@ -225,9 +226,10 @@ class SliceReader {
     return { name, port, protocol };
   }
 
-  /** Adds an entry of a map of strings. */
-  #entry(path: string, entries: Map<string, string>): void {
+  /** Adds an entry of a map of strings. `count` includes entries with the same key. */
+  #entry(path: string, entries: Map<string, string>, count: number): void {
     const reader = this.#reader;
+    checkCount(this.#limits.labels, count, path);
     let [key, value] = ['', ''];
     for (const end = this.#open(path); reader.next(end); ) {
       if (reader.field === 1) key = this.#text(path);
@@ -235,7 +237,6 @@ class SliceReader {
       else reader.skip();
     }
     entries.set(key, value);
-    checkCount(this.#limits.labels, entries.size, path);
   }
 
   #open(path: string): number {

@@ -180,6 +180,10 @@ describe('a slice that is rejected', () => {
     ['invalid-protobuf value', [0x0a, 9]],
     ['invalid-protobuf value', [0x42, 2, 0x0a, 9]],
     ['invalid-protobuf value', [0x7b]],
+    // 1025 entries with one key each (regression: only keys were counted, and one step read any number of entries).
+    ['too-many labels', Array(1025).fill([0x2a, 0]).flat()],
+    ['too-many annotations', Array(1025).fill([0x32, 0]).flat()],
+    ['too-many endpoints[2].deprecatedTopology', [0x42, 0x82, 0x10, ...Array(1025).fill([0x2a, 0]).flat()]],
   ])('%s, because of its bytes', (reason, bytes) => {
     const message = Buffer.concat([protoBytes(ECHO), Buffer.from(bytes)]);
     expect(outcomeOf(decode(rawZstdFrame(message)))).toBe(reason);
