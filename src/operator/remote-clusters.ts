@@ -7,6 +7,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import { ClusterChanges } from '../clustermesh/cluster-changes.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
+import type { ConfigListing } from '../clustermesh/config-directory.ts';
 import { ConfigFollower, type ConfigSource } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
@@ -26,8 +27,8 @@ export interface RemoteClustersOptions {
 }
 
 /**
- * State of a remote cluster. `complete`: all of its keys have been received. `gone`: the configurations do not contain
- * it. `incomplete`: any of its keys may be missing.
+ * State of a remote cluster. `complete`: all of its keys have been received. `gone`: no file has its name.
+ * `incomplete`: any of its keys may be missing.
  */
 export type RemoteState = 'complete' | 'incomplete' | 'gone';
 
@@ -43,6 +44,7 @@ export class RemoteClusters implements Duty {
   #state: DutyState = 'waiting';
   #mesh: ClusterMesh | undefined;
   #configs: ConfigFollower | undefined;
+  #files: ConfigListing = new Map();
 
   constructor(options: RemoteClustersOptions) {
     this.#options = options;
@@ -70,19 +72,18 @@ export class RemoteClusters implements Duty {
   }
 
   /**
-   * Returns the state of a cluster. A cluster is not `gone` before the configurations have been read, or while its
-   * configuration is unusable.
+   * Returns the state of a cluster. A cluster is not `gone` before the configurations have been read, or while a file
+   * has its name. This includes files without `endpoints:`, because a configuration may be half-written.
    */
   stateOf(cluster: string): RemoteState {
     const progress = this.#mesh?.progressOf(cluster);
     if (progress !== undefined) return progress.synced ? 'complete' : 'incomplete';
-    const configs = this.#configs?.status();
-    return configs?.listed === true && configs.problems[cluster] === undefined ? 'gone' : 'incomplete';
+    const hasFile = this.#files.has(cluster) && cluster !== this.#options.clusterName;
+    return this.#configs?.status().listed === true && !hasFile ? 'gone' : 'incomplete';
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clusterName, clusterID, maxConnectedClusters, source, clock, random, gate, onReject } =
-      this.#options;
+    const { clusterName, clusterID, maxConnectedClusters, clock, random, gate, onReject } = this.#options;
     const mesh = new ClusterMesh({
       ...this.#engines,
       clusterName,
@@ -97,6 +98,10 @@ export class RemoteClusters implements Duty {
     });
     const onProblem = (name: string, reason: string): void =>
       onReject(rejection('unusable-config', 'file', name, reason, 'the configurations of remote clusters'));
+    const source: ConfigSource = {
+      list: () => this.#list(signal),
+      watch: (onChange) => this.#options.source.watch(onChange),
+    };
     const configs = new ConfigFollower({ source, mesh, clock, onProblem });
     this.#mesh = mesh;
     this.#configs = configs;
@@ -109,6 +114,16 @@ export class RemoteClusters implements Duty {
     await mesh.stop();
     leave();
     this.#state = 'ended';
+  }
+
+  /** Lists the files. If a file was deleted, notifies the readers, because the mesh may not know its cluster. */
+  async #list(signal: AbortSignal): Promise<ConfigListing> {
+    const files = await this.#options.source.list();
+    if (signal.aborted) return files;
+    const wasDeleted = [...this.#files.keys()].some((name) => !files.has(name));
+    this.#files = files;
+    if (wasDeleted) this.#changes.notify('');
+    return files;
   }
 
   status(): DutyStatus {

@@ -131,6 +131,33 @@ it('remote clusters notify their readers when an empty directory of configuratio
   await running;
 });
 
+it('a remote cluster is gone if it has no file, whatever its name (regression: `constructor` never was)', async () => {
+  const clock = new ManualClock();
+  const directory = new FakeDirectory();
+  for (const name of ['a', 'ca.crt', 'b']) directory.write(name, { kind: 'other' });
+  const clusters = new RemoteClusters({
+    clusterName: 'a',
+    clusterID: 1,
+    maxConnectedClusters: 255,
+    source: directory,
+    clock,
+    random: () => 0.5,
+    onReject: () => expect.fail(),
+  });
+  const ended = new AbortController();
+  const running = clusters.run(ended.signal);
+  expect(clusters.stateOf('constructor')).toBe('incomplete');
+  await advance(clock, 0);
+  expect(clusters.names).toEqual([]); // waiting for all named clusters does not wait for certificates
+  expect(['a', 'b', 'constructor'].map((name) => clusters.stateOf(name))).toEqual([
+    'gone',
+    'incomplete',
+    'gone',
+  ]);
+  ended.abort();
+  await running;
+});
+
 it('a slice that was deleted between two runs is created again in the second', async () => {
   const clock = new ManualClock();
   const writes: ObjectWrite[] = [];

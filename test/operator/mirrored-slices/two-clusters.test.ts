@@ -16,8 +16,8 @@ import { addressesOf, type ServedSlice, SLICES } from './support/slice-world.ts'
 /** The folder with the configurations of remote clusters. */
 class Folder implements ConfigSource {
   readonly clusters: Map<string, OperatorOfCluster> = new Map();
-  /** Files that cannot be read. */
-  readonly broken: Set<string> = new Set();
+  /** Files that are not configurations. */
+  readonly broken: Map<string, ConfigFile> = new Map();
   #onChange = (): void => {};
 
   list(): Promise<ConfigListing> {
@@ -26,7 +26,7 @@ class Folder implements ConfigSource {
       const connect = (): MemoryBackend => new MemoryBackend({ server, clock, random: () => 0.5 });
       listing.set(name, { kind: 'config', hash: name, connect });
     }
-    for (const name of this.broken) listing.set(name, { kind: 'unusable', reason: 'unreadable' });
+    for (const [name, file] of this.broken) listing.set(name, file);
     return Promise.resolve(listing);
   }
 
@@ -154,7 +154,7 @@ describe('two clusters with operators that synchronize slices', () => {
     expect(await slicesOf(atlantic)).toEqual(both);
     await stop();
     folder.clusters.delete('baltic');
-    folder.broken.add('baltic');
+    folder.broken.set('baltic', { kind: 'unusable', reason: 'unreadable' });
     const again = follow(atlantic, folder);
     await advance(clock, 60_000);
     expect(await slicesOf(atlantic)).toEqual(both);
@@ -169,6 +169,28 @@ describe('two clusters with operators that synchronize slices', () => {
     await advance(clock, 20_000);
     expect(await slicesOf(atlantic)).toEqual({ 'checkout-x': ATLANTIC_IP });
   });
+
+  it.each<ConfigFile>([
+    { kind: 'other' }, // regression: the slices were deleted at once
+    { kind: 'unusable', reason: 'unreadable' }, // regression: the slices were kept after the file had been deleted
+  ])(
+    'keep the slices of a cluster while its file is $kind since the start, until the file is deleted',
+    async (file) => {
+      stops.push(baltic.operate());
+      const stop = follow(atlantic, folder);
+      await advance(clock, 20_000);
+      await stop();
+      folder.clusters.clear();
+      folder.broken.set('baltic', file);
+      follow(atlantic, folder);
+      await advance(clock, 60_000);
+      expect(await slicesOf(atlantic)).toEqual({ 'checkout-x': ATLANTIC_IP, [IN_ATLANTIC]: BALTIC_IP });
+      folder.broken.clear();
+      folder.changed();
+      await advance(clock, 20_000);
+      expect(await slicesOf(atlantic)).toEqual({ 'checkout-x': ATLANTIC_IP });
+    },
+  );
 
   it('delete the slice of a service that the other cluster does not share any more', async () => {
     stops.push(baltic.operate());
