@@ -33,6 +33,19 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
+/** Returns the position after the claims that are not after `claim`. A binary search: users may share one frontend. */
+function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): number {
+  let low = 0;
+  let high = claims.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const other = claims[middle];
+    if (other !== undefined && compareClaims(other, claim) <= 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /**
  * Finds services by frontend. Services with the same frontend are ranked by kind (cluster IP, node port, ingress IP,
  * external IP), then by `namespace/name`, so that the result does not depend on the order of updates.
@@ -40,7 +53,7 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
 export class FrontendIndex {
   #nodePort: NodePortOptions;
   readonly #isIndexed: (frontend: Frontend) => boolean;
-  readonly #claims = new Map<string, readonly FrontendClaim[]>();
+  readonly #claims = new Map<string, FrontendClaim[]>();
   /** The indexed services by `namespace/name`. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
@@ -134,8 +147,10 @@ export class FrontendIndex {
     this.#indexed.set(name, service);
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const claims = [...(this.#claims.get(text) ?? []), { name, service, frontend }];
-      this.#claims.set(text, claims.sort(compareClaims));
+      const claim = { name, service, frontend };
+      const claims = this.#claims.get(text);
+      if (claims === undefined) this.#claims.set(text, [claim]);
+      else claims.splice(endOfRank(claims, claim), 0, claim);
       const ofAddress = this.#byAddress.get(frontend.ip);
       if (ofAddress === undefined) this.#byAddress.set(frontend.ip, new Set([text]));
       else ofAddress.add(text);
@@ -145,11 +160,10 @@ export class FrontendIndex {
   #remove(name: string, service: Service): void {
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const remaining = (this.#claims.get(text) ?? []).filter((claim) => claim.name !== name);
-      if (remaining.length > 0) {
-        this.#claims.set(text, remaining);
-        continue;
-      }
+      const claims = this.#claims.get(text);
+      if (claims === undefined) continue;
+      claims.splice(endOfRank(claims, { name, service, frontend }) - 1, 1);
+      if (claims.length > 0) continue;
       this.#claims.delete(text);
       const ofAddress = this.#byAddress.get(frontend.ip);
       ofAddress?.delete(text);

@@ -1327,12 +1327,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/frontend-index.ts',
-    symbol: 'compareClaims',
-    changes: ['_ > _ → true', '_ > _ → false', '_ > _ → _ >= _', '_ > _ → _ <= _'],
-    reason: 'a sort asks only whether it is below zero',
-  },
-  {
-    file: 'src/servicecache/frontend-index.ts',
     symbol: 'FrontendIndex.#remove',
     changes: ['_ === 0 → false'],
     reason: 'keeps an empty list, of which only memory tells',

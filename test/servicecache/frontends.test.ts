@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
+import { FrontendIndex } from '../../src/servicecache/frontend-index.ts';
 import { type Frontend, frontendsOf, type NodePortOptions } from '../../src/servicecache/frontends.ts';
 import {
   createService,
@@ -9,6 +10,7 @@ import {
   withoutNodePorts,
 } from '../../src/servicecache/service.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import { growthPerItem } from '../base/support/cpu-time.ts';
 import { cacheOf, SHOP, service } from './support/scene.ts';
 
 const TCP = 6;
@@ -166,5 +168,19 @@ describe('the index of frontends', () => {
         }
       }),
     );
+  });
+
+  it('adds and removes services with one external IP and port at a cost linear in their number (regression: the claims of the frontend were sorted and copied for each)', async () => {
+    const growth = await growthPerItem(128, (count) => {
+      const index = new FrontendIndex({ enabled: false });
+      const names = Array.from({ length: count }, (_, at) => String((at * 7919) % count).padStart(5, '0'));
+      for (const name of names)
+        index.update(name, service({ id: { namespace: 'shop', name }, externalIPs: rich.externalIPs }));
+      const match = index.lookup('1.2.3.4', 80, TCP);
+      expect([match?.id.name, match?.overruled.length]).toEqual(['00000', count - 1]);
+      for (const name of names) index.update(name, undefined);
+      expect(index.size).toBe(0);
+    });
+    expect(growth).toBeLessThan(6);
   });
 });
