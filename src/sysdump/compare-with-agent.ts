@@ -243,7 +243,7 @@ function knownFrontends({
     Object.entries(ports).map(([portName, text]) => {
       const [port = '', protocol = 'TCP'] = text.split('/');
       const active = backends.flatMap(({ address, state, ports: offered }) => {
-        const target = Number(offered[portName]?.split('/', 1)[0]);
+        const target = Number(new Map(Object.entries(offered)).get(portName)?.split('/', 1)[0]);
         const isUsed =
           state === 'active' && !Number.isNaN(target) && address.includes(':') === ip.includes(':');
         return isUsed ? [hostPort(address, target)] : [];

@@ -186,6 +186,14 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     ]);
   });
 
+  it('compares a port named `constructor` that a backend does not have (regression: it threw a TypeError)', async () => {
+    const service = { ...SERVICES[0], ports: { constructor: '80/TCP' } };
+    const withService: Ask = async (path, ...rest) =>
+      path.startsWith('/v1/services') ? { items: [service] } : await ask(path, ...rest);
+    const report = await compareWithTable(withService, fileOf(JSON.stringify(SERVICE_LIST)), { signal });
+    expect(report.json).toMatchObject({ differences: [{ kind: 'service-backends' }] });
+  });
+
   it('asks the agent of Cilium over its socket', async () => {
     const socket = join(folder, 'cilium.sock');
     const answers: Readonly<Record<string, unknown>> = {
