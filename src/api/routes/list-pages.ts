@@ -49,7 +49,10 @@ const LIST_TTL_MS = 60_000;
  */
 const MAX_LISTS = 32;
 
-/** Maximum number of views of all cursors. A view of a million entries costs about 50 MB if all entries change. */
+/**
+ * Maximum number of views of all cursors. If there are more, cursors are released in the same order. A view of a
+ * million entries costs about 50 MB if all entries change.
+ */
 const MAX_VIEWS = 8;
 
 /** Maximum weight of the items of a page. They take a few milliseconds. */
@@ -89,7 +92,7 @@ export class ListPages<T> {
 
   /** True if the limit of views is reached. */
   get isFull(): boolean {
-    return this.#views().size >= MAX_VIEWS;
+    return viewsOf(this.#cursors).size >= MAX_VIEWS;
   }
 
   begin(listing: PagedSource<T>, limit: number): ListPage<T> {
@@ -148,24 +151,22 @@ export class ListPages<T> {
     this.#cursors.add(cursor);
   }
 
-  /** Returns the views of all cursors, most recently used first. */
-  #views(): Set<object> {
-    return new Set([...this.#cursors].reverse().flatMap(({ listing }) => listing.view ?? []));
+  /** Returns all cursors, those to be released first last. */
+  #ranked(): readonly ListCursor<T>[] {
+    const [newest, ...earlier] = [...this.#cursors].reverse();
+    const isRead = ({ token, lastToken }: ListCursor<T>): boolean =>
+      token !== undefined && lastToken !== undefined;
+    const polled = earlier.filter((cursor) => !isRead(cursor));
+    return newest === undefined ? [] : [newest, ...earlier.filter(isRead), ...polled];
   }
 
   #expire(): void {
     const now = this.#clock.now();
-    const tooMany = new Set<object | undefined>([...this.#views()].slice(MAX_VIEWS));
-    for (const cursor of this.#cursors) {
-      const isOld = now - cursor.usedAt >= LIST_TTL_MS;
+    const ranked = this.#ranked();
+    const tooMany = new Set<object | undefined>([...viewsOf(ranked)].slice(MAX_VIEWS));
+    for (const [place, cursor] of ranked.entries()) {
+      const isOld = place >= MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
       if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
-    }
-    if (this.#cursors.size > MAX_LISTS) {
-      const earlier = [...this.#cursors].slice(0, -1);
-      const isRead = ({ token, lastToken }: ListCursor<T>): boolean =>
-        token !== undefined && lastToken !== undefined;
-      const released = earlier.find((cursor) => !isRead(cursor)) ?? earlier[0];
-      if (released !== undefined) this.#cursors.delete(released);
     }
     const [oldest] = this.#cursors;
     if (oldest !== undefined && !this.#ended.aborted)
@@ -176,4 +177,9 @@ export class ListPages<T> {
     this.#timer = undefined;
     this.#expire();
   }
+}
+
+/** Returns the views of cursors, in the order of the cursors. */
+function viewsOf(cursors: Iterable<ListCursor<unknown>>): ReadonlySet<object> {
+  return new Set(Array.from(cursors, ({ listing }) => listing.view ?? []).flat());
 }

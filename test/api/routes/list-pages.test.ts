@@ -82,6 +82,18 @@ describe('a list in pages', () => {
     expect(pages.next(polled, 1).items).toEqual([2]);
   });
 
+  it('whose reader is slow is kept while first pages of a changing list are polled (regression: 8 polls released it)', () => {
+    const pages = new ListPages<number>(new FakeClock(), never());
+    const { continue: second = '' } = pages.begin(listing([1, 2, 3], 'slow', {}), 1);
+    const { continue: third = '' } = pages.next(second, 1);
+    let polled = '';
+    for (let poll = 0; poll < 10; poll++)
+      ({ continue: polled = '' } = pages.begin(listing([1, 2, 3], `poll ${poll}`, {}), 1));
+    expect(pages.size).toBe(8);
+    expect(pages.next(third, 1).items).toEqual([3]);
+    expect(pages.next(polled, 1).items).toEqual([2]);
+  });
+
   it('that has not changed starts with the same page, and serves each of several readers to its end', () => {
     fc.assert(
       fc.property(
