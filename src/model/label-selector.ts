@@ -38,7 +38,8 @@ export function isLabelValue(text: string): boolean {
   return text.length <= MAX_NAME_LENGTH && NAME.test(text);
 }
 
-function isKey(text: string): boolean {
+/** Returns true for a qualified name: the key of a label, with or without a prefix. */
+export function isLabelKey(text: string): boolean {
   const slash = text.indexOf('/');
   if (slash < 0) return isLabelValue(text);
   const prefix = text.slice(0, slash);
@@ -91,7 +92,7 @@ class SelectorReader {
     const isNegated = this.#next === '!';
     if (isNegated) this.#at++;
     const key = this.#take();
-    if (!isKey(key) || key === 'in' || key === 'notin') this.#expected('the key of a label', key);
+    if (!isLabelKey(key) || key === 'in' || key === 'notin') this.#expected('the key of a label', key);
     if (isNegated) return { key, operator: 'absent', values: NO_VALUES };
     if (this.#next === '' || this.#next === ',') return { key, operator: 'exists', values: NO_VALUES };
     const token = this.#take();

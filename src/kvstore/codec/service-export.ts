@@ -1,3 +1,4 @@
+import { isLabelKey, isLabelValue } from '../../model/label-selector.ts';
 import {
   EXPORT_TYPES,
   type ExportedPort,
@@ -21,9 +22,6 @@ const MAX_PORTS = 250;
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
-/** A name with an optional prefix: the name of a label or an annotation, and an `appProtocol`. */
-const QUALIFIED_NAME = /^([a-z0-9.-]{1,253}\/)?[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$/i;
-const LABEL_VALUE = /^([a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?)?$/i;
 /** Maximum size of all annotations: 256 KiB in Kubernetes, with room for those of the import. */
 const MAX_ANNOTATION_BYTES = 255 << 10;
 const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
@@ -65,7 +63,7 @@ function readPort(fields: Fields<never>, drop: RejectField<undefined>): Exported
   if (name !== '' && !DNS_LABEL.test(name))
     return drop('invalid-name', fields.pathOf('name'), name, 'must be a DNS label');
   const appProtocol = fields.string('appProtocol') || undefined;
-  if (appProtocol !== undefined && !QUALIFIED_NAME.test(appProtocol))
+  if (appProtocol !== undefined && !isLabelKey(appProtocol))
     return drop('invalid-name', fields.pathOf('appProtocol'), appProtocol, 'must be a qualified name');
   return { name, port, protocol: PROTOCOL_NUMBERS[protocol], appProtocol };
 }
@@ -84,8 +82,10 @@ function validTexts(
   for (const [name, text] of texts) {
     const at = `${field}.${name}`;
     const total = bytes + Buffer.byteLength(name) + Buffer.byteLength(text);
-    if (!QUALIFIED_NAME.test(name)) drop('invalid-name', at, name, 'must be a qualified name');
-    else if (field === 'labels' && !LABEL_VALUE.test(text))
+    // Kubernetes ignores the case of the names of annotations.
+    const key = field === 'annotations' ? name.toLowerCase() : name;
+    if (!isLabelKey(key)) drop('invalid-name', at, name, 'must be a qualified name');
+    else if (field === 'labels' && text !== '' && !isLabelValue(text))
       drop('invalid-value', at, text, 'must be a label value');
     else if (field === 'annotations' && total > MAX_ANNOTATION_BYTES)
       drop('too-large', at, `${total} bytes`, 'exceeds the size of all annotations');

@@ -184,6 +184,25 @@ describe('a service export', () => {
     ]);
   });
 
+  it('loses a label whose prefix is no DNS subdomain (regression: the API server rejected the import of all clusters)', () => {
+    const decoded = decode({
+      labels: { 'X.io/a': '', '-x.io/b': '', 'x..io/c': '', 'x.io/d': '' },
+      annotations: { 'X.io/a': '', '.x.io/b': '' },
+      ports: [
+        { name: 'a', port: 1, appProtocol: 'X.io/a' },
+        { name: 'b', port: 2, appProtocol: 'x.io/b' },
+      ],
+    });
+    expect(decoded).toMatchObject({
+      value: {
+        labels: new Map([['x.io/d', '']]),
+        annotations: new Map([['X.io/a', '']]), // the API server ignores the case of the names of annotations
+        ports: [{ name: 'b', port: 2, appProtocol: 'x.io/b' }],
+      },
+    });
+    expect(decoded.ok && decoded.dropped).toHaveLength(5);
+  });
+
   it('of any JSON is read or rejected, and never throws', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.constantFrom(...Object.keys(BASIC), 'ipFamilies'), (value, field) => {
