@@ -151,14 +151,13 @@ function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
-/** Maximum number of slices that a lookup of origins checks. Beyond it, an index of their addresses is faster. */
-const MAX_CHECKED = 256;
-
 /**
  * Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster.
  */
 function originLookup(state: ServiceState): HolderLookup {
   let remote: Origin = { cluster: '', slice: '' };
+  // To check a slice costs about as much as to index two addresses.
+  const maxChecked = state.correlation.backends.size / 2;
   let checked = 0;
   /** By cluster: the slice of each address. */
   const indexes = new Map<string, ReadonlyMap<string, string>>();
@@ -167,7 +166,7 @@ function originLookup(state: ServiceState): HolderLookup {
     const { slices } = cluster === '' ? state : (state.remotes.get(cluster) ?? NO_OFFER);
     checked += slices.size;
     let candidates: Iterable<string> = slices.keys();
-    if (checked > MAX_CHECKED) {
+    if (checked > maxChecked) {
       const index = indexes.get(cluster) ?? sliceByAddress(slices, state.service);
       indexes.set(cluster, index);
       const listing = index.get(address);
