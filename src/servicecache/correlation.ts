@@ -61,27 +61,34 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
-/** Returns the claims with `added` inserted in order. */
-function withNewClaim(claims: readonly BackendClaim[], added: BackendClaim): readonly BackendClaim[] {
-  const place = claims.findIndex(({ origin }) => compareOrigins(added.origin, origin) < 0);
-  return place < 0 ? [...claims, added] : claims.toSpliced(place, 0, added);
-}
-
-/** Returns the claims with `other` in place of the claim of the same origin. */
-function withReplacedClaim(claims: readonly BackendClaim[], other: BackendClaim): readonly BackendClaim[] {
-  return claims.map((claim) => (compareOrigins(claim.origin, other.origin) === 0 ? other : claim));
+/** Returns the position of the first claim that is not before `origin`. A binary search. */
+function positionOf(claims: readonly BackendClaim[], origin: Origin): number {
+  let low = 0;
+  let high = claims.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const claim = claims[middle];
+    if (claim !== undefined && compareOrigins(claim.origin, origin) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /**
  * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
- * strongest claim is used.
+ * strongest claim is used. The scan ends when all ports of `known` have been found, if it is given.
  */
-function withMergedPorts(winner: BackendClaim, claims: readonly BackendClaim[]): Backend {
+function withMergedPorts(
+  winner: BackendClaim,
+  claims: readonly BackendClaim[],
+  known: readonly Backend[] | undefined,
+): Backend {
   let { ports } = winner.backend;
   for (const { origin, backend } of claims) {
     if (origin.cluster !== winner.origin.cluster) break;
     for (const [name, port] of backend.ports) if (!ports.has(name)) ports = ports.set(name, port);
+    if (known?.every((each) => each.ports.every((_, name) => ports.has(name))) === true) break;
   }
   return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });
 }
@@ -168,10 +175,9 @@ class Correlator {
     // Replacing the only claim does not need the current winner, unless the service has an affinity.
     const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
     const claim: BackendClaim = { origin: this.#change.origin, backend };
-    if (claims !== undefined)
-      this.#contest(address, current, isNew ? withNewClaim(claims, claim) : withReplacedClaim(claims, claim));
+    if (claims !== undefined) this.#contest(address, current, claims, isNew ? 0 : 1, claim);
     else if (isNew && current !== undefined)
-      this.#contest(address, current, withNewClaim([this.#holderOf(current)], claim));
+      this.#contest(address, current, [this.#holderOf(current)], 0, claim);
     else this.#setWinner(address, current, backend);
   }
 
@@ -180,9 +186,7 @@ class Correlator {
     const claims = this.#contested.get(address);
     const current = this.#side || claims ? this.#backends.get(address) : undefined;
     if (claims !== undefined) {
-      const { origin } = this.#change;
-      const others = claims.filter((claim) => compareOrigins(claim.origin, origin) !== 0);
-      this.#contest(address, current, others);
+      this.#contest(address, current, claims, 1);
       return;
     }
     this.#side?.replace(address, current, undefined);
@@ -204,13 +208,26 @@ class Correlator {
     return holder;
   }
 
-  /** Sets the claims of an address, and its winner if it differs from `current` (I3). */
-  #contest(address: string, current: Backend | undefined, claims: readonly BackendClaim[]): void {
+  /**
+   * Replaces `removed` claims of this origin on an address, 0 or 1, by `added`. Sets the winner if it differs from
+   * `current` (I3).
+   */
+  #contest(
+    address: string,
+    current: Backend | undefined,
+    before: readonly BackendClaim[],
+    removed: number,
+    ...added: BackendClaim[]
+  ): void {
+    const claims = before.toSpliced(positionOf(before, this.#change.origin), removed, ...added);
     const [winner, second] = claims;
     assert(winner !== undefined, `no claim is left on the backend ${address}`);
     if (second === undefined) this.#contested.delete(address);
     else this.#contested.set(address, claims);
-    const effective = withMergedPorts(winner, claims);
+    const { cluster } = winner.origin;
+    const merged = added.filter(({ origin }) => origin.cluster === cluster).map(({ backend }) => backend);
+    const known = current && before[0]?.origin.cluster === cluster ? [current, ...merged] : undefined;
+    const effective = withMergedPorts(winner, claims, known);
     if (current === undefined || !equalBackends(current, effective))
       this.#setWinner(address, current, effective);
   }

@@ -1,7 +1,16 @@
+import { Map as ImmutableMap } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../src/model/cluster-endpoint-slice.ts';
+import { createBackend, NO_BACKENDS } from '../../src/servicecache/backend.ts';
+import {
+  applyOriginChange,
+  type BackendClaim,
+  NO_CORRELATION,
+  type Origin,
+  type OriginChange,
+} from '../../src/servicecache/correlation.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
-import { cacheOf, offer, SHOP, service, transcript } from './support/scene.ts';
+import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 const TCP = 6;
 
@@ -233,5 +242,70 @@ describe('a service of 50,000 backends over 500 slices', () => {
     cache.mergeExternalSliceUpdate(numbered(7, 1));
     expect(cache.get(SHOP)?.endpoints.backends.has(address(7, 0))).toBe(true);
     expect(cache.status().contested).toBe(0);
+  });
+});
+
+describe('many slices of a service with the same address', () => {
+  const ports = ImmutableMap({ http: { port: 8080, protocol: TCP } });
+  const backends = ImmutableMap({ '10.0.0.1': createBackend({ address: '10.0.0.1', ports }) });
+
+  it.each<[string, OriginChange['before'], OriginChange['after'], number]>([
+    ['adds', NO_BACKENDS, backends, 1],
+    ['removes', backends, NO_BACKENDS, -1],
+  ])(
+    'compare few of their claims (regression: all, for each slice that %s one)',
+    (_, before, after, step) => {
+      let comparisons = 0;
+      const origin = (at: number): Origin => ({
+        slice: `s-${1000 + at}`,
+        get cluster() {
+          comparisons++;
+          return '';
+        },
+      });
+      const noHolder = () => undefined;
+      let correlation = applyOriginChange(
+        NO_CORRELATION,
+        { origin: origin(0), before: NO_BACKENDS, after: backends },
+        noHolder,
+      );
+      for (let at = 1; at < 1000; at++) {
+        const first: BackendClaim = {
+          origin: origin(0),
+          backend: createBackend({ address: '10.0.0.1', ports }),
+        };
+        const change = { origin: origin(at), before: NO_BACKENDS, after: backends };
+        correlation = applyOriginChange(correlation, change, () => first);
+      }
+      comparisons = 0;
+      const at = step > 0 ? 1000 : 500;
+      const change = { origin: origin(at), before, after };
+      correlation = applyOriginChange(correlation, change, noHolder);
+      expect(correlation.contested.get('10.0.0.1')).toHaveLength(1000 + step);
+      expect(comparisons).toBeLessThan(60);
+    },
+  );
+
+  it('have the port of a slice of another cluster only while that cluster wins', () => {
+    const cache = withGlobalService();
+    const metrics = [{ name: 'metrics', port: 9090, protocol: TCP }];
+    cache.updateEndpoints(slice('a-1', ['10.0.0.1']));
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1']));
+    cache.mergeExternalSliceUpdate(remote('s-2', ['10.0.0.1'], { ports: metrics }));
+    const portsOf = () =>
+      [...(cache.get(SHOP)?.endpoints.backends.get('10.0.0.1')?.ports.keys() ?? [])].sort();
+    expect(portsOf()).toEqual(['http']);
+    cache.deleteEndpoints(SHOP, 'a-1');
+    expect(portsOf()).toEqual(['http', 'metrics']);
+    cache.mergeExternalSliceUpdate(
+      remote('s-3', ['10.0.0.1'], { ports: [{ name: 'dns', port: 53, protocol: TCP }] }),
+    );
+    expect(portsOf()).toEqual(['dns', 'http', 'metrics']);
+    cache.mergeExternalSliceUpdate(remote('s-1', ['10.0.0.1'], { ports: metrics }));
+    expect(portsOf()).toEqual(['dns', 'metrics']);
+    cache.mergeExternalSliceUpdate(
+      remote('s-3', ['10.0.0.1'], { ports: [{ name: 'ftp', port: 21, protocol: TCP }] }),
+    );
+    expect(portsOf()).toEqual(['ftp', 'metrics']);
   });
 });
