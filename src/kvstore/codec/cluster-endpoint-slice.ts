@@ -31,8 +31,11 @@ import { readZstdFrame } from './zstd/zstd-frame.ts';
  *     EndpointPort          1 name  2 protocol  3 port
  */
 
-/** Endpoints that one step decodes; it takes about 0.5 ms. */
-const ENDPOINTS_PER_STEP = 64;
+/** A step ends at the first endpoint after this number of fields, about 64 endpoints; it takes about 0.5 ms. */
+const FIELDS_PER_STEP = 1024;
+
+/** Maximum number of fields in one step. A slice within the other limits has fewer than 20,000. */
+const MAX_FIELDS = 65_536;
 
 /** Content with more bytes is decoded in steps. Smaller content takes at most about 2 ms. */
 const LARGE = 64 * 1024;
@@ -55,6 +58,8 @@ class SliceReader {
   readonly #reader: ProtoReader;
   readonly #limits: ValueLimits;
   readonly #drop: RejectField<undefined>;
+  /** Number of fields of the current step. */
+  #fields = 0;
   /** Number of addresses of all endpoints. */
   #addresses = 0;
   /** The first address of each family, with its path. */
@@ -74,7 +79,7 @@ class SliceReader {
     const ports: SlicePort[] = [];
     let [cluster, namespace, name, addressType] = ['', '', '', ''];
     let [clusterID, portCount, labelCount, annotationCount] = [0, 0, 0, 0];
-    while (reader.next(reader.buffer.length)) {
+    while (this.#next(reader.buffer.length)) {
       switch (reader.field) {
         case 1:
           cluster = this.#text('cluster');
@@ -100,7 +105,9 @@ class SliceReader {
         case 8:
           checkCount(SLICE_LIMITS.endpoints, endpoints.length + 1, 'endpoints');
           endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
-          if (endpoints.length % ENDPOINTS_PER_STEP === 0) yield;
+          if (this.#fields < FIELDS_PER_STEP) break;
+          this.#fields = 0;
+          yield;
           break;
         case 9: {
           checkCount(SLICE_LIMITS.ports, ++portCount, 'ports');
@@ -136,7 +143,7 @@ class SliceReader {
     let topology: Map<string, string> | undefined;
     let topologyCount = 0;
     let [hostname, nodeName, zone]: (string | undefined)[] = [];
-    for (const end = this.#open(path); reader.next(end); ) {
+    for (const end = this.#open(path); this.#next(end); ) {
       switch (reader.field) {
         case 1:
           checkCount(SLICE_LIMITS.addresses, addresses.length + 1, `${path}.addresses`);
@@ -181,7 +188,7 @@ class SliceReader {
 
   #conditions(path: string, conditions: Writable<EndpointConditions>): void {
     const reader = this.#reader;
-    for (const end = this.#open(path); reader.next(end); ) {
+    for (const end = this.#open(path); this.#next(end); ) {
       if (reader.field === 1) conditions.ready = this.#boolean(path);
       else if (reader.field === 2) conditions.serving = this.#boolean(path);
       else if (reader.field === 3) conditions.terminating = this.#boolean(path);
@@ -191,14 +198,14 @@ class SliceReader {
 
   #hints(path: string, forZones: string[]): void {
     const reader = this.#reader;
-    for (const end = this.#open(path); reader.next(end); ) {
+    for (const end = this.#open(path); this.#next(end); ) {
       if (reader.field !== 1) {
         reader.skip();
         continue;
       }
       checkCount(this.#limits.labels, forZones.length + 1, `${path}.forZones`);
       let name = '';
-      for (const zoneEnd = this.#open(path); reader.next(zoneEnd); ) {
+      for (const zoneEnd = this.#open(path); this.#next(zoneEnd); ) {
         if (reader.field === 1) name = this.#text(path);
         else reader.skip();
       }
@@ -212,7 +219,7 @@ class SliceReader {
     let name = '';
     let protocolText = 'TCP';
     let port: number | undefined;
-    for (const end = this.#open(path); reader.next(end); ) {
+    for (const end = this.#open(path); this.#next(end); ) {
       if (reader.field === 1) name = this.#text(path);
       else if (reader.field === 2) protocolText = this.#text(path);
       else if (reader.field === 3) port = this.#number(path);
@@ -231,12 +238,18 @@ class SliceReader {
     const reader = this.#reader;
     checkCount(this.#limits.labels, count, path);
     let [key, value] = ['', ''];
-    for (const end = this.#open(path); reader.next(end); ) {
+    for (const end = this.#open(path); this.#next(end); ) {
       if (reader.field === 1) key = this.#text(path);
       else if (reader.field === 2) value = this.#text(path);
       else reader.skip();
     }
     entries.set(key, value);
+  }
+
+  /** Moves to the next field before `end`. Returns false if there is none. */
+  #next(end: number): boolean {
+    checkCount(MAX_FIELDS, ++this.#fields, 'value');
+    return this.#reader.next(end);
   }
 
   #open(path: string): number {
