@@ -151,6 +151,16 @@ function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
+/** The addresses of whole offers. An offer that is replaced by slices is looked up for each of them. */
+const addressesOfOffers = new WeakMap<readonly Backend[], ReadonlySet<string>>();
+
+/** Returns true if a whole offer lists an address. */
+function isInOffer(whole: readonly Backend[], address: string): boolean {
+  const addresses = addressesOfOffers.get(whole) ?? new Set(whole.map((backend) => backend.address));
+  addressesOfOffers.set(whole, addresses);
+  return addresses.has(address);
+}
+
 /**
  * Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster.
  */
@@ -163,10 +173,13 @@ function originLookup(state: ServiceState): HolderLookup {
   const indexes = new Map<string, ReadonlyMap<string, string>>();
   return (winner, except) => {
     const { address, cluster } = winner;
-    const { slices } = cluster === '' ? state : (state.remotes.get(cluster) ?? NO_OFFER);
-    checked += slices.size;
-    let candidates: Iterable<string> = slices.keys();
-    if (checked > maxChecked) {
+    const ofCluster = state.remotes.get(cluster) ?? NO_OFFER;
+    const { whole, slices } = cluster === '' ? { whole: undefined, slices: state.slices } : ofCluster;
+    // Only one origin claims the address. If the whole offer lists it, no slice does.
+    const isWhole = whole !== undefined && slices.size > 0 && isInOffer(whole, address);
+    if (!isWhole) checked += slices.size;
+    let candidates: Iterable<string> = isWhole ? [] : slices.keys();
+    if (!isWhole && checked > maxChecked) {
       const index = indexes.get(cluster) ?? sliceByAddress(slices, state.service);
       indexes.set(cluster, index);
       const listing = index.get(address);

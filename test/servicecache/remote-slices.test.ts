@@ -1,7 +1,7 @@
 import { Map as ImmutableMap } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../src/model/cluster-endpoint-slice.ts';
-import { createBackend, NO_BACKENDS } from '../../src/servicecache/backend.ts';
+import { createBackend, type EndpointSlice, NO_BACKENDS } from '../../src/servicecache/backend.ts';
 import {
   applyOriginChange,
   type BackendClaim,
@@ -10,6 +10,12 @@ import {
   type OriginChange,
 } from '../../src/servicecache/correlation.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
+import {
+  emptyState,
+  withRemote,
+  withRemoteSlice,
+  withService,
+} from '../../src/servicecache/service-state.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 const TCP = 6;
@@ -308,4 +314,28 @@ describe('many slices of a service with the same address', () => {
     );
     expect(portsOf()).toEqual(['ftp', 'metrics']);
   });
+});
+
+it('slices that replace a whole offer read none of the earlier slices (regression: all of them, for each slice)', () => {
+  const backend = (at: number) =>
+    createBackend({ address: `10.0.${at >> 8}.${at & 255}`, ports: [], cluster: 'east' });
+  const count = 400;
+  const whole = Array.from({ length: count }, (_, at) => backend(at));
+  let state = withRemote(withService(emptyState(SHOP), service({ global: true })), 'east', whole);
+  let reads = 0;
+  for (let at = 0; at < count; at++) {
+    const backends = ImmutableMap([[backend(at).address, backend(at)]]);
+    const value: EndpointSlice = {
+      service: SHOP,
+      name: `s-${at}`,
+      get backends() {
+        reads++;
+        return backends;
+      },
+      notReady: NO_BACKENDS,
+    };
+    state = withRemoteSlice(state, 'east', value.name, value);
+  }
+  expect(state.correlation.contested.size).toBe(count);
+  expect(reads).toBeLessThan(3 * count);
 });
