@@ -13,7 +13,7 @@ export const systemClock: Clock = {
       handle =
         restMs > MAX_TIMER_MS
           ? setTimeout(() => set(restMs - MAX_TIMER_MS), MAX_TIMER_MS)
-          : setTimeout(callback, restMs);
+          : setTimeout(callback, Math.max(0, restMs)); // Node.js 22 prints a warning for a negative delay
     };
     set(delayMs);
     return { cancel: () => clearTimeout(handle) };

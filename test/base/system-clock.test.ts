@@ -36,3 +36,10 @@ describe('a timer of months', () => {
     timer.cancel();
   });
 });
+
+it('a timer whose time has passed starts without a negative delay (regression: Node.js 22 and later print a warning)', () => {
+  const start = vi.spyOn(globalThis, 'setTimeout');
+  systemClock.after(-0.5, () => {}).cancel();
+  expect(start.mock.lastCall?.[1]).toBe(0);
+  start.mockRestore();
+});
