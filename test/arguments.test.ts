@@ -139,6 +139,7 @@ const UNDECLARED = new Set([
     `${name}.entryAt`,
     `${name}.keyAt`,
   ]),
+  'IPCache.claimsOfCovering',
   'SyncStore.receiveEventAt',
   ...['range', 'txn', 'txnInTurns', 'watch', 'grantLease', 'keepLeaseAlive', 'revokeLease'].map(
     (name) => `MemoryServer.${name}`,

@@ -206,6 +206,8 @@ export class World {
   ]);
   readonly agent: Agent;
   readonly added: Set<Remote> = new Set();
+  /** Lets time pass; `ms` may be 0. */
+  pass = (ms: number): Promise<void> => advance(this.clock, ms);
   readonly #directory = new FakeDirectory();
   readonly #follower: ConfigFollower;
   #versions = 0;
@@ -255,7 +257,7 @@ export class World {
           capabilities: { syncedCanaries: true },
         });
       case 'pass':
-        return advance(this.clock, what.ms);
+        return this.pass(what.ms);
       case 'own':
         return what.happen(this.agent.mesh);
       case 'add':
@@ -348,9 +350,9 @@ export class World {
     for (const name of this.added) {
       if (this.#directory.files.get(name)?.kind !== 'config') this.#configure(name, { told: false });
     }
-    await advance(this.clock, RESCANNED_MS);
+    await this.pass(RESCANNED_MS);
     for (const { link } of this.agent.links.values()) link.up();
-    await advance(this.clock, 50_000);
+    await this.pass(50_000);
     await settle(6);
   }
 

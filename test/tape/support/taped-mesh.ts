@@ -18,6 +18,7 @@ import { Tape, type TapeOptions } from '../../../src/tape/tape.ts';
 import type { TapeSettings } from '../../../src/tape/tape-settings.ts';
 import { type AnyHappening, World } from '../../clustermesh/support/mesh-laws.ts';
 import { LOCAL_SERVICES, OWN } from '../../clustermesh/support/mesh-world.ts';
+import { advance } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
 export const SETTINGS: TapeSettings = {
@@ -110,6 +111,13 @@ export async function tapeMesh(
   });
   assert(tape, 'the tape exists');
   const { agent } = world;
+  const taped = tape;
+  world.pass = async (ms) => {
+    for (let left = ms; left >= 0; left -= 1000) {
+      await advance(world.clock, Math.min(left, 1000));
+      await taped.flush(); // a snapshot ends when the disk has it
+    }
+  };
   agent.tap = tape.mesh;
   tape.start();
   const log = listen(agent);
