@@ -102,15 +102,8 @@ export class SortedMap<K, V> {
     }
     if (!this.#isInBlock(key)) this.#block = this.#blockOf(key);
     const keys = this.#blocks[this.#block]?.keys ?? [];
-    let low = 0;
-    let high = keys.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.#isBefore(keys[middle], key)) low = middle + 1;
-      else high = middle;
-    }
-    this.#position = low;
-    return keys[low] === key;
+    this.#position = lowerBound(keys, (other) => this.#compare(other, key) < 0);
+    return keys[this.#position] === key;
   }
 
   /** Returns true if the key belongs to the block of the last access. */
@@ -137,4 +130,20 @@ export class SortedMap<K, V> {
   #isBefore(a: K | undefined, b: K): boolean {
     return a !== undefined && this.#compare(a, b) < 0;
   }
+}
+
+/**
+ * Returns the index of the first item for which `isBefore` returns false; the length if there is none. The items for
+ * which it returns true must precede all others. A binary search.
+ */
+export function lowerBound<T>(items: readonly T[], isBefore: (item: T) => boolean): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    const item = items[middle];
+    if (item !== undefined && isBefore(item)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

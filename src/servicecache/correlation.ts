@@ -1,5 +1,6 @@
 import { Map as ImmutableMap, isMap } from 'immutable';
 import { assert } from '../base/assert.ts';
+import { lowerBound } from '../base/sorted-map.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
 import {
   type Backend,
@@ -59,19 +60,6 @@ export function compareOrigins(a: Origin, b: Origin): number {
   if (a.cluster !== b.cluster) return a.cluster < b.cluster ? -1 : 1;
   if (a.slice === b.slice) return 0;
   return a.slice < b.slice ? -1 : 1;
-}
-
-/** Returns the position of the first claim that is not before `origin`. A binary search. */
-function positionOf(claims: readonly BackendClaim[], origin: Origin): number {
-  let low = 0;
-  let high = claims.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    const claim = claims[middle];
-    if (claim !== undefined && compareOrigins(claim.origin, origin) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /**
@@ -219,7 +207,8 @@ class Correlator {
     removed: number,
     ...added: BackendClaim[]
   ): void {
-    const claims = before.toSpliced(positionOf(before, this.#change.origin), removed, ...added);
+    const place = lowerBound(before, ({ origin }) => compareOrigins(origin, this.#change.origin) < 0);
+    const claims = before.toSpliced(place, removed, ...added);
     const [winner, second] = claims;
     assert(winner !== undefined, `no claim is left on the backend ${address}`);
     if (second === undefined) this.#contested.delete(address);

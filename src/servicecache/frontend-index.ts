@@ -1,3 +1,4 @@
+import { lowerBound } from '../base/sorted-map.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
 import type { Service } from './service.ts';
@@ -33,17 +34,9 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
-/** Returns the position after the claims that are not after `claim`. A binary search: users may share one frontend. */
+/** Returns the position after the claims that are not after `claim`. Many services may share one frontend. */
 function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): number {
-  let low = 0;
-  let high = claims.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    const other = claims[middle];
-    if (other !== undefined && compareClaims(other, claim) <= 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return lowerBound(claims, (other) => compareClaims(other, claim) <= 0);
 }
 
 /**

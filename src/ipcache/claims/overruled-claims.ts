@@ -1,3 +1,4 @@
+import { lowerBound } from '../../base/sorted-map.ts';
 import { PagedMap } from '../../columns/paged-map.ts';
 import { compareWriters } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
@@ -74,12 +75,5 @@ export class OverruledClaims {
 /** Returns the index of the first of the sorted claims that is not stronger than a claim of this writer. */
 function placeOf(claims: readonly CompleteClaim[], { source, owner = '' }: Writer): number {
   const writer = { source, owner };
-  let low = 0;
-  let high = claims.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (compareWriters(claims[middle] ?? writer, writer) < 0) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return lowerBound(claims, (claim) => compareWriters(claim, writer) < 0);
 }
