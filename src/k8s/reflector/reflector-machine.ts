@@ -4,7 +4,7 @@ import type { ApiErrorCode } from '../rest/api-error.ts';
 /**
  * The ways to request all objects (KUBERNETES 1):
  * - `stream`: the initial events of a watch, from the server's watch cache. It costs the server least, and requires
- *   Kubernetes 1.32. If a server refuses it, lists are used from then on
+ *   Kubernetes 1.32. If a server does not support it, lists are used from then on
  * - `cache`: a list from the server's watch cache, not older than the last known version
  * - `pages`: the latest state, in pages; after a 410, or if the server is behind
  * - `whole`: the latest state, in one response; after a 410 on a page
@@ -47,7 +47,7 @@ export interface ReflectorState {
   readonly reportedState: ResourceState;
   /** Source of the current list; between lists, of the next one. */
   readonly from: ListSource;
-  /** The first source that a list tries. `cache` after a server has refused a stream. */
+  /** The first source that a list tries. `cache` if the server does not support streams. */
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
@@ -167,16 +167,16 @@ const REPORTED_STATES: Partial<Record<ApiErrorCode, ResourceState>> = {
 };
 
 /**
- * Errors that mean that the server does not support streams: it refuses, sends something else, or never sends the end
- * of the objects.
+ * The source that later lists try first, by the error of a stream that a list replaces. `cache` if the server does not
+ * support streams: it refuses, or never sends the end of the objects. `stream` if a later stream may succeed: the right
+ * may be granted, and a server that stops ends its streams early.
  */
-const NO_STREAM: ReadonlySet<ApiErrorCode> = new Set([
-  'invalid',
-  'rejected',
-  'forbidden',
-  'missing',
-  'garbled',
-  'silent',
+const PREFERRED_AFTER: ReadonlyMap<ApiErrorCode, 'stream' | 'cache'> = new Map([
+  ['invalid', 'cache'],
+  ['rejected', 'cache'],
+  ['silent', 'cache'],
+  ['forbidden', 'stream'],
+  ['garbled', 'stream'],
 ]);
 
 /**
@@ -229,8 +229,8 @@ function failureStep(
     const resetsBackoff = isHealthy(state, now) || (state.progressed && next === 'prove');
     return waitStep({ ...state, internalSince }, next, retryAfterMs, now, reportedState, resetsBackoff);
   }
-  if (state.from === 'stream' && NO_STREAM.has(code))
-    return listStep({ ...state, preferred: 'cache' }, 'cache');
+  const preferred = state.from === 'stream' ? PREFERRED_AFTER.get(code) : undefined;
+  if (preferred !== undefined) return listStep({ ...state, preferred }, 'cache');
   if (code === 'expired' || code === 'future-version') {
     if (state.from === 'stream' || state.from === 'cache') return listStep(state, 'pages');
     if (state.from === 'pages') return listStep(state, 'whole');

@@ -63,7 +63,7 @@ const CODES = [
 const LOST_CONNECTION: readonly ApiErrorCode[] = ['unreachable', 'broken', 'silent', 'unavailable'];
 const TO_REPEAT: readonly ApiErrorCode[] = ['throttled', 'unauthorized', 'credentials', 'internal'];
 const NO_STREAMS: readonly ApiErrorCode[] = [
-  ...(['invalid', 'rejected', 'forbidden', 'missing', 'garbled', 'silent'] as const),
+  ...(['invalid', 'rejected', 'silent', 'forbidden', 'garbled'] as const),
 ];
 const FORGOTTEN: readonly ApiErrorCode[] = ['expired', 'future-version'];
 const except = (codes: readonly ApiErrorCode[]): readonly ApiErrorCode[] =>
@@ -112,14 +112,25 @@ function waitOf(
   return effect;
 }
 
-it('starts with a stream; if the server refuses it, lists immediately, and from then on (K 1)', () => {
+it('starts with a stream; if the server does not support it, lists immediately, and from then on (K 1)', () => {
   expect(new Driven().effect).toEqual({ do: 'list', from: 'stream' });
   for (const code of NO_STREAMS) {
     const driven = new Driven();
     expect(driven.answer(failure(code)), code).toEqual({ do: 'list', from: 'cache' });
     driven.answer(LISTED, OPENED, EXPIRED);
-    expect(driven.answer(WAITED), code).toEqual({ do: 'list', from: 'cache' });
+    const next = code === 'forbidden' || code === 'garbled' ? 'stream' : 'cache';
+    expect(driven.answer(WAITED), code).toEqual({ do: 'list', from: next });
   }
+});
+
+it('streams after a right was granted, a CRD was installed, or a server had stopped within a stream (regression: never until the restart)', () => {
+  for (const failures of [[failure('missing')], [failure('forbidden'), failure('forbidden')]]) {
+    const driven = new Driven(...failures);
+    driven.answer(WAITED, LISTED, OPENED, EXPIRED);
+    expect(driven.answer(WAITED)).toEqual({ do: 'list', from: 'stream' });
+  }
+  const missing = new Driven(failure('missing'));
+  expect(missing.answer(WAITED), 'the first list').toEqual({ do: 'list', from: 'stream' });
 });
 
 it('requests pages if the server has forgotten, or is behind, and the whole list after a 410 for a page (K 1)', () => {
@@ -306,7 +317,7 @@ it('has an operation in progress after every answer until it is stopped, and non
 it.each(['forbidden', 'missing'] as const)(
   'a %s kind is reported as such until a list succeeds (regression: its problem disappeared during each attempt)',
   (code) => {
-    const driven = new Driven(failure(code), failure(code)); // by a stream, then by a list
+    const driven = new Driven(failure('invalid'), failure(code));
     const shown = [driven.shown];
     for (const one of [WAITED, failure(code), WAITED, LISTED, OPENED]) {
       driven.answer(one);
