@@ -193,7 +193,7 @@ interface ImportingOptions extends OperatorDutiesOptions {
 }
 
 function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | undefined {
-  const { mcs, kubernetes, dryRun, identityAllocation, globalByDefault } = options;
+  const { mcs, kubernetes, identityAllocation, globalByDefault } = options;
   return (
     mcs &&
     new McsDuty({
@@ -202,7 +202,6 @@ function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | unde
       objects,
       globalByDefault: identityAllocation === 'crd' ? globalByDefault : undefined,
       reader: kubernetes.reader(),
-      isDryRun: dryRun !== undefined,
     })
   );
 }

@@ -14,12 +14,12 @@ import { type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts'
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { OwnWrites } from '../own-writes.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
-import { MutationCache } from './mutation-cache.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
@@ -36,8 +36,6 @@ export interface McsDutyOptions extends DutyOptions {
   readonly reader: ObjectReader;
   /** Limits the writes a second. */
   readonly writer: ObjectWriter;
-  /** True if the writer only prints. */
-  readonly isDryRun?: boolean | undefined;
   readonly random: Random;
   readonly gate?: TurnGate | undefined;
 }
@@ -108,17 +106,13 @@ export class McsDuty implements Duty {
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
   readonly #lastPatches = new Map<string, LastPatch>();
-  readonly #mutations: MutationCache;
+  readonly #own = new OwnWrites();
   #state: DutyState = 'waiting';
   #writes = 0;
 
   constructor(options: McsDutyOptions) {
     const { clock, random, clusters } = options;
     this.#options = options;
-    this.#mutations = new MutationCache(
-      clock,
-      options.isDryRun === true ? Number.POSITIVE_INFINITY : undefined,
-    );
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#report = new DutyReport(this.name, options);
     const engines: Pick<MeshEngines, 'exports'> = {
@@ -185,7 +179,7 @@ export class McsDuty implements Duty {
 
   #clear(): void {
     const maps = [this.#names, this.#nameOfDerived, this.#conflicts, this.#held, this.#lastPatches];
-    for (const all of [this.#remote, this.#mutations, ...maps]) all.clear();
+    for (const all of [this.#remote, this.#own, ...maps]) all.clear();
     this.#queue.clear();
   }
 
@@ -218,8 +212,8 @@ export class McsDuty implements Duty {
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     for (const event of events) {
-      this.#mutations.observe(kind, event);
       const key = objectKey(event.object);
+      this.#own.observe(`${kind} ${key}`, event);
       if (kind === 'namespaces') for (const name of this.#names.get(key.slice(1))) this.#queue.add(name);
       else if (kind === 'services') this.#queueService(event.object);
       else this.#queue.add(key);
@@ -261,9 +255,6 @@ export class McsDuty implements Duty {
     }
     if (failed.size === 0) this.#queue.forget(key);
     else if (!signal.aborted) this.#queue.retry(key);
-    // An event that arrived during the write may have a later version than the result of the write.
-    const waitMs = Math.max(...this.#objectsOf(key).map((object) => this.#mutations.waitMs(object)));
-    if (waitMs > 0 && Number.isFinite(waitMs)) this.#queue.addAfter(key, waitMs);
   }
 
   #stateOf(key: string): McsState | undefined {
@@ -320,6 +311,8 @@ export class McsDuty implements Duty {
   async #write(key: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
     const { writer } = this.#options;
     const { write, reason, part } = planned;
+    const known = this.#known(planned);
+    this.#own.begin(objectOf(planned), known);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (answer.outcome !== 'failed' && !part.endsWith('status'))
@@ -330,21 +323,15 @@ export class McsDuty implements Duty {
       return false;
     }
     this.#writes++;
-    const object = answer.outcome === 'done' ? answer.object : this.#simulated(planned, isGone);
-    this.#recordResult(planned, object);
-    return true;
-  }
-
-  /** Records the result of a write until the watch delivers it. */
-  #recordResult(planned: PlannedWrite, object: KubernetesObject | undefined): void {
-    const { uid = '' } = (object ?? this.#known(planned))?.metadata ?? {};
-    this.#mutations.set(objectOf(planned), uid, object, this.#observed(planned));
+    const object = answer.outcome === 'done' ? answer.object : simulated(planned, known);
+    this.#own.end(object);
     const content = contentOf(planned);
     const last: LastPatch | undefined =
       object === undefined || content === undefined
         ? undefined
         : { content, resourceVersion: object.metadata.resourceVersion };
     setOrDelete(this.#lastPatches, patchKey(planned), last);
+    return true;
   }
 
   /** Returns the keys of the objects that are written for a name. */
@@ -355,19 +342,14 @@ export class McsDuty implements Duty {
   }
 
   #latest(kind: McsKindName, key: string): KubernetesObject | undefined {
-    return this.#mutations.latest(`${kind} ${key}`, this.#options.objects.objects(kind).get(key));
+    return this.#own.latest(`${kind} ${key}`, this.#options.objects.objects(kind).get(key));
   }
 
   /** Returns the latest known state of the object of a write. */
-  #known(planned: PlannedWrite): KubernetesObject | undefined {
-    return this.#mutations.latest(objectOf(planned), this.#observed(planned));
-  }
-
-  /** Returns the object of a write as the watch delivered it. */
-  #observed({ write }: PlannedWrite): KubernetesObject | undefined {
+  #known({ write }: PlannedWrite): KubernetesObject | undefined {
     const { kind, namespace = '', name } = placeOf(write);
     const known = MCS_KINDS.find((one) => one === kind.plural);
-    return known && this.#options.objects.objects(known).get(`${namespace}/${name}`);
+    return known && this.#latest(known, `${namespace}/${name}`);
   }
 
   /** Returns true if the current version of the object is the result of the same patch. */
@@ -375,18 +357,6 @@ export class McsDuty implements Duty {
     const last = this.#lastPatches.get(patchKey(planned));
     if (last === undefined || last.content !== contentOf(planned)) return false;
     return last.resourceVersion === this.#known(planned)?.metadata.resourceVersion;
-  }
-
-  /** Returns the object as it would be after a write that was only printed. */
-  #simulated(planned: PlannedWrite, isGone: boolean): KubernetesObject | undefined {
-    const { write } = planned;
-    if (isGone || write.verb === 'delete' || write.verb === 'update') return undefined;
-    const content =
-      write.verb === 'create' ? write.object : jsonPatch(this.#known(planned), write.operations);
-    const metadata = field(content, 'metadata');
-    if (!isObject(content) || !isObject(metadata)) return undefined;
-    const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: 'dry-run' };
-    return { ...content, metadata: { ...identity, ...metadata } };
   }
 
   /**
@@ -403,14 +373,26 @@ export class McsDuty implements Duty {
     const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
     if (!isOutdated || this.#queue.failures(key) > 2) this.#report.add(writeError(planned.write, answer));
     if (!isOutdated) return;
+    this.#own.begin(objectOf(planned), this.#known(planned));
     try {
-      const found = await reader.get(placeOf(planned.write), signal);
-      const { uid = '' } = (found ?? this.#known(planned))?.metadata ?? {};
-      this.#mutations.set(objectOf(planned), uid, found, this.#observed(planned));
+      this.#own.end(await reader.get(placeOf(planned.write), signal));
     } catch (error) {
       if (!signal.aborted) this.#report.add(error);
     }
   }
+}
+
+/** Returns the object as it would be after a write that was only printed. */
+function simulated(
+  { write }: PlannedWrite,
+  known: KubernetesObject | undefined,
+): KubernetesObject | undefined {
+  if (write.verb === 'delete' || write.verb === 'update') return undefined;
+  const content = write.verb === 'create' ? write.object : jsonPatch(known, write.operations);
+  const metadata = field(content, 'metadata');
+  if (!isObject(content) || !isObject(metadata)) return undefined;
+  const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: 'dry-run' };
+  return { ...content, metadata: { ...identity, ...metadata } };
 }
 
 function objectOf({ write }: PlannedWrite): string {

@@ -14,6 +14,7 @@ import { writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { OwnWrites } from '../own-writes.ts';
 import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
 
 /** The part of a slice of the server that is kept in memory. */
@@ -104,12 +105,7 @@ export class SliceWriter implements Duty {
   readonly #pending = new Set<string>();
   /** Time of the last write of each key, for {@link WRITE_PAUSE_MS}. */
   readonly #writtenAt = new Map<string, number>();
-  /** Results of writes of this process, until the server reports a later state. Undefined: deleted. */
-  readonly #written = new Map<string, KnownSlice | undefined>();
-  /**
-   * The write whose answer is awaited: the version that it replaces, and whether the watch has delivered a later state.
-   */
-  #sent: { readonly key: string; readonly version: string | undefined; isDelivered: boolean } | undefined;
+  readonly #own = new OwnWrites<KnownSlice>();
   #state: DutyState = 'waiting';
   #writes = 0;
 
@@ -125,7 +121,7 @@ export class SliceWriter implements Duty {
     const { slices, source, clock, batchMs = BATCH_MS, gate = OPEN_GATE } = this.#options;
     this.#state = 'waiting';
     this.#queue.clear();
-    for (const keys of [this.#pending, this.#writtenAt, this.#written]) keys.clear();
+    for (const keys of [this.#pending, this.#writtenAt, this.#own]) keys.clear();
     slices.use(signal);
     slices.listen((events) => this.#observe(events), signal);
     source.start((key) => this.#enqueue(key), signal);
@@ -164,18 +160,15 @@ export class SliceWriter implements Duty {
 
   /** Receives the events of slices on the server, including those of the writes of this process. */
   #observe(events: readonly ResourceEvent[]): void {
-    for (const { type, object } of events) {
-      const key = objectKey(object);
-      const isReplaced = type === 'put' && object.metadata.resourceVersion === this.#sent?.version;
-      if (this.#sent?.key === key && !isReplaced) this.#sent.isDelivered = true;
-      this.#written.delete(key);
-      this.#enqueue(key);
+    for (const event of events) {
+      const key = objectKey(event.object);
+      if (!this.#own.observe(key, event)) this.#enqueue(key);
     }
   }
 
   /** Returns the latest known state of a slice on the server. */
   #known(key: string): KnownSlice | undefined {
-    return this.#written.has(key) ? this.#written.get(key) : this.#options.slices.objects.get(key);
+    return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
@@ -192,28 +185,23 @@ export class SliceWriter implements Duty {
     if (planned === undefined) return this.#queue.forget(key);
     this.#pending.add(key);
     const { write, reason } = planned;
-    const sent = { key, version: this.#known(key)?.metadata.resourceVersion, isDelivered: false };
-    this.#sent = sent;
+    this.#own.begin(key, this.#known(key));
     const answer = await writer.write(write, reason, signal);
-    this.#sent = undefined;
     if (signal.aborted) return;
     if (write.verb !== 'update' && answer.outcome !== 'failed')
       this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    this.#conclude(key, planned, answer, sent.isDelivered);
+    this.#conclude(key, planned, answer);
   }
 
   /**
    * Records the result of a write, or plans a retry. If the watch has delivered the result or a later state before the
-   * answer (`isDelivered`), that state is compared again.
+   * answer, that state is compared again.
    */
-  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome, isDelivered: boolean): void {
+  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome): void {
     const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
     if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
       const object = answer.outcome === 'done' ? answer.object : undefined;
-      if (!isDelivered) {
-        this.#written.set(key, object === undefined ? written : knownSlice(object));
-        this.#pending.delete(key);
-      }
+      if (this.#own.end(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
       this.#writes++;
       this.#writtenAt.set(key, this.#options.clock.now());
       this.#queue.forget(key);

@@ -7,14 +7,13 @@ import {
   type ObjectPlace,
   type ObjectWrite,
   type ObjectWriter,
-  type WriteOutcome,
   writeText,
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { writeError } from '../collect/perform-write.ts';
+import { type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
-import { SetMap } from '../set-map.ts';
+import { OwnWrites } from '../own-writes.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
 import {
   type CoreEndpoint,
@@ -60,16 +59,11 @@ export class SliceDuty implements Duty {
   #state: DutyState = 'waiting';
   /** True if all initially existing slices have been adopted. */
   #hasAdoptedAll = false;
-  /** The last known version of each slice on the server. */
-  readonly #known = new Map<string, KubernetesObject>();
-  /** Versions written by this process whose events have not been received yet, by slice. */
-  readonly #echoes = new SetMap<string>();
+  readonly #own = new OwnWrites();
   /** By slice: the time of the next retry, and the number of consecutive failures. */
   readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #rejected = new Set<string>();
-  /** The slice that is being written, and whether events have changed its known version since the write was sent. */
-  #sent: { readonly name: string; hasEvents: boolean } | undefined;
   readonly #idle: WakeableSleep;
   readonly #report: DutyReport;
   #writes = 0;
@@ -118,10 +112,7 @@ export class SliceDuty implements Duty {
     await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
     this.#slices = new EndpointSlices(this.#options);
-    this.#known.clear();
-    this.#failed.clear();
-    this.#rejected.clear();
-    this.#echoes.clear();
+    for (const state of [this.#own, this.#failed, this.#rejected]) state.clear();
     this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
@@ -149,7 +140,6 @@ export class SliceDuty implements Duty {
 
   #adopt(slice: KubernetesObject): void {
     const { objects } = this.#options.endpoints;
-    this.#known.set(slice.metadata.name, slice);
     this.#slices.adopt(slice, (key) => {
       const endpoint = objects.get(key);
       return endpoint && coreEndpoint(endpoint);
@@ -182,25 +172,19 @@ export class SliceDuty implements Duty {
 
   /** Handles the events of slices, of other writers and of this process. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
-    for (const { type, object } of events) {
-      const { name, uid } = object.metadata;
-      if (type === 'put') {
-        if (this.#isEcho(object)) continue;
-        this.#adopt(object);
-      } else if (this.#known.get(name)?.metadata.uid === uid) {
-        this.#known.delete(name);
-        this.#slices.recordDelete(name);
-      } else continue;
-      if (this.#sent?.name === name) this.#sent.hasEvents = true;
+    for (const event of events) {
+      const { type, object } = event;
+      if (this.#own.observe(objectKey(object), event)) continue;
+      if (type === 'put') this.#adopt(object);
+      else this.#slices.recordDelete(object.metadata.name);
     }
     this.#idle.wake();
   }
 
-  /** Returns true if the event of a slice is that of a write of this process. */
-  #isEcho({ metadata: { name, resourceVersion } }: KubernetesObject): boolean {
-    if (!this.#echoes.get(name).has(resourceVersion)) return false;
-    if (this.#known.get(name)?.metadata.resourceVersion === resourceVersion) this.#echoes.take(name);
-    return true;
+  /** Returns the latest known state of a slice on the server. */
+  #known(name: string): KubernetesObject | undefined {
+    const key = `/${name}`;
+    return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
   /** Resolves when a slice must be written and its retry time is reached. */
@@ -230,47 +214,57 @@ export class SliceDuty implements Duty {
 
   /** Writes a slice. Returns true if it is written; otherwise plans a retry. */
   async #write(name: string, signal: AbortSignal): Promise<boolean> {
-    const { writer, clock } = this.#options;
+    const { writer } = this.#options;
     const slice = this.#slices.get(name);
     if (slice === undefined) return false;
     const written = new Map(slice.endpoints);
     const write = this.#writeOf(name, slice.namespace, written);
-    const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
-    const sent = { name, hasEvents: false };
-    this.#sent = sent;
-    const answer: WriteOutcome =
-      write === undefined
-        ? { outcome: 'done', object: undefined }
-        : await writer.write(write, reason, signal);
-    if (write !== undefined && write.verb !== 'update' && answer.outcome !== 'failed')
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    const isGone = write?.verb === 'delete' && answer.outcome === 'not-found';
-    if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
-      this.#writes++;
+    if (write === undefined) {
       this.#failed.delete(name);
-      const result = answer.outcome === 'done' && written.size > 0 ? answer.object : undefined;
-      const latest = this.#known.get(name);
-      const isOutdated =
-        sent.hasEvents && latest?.metadata.resourceVersion !== result?.metadata.resourceVersion;
-      if (isOutdated) return true; // the events have delivered a later version, which is adopted
-      if (result !== undefined && !sent.hasEvents) {
-        this.#known.set(name, result);
-        this.#echoes.add(name, result.metadata.resourceVersion);
-      }
-      if (written.size === 0) {
-        this.#known.delete(name);
-        this.#echoes.take(name);
-      }
       this.#slices.recordWrite(name, written);
       return true;
     }
-    if (signal.aborted) return false;
+    const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
+    const known = this.#known(name);
+    this.#own.begin(`/${name}`, known);
+    const answer = await writer.write(write, reason, signal);
+    if (write.verb !== 'update' && answer.outcome !== 'failed')
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+    const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
+    if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
+      this.#writes++;
+      this.#failed.delete(name);
+      this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
+      return true;
+    }
+    if (!signal.aborted) await this.#handleFailure(name, write, answer, signal);
+    return false;
+  }
+
+  /** Records a write, unless the watch has delivered a later version, which was adopted. */
+  #recordResult(
+    name: string,
+    written: ReadonlyMap<string, CoreEndpoint>,
+    object: KubernetesObject | undefined,
+  ): void {
+    const result = written.size === 0 ? undefined : object;
+    const isLatest = this.#own.end(result);
+    if (isLatest || this.#known(name)?.metadata.resourceVersion === result?.metadata.resourceVersion)
+      this.#slices.recordWrite(name, written);
+  }
+
+  /** Plans a retry. If another writer has changed the slice, reads the slice again. */
+  async #handleFailure(
+    name: string,
+    write: ObjectWrite,
+    answer: UnsuccessfulWrite,
+    signal: AbortSignal,
+  ): Promise<void> {
     const times = (this.#failed.get(name)?.times ?? 0) + 1;
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
-    this.#failed.set(name, { at: clock.now() + delay, times });
+    this.#failed.set(name, { at: this.#options.clock.now() + delay, times });
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#readAgain(name, signal);
-    else if (write !== undefined) this.#report.add(writeError(write, answer));
-    return false;
+    else this.#report.add(writeError(write, answer));
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
@@ -279,7 +273,7 @@ export class SliceDuty implements Duty {
     namespace: string,
     endpoints: ReadonlyMap<string, CoreEndpoint>,
   ): ObjectWrite | undefined {
-    const known = this.#known.get(name);
+    const known = this.#known(name);
     const place: ObjectPlace = { kind: CILIUM_ENDPOINT_SLICES, name };
     const content = {
       apiVersion: 'cilium.io/v2alpha1',
@@ -298,10 +292,9 @@ export class SliceDuty implements Duty {
 
   /** Reads the slice again before the next retry, because another writer has changed it. */
   async #readAgain(name: string, signal: AbortSignal): Promise<void> {
+    this.#own.begin(`/${name}`, this.#known(name));
     try {
-      const found = await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal);
-      if (found === undefined) this.#known.delete(name);
-      else this.#known.set(name, found);
+      this.#own.end(await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal));
     } catch (error) {
       if (!signal.aborted) this.#report.add(error);
     }

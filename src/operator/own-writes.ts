@@ -1,0 +1,64 @@
+import type { KubernetesObject, ResourceEvent } from '../k8s/resource.ts';
+
+interface Result<T> {
+  /** The object after the request; undefined if it does not exist. */
+  readonly object: T | undefined;
+  readonly uid: string;
+  /** Versions that this process has replaced and whose events may still arrive. */
+  readonly replaced: ReadonlySet<string>;
+}
+
+/**
+ * The results of requests of a duty, until the watch delivers them or a later state. Without them, an object would be
+ * written again until its event arrives. Versions are compared for equality only. One request at a time.
+ */
+export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
+  readonly #results = new Map<string, Result<T>>();
+  /** The last request, and whether the watch has delivered its result or a later state since it was sent. */
+  #sent: { readonly key: string; readonly known: T | undefined; isOvertaken: boolean } | undefined;
+
+  /** Returns the latest known state of an object. `observed` is its state as the watch delivered it last. */
+  latest(key: string, observed: T | undefined): T | undefined {
+    const result = this.#results.get(key);
+    return result === undefined ? observed : result.object;
+  }
+
+  /** Must be called immediately before a request is sent. `known` is the latest known state of the object. */
+  begin(key: string, known: T | undefined): void {
+    this.#sent = { key, known, isOvertaken: false };
+  }
+
+  /**
+   * Records the object after the last request. Returns false, and records nothing, if the watch has already delivered
+   * this state or a later one.
+   */
+  end(object: T | undefined): boolean {
+    if (this.#sent === undefined || this.#sent.isOvertaken) return false;
+    const { key, known } = this.#sent;
+    const replaced = new Set(this.#results.get(key)?.replaced);
+    if (known !== undefined) replaced.add(known.metadata.resourceVersion);
+    this.#results.set(key, { object, uid: (object ?? known)?.metadata.uid ?? '', replaced });
+    return true;
+  }
+
+  /** Receives an event of the watch. Returns true if its state was already known, or has been replaced. */
+  observe(key: string, { type, object: { metadata } }: ResourceEvent): boolean {
+    const { uid, resourceVersion: version } = metadata;
+    const result = this.#results.get(key);
+    const isOutdated = type === 'put' ? result?.replaced.has(version) : result && result.uid !== uid;
+    if (isOutdated === true) return true;
+    this.#results.delete(key);
+    const sent = this.#sent?.key === key ? this.#sent : undefined;
+    const isKnown =
+      type === 'put'
+        ? [result?.object, sent?.known].some((one) => one?.metadata.resourceVersion === version)
+        : result !== undefined && result.object === undefined;
+    if (!isKnown && sent !== undefined) sent.isOvertaken = true;
+    return isKnown;
+  }
+
+  clear(): void {
+    this.#results.clear();
+    this.#sent = undefined;
+  }
+}
