@@ -381,8 +381,9 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   return ports.map((port) => {
     let { name } = port;
     if (name === '' && ports.length > 1) {
-      name = `${protocolName(port.protocol).toLowerCase()}-${port.port}`;
-      while (names.has(name)) name += '-1';
+      const wanted = `${protocolName(port.protocol).toLowerCase()}-${port.port}`;
+      name = wanted;
+      for (let suffix = 1; names.has(name); suffix++) name = `${wanted}-${suffix}`;
     }
     return { ...portOf({ ...port, name }), targetPort: targets.get(port.port) ?? port.port };
   });

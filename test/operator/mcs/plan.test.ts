@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import type { SliceAddressType } from '../../../src/model/cluster-endpoint-slice.ts';
 import type { ServiceExport } from '../../../src/model/service-export.ts';
+import { field, items } from '../../../src/operator/collect/field.ts';
 import { derivedName, MCS_VERSIONS, mcsKind } from '../../../src/operator/mcs/names.ts';
 import { type McsPart, type McsState, type PlannedWrite, planName } from '../../../src/operator/mcs/plan.ts';
 
@@ -174,6 +175,21 @@ it('a derived Service names a port that has no name differently from all others 
       ],
     },
   });
+});
+
+it('a derived Service has port names of a valid length (regression: the API server rejected tcp-80-1-1-1… if clusters export all shorter ones)', () => {
+  const taken = Array.from({ length: 29 }, (_, count) => `tcp-80${'-1'.repeat(count)}`);
+  const ports = [
+    { name: '', port: 80, protocol: 6 },
+    ...taken.map((name, at) => ({ name, port: 8000 + at, protocol: 6 })),
+  ];
+  const [write] = writesOf({ ports }, { serviceImport: objectOf('cart', {}) }).filter(
+    ({ part }) => part === 'derived service',
+  );
+  const derived = write?.write.verb === 'create' ? write.write.object : undefined;
+  const names = items(derived, 'spec', 'ports').map((port) => String(field(port, 'name')));
+  expect(names.filter((name) => name.length > 63)).toEqual([]);
+  expect(new Set(names).size).toBe(ports.length);
 });
 
 it('the message of a conflict has the maximum length of a condition (regression: the API server rejected the status)', () => {
