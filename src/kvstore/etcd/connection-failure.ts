@@ -3,6 +3,7 @@ import { systemErrorText } from '../../base/failure.ts';
 const CHECK_SERVER = 'check that etcd runs and the endpoint of the configuration';
 const CHECK_NETWORK = 'check the network and the endpoint of the configuration';
 const CHECK_SCHEME = 'check that etcd runs and the scheme (http or https) of the endpoint';
+const CHECK_PROXY = 'check the endpoint of the configuration, and the proxy before etcd';
 const CHECK_CA = 'check trusted-ca-file of the configuration';
 const CHECK_CLIENT_CERTIFICATE = 'check cert-file and key-file of the configuration';
 const RENEW_SERVER_CERTIFICATE = 'renew it, or check the clock of this machine';
@@ -32,6 +33,7 @@ const CAUSES: readonly (readonly [part: RegExp, problem: string, remedy: string]
   [/SSL alert number 45\b/, 'the client certificate has expired', CHECK_CLIENT_CERTIFICATE],
   [/SSL alert number (43|44|46|48)\b/, 'the server rejects the client certificate', CHECK_CLIENT_CERTIFICATE],
   [/wrong version number/, 'the server does not use TLS', CHECK_SCHEME],
+  [/Protocol error|SSL alert number 120\b/, 'the server does not use HTTP/2', CHECK_PROXY],
   [
     /disconnected before secure TLS/,
     'the server closed the connection during the TLS handshake',
@@ -57,13 +59,19 @@ const SYSTEM_ERROR =
 const NAME_MISMATCH = /does not match certificate's altnames: (?<detail>.*)/;
 
 /** A connection that broke while a call was active (grpc-js 1.14). */
-const DROPPED = /^(Connection dropped|Received RST_STREAM|.*GOAWAY)/;
+const DROPPED = /^(Connection dropped|Received RST_STREAM|Stream refused|.*GOAWAY)/;
+
+/** An answer of a proxy, or of a gRPC server that is not etcd (grpc-js 1.14). */
+const FOREIGN = /^(?:Received )?(HTTP status|unknown service)(?: code)? (.*)/;
+
+/** Another error of the last attempt to connect (grpc-js 1.14), before the time of the attempt. */
+const LAST_ERROR = /^No connection established\. Last error: (?:Error: )?(.*?)(?: \([\dT:.-]+Z\))?$/s;
 
 /**
  * Returns the message for a failed or lost connection: problem, endpoint, remedy. Returns `undefined` for an unknown
  * text.
  *
- * @param text the details of status `UNAVAILABLE` of grpc-js
+ * @param text the details of the status of grpc-js
  * @param server `etcd at` and the configured endpoint, without its scheme
  */
 export function connectionFailure(text: string, server: string): string | undefined {
@@ -80,7 +88,16 @@ export function connectionFailure(text: string, server: string): string | undefi
   }
   const cause = CAUSES.find(([part]) => part.test(text));
   if (cause !== undefined) return cannotConnect(server, cause[1], cause[2]);
-  return DROPPED.test(text) ? lost(server, 'connection closed by the peer') : undefined;
+  if (DROPPED.test(text)) return lost(server, 'connection closed by the peer');
+  const foreign = FOREIGN.exec(text);
+  if (foreign !== null) return foreignAnswer(server, `${foreign[1]} ${foreign[2]}`);
+  const lastError = LAST_ERROR.exec(text)?.[1];
+  return lastError === undefined ? undefined : cannotConnect(server, lastError, CHECK_NETWORK);
+}
+
+/** Returns the message for an answer that is not from etcd. */
+export function foreignAnswer(server: string, answer: string): string {
+  return `no ${server}: the answer is ${answer}; ${CHECK_PROXY}`;
 }
 
 function cannotConnect(server: string, problem: string, remedy: string): string {

@@ -13,7 +13,7 @@ import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
 import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
-import { etcdDeadlineError, etcdError, isTooManyPings } from './etcd-errors.ts';
+import { etcdDeadlineError, etcdError, foreignAnswerError, isTooManyPings } from './etcd-errors.ts';
 
 /**
  * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections
@@ -114,14 +114,17 @@ export class EtcdStream {
     this.#call = call;
     this.#observer = observer;
     let isAnswered = false;
+    let contentType: string | undefined;
     call.start(metadata, {
-      onReceiveMetadata: () => {},
+      onReceiveMetadata: (received) => {
+        contentType = foreignType(received);
+      },
       onReceiveMessage: (message: Buffer) => {
         isAnswered = true;
         this.#observer?.onMessage(message);
       },
       onReceiveStatus: (end) => {
-        const error = endError(end, host);
+        const error = endError(end, host, contentType);
         const ended = this.#observer;
         this.#observer = undefined;
         const isCancelled = ended === undefined;
@@ -153,6 +156,12 @@ export class EtcdStream {
   }
 }
 
+/** Returns the content type of an answer with these headers; undefined if it is gRPC. */
+function foreignType(headers: Metadata): string | undefined {
+  const type = headers.get('content-type')[0]?.toString();
+  return type?.startsWith('application/grpc') === true ? undefined : type;
+}
+
 /** Returns the error of an ended call; undefined if it was answered. */
 function callError(
   host: string,
@@ -160,15 +169,30 @@ function callError(
   isLate: boolean,
   thrown: Error | null,
   answer: unknown,
+  contentType: string | undefined,
 ): KvstoreError | undefined {
   if (signal?.aborted === true) return abortedError();
   if (thrown === null && answer !== undefined) return undefined;
-  return isLate ? etcdDeadlineError(host) : etcdError(thrown ?? new Error('the response is empty'), host);
+  if (isLate) return etcdDeadlineError(host);
+  return failedCall(thrown ?? new Error('the response is empty'), host, contentType);
 }
 
-function endError({ code, details }: StatusObject, host: string): KvstoreError {
+function endError(
+  { code, details }: StatusObject,
+  host: string,
+  contentType: string | undefined,
+): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
-  return etcdError(Object.assign(new Error(details), { code }), host);
+  return failedCall(Object.assign(new Error(details), { code }), host, contentType);
+}
+
+/**
+ * @param contentType see {@link foreignType}. grpc-js decodes a page of a proxy as a message, which is then too large
+ */
+function failedCall(thrown: Error, host: string, contentType: string | undefined): KvstoreError {
+  const error = etcdError(thrown, host);
+  const isForeign = contentType !== undefined && error.code !== 'unavailable';
+  return isForeign ? foreignAnswerError(host, contentType) : error;
 }
 
 /**
@@ -239,6 +263,7 @@ export class EtcdConnection {
     const client = this.#acquireClient();
     return new Promise<T>((resolve, reject) => {
       let isLate = false;
+      let contentType: string | undefined;
       const sent = client.makeUnaryRequest(
         path,
         passThrough,
@@ -247,7 +272,7 @@ export class EtcdConnection {
         metadata,
         {},
         (thrown, answer) => {
-          const error = callError(this.host, signal, isLate, thrown, answer);
+          const error = callError(this.host, signal, isLate, thrown, answer, contentType);
           this.#releaseClient(client, error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);
@@ -255,6 +280,9 @@ export class EtcdConnection {
           else reject(error);
         },
       );
+      sent.on('metadata', (headers) => {
+        contentType = foreignType(headers);
+      });
       const abort = (): void => inLaterTurn(() => sent.cancel());
       const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
-import { connectionFailure } from './connection-failure.ts';
+import { connectionFailure, foreignAnswer } from './connection-failure.ts';
 
 /** The text of grpc-js 1.14 if the server closes the connection with ENHANCE_YOUR_CALM. */
 const CALMED = 'Bandwidth exhausted or memory limit exceeded';
@@ -24,6 +24,10 @@ const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] =
   ['larger than max', 'too-large'],
   ['decompresses to a size larger', 'too-large'],
   ['not supported for learner', 'unavailable'], // a member that does not vote yet; another one can answer
+  // Texts of grpc-js 1.14 for answers of proxies, and of gRPC servers that are not etcd.
+  ['Received HTTP status code', 'unavailable'],
+  ['Received RST_STREAM', 'unavailable'],
+  ['unknown service', 'unavailable'],
 ];
 
 const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, KvstoreErrorCode>([
@@ -60,7 +64,12 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   const byStatus = number === undefined ? undefined : BY_STATUS.get(number);
   const text = number === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
-  return new KvstoreError(code, plainMessage(text, number, host) ?? text, { cause: error });
+  return new KvstoreError(code, plainMessage(text, number, code, host) ?? text, { cause: error });
+}
+
+/** Returns the error of a call whose answer has a content type other than gRPC, such as a page of a proxy. */
+export function foreignAnswerError(host: string, contentType: string): KvstoreError {
+  return new KvstoreError('unavailable', foreignAnswer(serverAt(host), `of type ${contentType}`));
 }
 
 /**
@@ -84,6 +93,7 @@ export function etcdDeadlineError(host: string): KvstoreError {
 function plainMessage(
   text: string,
   number: number | undefined,
+  code: KvstoreErrorCode,
   host: string | undefined,
 ): string | undefined {
   const server = serverAt(host);
@@ -96,7 +106,7 @@ function plainMessage(
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   if (text === CALMED) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
   if (text === '') return `${server} gave no reason for status ${number}`;
-  return number === status.UNAVAILABLE ? connectionFailure(text, server) : undefined;
+  return code === 'unavailable' ? connectionFailure(text, server) : undefined;
 }
 
 function noAnswer(server: string): string {

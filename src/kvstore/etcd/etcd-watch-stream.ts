@@ -65,7 +65,7 @@ export class EtcdWatchStream implements WatchStream {
     this.#observer = observer;
     this.#options = options;
     this.#cancelDeadline = endpoint.startDeadline(undefined, () => {
-      this.#end(new KvstoreError('deadline', 'the watch was not accepted in time'));
+      this.#end(endpoint.deadlineError());
     });
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
     const receiver = {

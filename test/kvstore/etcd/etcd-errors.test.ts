@@ -15,6 +15,8 @@ const CLIENT = 'check cert-file and key-file of the configuration';
 const CA = 'check trusted-ca-file of the configuration';
 const RENEW = 'renew it, or check the clock of this machine';
 const NETWORK = 'check the network and the endpoint of the configuration';
+const PROXY = 'check the endpoint of the configuration, and the proxy before etcd';
+const DROPPED = `lost the connection to etcd at ${HOST}: connection closed by the peer; check the network and the log of etcd`;
 
 /** An error of grpc-js 1.14, with its status before the text. */
 function grpcError(code: status, details: string): Error {
@@ -84,6 +86,9 @@ describe('the message of a connection that failed', () => {
       `the server closed the connection during the TLS handshake; ${SCHEME}`,
     ],
     ['Failed to connect (2026-11-23T23:21:55.395Z)', `the server closed the connection; ${SCHEME}`],
+    // Regression: the endpoint was not named, and the time made each message different.
+    ['Protocol error (2026-11-29T03:02:22.444Z)', `the server does not use HTTP/2; ${PROXY}`],
+    ['Error: something new (2026-11-29T03:02:22.444Z)', `something new; ${NETWORK}`],
     [
       'No addresses resolved',
       'cannot resolve the host name; check DNS and the endpoint of the configuration',
@@ -123,11 +128,29 @@ describe('the message of a call that failed', () => {
       'unavailable',
       `lost the connection to etcd at ${HOST}: connection reset by the peer; check the network and the log of etcd`,
     ],
+    [status.UNAVAILABLE, 'Connection dropped', 'unavailable', DROPPED],
+    // Regression: these counted as answers of etcd, and their endpoint was not named.
     [
-      status.UNAVAILABLE,
-      'Connection dropped',
+      status.INTERNAL,
+      'Received RST_STREAM with code 0 (Call ended without gRPC status)',
       'unavailable',
-      `lost the connection to etcd at ${HOST}: connection closed by the peer; check the network and the log of etcd`,
+      DROPPED,
+    ],
+    [status.UNAVAILABLE, 'Stream refused by server', 'unavailable', DROPPED],
+    ...[401, 403, 404, 503].map(
+      (code) =>
+        [
+          status.UNAUTHENTICATED,
+          `Received HTTP status code ${code}`,
+          'unavailable',
+          `no etcd at ${HOST}: the answer is HTTP status ${code}; ${PROXY}`,
+        ] as const,
+    ),
+    [
+      status.UNIMPLEMENTED,
+      'unknown service etcdserverpb.KV',
+      'unavailable',
+      `no etcd at ${HOST}: the answer is unknown service etcdserverpb.KV; ${PROXY}`,
     ],
     [
       status.DEADLINE_EXCEEDED,
@@ -202,6 +225,24 @@ it('an answer in an unknown grpc-encoding is named (regression: "undefined undef
   const message = `etcd at 127.0.0.1:${port} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'internal', message });
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'internal', message });
+});
+
+it('a page of a proxy is named (regression: "Received message larger than max (1752460652 vs 67108864)")', async () => {
+  const server = createServer();
+  server.on('stream', (stream) => {
+    stream.respond({ ':status': 200, 'content-type': 'text/html' });
+    stream.end('<html>');
+  });
+  const port = await freePort();
+  server.listen(port, '127.0.0.1');
+  const transport = new EtcdTransport({ endpoints: [`http://127.0.0.1:${port}`] }, () => 0);
+  onTestFinished(async () => {
+    await transport.close();
+    server.close();
+  });
+  const message = `no etcd at 127.0.0.1:${port}: the answer is of type text/html; ${PROXY}`;
+  await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'unavailable', message });
+  await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'unavailable', message });
 });
 
 it('an endpoint with an alarm is unhealthy, and its alarm is named (regression: healthy)', async () => {

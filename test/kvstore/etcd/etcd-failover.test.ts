@@ -228,5 +228,6 @@ it('a watch that is not accepted in time ends, because a healthy server may stil
     const silent = { onCreated: () => {}, onEvents: () => {}, onProgress: () => {} };
     transport.watch({ prefix: P, startRevision: 1 }, { ...silent, onEnd });
   });
-  expect(reason).toMatchObject({ code: 'deadline' });
+  const message = `no answer from etcd at 127.0.0.1:${link.port} in time; check the network and the load of etcd`;
+  expect(reason).toMatchObject({ code: 'deadline', message });
 });
