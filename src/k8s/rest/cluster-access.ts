@@ -20,8 +20,11 @@ export interface Credentials {
   authorization(): Promise<string | undefined>;
   /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
-  /** Called when the server has rejected the credentials, so that cached credentials are dropped. */
-  refused(): void;
+  /**
+   * Called when the server has rejected a request with this value of {@link authorization}, so that it is not cached any
+   * longer.
+   */
+  refused(authorization: string | undefined): void;
 }
 
 /** Address and credentials of an API server. */

@@ -38,7 +38,9 @@ const MAX_OUTPUT_BYTES = 1024 * 1024;
 export class ExecCredentials implements Credentials {
   readonly #plugin: ExecPlugin;
   readonly #clock: Pick<Clock, 'wallTime' | 'after'>;
-  #credential: Promise<Credential> | undefined;
+  #credential: Credential | undefined;
+  /** The current run of the plugin. */
+  #running: Promise<Credential> | undefined;
 
   constructor(plugin: ExecPlugin, clock: Pick<Clock, 'wallTime' | 'after'>) {
     this.#plugin = plugin;
@@ -46,35 +48,36 @@ export class ExecCredentials implements Credentials {
   }
 
   async authorization(): Promise<string | undefined> {
-    const { token } = await this.#current();
-    return token === undefined ? undefined : `Bearer ${token}`;
+    return bearerOf(await this.#current());
   }
 
   async certificate(): Promise<ClientCertificate | undefined> {
     return (await this.#current()).certificate;
   }
 
-  refused(): void {
-    this.#credential = undefined;
+  refused(authorization: string | undefined): void {
+    if (this.#credential !== undefined && bearerOf(this.#credential) === authorization)
+      this.#credential = undefined;
   }
 
   async #current(): Promise<Credential> {
-    const known = this.#credential;
-    if (known !== undefined) {
-      const { expiresAt } = await known;
-      if (expiresAt === undefined || this.#clock.wallTime() < expiresAt) return known;
-      if (this.#credential === known) this.#credential = undefined;
-    }
-    // A new credential is used even if it seems to be expired, because clocks may differ.
-    if (this.#credential !== undefined) return this.#credential;
-    const plugin = this.#plugin;
-    const started = outputOf(plugin, this.#clock).then((output) => readCredential(plugin, output));
-    this.#credential = started;
-    return started.catch((error: unknown) => {
-      if (this.#credential === started) this.#credential = undefined;
-      throw error;
+    const { expiresAt = Number.POSITIVE_INFINITY } = this.#credential ?? {};
+    if (this.#credential !== undefined && this.#clock.wallTime() < expiresAt) return this.#credential;
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
     });
+    // A new credential is used even if it seems to be expired, because clocks may differ.
+    return this.#running;
   }
+
+  async #run(): Promise<Credential> {
+    this.#credential = readCredential(this.#plugin, await outputOf(this.#plugin, this.#clock));
+    return this.#credential;
+  }
+}
+
+function bearerOf({ token }: Credential): string | undefined {
+  return token === undefined ? undefined : `Bearer ${token}`;
 }
 
 /** Runs the plugin, and returns its output. */

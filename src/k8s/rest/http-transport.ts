@@ -56,7 +56,7 @@ export class HttpTransport implements ApiTransport {
     const sent = request({ agent: this.#pool, method, path: pathname.replace(/\/$/, '') + path, headers });
     const answer = await this.#exchange(new PendingExchange(sent), signal, text);
     const { statusCode: status = 0, headers: rawHeaders } = answer.head;
-    if (status === 401) credentials.refused();
+    if (status === 401) credentials.refused(authorization);
     const { 'content-encoding': encoding, 'content-length': length } = rawHeaders;
     // An empty body is never compressed, even if the header claims it.
     const isEmpty = status === 204 || length === '0';

@@ -109,20 +109,26 @@ it('decompresses data that arrives faster than it is read', async () => {
 });
 
 it('invalidates only credentials that the server does not accept', async () => {
-  let refused = 0;
+  const refused: unknown[] = [];
   const statuses = [200, 401, 403];
   const transport = await wayTo(
     (_request, response) => {
       response.writeHead(statuses.shift() ?? 500).end('');
     },
-    { credentials: { ...fixedCredentials(undefined, undefined), refused: () => void refused++ } },
+    {
+      credentials: {
+        ...fixedCredentials('Bearer t', undefined),
+        refused: (authorization) => void refused.push(authorization),
+      },
+    },
   );
   const counts: number[] = [];
   for (let i = 0; i < 3; i++) {
     await textOf((await transport.send({ path: '/', signal: never })).body);
-    counts.push(refused);
+    counts.push(refused.length);
   }
   expect(counts).toEqual([0, 1, 1]);
+  expect(refused).toEqual(['Bearer t']);
 });
 
 it('connects again after a 401, because a client certificate belongs to its connection (regression)', async () => {
