@@ -5,7 +5,7 @@ import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 import { ApiError } from './api-error.ts';
-import type { ClientCertificate, Credentials } from './cluster-access.ts';
+import { type ClientCertificate, type Credentials, type Pem, pemBytes } from './cluster-access.ts';
 
 /** A credential plugin of a kubeconfig: `users[].user.exec`. */
 export interface ExecPlugin {
@@ -16,8 +16,9 @@ export interface ExecPlugin {
   readonly installHint: string | undefined;
   /** Working directory of the plugin: the folder of the kubeconfig. */
   readonly folder: string;
-  /** Cluster information for the plugin, if the kubeconfig requests it. */
+  /** Cluster information for the plugin, without `ca`, if the kubeconfig requests it. */
   readonly cluster: Readonly<Record<string, unknown>> | undefined;
+  readonly ca: Pem | undefined;
 }
 
 interface Credential {
@@ -71,7 +72,9 @@ export class ExecCredentials implements Credentials {
   }
 
   async #run(): Promise<Credential> {
-    this.#credential = readCredential(this.#plugin, await outputOf(this.#plugin, this.#clock));
+    const plugin = this.#plugin;
+    const output = await outputOf(plugin, await infoOf(plugin), this.#clock);
+    this.#credential = readCredential(plugin, output);
     return this.#credential;
   }
 }
@@ -80,11 +83,16 @@ function bearerOf({ token }: Credential): string | undefined {
   return token === undefined ? undefined : `Bearer ${token}`;
 }
 
+/** Returns the input of the plugin. */
+async function infoOf({ apiVersion, cluster, ca }: ExecPlugin): Promise<string> {
+  const pem = cluster && ca && Buffer.from(await pemBytes(ca)).toString('base64');
+  const spec = { interactive: false, cluster: cluster && { ...cluster, 'certificate-authority-data': pem } };
+  return JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
+}
+
 /** Runs the plugin, and returns its output. */
-function outputOf(plugin: ExecPlugin, clock: Pick<Clock, 'after'>): Promise<string> {
-  const { apiVersion, command, args, env, installHint = '', folder, cluster } = plugin;
-  const spec = { interactive: false, ...(cluster === undefined ? {} : { cluster }) };
-  const info = JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
+function outputOf(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>): Promise<string> {
+  const { command, args, env, installHint = '', folder } = plugin;
   const options = {
     cwd: folder,
     env: { ...process.env, ...env, KUBERNETES_EXEC_INFO: info },

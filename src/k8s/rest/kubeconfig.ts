@@ -50,6 +50,8 @@ type KubeconfigSection = Fields<undefined>;
 
 /** Replaces secrets in messages. */
 const SECRET = '(not shown)';
+/** Name of the extension of a cluster which is the configuration of its plugins. */
+const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
 
 /** Unsupported fields. They are rejected because ignoring them would change the route or the user of requests. */
@@ -144,8 +146,8 @@ class KubeconfigReader {
     rejectUnsupported(cluster, UNSUPPORTED_OF_CLUSTER);
     rejectUnsupported(user, UNSUPPORTED_OF_USER);
     const server = this.#server(cluster);
-    const credentials = this.#credentials(user, cluster);
     const ca = this.#pem(cluster, 'certificate-authority');
+    const credentials = this.#credentials(user, cluster, ca);
     const insecureSkipVerify = cluster.boolean('insecure-skip-tls-verify') ?? false;
     if (insecureSkipVerify && ca !== undefined)
       cluster.reject(
@@ -168,11 +170,15 @@ class KubeconfigReader {
     return cluster.reject('server', 'invalid-url', 'must be a URL, https://host:port');
   }
 
-  #credentials(user: KubeconfigSection, cluster: KubeconfigSection): Credentials | undefined {
+  #credentials(
+    user: KubeconfigSection,
+    cluster: KubeconfigSection,
+    ca: Pem | undefined,
+  ): Credentials | undefined {
     const clock = this.#options.clock ?? systemClock;
     const certificate = this.#certificate(user);
     if (user.value('exec') !== undefined) {
-      const plugin = this.#exec(user.item('exec'), cluster);
+      const plugin = this.#exec(user.item('exec'), cluster, ca);
       return plugin && new ExecCredentials(plugin, clock);
     }
     const tokenFile = user.string('tokenFile');
@@ -212,7 +218,11 @@ class KubeconfigReader {
     return file ? { file: resolve(this.#folder, file) } : undefined;
   }
 
-  #exec(exec: KubeconfigSection | undefined, cluster: KubeconfigSection): ExecPlugin | undefined {
+  #exec(
+    exec: KubeconfigSection | undefined,
+    cluster: KubeconfigSection,
+    ca: Pem | undefined,
+  ): ExecPlugin | undefined {
     if (exec === undefined) return undefined;
     const apiVersion = exec.text('apiVersion') && exec.word('apiVersion', EXEC_VERSIONS);
     const command = exec.text('command');
@@ -239,6 +249,7 @@ class KubeconfigReader {
       // A path is relative to the kubeconfig; a bare name is searched in PATH.
       command: command.includes('/') ? resolve(this.#folder, command) : command,
       cluster: exec.boolean('provideClusterInfo') === true ? clusterInfo(cluster) : undefined,
+      ca,
     };
   }
 }
@@ -257,6 +268,9 @@ function secret(section: KubeconfigSection, name: string): string | undefined {
 }
 
 function clusterInfo(cluster: KubeconfigSection): Readonly<Record<string, unknown>> {
-  const names = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'certificate-authority-data'];
-  return Object.fromEntries(names.map((name) => [name, cluster.value(name)]));
+  const names = ['server', 'tls-server-name', 'insecure-skip-tls-verify', 'disable-compression'];
+  const extensions = cluster.list('extensions').items((list, index) => list.object(index));
+  const extension = extensions.find((candidate) => candidate.value('name') === EXEC_EXTENSION);
+  const fields = Object.fromEntries(names.map((name) => [name, cluster.value(name)]));
+  return { ...fields, config: extension?.value('extension') };
 }

@@ -261,6 +261,33 @@ describe('credentials', () => {
     expect(told.spec).toEqual({ interactive: false, cluster: { server: 'https://api:6443' } });
   });
 
+  it('of a plugin that receives the cluster: its authority is read from its file, its extension is the configuration (regression: missing)', async () => {
+    plugin(`printf '%s' "$KUBERNETES_EXEC_INFO" >info; ${says({ token: 't' })}`);
+    writeFileSync(join(folder, 'ca.pem'), PEM);
+    const config = { audience: 'a' };
+    const cluster = {
+      'certificate-authority': 'ca.pem',
+      'tls-server-name': 'kube.test',
+      'disable-compression': true,
+      extensions: [
+        { name: 'other', extension: {} },
+        { name: 'client.authentication.k8s.io/exec', extension: config },
+      ],
+    };
+    const { credentials } = parse({ cluster, user: { exec: { ...EXEC, provideClusterInfo: true } } });
+    await credentials.authorization();
+    expect(JSON.parse(readFileSync(join(folder, 'info'), 'utf8')).spec.cluster).toEqual({
+      server: 'https://api:6443',
+      'tls-server-name': 'kube.test',
+      'disable-compression': true,
+      'certificate-authority-data': ENCODED,
+      config,
+    });
+    rmSync(join(folder, 'ca.pem'));
+    credentials.refused('Bearer t');
+    await expect(credentials.authorization()).rejects.toThrow(/cannot read .*ca.pem/);
+  });
+
   it('of a plugin may depend on its arguments and environment', async () => {
     plugin(`TOKEN="$1-$2-$ONE-$TWO"; ${says({ token: 'TOKEN' })} | sed "s/TOKEN/$TOKEN/"`);
     const env = [{ name: 'ONE', value: '1' }, { name: 'TWO', value: '' }, { value: 'x' }, { name: 'y' }];
