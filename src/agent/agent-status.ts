@@ -94,7 +94,7 @@ export function clusterCondition({
   knownAt,
   resources,
   lastFailure,
-}: FollowedStatus): ClusterCondition {
+}: FollowedStatus): ClusterCondition & Pick<ClusterDocument, 'missing'> {
   const missing = MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false);
   return { state, ready, connected, knownAt: isoTime(knownAt), missing, lastFailure };
 }

@@ -6,6 +6,10 @@ import type { Logger } from '../process/log.ts';
 import { clusterCondition } from './agent-status.ts';
 
 const GRACE_MS = 1_000;
+/** Time after which a cluster that is connected again, but incomplete, is logged. */
+const INCOMPLETE_MS = 60_000;
+/** The reason of a cluster without a problem that is not complete. */
+const INCOMPLETE = 'incomplete';
 
 export interface ReportedClusters {
   /** Precedes each name in the log. Default `cluster `. */
@@ -43,13 +47,15 @@ interface ClusterProblem {
   /** Earliest time of the next line, monotonic. */
   reportAt: number;
   timer: Timer | undefined;
+  /** True if the timer was set because the cluster is incomplete. */
+  isTimerOfIncomplete: boolean;
 }
 
 /**
  * Logs when a cluster or API server becomes unreachable, or a cluster loses its configuration, when the reason changes,
- * and when it is complete again. Also logs which clusters join and leave. The agent serves the known state all the time
- * (SEMANTICS 6), so nothing else would show the problem. The end of a problem has the same log level as its beginning,
- * so that a filter by level shows both or none.
+ * when it is connected again but stays incomplete, and when it is complete again. Also logs which clusters join and
+ * leave. The agent serves the known state all the time (SEMANTICS 6), so nothing else would show the problem. The end
+ * of a problem has the same log level as its beginning, so that a filter by level shows both or none.
  */
 export class ClusterReport {
   readonly #clusters: ReportedClusters;
@@ -92,23 +98,31 @@ export class ClusterReport {
     this.#known.add(name);
     const problem = this.#problems.get(name);
     if (problem === undefined) {
-      if (isProblem(cluster)) this.#begin(name);
+      if (isProblem(cluster)) this.#begin(name, cluster);
     } else if (cluster.ready || (problem.reported.size === 0 && !isProblem(cluster)))
-      this.#end(name, problem);
-    else if (isProblem(cluster) && !problem.reported.has(reasonOf(cluster))) this.#schedule(name, problem);
+      this.#end(name, problem, cluster);
+    else this.#schedule(name, problem, cluster);
   }
 
-  #begin(name: string): void {
+  #begin(name: string, cluster: ClusterCondition): void {
     const problem = newProblem(this.#clock.now());
     this.#problems.set(name, problem);
-    this.#schedule(name, problem);
+    this.#schedule(name, problem, cluster);
   }
 
-  /** Logs the current reason after the grace time, or after the interval since the previous line. */
-  #schedule(name: string, problem: ClusterProblem): void {
-    const { graceMs = GRACE_MS } = this.#clusters;
+  /** Logs a new reason after the grace time, or after the interval since the previous line. */
+  #schedule(name: string, problem: ClusterProblem, cluster: ClusterCondition): void {
+    const reason = reasonOf(cluster);
+    const isIncomplete = reason === INCOMPLETE;
+    // All failures share a timer, because they may alternate.
+    if (problem.timer !== undefined && problem.isTimerOfIncomplete === isIncomplete) return;
+    problem.timer?.cancel();
+    problem.timer = undefined;
+    if (problem.reported.has(reason)) return;
+    const graceMs = isIncomplete ? INCOMPLETE_MS : (this.#clusters.graceMs ?? GRACE_MS);
     const delay = Math.max(graceMs, problem.reportAt - this.#clock.now());
-    problem.timer ??= this.#clock.after(delay, () => this.#report(name, problem));
+    problem.isTimerOfIncomplete = isIncomplete;
+    problem.timer = this.#clock.after(delay, () => this.#report(name, problem));
   }
 
   #report(name: string, problem: ClusterProblem): void {
@@ -123,11 +137,15 @@ export class ClusterReport {
     this.#log.warn(`${this.#label(name)}: ${problemText(cluster)}`);
   }
 
-  #end(name: string, { since, reported }: ClusterProblem): void {
+  #end(name: string, { since, reported }: ClusterProblem, { missing }: ClusterCondition): void {
     this.#forget(name);
     if (reported.size === 0) return;
-    const seconds = Math.round((this.#clock.now() - since) / 1000);
-    this.#log.warn(`${this.#label(name)}: connected and complete after ${seconds} s`);
+    const time = `${Math.round((this.#clock.now() - since) / 1000)} s`;
+    const text =
+      missing.length === 0
+        ? `connected and complete after ${time}`
+        : `connected after ${time}, not complete: ${missing.join(', ')}`;
+    this.#log.warn(`${this.#label(name)}: ${text}`);
   }
 
   #label(name: string): string {
@@ -146,9 +164,15 @@ function isProblem({ connected, state }: ClusterCondition): boolean {
 
 /** Returns the last failure without the state of the cluster, which alternates while the cluster is retried. */
 function reasonOf(cluster: ClusterCondition): string {
-  return cluster.lastFailure ?? '';
+  return isProblem(cluster) ? (cluster.lastFailure ?? '') : INCOMPLETE;
 }
 
 function newProblem(since: number, ...reported: readonly string[]): ClusterProblem {
-  return { since, reported: new Set(reported), reportAt: since, timer: undefined };
+  return {
+    since,
+    reported: new Set(reported),
+    reportAt: since,
+    timer: undefined,
+    isTimerOfIncomplete: false,
+  };
 }

@@ -218,7 +218,7 @@ export class KubernetesFollower {
     const behindMs = ({ resource }: KindStatus): number => resource?.behindMs ?? -1;
     const [last] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
     if (last === undefined || behindMs(last) < 0)
-      return { state: 'ready', ready: true, connected: true, missing: [] };
+      return { state: 'ready', ready: true, connected: true, missing: this.#incompleteKinds() };
     return {
       state: 'failed',
       ready: false,
@@ -228,6 +228,14 @@ export class KubernetesFollower {
       lastFailure:
         last.state === 'missing' ? `${last.name} are not served` : last.resource?.lastFailure?.message,
     };
+  }
+
+  #incompleteKinds(): readonly string[] {
+    const { names = [] } = this.#feed ?? {};
+    return names.filter((name) => {
+      const kind = this.#feed?.progressOf(name);
+      return kind !== undefined && !kind.synced && !kind.settled;
+    });
   }
 
   status(): KubernetesDocument | undefined {

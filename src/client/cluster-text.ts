@@ -1,10 +1,11 @@
 import type { ClusterDocument } from '../api/status-document.ts';
 
-/** The fields of a cluster that show whether it has a problem. */
-export type ClusterCondition = Pick<
-  ClusterDocument,
-  'state' | 'ready' | 'connected' | 'knownAt' | 'missing' | 'lastFailure'
->;
+/** The fields of a cluster or API server that show whether it has a problem. */
+export interface ClusterCondition
+  extends Pick<ClusterDocument, 'state' | 'ready' | 'connected' | 'knownAt' | 'lastFailure'> {
+  /** Incomplete resources or kinds. */
+  readonly missing: readonly string[];
+}
 
 /** Returns the state of a cluster in words: `unreachable, serving the state of 2026-11-20T12:00:00.000Z`. */
 export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterCondition): string {

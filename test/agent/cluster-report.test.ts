@@ -5,7 +5,9 @@ import { unsubscribeOnce } from '../../src/base/subscription.ts';
 import { createLog } from '../../src/process/log.ts';
 import { FakeClock } from './support/fake-clock.ts';
 
-type Stand = Partial<Pick<ClusterDocument, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure'>>;
+type Stand = Partial<
+  Pick<ClusterDocument, 'connected' | 'ready' | 'state' | 'knownAt' | 'lastFailure' | 'missing'>
+>;
 
 const AT = '2026-11-20T12:00:00.000Z';
 
@@ -98,6 +100,30 @@ it('a lost configuration is reported even if the kvstore answers', async () => {
   // Back, but not complete: its end is not reported yet.
   expect(await after(5, [cluster('far', { state: 'watching', ready: false, knownAt: AT })])).toEqual([]);
   expect(await after(5, [cluster('far')])).toEqual(['warn  cluster far: connected and complete after 15 s']);
+});
+
+it('a cluster that is connected again, but stays incomplete, is reported after a minute (regression: the log ended with "unreachable")', async () => {
+  const incomplete = cluster('far', { state: 'watching', ready: false, knownAt: AT, missing: ['nodes'] });
+  const lost = `warn  cluster far: unreachable, serving the state of ${AT}: connection refused`;
+  const line = `warn  cluster far: connected, serving the state of ${AT}, nodes missing`;
+  const { after } = reportOf([cluster('far')]);
+  expect(await after(5, [AWAY])).toEqual([lost]);
+  expect(await after(59, [incomplete])).toEqual([]);
+  expect(await after(1, [incomplete])).toEqual([line]);
+  expect(await after(600, [incomplete])).toEqual([]);
+  expect(await after(600, [AWAY])).toEqual([]);
+  expect(await after(5, [cluster('far')])).toEqual([
+    'warn  cluster far: connected and complete after 1265 s',
+  ]);
+
+  // A failure ends the minute.
+  expect(await after(5, [AWAY])).toEqual([lost]);
+  expect(await after(50, [incomplete])).toEqual([]);
+  const other = { ...AWAY, lastFailure: 'no route' };
+  expect(await after(5, [other])).toEqual([lost.replace('connection refused', 'no route')]);
+  expect(await after(5, [{ ...AWAY, lastFailure: 'expired' }])).toEqual([]);
+  expect(await after(59, [incomplete])).toEqual([]);
+  expect(await after(60, [incomplete])).toEqual([line]);
 });
 
 it('a reconnection within a second is not reported', async () => {
