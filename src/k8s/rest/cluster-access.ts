@@ -21,8 +21,8 @@ export interface Credentials {
   /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
   /**
-   * Called when the server has rejected a request with this value of {@link authorization}, so that it is not cached any
-   * longer.
+   * Called when the server has rejected a request with this value of {@link authorization}, so that it is no longer
+   * cached.
    */
   refused(authorization: string | undefined): void;
 }
