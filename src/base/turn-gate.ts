@@ -150,16 +150,20 @@ export class TurnGate {
   #hasRoom(): boolean {
     const { weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
     if (this.#spent === 0) return true;
-    return this.#spent < weightPerTurn && this.#now() - this.#begun < msPerTurn;
+    return this.#spent < weightPerTurn && this.now() - this.#begun < msPerTurn;
   }
 
-  #now(): number {
+  /**
+   * @internal
+   * Returns the time by which the gate measures turns.
+   */
+  now(): number {
     const { clock = systemClock, activeMs } = this.#options;
     return activeMs === undefined ? clock.now() : activeMs();
   }
 
   #start({ weight, run }: Piece): void {
-    if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.#now();
+    if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.now();
     this.#spent += Math.max(1, weight);
     this.#scheduleTurn();
     run();
@@ -180,7 +184,7 @@ export class TurnGate {
       const [piece] = next;
       this.#start(piece);
     }
-    this.#begun = this.#now();
+    this.#begun = this.now();
   }
 }
 

@@ -149,6 +149,7 @@ describe('a watch store', () => {
   describe('with many keys behind a gate', () => {
     /** Names that were deleted in each batch. */
     let deleted: number[];
+    let msPerDelete: number;
     let turns: (() => void)[];
     let store: WatchStore<string>;
 
@@ -168,10 +169,14 @@ describe('a watch store', () => {
 
     beforeEach(async () => {
       deleted = [];
+      msPerDelete = 0;
       turns = [];
       const counting: StoreObserver<string> = {
         onUpdate: () => {},
-        onDelete: () => deleted.push((deleted.pop() ?? 0) + 1),
+        onDelete: () => {
+          deleted.push((deleted.pop() ?? 0) + 1);
+          clock.advance(msPerDelete);
+        },
         batch: (apply) => {
           deleted.push(0);
           apply();
@@ -211,6 +216,15 @@ describe('a watch store', () => {
       }
       expect(isDrained).toBe(true);
       expect([Math.max(...deleted), deleted.length]).toEqual([256, 79]);
+    });
+
+    it('ends a slice of a drain after 2 ms if the observer is slow (freeze: 256 deletes of any duration)', async () => {
+      await stop();
+      deleted = [];
+      msPerDelete = 0.25;
+      void store.drain();
+      await turn(100);
+      expect([Math.max(...deleted), store.size < 19_000]).toEqual([8, true]);
     });
 
     it('leaves the remainder of an aborted drain to the next one', async () => {
