@@ -1,5 +1,5 @@
 import { rejection } from '../base/rejection.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
+import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import type { Writer } from '../ipcache/types.ts';
 import {
   type ClusterConfig,
@@ -271,7 +271,8 @@ export class ClusterStores extends ResourceStores {
   withdrawServices(signal: AbortSignal): Promise<void> {
     return this.#withdraw(signal, 'services', [
       ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
-      () => this.#options.engines.services?.withdrawCluster(this.#options.cluster),
+      () =>
+        this.#inTurn(() => this.#options.engines.services?.withdrawCluster(this.#options.cluster), signal),
     ]);
   }
 
@@ -287,11 +288,28 @@ export class ClusterStores extends ResourceStores {
     return this.#withdraw(signal, 'everything', [
       ...Object.values(others).map((store) => () => store.drain(signal)),
       () => nodes?.drain(signal),
-      () => engines.services?.withdrawCluster(cluster),
-      () => engines.ipcache?.withdraw(writer),
-      () => engines.nodes?.withdraw({ source: writer.source, cluster }),
+      () => this.#inTurn(() => engines.services?.withdrawCluster(cluster), signal),
+      () => this.#inTurn(() => engines.ipcache?.withdraw(writer), signal),
+      () => this.#inTurn(() => engines.nodes?.withdraw({ source: writer.source, cluster }), signal),
       () => identities.clear(),
     ]);
+  }
+
+  /**
+   * Runs a step that is no drain when the gate admits it, because it scans an engine, and all clusters may be withdrawn
+   * at the same moment.
+   */
+  #inTurn(step: () => unknown, signal: AbortSignal): Promise<boolean> {
+    const { cluster, gate = OPEN_GATE, engines } = this.#options;
+    const work = (): void => {
+      engines.onCause?.(withdrawalOf(cluster));
+      try {
+        step();
+      } finally {
+        engines.onCause?.(undefined);
+      }
+    };
+    return gate.run(gate.slice, work, signal);
   }
 
   override abandonWithdrawal(): void {
@@ -311,24 +329,14 @@ export class ClusterStores extends ResourceStores {
     steps: readonly (() => unknown)[],
   ): Promise<void> {
     const { cluster, engines } = this.#options;
-    const { onCause, onWithdrawal, tap } = engines;
+    const { onWithdrawal, tap } = engines;
     // If a withdrawal failed or was interrupted after its last key, nothing is left, but its end must still be
     // reported.
     this.#isWithdrawalReported ||= this.size > 0;
     if (this.#isWithdrawalReported) onWithdrawal?.(cluster, true);
     this.#withdrawing = true;
     try {
-      await runAllSteps(
-        signal,
-        steps.map((step) => () => {
-          onCause?.(withdrawalOf(cluster));
-          try {
-            return step();
-          } finally {
-            onCause?.(undefined);
-          }
-        }),
-      );
+      await runAllSteps(signal, steps);
       if (signal.aborted) return;
       tap?.onWithdrawn(cluster, scope);
       this.#reportEnd();

@@ -21,7 +21,12 @@ function cluster(clock: ManualClock, id: number): MemoryServer {
 }
 
 /** An agent of a mesh behind a gate whose turns the test starts. */
-async function world(): Promise<{ agent: Agent; servers: readonly MemoryServer[]; turn: () => void }> {
+async function world(): Promise<{
+  agent: Agent;
+  clock: ManualClock;
+  servers: readonly MemoryServer[];
+  turn: () => void;
+}> {
   const clock = new ManualClock();
   const asked: (() => void)[] = [];
   const nextTurn = (callback: () => void): number => asked.push(callback);
@@ -33,7 +38,7 @@ async function world(): Promise<{ agent: Agent; servers: readonly MemoryServer[]
   const turn = (): void => {
     for (const callback of asked.splice(0)) callback();
   };
-  return { agent, servers, turn };
+  return { agent, clock, servers, turn };
 }
 
 it('many clusters that sync at the same time share the turns of the event loop (freeze: all applied in one turn)', async () => {
@@ -82,6 +87,26 @@ it('a cluster that is removed while it waits for its turn leaves nothing behind 
     await settle();
   }
   expect(agent.ipcache.size).toBe(0);
+});
+
+it('clusters that are removed together share the turns for their scans of the services (freeze: all in one turn)', async () => {
+  const { agent, clock, turn } = await world();
+  const removedAll = (): boolean => agent.mesh.names.length === 0;
+  const scans: number[] = [];
+  vi.spyOn(agent.services, 'withdrawCluster').mockImplementation(() => {
+    clock.advance(4);
+    scans.push((scans.pop() ?? 0) + 1);
+    return 'not-found';
+  });
+  for (const name of agent.mesh.names) void agent.mesh.remove(name);
+  for (let turns = 0; !removedAll(); turns++) {
+    expect(turns).toBeLessThan(1000);
+    scans.push(0);
+    turn();
+    await settle();
+  }
+  expect(scans.reduce((sum, each) => sum + each, 0)).toBe(CLUSTERS);
+  expect(Math.max(...scans)).toBe(2); // of 4 ms each
 });
 
 it('unreachable clusters are retried two per second, ten more in the first minute, and reconnect (regression: 300 per second)', async () => {
