@@ -238,16 +238,12 @@ class KvstoreMeshProcess implements ServedProcess {
   /** Logs when writes of a copy fail, when the reason changes, and when all keys are written again. */
   async #reportWrites(mesh: KvstoreMesh, signal: AbortSignal): Promise<void> {
     const { log, clock } = this.#context;
-    const reported = new Map<string, { readonly failures: number; readonly reason: string | undefined }>();
+    const reported = new Map<string, string | undefined>();
     while (!signal.aborted) {
       for (const { name, copy } of mesh.status().clusters) {
-        const { pending, failures, lastFailure } = copy;
-        const known = reported.get(name);
-        // Without a new failure, the pending keys may be others than those that failed.
-        const current = failures === known?.failures ? known.reason : lastFailure;
-        const reason = pending > 0 ? current : undefined;
-        reported.set(name, { failures, reason });
-        if (reason === known?.reason) continue;
+        const reason = copy.isFailing ? copy.lastFailure : undefined;
+        if (reason === reported.get(name)) continue;
+        reported.set(name, reason);
         if (reason === undefined) log.warn(`cluster ${name}: its copy is written again`);
         else log.warn(`cluster ${name}: cannot write its copy to the local kvstore; retrying: ${reason}`);
       }

@@ -41,6 +41,8 @@ export interface RetryQueueStatus {
   readonly pending: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
+  /** True if the kvstore fails, or if it has rejected unfinished jobs. */
+  readonly isFailing: boolean;
 }
 
 const CONCURRENCY = 8;
@@ -68,6 +70,7 @@ export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
   /** The unfinished jobs. Those that the kvstore rejected are delayed. */
   readonly #jobs: WorkQueue<J>;
+  readonly #rejected = new Set<J>();
   /** Workers without a job. */
   readonly #idle = new Set<() => void>();
   #failuresInRow = 0;
@@ -86,7 +89,12 @@ export class RetryQueue<J> {
   }
 
   status(): RetryQueueStatus {
-    return { pending: this.#jobs.size, failures: this.#failures, lastFailure: this.#lastFailure };
+    return {
+      pending: this.#jobs.size,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+      isFailing: this.#failuresInRow > 0 || this.#rejected.size > 0,
+    };
   }
 
   /** Returns true if the job is unfinished. */
@@ -167,6 +175,7 @@ export class RetryQueue<J> {
 
   #handleSuccess(jobs: readonly J[]): void {
     this.#failuresInRow = 0;
+    if (this.#rejected.size > 0) for (const job of jobs) this.#rejected.delete(job);
     const done = jobs.filter((job) => this.#jobs.done(job));
     if (done.length > 0) this.#options.onDone?.(done);
   }
@@ -187,6 +196,7 @@ export class RetryQueue<J> {
   }
 
   #delayRejected(job: J): void {
+    this.#rejected.add(job);
     this.#jobs.addAfter(job, REJECTED_MS * (0.5 + this.#options.random()));
     this.#jobs.done(job);
   }

@@ -89,6 +89,8 @@ export interface SyncStoreStatus {
   readonly putBacks: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
+  /** True if pending writes have failed, and have not succeeded since. */
+  readonly isFailing: boolean;
   /** True if the canary has been written and all keys before it are in the kvstore. */
   readonly canaryWritten: boolean;
 }
@@ -183,7 +185,7 @@ export class SyncStore {
   }
 
   status(): SyncStoreStatus {
-    const { failures, lastFailure } = this.#queue.status();
+    const { failures, lastFailure, isFailing } = this.#queue.status();
     return {
       keys: this.#wanted,
       pending: this.#pending,
@@ -191,6 +193,7 @@ export class SyncStore {
       putBacks: this.#putBacks,
       failures,
       lastFailure,
+      isFailing,
       canaryWritten: this.#canary.isTrue,
     };
   }

@@ -50,8 +50,6 @@ export interface KvstoreMeshStatus {
 const CONNECT_MS = 15_000;
 /** Time after which no cluster delays readiness. */
 const READY_MS = 600_000;
-/** Age up to which a failed write is reported. A rejected write is tried again within 90 s. */
-const RECENT_MS = 120_000;
 
 /**
  * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it
@@ -129,7 +127,11 @@ export class KvstoreMesh extends ClusterSet {
       clusters,
       problems: [
         ...this.#sharedIDs(clusters),
-        ...clusters.flatMap((cluster) => this.#writeProblems(cluster)),
+        ...clusters.flatMap(({ name, copy: { isFailing, pending, lastFailure } }) =>
+          isFailing
+            ? `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`
+            : [],
+        ),
       ],
     };
   }
@@ -165,16 +167,6 @@ export class KvstoreMesh extends ClusterSet {
         ? []
         : `cluster ${name} has id ${id}, the same as ${other}: agents follow only one of them`;
     });
-  }
-
-  /** Returns a problem if writes of a copy are pending and one has failed recently. */
-  #writeProblems({ name, copy }: MirroredClusterStatus): readonly string[] {
-    const { pending, lastFailure, lastFailureAt = Number.NEGATIVE_INFINITY } = copy;
-    const isRecent = this.#options.clock.wallTime() - lastFailureAt < RECENT_MS;
-    if (pending === 0 || lastFailure === undefined || !isRecent) return [];
-    return [
-      `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`,
-    ];
   }
 
   /** Returns the clusters that delay readiness. */

@@ -35,10 +35,12 @@ export interface MirrorStatus {
   readonly pending: number;
   /** By resource: true if the local canary declares it complete. */
   readonly canaries: Readonly<Partial<Record<CopiedResource, boolean>>>;
-  /** Number of failed writes into the local kvstore. The last failure may have been resolved by a retry. */
+  /** Number of failed writes into the local kvstore. */
   readonly failures: number;
+  /** The last failure. A retry may have resolved it, unless `isFailing` is true. */
   readonly lastFailure: string | undefined;
-  readonly lastFailureAt: number | undefined;
+  /** True if pending writes have failed, and have not succeeded since. */
+  readonly isFailing: boolean;
 }
 
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
@@ -132,7 +134,10 @@ export class MirrorStores extends ResourceStores {
   mirrorStatus(): MirrorStatus {
     const mirrors = [...this.#mirrors].map(([resource, mirror]) => [resource, mirror.status()] as const);
     const all: SyncStoreStatus[] = [this.#config.status(), ...mirrors.map(([, status]) => status)];
-    const last = all.flatMap(({ lastFailure }) => lastFailure ?? []).sort((a, b) => b.at - a.at)[0];
+    const failing = all.filter(({ isFailing }) => isFailing);
+    const last = (failing.length > 0 ? failing : all)
+      .flatMap(({ lastFailure }) => lastFailure ?? [])
+      .sort((a, b) => b.at - a.at)[0];
     const sum = (of: 'keys' | 'pending' | 'failures'): number => all.reduce((n, status) => n + status[of], 0);
     return {
       keys: sum('keys'),
@@ -140,7 +145,7 @@ export class MirrorStores extends ResourceStores {
       canaries: Object.fromEntries(mirrors.map(([resource, { canaryWritten }]) => [resource, canaryWritten])),
       failures: sum('failures'),
       lastFailure: last?.message,
-      lastFailureAt: last?.at,
+      isFailing: failing.length > 0,
     };
   }
 

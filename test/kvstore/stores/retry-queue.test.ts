@@ -96,6 +96,24 @@ describe('a queue of jobs that are retried until they succeed', () => {
     expect([first, await delay()]).toEqual([100, 200]);
   });
 
+  it.each(['too-large', 'unavailable'] as const)(
+    'is failing from the failure %s of a job until that job succeeds',
+    async (code) => {
+      void queue.run(ended.signal);
+      queue.add('a');
+      await settle();
+      expect(queue.status().isFailing).toBe(false);
+      last().fail(new KvstoreError(code, code));
+      await settle();
+      expect(queue.status().isFailing).toBe(true);
+      await advance(clock, 30_000);
+      expect([attempts.length, queue.status().isFailing]).toEqual([2, true]);
+      last().succeed();
+      await settle();
+      expect(queue.status()).toMatchObject({ pending: 0, failures: 1, isFailing: false });
+    },
+  );
+
   it('retries immediately in its next run the jobs that were refused in the last one', async () => {
     const running = queue.run(ended.signal);
     queue.add('a');
