@@ -46,7 +46,7 @@ import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
 import { ObservedTransport } from './session/observed-transport.ts';
-import { allowManyListeners, UntilClosed } from './session/shared-signal.ts';
+import { allowManyListeners, UntilClosed, untilAborted } from './session/shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -132,8 +132,9 @@ interface Committed extends WrittenAll {
   readonly deleted: number;
 }
 
-/** The options of a write, and the monotonic time of its deadline if its caller has set one. */
-type TimedWrite = WriteOptions & { readonly endsAt?: number };
+/** The options of an operation, and the monotonic time of its deadline if its caller has set one. */
+type Timed<O extends CallOptions = CallOptions> = O & { readonly endsAt?: number | undefined };
+type TimedWrite = Timed<WriteOptions>;
 
 type Put = KeyWrite & { readonly value: Uint8Array };
 
@@ -224,16 +225,17 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   async read(key: string, options?: CallOptions): Promise<KeyRead> {
-    const read = this.#call(() => this.#transport.range(keyRange(key), options), options);
+    const read = this.#call((limits) => this.#transport.range(keyRange(key), limits), options);
     const { header, kvs } = await read.catch(throwNaming('read', key));
     return { kv: kvs[0] && plainKeyValue(kvs[0]), header };
   }
 
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
     const range = prefixRange(prefix);
-    const { minModRevision = 0, ...call } = options;
+    const { minModRevision = 0, ...call } = this.#timed(options);
     const limit = WATCH_LIMITS.firstPageKeys;
-    const first = this.#call(() => this.#transport.range({ ...range, limit, minModRevision }, call), call);
+    const request = { ...range, limit, minModRevision };
+    const first = this.#call((limits) => this.#transport.range(request, limits), call);
     const page = await first.catch(noneIfTooLarge).catch(throwNaming('read', prefix));
     return page === undefined || page.more
       ? this.#listPages(prefix, minModRevision, call)
@@ -244,7 +246,7 @@ export class KvstoreClient implements KvstoreBackend {
    * Lists all pages while a stream is open. A restore of the store would end the stream, so all pages are from one
    * history.
    */
-  async #listPages(prefix: string, minModRevision: number, call: CallOptions): Promise<readonly KeyValue[]> {
+  async #listPages(prefix: string, minModRevision: number, call: Timed): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
     using until = new UntilClosed(call.signal, this.#closed.signal);
     const { signal } = until;
@@ -257,7 +259,7 @@ export class KvstoreClient implements KvstoreBackend {
       limits: WATCH_LIMITS,
     });
     try {
-      await session.opened;
+      await this.#wait(call, (until) => untilAborted(session.opened, until));
       const all: KeyValue[] = [];
       const pages = listPages({
         prefix,
@@ -266,7 +268,7 @@ export class KvstoreClient implements KvstoreBackend {
         minModRevision,
         clock,
         size: new PageSize(WATCH_LIMITS),
-        read: (page) => this.#call(() => session.range(page, call.deadlineMs), call),
+        read: (page) => this.#call(({ deadlineMs }) => session.range(page, deadlineMs), call),
       });
       for await (const { kvs } of pages) for (const kv of kvs) all.push(plainKeyValue(kv));
       return all;
@@ -535,15 +537,15 @@ export class KvstoreClient implements KvstoreBackend {
     return [this.#firstExpiringLeases, this.#leases];
   }
 
-  #timed(options: TimedWrite): TimedWrite {
+  #timed<O extends CallOptions>(options: Timed<O>): Timed<O> {
     const { deadlineMs, endsAt } = options;
     if (deadlineMs === undefined || endsAt !== undefined) return options;
     return { ...options, endsAt: this.#options.clock.now() + deadlineMs };
   }
 
-  /** Waits with a signal that fires when the caller aborts the write, and at its deadline. */
+  /** Waits with a signal that fires when the caller aborts the operation, and at its deadline. */
   async #wait<T>(
-    { signal, endsAt }: TimedWrite,
+    { signal, endsAt }: Timed,
     wait: (signal: AbortSignal | undefined) => Promise<T>,
   ): Promise<T> {
     if (endsAt === undefined) return wait(signal);
@@ -556,7 +558,7 @@ export class KvstoreClient implements KvstoreBackend {
     } catch (thrown) {
       const isExpired = expired.signal.aborted && signal?.aborted !== true;
       if (!isExpired || asKvstoreError(thrown).code !== 'aborted') throw thrown;
-      throw new KvstoreError('deadline', 'the kvstore did not grant a lease or the fence of a write in time');
+      throw new KvstoreError('deadline', 'the call had to wait until its deadline');
     } finally {
       timer.cancel();
     }
@@ -564,24 +566,21 @@ export class KvstoreClient implements KvstoreBackend {
 
   /** Sends a transaction, with the lock and the fence as guards if requested. */
   async #txn(request: TxnRequest, options: TimedWrite): Promise<TxnResponse> {
-    const { clock, writeTimeoutMs } = this.#options;
+    const { writeTimeoutMs } = this.#options;
     const timed = this.#timed(options);
-    const { ifLocked, fenced = false, signal, endsAt } = timed;
-    const send = (txn: TxnRequest, deadlineMs: number | undefined): Promise<TxnResponse> => {
-      const call = { signal, deadlineMs };
-      const sendOnce = async (): Promise<TxnResponse> => {
+    const { ifLocked, fenced = false } = timed;
+    const send = (txn: TxnRequest): Promise<TxnResponse> => {
+      const sendOnce = async ({ signal, deadlineMs = writeTimeoutMs }: CallOptions): Promise<TxnResponse> => {
         this.#checkLeader();
-        return this.#transport.txn(txn, call);
+        return this.#transport.txn(txn, { signal, deadlineMs });
       };
-      return this.#call(sendOnce, call).catch(throwNaming('readwrite', keyOf(txn)));
+      return this.#call(sendOnce, timed).catch(throwNaming('readwrite', keyOf(txn)));
     };
     const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
     const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
-      const deadlineMs = endsAt === undefined ? writeTimeoutMs : endsAt - clock.now();
-      const sendOne = (txn: TxnRequest): Promise<TxnResponse> => send(txn, deadlineMs);
-      const answer = await guardedTxn(request, [...lock, ...fence], sendOne);
+      const answer = await guardedTxn(request, [...lock, ...fence], send);
       if (answer !== undefined || ifLocked === undefined) return answer;
-      const isLockHeld = fence.length > 0 && (await sendOne({ compare: lock, writes: [] })).succeeded;
+      const isLockHeld = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
       if (isLockHeld) return undefined; // the fence has changed
       throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
     };
@@ -601,12 +600,19 @@ export class KvstoreClient implements KvstoreBackend {
       );
   }
 
-  /** Runs a call within the rate limit. */
-  async #call<T>(call: () => Promise<T>, { signal }: CallOptions = {}): Promise<T> {
+  /**
+   * Runs a call within the rate limit and the deadline of an operation. The call receives its signal, and the rest of
+   * its time.
+   */
+  async #call<T>(call: (limits: CallOptions) => Promise<T>, options: Timed = {}): Promise<T> {
+    const { rateLimit, clock } = this.#options;
+    const { signal, endsAt } = this.#timed(options);
+    const run = (): Promise<T> =>
+      call({ signal, deadlineMs: endsAt === undefined ? undefined : endsAt - clock.now() });
     try {
-      const { rateLimit } = this.#options;
-      const aborted = allowManyListeners(signal ?? this.#closed.signal);
-      return await (rateLimit === undefined ? call() : rateLimit.run(call, aborted));
+      if (rateLimit === undefined) return await run();
+      const wait = { signal: signal ?? this.#closed.signal, endsAt };
+      return await this.#wait(wait, (until) => rateLimit.run(run, allowManyListeners(until)));
     } catch (thrown) {
       throw this.#asFailure(thrown, signal);
     }

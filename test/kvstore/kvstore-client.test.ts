@@ -158,6 +158,74 @@ it('a caller that waits for a turn when the client is closed gets that error (re
   await expect(client.get('a')).rejects.toMatchObject({ code: 'closed' });
 });
 
+it.each([
+  ['a read', (client: KvstoreClient, deadlineMs: number) => client.get('k', { deadlineMs })],
+  ['a listing', (client: KvstoreClient, deadlineMs: number) => client.listPrefix('k/', { deadlineMs })],
+  [
+    'a write',
+    (client: KvstoreClient, deadlineMs: number) => client.update('k', bytesOfText('1'), { deadlineMs }),
+  ],
+])(
+  '%s waits for its turn within its deadline (regression: only the call itself did)',
+  async (_name, call) => {
+    const clock = new ManualClock();
+    const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
+    const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
+    const client = new KvstoreClient({
+      kind: 'memory',
+      transport: link,
+      clock,
+      random: () => 0.5,
+      rateLimit,
+    });
+    await client.get('a');
+    const late = call(client, 500).catch((error: unknown) => error);
+    await advance(clock, 500);
+    expect(await Promise.race([late, settle()])).toMatchObject({
+      code: 'deadline',
+      message: 'the call had to wait until its deadline',
+    });
+    const sent = [vi.spyOn(link, 'range'), vi.spyOn(link, 'txn')];
+    await advance(clock, 200);
+    const inTime = call(client, 500);
+    await advance(clock, 300);
+    await inTime;
+    const limits = sent.flatMap(({ mock }) => mock.calls.map(([, options]) => options?.deadlineMs));
+    expect(limits).toEqual([200]);
+    await client.close();
+  },
+);
+
+it('lists all pages within one deadline (regression: each page had the whole time)', async () => {
+  const clock = new ManualClock();
+  const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
+  const client = new KvstoreClient({ kind: 'memory', transport: link, clock, random: () => 0.5 });
+  for (let i = 0; i < 3 * WATCH_LIMITS.firstPageKeys; i++) await client.update(`k/${i}`, bytesOfText('1'));
+  const range = link.range.bind(link);
+  const slow = vi.spyOn(link, 'range').mockImplementation(async (...read) => {
+    await new Promise<void>((resolve) => clock.after(300, resolve));
+    return range(...read);
+  });
+  const watch = link.watch.bind(link);
+  const pages = vi.fn();
+  vi.spyOn(link, 'watch').mockImplementation((...request) => {
+    const stream = watch(...request);
+    const page = stream.range.bind(stream);
+    vi.spyOn(stream, 'range').mockImplementation((read, options) => {
+      pages(options?.deadlineMs);
+      return page(read, options);
+    });
+    return stream;
+  });
+  const listed = client.listPrefix('k/', { deadlineMs: 1000 });
+  await advance(clock, 300);
+  await listed;
+  expect(slow.mock.lastCall?.[1]).toMatchObject({ deadlineMs: 1000 });
+  expect(pages.mock.calls.length).toBeGreaterThan(1);
+  expect(new Set(pages.mock.calls.flat())).toEqual(new Set([700]));
+  await client.close();
+});
+
 it('sends no write that its owner may not make at its turn, and gives an admitted write its own deadline', async () => {
   const clock = new ManualClock();
   const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);

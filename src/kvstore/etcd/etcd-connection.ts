@@ -315,7 +315,7 @@ export class EtcdConnection {
     const checkSoon = (): void => {
       immediate = setImmediate(check);
     };
-    let timer = setTimeout(checkSoon, startedAt + limitMs - performance.now());
+    let timer = setTimeout(checkSoon, Math.max(0, startedAt + limitMs - performance.now()));
     return () => {
       clearTimeout(timer);
       clearImmediate(immediate);
