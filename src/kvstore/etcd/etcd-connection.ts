@@ -66,6 +66,16 @@ function clientOptions(config: EtcdConfig, keepAliveTimeMs: number): ClientOptio
   };
 }
 
+/** The texts of grpc-js 1.14, and of `EtcdCredentials`, for a connection that either side has closed. */
+const CLOSED = /Connection dropped|Failed to connect|the connection was closed|Socket closed/;
+
+/**
+ * Returns the error of a failed call.
+ *
+ * @param contentType see {@link foreignType}
+ */
+type FailedCall = (thrown: Error, contentType: string | undefined) => KvstoreError;
+
 /** A call that is ready to be sent. */
 export interface UnaryCall<T> {
   readonly path: string;
@@ -106,7 +116,7 @@ export class EtcdStream {
    */
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
-    host: string,
+    failedCall: FailedCall,
     metadata: Metadata,
     observer: StreamObserver,
     onStatus: (failure: KvstoreError | undefined) => void,
@@ -124,7 +134,7 @@ export class EtcdStream {
         this.#observer?.onMessage(message);
       },
       onReceiveStatus: (end) => {
-        const error = endError(end, host, contentType);
+        const error = endError(end, contentType, failedCall);
         const ended = this.#observer;
         this.#observer = undefined;
         const isCancelled = ended === undefined;
@@ -162,37 +172,13 @@ function foreignType(headers: Metadata): string | undefined {
   return type?.startsWith('application/grpc') === true ? undefined : type;
 }
 
-/** Returns the error of an ended call; undefined if it was answered. */
-function callError(
-  host: string,
-  signal: AbortSignal | undefined,
-  isLate: boolean,
-  thrown: Error | null,
-  answer: unknown,
-  contentType: string | undefined,
-): KvstoreError | undefined {
-  if (signal?.aborted === true) return abortedError();
-  if (thrown === null && answer !== undefined) return undefined;
-  if (isLate) return etcdDeadlineError(host);
-  return failedCall(thrown ?? new Error('the response is empty'), host, contentType);
-}
-
 function endError(
   { code, details }: StatusObject,
-  host: string,
   contentType: string | undefined,
+  failedCall: FailedCall,
 ): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
-  return failedCall(Object.assign(new Error(details), { code }), host, contentType);
-}
-
-/**
- * @param contentType see {@link foreignType}. grpc-js decodes a page of a proxy as a message, which is then too large
- */
-function failedCall(thrown: Error, host: string, contentType: string | undefined): KvstoreError {
-  const error = etcdError(thrown, host);
-  const isForeign = contentType !== undefined && error.code !== 'unavailable';
-  return isForeign ? foreignAnswerError(host, contentType) : error;
+  return failedCall(Object.assign(new Error(details), { code }), contentType);
 }
 
 /**
@@ -218,6 +204,8 @@ export class EtcdConnection {
   /** Number of active calls and streams. */
   #active = 0;
   #watchdog: NodeJS.Timeout | undefined;
+  /** True if `#watchdog` found the connection silent, and has closed it. */
+  #isSilent = false;
 
   constructor(config: EtcdConfig, address: string) {
     this.#config = config;
@@ -245,7 +233,7 @@ export class EtcdConnection {
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
     const client = this.#acquireClient();
     const call = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
-    const stream = new EtcdStream(call, this.host, metadata, observer, (error) => {
+    const stream = new EtcdStream(call, this.#failedCall, metadata, observer, (error) => {
       if (this.#streams.delete(stream)) this.#releaseClient(client, error);
     });
     this.#streams.add(stream);
@@ -264,6 +252,12 @@ export class EtcdConnection {
     return new Promise<T>((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
+      const callError = (thrown: Error | null, answer: T | undefined): KvstoreError | undefined => {
+        if (signal?.aborted === true) return abortedError();
+        if (thrown === null && answer !== undefined) return undefined;
+        if (isLate) return etcdDeadlineError(this.host);
+        return this.#failedCall(thrown ?? new Error('the response is empty'), contentType);
+      };
       const sent = client.makeUnaryRequest(
         path,
         passThrough,
@@ -272,7 +266,7 @@ export class EtcdConnection {
         metadata,
         {},
         (thrown, answer) => {
-          const error = callError(this.host, signal, isLate, thrown, answer, contentType);
+          const error = callError(thrown, answer);
           this.#releaseClient(client, error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);
@@ -327,6 +321,15 @@ export class EtcdConnection {
     this.#closeClient();
   }
 
+  readonly #failedCall: FailedCall = (thrown, contentType) => {
+    const error = etcdError(thrown, this.host);
+    // grpc-js decodes a page of a proxy as a message, which is then too large.
+    if (error.code !== 'unavailable' && contentType !== undefined)
+      return foreignAnswerError(this.host, contentType);
+    if (!this.#isSilent || !CLOSED.test(thrown.message)) return error;
+    return new KvstoreError(error.code, etcdDeadlineError(this.host).message, { cause: thrown });
+  };
+
   /** Number of bytes received so far. */
   get #bytes(): number {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
@@ -377,13 +380,15 @@ export class EtcdConnection {
   /** Breaks the connection if nothing arrives during a ping and its timeout. */
   #watch(): void {
     clearInterval(this.#watchdog);
+    this.#isSilent = false;
     const { keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
     let lastBytes = -1;
     let silentChecks = 0;
     const check = (): void => {
       silentChecks = lastBytes === this.#bytes ? silentChecks + 1 : 0;
       lastBytes = this.#bytes;
-      if (silentChecks >= SILENT_CHECKS) for (const socket of this.#sockets) socket.destroy();
+      this.#isSilent = silentChecks >= SILENT_CHECKS;
+      if (this.#isSilent) for (const socket of this.#sockets) socket.destroy();
     };
     this.#watchdog = setInterval(
       check,

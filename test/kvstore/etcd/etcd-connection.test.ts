@@ -158,6 +158,20 @@ it('an unanswered handshake is restarted while a call waits (regression: it was 
   expect(await call).toMatch(/closed|unavailable/);
 });
 
+it.each(['http', 'https'] as const)(
+  'a connection over %s that this client closes because it is silent is named so (regression: "closed by the peer")',
+  async (scheme) => {
+    const silent = { deadlineMs: 3_600_000, keepAliveTimeMs: SHORT_MS, keepAliveTimeoutMs: SHORT_MS };
+    const { backend } = await connected(saysNothing, scheme, silent);
+    await expect(backend.get('key')).rejects.toMatchObject({
+      code: 'unavailable',
+      message: expect.stringMatching(
+        /^no answer from etcd at \S+ in time; check the network and the load of etcd$/,
+      ),
+    });
+  },
+);
+
 it('a caller that waits for a token keeps its deadline and its signal (regression: both were delayed by the deadline of the token)', async () => {
   const auth = { username: 'somebody', password: 'something' };
   const { backend } = await connected(saysNothing, 'http', { auth, deadlineMs: 3_600_000 });
