@@ -387,6 +387,8 @@ class OperatorProcess implements ServedProcess {
           this.#reach = reach;
           const onFailure = (error: unknown): void =>
             log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election');
+          const onRecovered = (): void =>
+            log.warn('the API server accepts requests for the Lease of the leader election again');
           this.#election = new LeaderElection({
             client,
             clock,
@@ -395,6 +397,7 @@ class OperatorProcess implements ServedProcess {
             namespace,
             times,
             onFailure,
+            onRecovered,
             isCandidate: () => reach.answers,
           });
         }

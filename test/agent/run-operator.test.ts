@@ -167,9 +167,11 @@ describe('an operator', () => {
     });
     const elect = elections.mock.calls[0]?.[0] as election.LeaderElectionOptions | undefined;
     elect?.onFailure?.(new Error('refused'));
+    elect?.onRecovered?.();
     clients.mock.calls[0]?.[1]?.onFault?.(new Error('boom'));
-    expect(operator.logged.slice(-2)).toEqual([
+    expect(operator.logged.slice(-3)).toEqual([
       'warn  cannot acquire or renew the Lease of the leader election: refused',
+      'warn  the API server accepts requests for the Lease of the leader election again',
       'error a duty failed: boom',
     ]);
     expect(source.mock.calls[0]).toEqual([clustermeshConfig, expect.objectContaining({ rateLimit })]);

@@ -60,7 +60,10 @@ export interface LeaderElectionOptions {
    * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
+  /** Called if an attempt fails for another reason than the attempt before. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
+  /** Called if an attempt succeeds after failures, also if another operator holds the Lease. */
+  readonly onRecovered?: (() => void) | undefined;
 }
 
 export interface LeaderElectionStatus {
@@ -158,6 +161,8 @@ export class LeaderElection implements Leadership {
   #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
+  /** Reason of the last attempt if it failed. */
+  #failing: string | undefined;
 
   constructor(options: LeaderElectionOptions) {
     const { client, namespace = 'default', times = ELECTION_TIMES } = options;
@@ -292,14 +297,19 @@ export class LeaderElection implements Leadership {
    * counted.
    */
   async #try(signal: AbortSignal): Promise<boolean> {
-    const { clock, onFailure } = this.#options;
+    const { clock, onFailure, onRecovered } = this.#options;
+    const failing = this.#failing;
     try {
-      return await this.#acquireOrRenew(signal);
+      const isHeld = await this.#acquireOrRenew(signal);
+      this.#failing = undefined;
+      if (failing !== undefined) this.#guard.call(onRecovered);
+      return isHeld;
     } catch (error) {
       if (signal.aborted) return false;
       this.#failures++;
       this.#lastFailure = failureOf(error, clock);
-      this.#guard.call(onFailure, error);
+      this.#failing = this.#lastFailure.message;
+      if (this.#failing !== failing) this.#guard.call(onFailure, error);
       return false;
     }
   }

@@ -147,6 +147,7 @@ export interface CandidateOptions {
   readonly wallOffset?: number;
   readonly mayStand?: () => boolean;
   readonly onFailure?: (error: unknown) => void;
+  readonly onRecovered?: () => void;
 }
 
 /** Resolves when the signal fires. */
@@ -172,7 +173,7 @@ export class Candidate {
     name: string,
     api: MemoryApiServer,
     base: ManualClock,
-    { rate = 1, wallOffset = 0, mayStand: isCandidate, onFailure }: CandidateOptions = {},
+    { rate = 1, wallOffset = 0, mayStand: isCandidate, onFailure, onRecovered }: CandidateOptions = {},
   ) {
     this.clock = new OwnClock(base, this.pause, rate, wallOffset);
     this.transport = new SlowTransport(api, base, this.pause);
@@ -185,6 +186,7 @@ export class Candidate {
       identity: name,
       isCandidate,
       onFailure,
+      onRecovered,
     });
   }
 
