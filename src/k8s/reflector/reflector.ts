@@ -449,7 +449,7 @@ export class Reflector implements FollowedResource {
     using exchange = this.#newExchange();
     exchange.allowSilence(LIST_SILENCE_MS);
     const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });
-    const text = await textOf(exchange.read(answer));
+    const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
     const list = parseList(text);
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
     const same = items.some(

@@ -421,6 +421,13 @@ describe('a server that was lost', () => {
     expect(reflector.status()).toMatchObject({ lists: 1, failures: 1 });
   });
 
+  it('has proven itself with an object of 3 MB, the largest that it stores (regression: all objects were listed)', async () => {
+    const proof = await provingAfter(await anchored());
+    await proof.list('70', [{ ...pod('b', '6'), data: 'x'.repeat(3 << 20) }]);
+    await api.takes('watch');
+    expect(reflector.status()).toMatchObject({ lists: 1, failures: 1 });
+  });
+
   it.each([
     ['has no such object', []],
     ['has it at another version', [pod('b', '7')]],
