@@ -2,7 +2,7 @@ import type { BackendZone, ClusterService, ClusterServiceKey } from '../../model
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { bytesOfText } from './bytes.ts';
-import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap, nullIfEmpty } from './go-json.ts';
+import { jsonArray, jsonMap, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
 import { type PortConfiguration, readPortConfiguration, writePortConfiguration } from './ports.ts';
 import {
   decodeJson,
@@ -57,8 +57,10 @@ class Entries {
 
   readonly zone = (map: Fields<never>, address: string): BackendZone => {
     const zone = map.item(address);
-    const forZones = this.consume(zone.list('ForZones')).items((list, index) => list.string(index));
-    return { zone: zone.string('Zone') ?? '', forZones };
+    const forZones = this.consume(zone.list('forZones')).items((list, index) =>
+      list.item(index).string('name'),
+    );
+    return { zone: zone.string('zone') ?? '', forZones };
   };
 }
 
@@ -109,9 +111,10 @@ export function decodeClusterService(
 }
 
 function writeZone({ zone, forZones = [] }: BackendZone): string {
+  const names = jsonArray(forZones, (name) => jsonObject([['name', jsonString(name)]]));
   return jsonObject([
-    ['Zone', jsonString(zone)],
-    ['ForZones', nullIfEmpty(forZones.length, jsonArray(forZones, jsonString))],
+    ['zone', jsonString(zone)],
+    ['forZones', names],
   ]);
 }
 

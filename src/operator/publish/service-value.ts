@@ -33,6 +33,7 @@ export function serviceValue(
   const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
   const ports = plainPorts(service.ports);
   const named = active.filter(({ hostname }) => hostname !== '');
+  const zoned = active.filter(({ zone }) => zone !== '');
   return encodeClusterService(
     {
       cluster,
@@ -40,6 +41,10 @@ export function serviceValue(
       frontends: new Map(addresses.map((address) => [address, ports])),
       backends: new Map(active.map((backend) => [backend.address, plainPorts(backend.ports)])),
       hostnames: new Map(named.map(({ address, hostname }) => [address, hostname])),
+      zones:
+        zoned.length === 0
+          ? undefined
+          : new Map(zoned.map(({ address, zone, forZones }) => [address, { zone, forZones: [...forZones] }])),
       labels: new Map(service.labels),
       selector: new Map(service.selector),
       includeExternal: service.global,

@@ -10,7 +10,7 @@ const KVSTORE = `
   IP Mask HostIP ID Key Metadata K8sNamespace K8sPodName K8sServiceAccount NamedPorts Name Port Protocol
   Cluster ClusterID IPAddresses Type IPv4AllocCIDR IPv4SecondaryAllocCIDRs IPv6AllocCIDR IPv6SecondaryAllocCIDRs
   IPv4HealthIP IPv6HealthIP IPv4IngressIP IPv6IngressIP EncryptionKey Source Labels Annotations NodeIdentity WireguardPubKey
-  BootID Zone Hostname ForZones cluster clusterID namespace name frontends backends hostnames zones labels selector
+  BootID Hostname cluster clusterID namespace name frontends backends hostnames zones labels selector
   includeExternal shared exportCreationTimestamp sessionAffinity sessionAffinityConfig internalTrafficPolicy ipFamilies
   trafficDistribution capabilities syncedCanaries cached maxConnectedClusters serviceExportsEnabled endpointSlicesExportMode
   services-and-endpointslices endpointslices-only ClusterSetIP Headless annotations

@@ -129,12 +129,14 @@ function judged(difference: KeyDifference, past: RecordedPast, world: OperatorWo
 // ───────────────────────────────────────────────────────────────
 
 /**
- * Returns the value as the original writes it: addresses without named ports, identities without the cluster
- * label.
+ * Returns the value as the original writes it: addresses without named ports, services without zones, identities
+ * without the cluster label.
  */
 function asOriginal({ resource, cluster }: Judged, value: string): readonly string[] {
   if (resource === 'ip')
     return [value, comparableValue(JSON.stringify(without(parsed(value), 'NamedPorts')))];
+  if (resource === 'services')
+    return [value, comparableValue(JSON.stringify(without(parsed(value), 'zones')))];
   if (resource !== 'identities') return [value];
   return [value, value.replace(`k8s:io.cilium.k8s.policy.cluster=${cluster.name};`, '')];
 }
@@ -460,6 +462,11 @@ const CHANGED: readonly Rule[] = [
     (all) => comparableValue(withoutNil(all) ?? '') === all.now,
   ],
   ['services', 'SEMANTICS 3.1: SCTP', isWithoutSCTP],
+  [
+    'services',
+    'O 6: zones are written',
+    (all) => asOriginal(all, all.now ?? '{}')[1] === comparableValue(all.expected?.v ?? ''),
+  ],
   ['services', 'SEMANTICS 3.2: of an address in two slices one counts', isOfOtherSlice],
   [
     'ip',

@@ -146,7 +146,10 @@ describe('a service, field by field', () => {
     frontends: { '10.9.0.1': { http: { Protocol: 'TCP', Port: 80 } } },
     backends: { '10.1.0.1': { http: { Protocol: 'TCP', Port: 8080 }, dns: { Protocol: 'UDP', Port: 53 } } },
     hostnames: { '10.1.0.1': 'web-0' },
-    zones: { '10.1.0.1': { Zone: 'z', ForZones: ['y', 'x'] }, '10.1.0.2': { Zone: '', ForZones: null } },
+    zones: {
+      '10.1.0.1': { zone: 'z', forZones: [{ name: 'y' }, { name: 'x' }] },
+      '10.1.0.2': { zone: '', forZones: [] },
+    },
     labels: { app: 'web' },
     selector: { tier: 'a' },
     includeExternal: true,
@@ -165,20 +168,21 @@ describe('a service, field by field', () => {
     expect(jsonOf(encodeClusterService(service, '1.8'))).toEqual(old);
     const unzoned = { ...service, zones: new Map([['10.1.0.1', { zone: 'z' }]]) };
     expect(jsonOf(encodeClusterService(unzoned))).toMatchObject({
-      zones: { '10.1.0.1': { Zone: 'z', ForZones: null } },
+      zones: { '10.1.0.1': { zone: 'z', forZones: [] } },
     });
   });
 
   it('may have exactly the maximum number of addresses, ports, host names and zones in total', () => {
     // 1 frontend and its port, 1 backend and its 2 ports, 1 host name, 2 zones with 2 hints
     expect(decode(WRITTEN, 10)).toMatchObject({ clusterID: 511 });
-    expect(decode(WRITTEN, 9)).toBe('too-many zones.10.1.0.1.ForZones');
+    expect(decode(WRITTEN, 9)).toBe('too-many zones.10.1.0.1.forZones');
     expect(decode(WRITTEN, 0)).toBe('too-many frontends');
   });
 
   it.each([
     [{ hostnames: { '10.0.0.1': null } }, 'wrong-type hostnames.10.0.0.1'],
-    [{ zones: { '10.0.0.1': { ForZones: [1] } } }, 'wrong-type zones.10.0.0.1.ForZones[0]'],
+    [{ zones: { '10.0.0.1': { forZones: ['z'] } } }, 'wrong-type zones.10.0.0.1.forZones[0]'],
+    [{ zones: { '10.0.0.1': { forZones: [{ name: 1 }] } } }, 'wrong-type zones.10.0.0.1.forZones[0].name'],
     [{ includeExternal: 1 }, 'wrong-type includeExternal'],
     [{ labels: { a: 1 } }, 'wrong-type labels.a'],
     [{ selector: { a: 1 } }, 'wrong-type selector.a'],

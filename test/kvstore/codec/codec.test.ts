@@ -262,7 +262,7 @@ describe('a ClusterService', () => {
     const json = {
       ...key,
       hostnames: { 'FD00::1': 'a' },
-      zones: { '10.0.0.1': { Zone: 'z', ForZones: ['z'] } },
+      zones: { '10.0.0.1': { zone: 'z', forZones: [{ name: 'z' }] } },
     };
     expect(decode(json)).toMatchObject({
       value: {

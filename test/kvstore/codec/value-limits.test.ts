@@ -44,7 +44,7 @@ const PORT = { Protocol: 'TCP', Port: 80 };
 const addresses = (count: number): Record<string, object> => repeat(count, (i) => [ip(i), {}]);
 const ports = (count: number): Record<string, object> => repeat(count, (i) => [`p${i}`, PORT]);
 const labels = (count: number): Record<string, string> => repeat(count, (i) => [`l${i}`, 'v']);
-const strings = (count: number): string[] => Array.from({ length: count }, (_, i) => `z${i}`);
+const zones = (count: number): object[] => Array.from({ length: count }, (_, i) => ({ name: `z${i}` }));
 
 describe('a value with the maximum number of parts is accepted, one with more is rejected', () => {
   const few: ValueLimits = { ...VALUE_LIMITS, serviceEntries: 10, podPorts: 3, labels: 3, nodeAddresses: 3 };
@@ -62,9 +62,9 @@ describe('a value with the maximum number of parts is accepted, one with more is
     ['ports', (n) => service({ backends: { '10.0.0.1': ports(n) } }, few), 9, 'too-many backends.10.0.0.1'],
     [
       'hinted zones',
-      (n) => service({ zones: { '10.0.0.1': { ForZones: strings(n) } } }, few),
+      (n) => service({ zones: { '10.0.0.1': { forZones: zones(n) } } }, few),
       9,
-      'too-many zones.10.0.0.1.ForZones',
+      'too-many zones.10.0.0.1.forZones',
     ],
     [
       'parts together',
@@ -113,7 +113,7 @@ describe('a value with the maximum number of parts is accepted, one with more is
 
   it('by default far more than Cilium writes', () => {
     const backends = repeat(12_000, (i) => [ip(i), { http: PORT }]);
-    const zones = repeat(12_000, (i) => [ip(i), { Zone: 'a', ForZones: null }]);
+    const zones = repeat(12_000, (i) => [ip(i), { zone: 'a', forZones: null }]);
     const hostnames = repeat(12_000, (i) => [ip(i), 'h']);
     expect(outcome(service({ backends, zones, hostnames, labels: labels(1024) }))).toBe('taken');
     expect(outcome(identity(1024))).toBe('taken');

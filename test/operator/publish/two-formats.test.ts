@@ -99,7 +99,7 @@ function commonOf(backends: Backends): unknown {
 }
 
 it('a cluster has the same backends in both formats, except for what services/v1 cannot express', () => {
-  let [compared, more] = [0, 0];
+  let [compared, more, zoned] = [0, 0, 0];
   fc.assert(
     fc.property(slices, (objects) => {
       const writer = cacheOf(EAST.cluster);
@@ -120,9 +120,13 @@ it('a cluster has the same backends in both formats, except for what services/v1
       }
 
       expect(commonOf(backendsOf(second))).toEqual(commonOf(backendsOf(first)));
-      // services/v1 has no conditions, nodes and zones: only active backends, without both.
-      for (const { state, nodeName, zone, forZones } of backendsOf(first).values())
-        expect([state, nodeName, zone, forZones.size]).toEqual(['active', '', '', 0]);
+      // services/v1 has no conditions and nodes: only active backends, without node. It has no hints without a zone.
+      for (const [at, { state, nodeName, zone, forZones }] of backendsOf(first)) {
+        const written = backendsOf(writer).get(at) ?? expect.fail(at);
+        const hints = written.zone === '' ? [] : [...written.forZones];
+        expect([state, nodeName, zone, [...forZones]]).toEqual(['active', '', written.zone, hints]);
+        zoned += hints.length;
+      }
       for (const [at, { cluster, ...backend }] of backendsOf(second)) {
         const { cluster: _, ...written } = backendsOf(writer).get(at) ?? expect.fail(at);
         expect(JSON.stringify(backend)).toBe(JSON.stringify(written));
@@ -136,4 +140,5 @@ it('a cluster has the same backends in both formats, except for what services/v1
   // Both kinds of backends were compared.
   expect(compared).toBeGreaterThan(100);
   expect(more).toBeGreaterThan(10);
+  expect(zoned).toBeGreaterThan(10);
 });

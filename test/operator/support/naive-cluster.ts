@@ -59,6 +59,9 @@ interface RawEndpoints extends NaiveObject {
     | readonly {
         readonly addresses?: readonly string[];
         readonly hostname?: string;
+        readonly zone?: string;
+        readonly topology?: Readonly<Record<string, string>>;
+        readonly hints?: { readonly forZones?: readonly { readonly name: string }[] };
         readonly conditions?: { readonly ready?: boolean; readonly terminating?: boolean };
       }[]
     | null;
@@ -205,23 +208,39 @@ function serviceValue(
   };
   if (version === '1.8') return both;
   const hostnames: Record<string, string> = {};
+  const zones: Record<string, object> = {};
   for (const object of objects as readonly RawEndpoints[])
-    for (const { hostname = '', addresses } of endpointsOf(object, metadata, slices))
-      for (const ip of addresses.flatMap((one) => canonical(one) ?? []))
+    for (const { hostname = '', addresses, zone = '', hints } of endpointsOf(object, metadata, slices))
+      for (const ip of addresses.flatMap((one) => canonical(one) ?? [])) {
         if (hostname !== '' && backends[ip] !== undefined) hostnames[ip] ??= hostname;
+        if (zone !== '' && backends[ip] !== undefined)
+          zones[ip] ??= { zone, forZones: hints?.forZones ?? [] };
+      }
   const includeExternal = said(metadata, 'service.cilium.io/global', 'io.cilium/global-service') === 'true';
-  return { ...both, hostnames, includeExternal, shared: true, clusterID: id };
+  const located = Object.keys(zones).length === 0 ? {} : { zones };
+  return { ...both, hostnames, ...located, includeExternal, shared: true, clusterID: id };
+}
+
+interface LocatedAddresses {
+  readonly hostname?: string | undefined;
+  readonly zone?: string | undefined;
+  readonly hints?: { readonly forZones?: readonly object[] } | undefined;
+  readonly addresses: readonly string[];
 }
 
 function endpointsOf(
   object: RawEndpoints,
   { name, namespace }: NaiveObject['metadata'],
   slices: boolean,
-): readonly { readonly hostname?: string | undefined; readonly addresses: readonly string[] }[] {
+): readonly LocatedAddresses[] {
   if (object.metadata.namespace !== namespace) return [];
   if (slices && object.kind === 'EndpointSlice')
     return object.metadata.labels?.['kubernetes.io/service-name'] === name
-      ? (object.endpoints ?? []).map(({ hostname, addresses = [] }) => ({ hostname, addresses }))
+      ? (object.endpoints ?? []).map((endpoint) => ({
+          ...endpoint,
+          zone: endpoint.zone ?? endpoint.topology?.['topology.kubernetes.io/zone'],
+          addresses: endpoint.addresses ?? [],
+        }))
       : [];
   if (slices || object.kind !== 'Endpoints' || object.metadata.name !== name) return [];
   return (object.subsets ?? []).flatMap(({ addresses = [] }) =>
