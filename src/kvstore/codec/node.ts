@@ -27,7 +27,14 @@ function decodeAddress(list: Fields<never>, index: number): NodeAddress | undefi
     : fields.reject('IP', 'invalid-address', 'is not a valid IP address', '');
 }
 
-function readCIDR(family: Family, fields: Fields<never>): string {
+/** Returns a CIDR: an object, or a text, which readers of 1.21 accept and 1.22 is to write. */
+function readCIDR(family: Family, parent: Fields<never>, name: string | number): string {
+  const text = typeof parent.value(name) === 'string' ? parent.cidr(name) : undefined;
+  if (text !== undefined)
+    return text.includes(':') === (family === 6)
+      ? text
+      : parent.reject(name, 'wrong-family', `must be an IPv${family} CIDR`);
+  const fields = parent.item(name);
   const address = fields.addressOf(family, 'IP') ?? fields.reject('IP', 'invalid-address', 'is missing', '');
   const length = readMask(family, fields);
   const prefix = length === undefined ? undefined : Prefix.parse(`${address}/${length}`);
@@ -47,7 +54,7 @@ function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
 /**
  * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for
  * the reader. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
- * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`.
+ * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`, `invalid-cidr`.
  */
 export function decodeNode(
   expected: NodeName,
@@ -57,12 +64,10 @@ export function decodeNode(
 ): Decoded<ClusterNode> {
   return decodeJson(value, at, limits, (fields) => {
     const { name, cluster } = readNodeKey(fields, expected);
-    const cidr = (family: Family, field: string): string | undefined => {
-      const object = fields.object(field);
-      return object && readCIDR(family, object);
-    };
+    const cidr = (family: Family, field: string): string | undefined =>
+      fields.value(field) === undefined ? undefined : readCIDR(family, fields, field);
     const cidrs = (family: Family, field: string): readonly string[] =>
-      fields.list(field, limits.nodeAddresses).items((list, index) => readCIDR(family, list.item(index)));
+      fields.list(field, limits.nodeAddresses).items((list, index) => readCIDR(family, list, index));
     // Names every field, because V8 gives each object literal with fields after a spread its own hidden class.
     return {
       name,

@@ -83,6 +83,21 @@ describe('a node, field by field', () => {
     expect(jsonOf(encodeNode(node, { source: 'custom-resource' }))).toEqual(byOperator);
   });
 
+  it('reads CIDRs as text, which readers of 1.21 accept and 1.22 is to write', () => {
+    const texts = {
+      IPv4AllocCIDR: '10.1.0.9/24',
+      IPv4SecondaryAllocCIDRs: ['10.2.0.0/16', WRITTEN.IPv4SecondaryAllocCIDRs[0]],
+      IPv6AllocCIDR: 'FD00:1::/64',
+      IPv6SecondaryAllocCIDRs: ['fd00:2::/64'],
+    };
+    expect(outcomeOf(decodeNode(name, bytesOf({ ...WRITTEN, ...texts }), 'k'))).toMatchObject({
+      ipv4AllocCIDR: '10.1.0.0/24',
+      ipv4SecondaryAllocCIDRs: ['10.2.0.0/16', '10.2.0.0/16'],
+      ipv6AllocCIDR: 'fd00:1::/64',
+      ipv6SecondaryAllocCIDRs: ['fd00:2::/64'],
+    });
+  });
+
   it('has zero values for absent fields, and writes those of Go', () => {
     const node = proved(decodeNode(name, bytesOf({ Name: 'n', Cluster: 'c' }), 'k'));
     expect(node).toMatchObject({ wireguardPubKey: '', bootID: '', clusterID: 0, addresses: [] });
@@ -127,6 +142,11 @@ describe('a node, field by field', () => {
       { IPv6SecondaryAllocCIDRs: [{ IP: '10.0.0.0', Mask: SIX }] },
       'wrong-family IPv6SecondaryAllocCIDRs[0].IP',
     ],
+    [{ IPv4AllocCIDR: '10.1.0.0' }, 'invalid-cidr IPv4AllocCIDR'],
+    [{ IPv4AllocCIDR: '10.1.0.0/24@5' }, 'invalid-cidr IPv4AllocCIDR'],
+    [{ IPv4AllocCIDR: '' }, 'invalid-cidr IPv4AllocCIDR'],
+    [{ IPv6AllocCIDR: '10.1.0.0/24' }, 'wrong-family IPv6AllocCIDR'],
+    [{ IPv4SecondaryAllocCIDRs: ['fd00:2::/64'] }, 'wrong-family IPv4SecondaryAllocCIDRs[0]'],
     [{ IPv6HealthIP: '10.0.0.1' }, 'wrong-family IPv6HealthIP'],
     [{ IPv4IngressIP: 'fd00::1' }, 'wrong-family IPv4IngressIP'],
     [{ IPv6IngressIP: '10.0.0.1' }, 'wrong-family IPv6IngressIP'],
