@@ -123,13 +123,12 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
 
 /**
  * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the
- * later entry is used. A health IP replaces a listed address. Linear in the number of addresses.
+ * later entry is used. A health IP replaces a listed address; an ingress IP replaces both. Linear in the addresses.
  * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only
  *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses have the tunnel endpoint as host; so have
  *   all addresses if encryption or the host firewall is on. Internal and external addresses have key 0 unless node
  *   encryption is on.
- * - Health IPs have identity `health`, and always the key and the tunnel endpoint.
- * Ingress IPs are part of the node but are not claimed here, because the proxy that terminates their traffic owns them.
+ * - Health IPs have identity `health`, ingress IPs `ingress`, both always with the key and the tunnel endpoint.
  */
 export function addressClaims(
   node: Node,
@@ -149,8 +148,14 @@ export function addressClaims(
     const isPlain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
     claims.put(new AddressClaim(node, ip, identity, endpoint, isPlain ? 0 : node.encryptionKey));
   }
-  putHealthIP(claims, node, node.ipv4HealthIP, tunnel);
-  putHealthIP(claims, node, node.ipv6HealthIP, tunnel);
+  const { health, ingress } = RESERVED_IDENTITIES;
+  const claim = (ip: string | undefined, of: NumericIdentity): void => {
+    if (ip !== undefined) claims.put(new AddressClaim(node, ip, of, tunnel, node.encryptionKey));
+  };
+  claim(node.ipv4HealthIP, health);
+  claim(node.ipv6HealthIP, health);
+  claim(node.ipv4IngressIP, ingress);
+  claim(node.ipv6IngressIP, ingress);
   return claims;
 }
 
@@ -161,16 +166,8 @@ export function haveSameClaims({ fields: a }: Node, { fields: b }: Node): boolea
     a.source === b.source &&
     a.encryptionKey === b.encryptionKey &&
     a.ipv4HealthIP === b.ipv4HealthIP &&
-    a.ipv6HealthIP === b.ipv6HealthIP
+    a.ipv6HealthIP === b.ipv6HealthIP &&
+    a.ipv4IngressIP === b.ipv4IngressIP &&
+    a.ipv6IngressIP === b.ipv6IngressIP
   );
-}
-
-function putHealthIP(
-  claims: NodeClaims,
-  node: Node,
-  ip: string | undefined,
-  tunnel: string | undefined,
-): void {
-  const { health } = RESERVED_IDENTITIES;
-  if (ip !== undefined) claims.put(new AddressClaim(node, ip, health, tunnel, node.encryptionKey));
 }

@@ -58,6 +58,20 @@ describe('a node', () => {
     expect(take()).toEqual(['add a']);
   });
 
+  it('claims its ingress IPs with identity ingress, its key and its tunnel endpoint', () => {
+    const { manager, ipcache } = fresh();
+    const one = { addresses: addresses('InternalIP:192.168.0.1'), encryptionKey: 3 };
+    manager.nodeUpdated(node('a', { ...one, ipv4IngressIP: '10.0.0.3', ipv6IngressIP: 'fd00::3' }));
+    for (const ip of ['10.0.0.3', 'fd00::3'])
+      expect(ipcache.get(ip)).toMatchObject({ identity: 8, encryptKey: 3, hostIP: '192.168.0.1' });
+    manager.nodeUpdated(node('a', { ...one, ipv4IngressIP: '10.0.0.4' }));
+    expect(['10.0.0.3', '10.0.0.4', 'fd00::3'].map((ip) => ipcache.get(ip)?.identity)).toEqual([
+      undefined,
+      8,
+      undefined,
+    ]);
+  });
+
   it('leaves no entry: withdrawn addresses are deleted immediately, and all of them with the node', () => {
     const { manager, ipcache } = fresh();
     manager.nodeUpdated(node('a', { addresses: addresses('InternalIP:192.168.0.1', 'ExternalIP:1.1.1.1') }));

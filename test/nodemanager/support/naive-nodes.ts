@@ -74,6 +74,8 @@ function deriveClaims(node: NodeSpec, config: NodeConfiguration): Map<string, Cl
   const inside = { ...writer, hostIP: endpoint?.ip, encryptKey: key };
   for (const ip of [node.ipv4HealthIP, node.ipv6HealthIP])
     if (ip !== undefined) claims.set(ip, { ...inside, identity: 4 });
+  for (const ip of [node.ipv4IngressIP, node.ipv6IngressIP])
+    if (ip !== undefined) claims.set(ip, { ...inside, identity: 8 });
   return claims;
 }
 

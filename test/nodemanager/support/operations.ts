@@ -95,7 +95,14 @@ const followUp = fc.oneof(
   { weight: 2, arbitrary: fc.constant('same' as const) },
   {
     weight: 2,
-    arbitrary: fc.constantFrom('source', 'encryptionKey', 'ipv4HealthIP', 'ipv6HealthIP', 'bootID'),
+    arbitrary: fc.constantFrom(
+      'source',
+      'encryptionKey',
+      'ipv4HealthIP',
+      'ipv6HealthIP',
+      'ipv4IngressIP',
+      'bootID',
+    ),
   },
 );
 
