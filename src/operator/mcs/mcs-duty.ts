@@ -248,7 +248,7 @@ export class McsDuty implements Duty {
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
       const plan = state && planName(state);
-      this.#record(key, state, plan);
+      this.#record(key, plan);
       const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isRepeated(one));
       if (next === undefined) break;
       if (!(await this.#write(key, next, signal))) failed.add(next.part);
@@ -289,11 +289,15 @@ export class McsDuty implements Duty {
   }
 
   /** Updates the status, and the indexes of the name. */
-  #record(key: string, state: McsState | undefined, plan: McsPlan | undefined): void {
+  #record(key: string, plan: McsPlan | undefined): void {
     const [namespace = '', name = ''] = key.split('/');
     const derivedKey = `${namespace}/${derivedName(namespace, name)}`;
-    // Remote exports of a namespace that does not exist here are imported when it is created.
-    const isKnown = this.#remote.has(key) || hasObjects(state);
+    // Exports of a namespace that does not exist here, or is not known yet, are imported when its event arrives.
+    const local =
+      this.#latest('serviceexports', key) ??
+      this.#latest('serviceimports', key) ??
+      this.#latest('services', derivedKey);
+    const isKnown = this.#remote.has(key) || local !== undefined;
     if (isKnown) {
       this.#names.add(namespace, key);
       this.#nameOfDerived.set(derivedKey, key);
@@ -407,11 +411,6 @@ function patchKey(planned: PlannedWrite): string {
 /** Returns what a patch changes, without the version that it expects. */
 function contentOf({ write }: PlannedWrite): string | undefined {
   return write.verb === 'patch' ? JSON.stringify(write.operations.slice(1)) : undefined;
-}
-
-function hasObjects(state: McsState | undefined): boolean {
-  const { serviceExport, serviceImport, derived } = state ?? {};
-  return (serviceExport ?? serviceImport ?? derived) !== undefined;
 }
 
 function setOrDelete<V>(map: Map<string, V>, key: string, value: V | undefined): void {

@@ -241,6 +241,24 @@ describe('an import', () => {
     expect(await clustersOf(b, 'cart')).toEqual(['a']);
   });
 
+  it('is made of a local export whose events arrive before that of its namespace (regression: it was never imported)', async () => {
+    const mesh = new McsMesh(1);
+    onTestFinished(() => mesh.stop());
+    const [a] = [mesh.cluster('a')];
+    a.start();
+    await mesh.pass(5000);
+    await a.export('cart');
+    await mesh.pass(5000);
+    await a.createNamespace();
+    await mesh.pass(5000);
+    expect(await clustersOf(a, 'cart')).toEqual(['a']);
+    expect(await a.conditions(EXPORTS, 'cart')).toEqual([
+      'Valid=True Valid',
+      'Ready=True Ready',
+      'Conflict=False NoConflicts',
+    ]);
+  });
+
   it('of a namespace that is not global has no derived Service, and says why', async () => {
     const mesh = new McsMesh();
     onTestFinished(() => mesh.stop());
