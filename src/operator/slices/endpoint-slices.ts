@@ -113,9 +113,10 @@ export class EndpointSlices {
     const { name } = object.metadata;
     const namespace = String(field(object, 'namespace') ?? '');
     const slice = this.#slices.get(name) ?? this.#make(name, namespace);
+    const isInNamespace = slice.namespace === namespace; // false if another client has changed it
     const onServer = endpointsOf(object);
     const desired: CoreEndpoint[] = [];
-    for (const [endpoint, core] of onServer) {
+    for (const [endpoint, core] of isInNamespace ? onServer : []) {
       const key = `${namespace}/${endpoint}`;
       const wantedCore = wanted(key);
       if (wantedCore === undefined || this.#sliceOf.has(key)) continue;
@@ -124,10 +125,10 @@ export class EndpointSlices {
     }
     // May move an endpoint whose identity has changed to another slice.
     for (const core of desired) this.put(namespace, core);
-    if (!equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints)))
-      this.#dirty.add(name);
-    else this.#dirty.delete(name);
-    if (slice.endpoints.size === 0) this.#dirty.add(name);
+    const isEqual =
+      isInNamespace && equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints));
+    if (isEqual && slice.endpoints.size > 0) this.#dirty.delete(name);
+    else this.#dirty.add(name);
   }
 
   /** Must be called when a slice was deleted on the server. */

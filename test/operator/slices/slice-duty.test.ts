@@ -221,6 +221,20 @@ describe('the slices of endpoints', () => {
     },
   );
 
+  it('are repaired if another client changes their namespace (regression: readers got endpoints of another namespace)', async () => {
+    const world = new World('identity');
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    world.start();
+    await advance(world.clock, 3000);
+    const [slice] = await world.slices();
+    const path = world.slicesUser.path(slice?.metadata.name);
+    const contentType = 'application/merge-patch+json';
+    await world.slicesUser.ask({ method: 'PATCH', path, body: { namespace: 'bank' }, contentType });
+    await advance(world.clock, 3000);
+    expect((await world.slices()).map(({ namespace }) => namespace)).toEqual(['shop']);
+    await world.stop();
+  });
+
   it('contain the fields for readers, are batched for half a second, and are deleted when they are empty', async () => {
     const world = new World('identity');
     world.start();
