@@ -169,12 +169,12 @@ const REPORTED_STATES: Partial<Record<ApiErrorCode, ResourceState>> = {
 /**
  * The source that later lists try first, by the error of a stream that a list replaces. `cache` if the server does not
  * support streams: it refuses, or never sends the end of the objects. `stream` if a later stream may succeed: the right
- * may be granted, and a server that stops ends its streams early.
+ * may be granted, a proxy may answer for a server that is away, and a server that stops ends its streams early.
  */
 const PREFERRED_AFTER: ReadonlyMap<ApiErrorCode, 'stream' | 'cache'> = new Map([
   ['invalid', 'cache'],
-  ['rejected', 'cache'],
   ['silent', 'cache'],
+  ['rejected', 'stream'],
   ['forbidden', 'stream'],
   ['garbled', 'stream'],
 ]);

@@ -118,7 +118,7 @@ it('starts with a stream; if the server does not support it, lists immediately, 
     const driven = new Driven();
     expect(driven.answer(failure(code)), code).toEqual({ do: 'list', from: 'cache' });
     driven.answer(LISTED, OPENED, EXPIRED);
-    const next = code === 'forbidden' || code === 'garbled' ? 'stream' : 'cache';
+    const next = code === 'invalid' || code === 'silent' ? 'cache' : 'stream';
     expect(driven.answer(WAITED), code).toEqual({ do: 'list', from: next });
   }
 });
