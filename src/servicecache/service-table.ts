@@ -21,6 +21,11 @@ export type StateObserver = (
   after: ServiceState | undefined,
 ) => void;
 
+/** An index of the known services. `name` is `namespace/name`. */
+interface ServiceIndex {
+  update(name: string, service: Service | undefined): void;
+}
+
 /**
  * The states of all services. It determines which are announced (SEMANTICS 3.3), computes events, and rolls failed
  * batches back. States are immutable, so a rollback puts the old ones back.
@@ -34,7 +39,8 @@ export class ServiceTable {
   #changes = 0;
   readonly #forSnapshot = new TouchedKeys();
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
-  readonly #forFrontends = new TouchedKeys();
+  /** Updated with every write; undefined before {@link ServiceTable.track}. */
+  #index: ServiceIndex | undefined;
   /** Callbacks for every write of a state, writes that roll back a failed batch included. */
   readonly observers: Set<StateObserver> = new Set();
 
@@ -131,11 +137,11 @@ export class ServiceTable {
     return this.#snapshot;
   }
 
-  /** Updates an index of the known services. Linear in the changes since the last call. */
-  refresh(index: { update(name: string, service: Service | undefined): void }): void {
-    for (const key of this.#forFrontends.drain(this.#states.keys())) {
-      index.update(key, this.#states.get(key)?.service);
-    }
+  /** Fills an index with the known services and maintains it from now on. */
+  track<I extends ServiceIndex>(index: I): I {
+    for (const [key, { service }] of this.#states) index.update(key, service);
+    this.#index = index;
+    return index;
   }
 
   /**
@@ -154,7 +160,7 @@ export class ServiceTable {
     if (state === undefined || isEmptyState(state)) this.#states.delete(key);
     else this.#states.set(key, state);
     this.#forSnapshot.touch(key);
-    this.#forFrontends.touch(key);
+    this.#index?.update(key, state?.service);
   }
 
   #observe(key: string, state: ServiceState | undefined): void {

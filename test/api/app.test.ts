@@ -7,6 +7,7 @@ import { type FilterValues, matching, parseFilters } from '../../src/api/routes/
 import type { KeyedEntry } from '../../src/ipcache/types.ts';
 import { type Labels, parseLabels } from '../../src/model/labels.ts';
 import { Prefix } from '../../src/net/prefix.ts';
+import { FrontendIndex } from '../../src/servicecache/frontend-index.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from './support/model.ts';
 import { SteeringModel } from './support/steering-model.ts';
@@ -725,4 +726,14 @@ describe('/openapi.json', () => {
     }
     expect(checked.length).toBeGreaterThan(15);
   });
+});
+
+it('builds the index of frontends before the caches are filled (freeze: the first answer on an IP built it)', async () => {
+  const model = new TestModel();
+  const { app } = testApp(model);
+  model.fill();
+  const updates = vi.spyOn(FrontendIndex.prototype, 'update');
+  expect((await get('/v1/ipcache/explain/10.0.0.1', app)).status).toBe(200);
+  expect(updates).not.toHaveBeenCalled();
+  updates.mockRestore();
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { FrontendIndex } from '../../src/servicecache/frontend-index.ts';
 import { type Frontend, frontendsOf, type NodePortOptions } from '../../src/servicecache/frontends.ts';
 import {
@@ -168,6 +168,25 @@ describe('the index of frontends', () => {
         }
       }),
     );
+  });
+
+  it('is updated by writes, those of a failed batch included (freeze: the first lookup after 100,000 services took 1 s)', () => {
+    const cache = cacheOf();
+    const ids = (): readonly unknown[] =>
+      ['172.16.0.10', '172.16.0.11'].map((ip) => cache.lookupFrontend(ip, 80, TCP)?.id);
+    expect(ids()).toEqual([undefined, undefined]);
+    cache.updateService(service());
+    expect(() =>
+      cache.batch(() => {
+        cache.updateService(service({ clusterIPs: List(['172.16.0.11']) }));
+        expect(ids()).toEqual([undefined, SHOP]);
+        throw new Error('broken');
+      }),
+    ).toThrow('broken');
+    const updates = vi.spyOn(FrontendIndex.prototype, 'update');
+    expect(ids()).toEqual([SHOP, undefined]);
+    expect(updates).not.toHaveBeenCalled();
+    updates.mockRestore();
   });
 
   it('adds and removes services with one external IP and port at a cost linear in their number (regression: the claims of the frontend were sorted and copied for each)', async () => {

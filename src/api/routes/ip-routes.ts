@@ -143,10 +143,11 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   const pages = new ListPages<EntryDocument>(clock, feed.endSignal);
   const views = new SnapshotViews(model, feed, clock);
   const pastLists = new PastLists(model, views, clock, instance);
-  // The first call of each function builds an index by a scan of all entries. Call them now, while the cache is empty.
+  // The first call of each function builds an index by a scan of a cache. Call them now, while the caches are empty.
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
+  model.services.lookupAddress('');
   const limitSorts = limitConcurrency(MAX_SORTS, 'sorted lists');
   const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
   app.openapi(LIST, async (c) => {
