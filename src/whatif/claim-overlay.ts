@@ -55,14 +55,15 @@ export class ClaimOverlay {
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
-  readonly #removals: readonly { readonly index: number; readonly edit: Edit }[];
+  /** The edits that remove the claims of writers, with their indexes. */
+  readonly #removals: readonly (readonly [index: number, edit: Edit])[];
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */
   constructor(edits: readonly Edit[]) {
     this.#edits = edits;
     this.#compare = comparison(orderAfter(edits));
-    this.#removals = edits.flatMap((edit, index) =>
-      edit.edit === 'remove-cluster' || edit.edit === 'remove-source' ? [{ index, edit }] : [],
+    this.#removals = [...edits.entries()].filter(
+      ([, { edit }]) => edit === 'remove-cluster' || edit === 'remove-source',
     );
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
@@ -81,7 +82,7 @@ export class ClaimOverlay {
 
   /** Returns true if an edit removes claims of this writer. */
   readonly removes = (writer: ClaimWriter): boolean =>
-    this.#removals.some(({ edit }) => removesWriter(edit, writer));
+    this.#removals.some(([, edit]) => removesWriter(edit, writer));
 
   get changesOrder(): boolean {
     return this.#edits.some(({ edit }) => edit === 'rank');
@@ -134,11 +135,9 @@ export class ClaimOverlay {
       for (const edit of edits) claims = edited(claims, edit, form);
     const named = this.#keyEdits.get(prefix);
     if (named !== undefined)
-      for (const [index, edit] of this.#edits.entries()) {
-        const one = named.get(index);
-        if (one !== undefined) claims = edited(claims, one, form);
-        else claims = claims.filter((claim) => !removesWriter(edit, claim));
-      }
+      for (const [, edit] of [...named, ...this.#removals].sort(([a], [b]) => a - b))
+        claims =
+          'form' in edit ? edited(claims, edit, form) : claims.filter((claim) => !removesWriter(edit, claim));
     let best: CompleteClaim | undefined;
     for (const claim of claims) {
       if (named === undefined && this.removes(claim)) continue;

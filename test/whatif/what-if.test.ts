@@ -7,6 +7,7 @@ import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
 import { type WhatIfAnswer, whatIf } from '../../src/whatif/what-if.ts';
+import { growthPerItem } from '../base/support/cpu-time.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import {
   apply,
@@ -364,6 +365,26 @@ function countInTurns(): { readonly gate: TurnGate; readonly most: number; add: 
     },
   };
 }
+
+it('applies to a prefix only the edits that name it, and removals in the order of the edits (regression: each edit to each prefix)', async () => {
+  const upsert = (key: string, owner: string): Edit => ({
+    edit: 'upsert',
+    key,
+    claim: { identity: 400, source: 'clustermesh', owner },
+  });
+  const ipcache = new IPCache();
+  ipcache.upsert('10.0.0.1', { identity: 300, source: 'clustermesh', owner: 'c' });
+  const removal: Edit = { edit: 'remove-cluster', cluster: 'c' };
+  const { prefixes: after } = await whatIf({ ipcache }, [upsert('10.0.0.1', 'c'), removal]);
+  const { prefixes: before } = await whatIf({ ipcache }, [removal, upsert('10.0.0.1', 'c')]);
+  expect([after, before].map(([difference]) => difference?.kind)).toEqual(['gone', 'changed']);
+  const growth = await growthPerItem(64, async (count) => {
+    const edits = Array.from({ length: count }, (_, i) => upsert(`10.1.${i >> 8}.${i & 255}`, 'c'));
+    const { summary } = await whatIf({ ipcache }, edits, { limit: 1 });
+    expect(summary.prefixes.created).toBe(count);
+  });
+  expect(growth).toBeLessThan(6);
+});
 
 it('applies at most 128 edits of services in a step (regression: each edit to each service, in one turn)', async () => {
   const engines = newEngines();
