@@ -100,6 +100,22 @@ function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'h
   return /:\d+$/.test(address) ? url : list.reject(index, 'invalid-url', 'must have a port, such as 2379');
 }
 
+/** Returns the addresses in `cilium-host-aliases`, by host. */
+function hostAliases(fields: Fields<never>): ReadonlyMap<string, readonly string[]> {
+  const aliases = new Map<string, readonly string[]>();
+  const hosts = fields.list('cilium-host-aliases');
+  for (const host of hosts.items((list, index) => list.item(index))) {
+    const name = host.text('hostname').toLowerCase();
+    if (aliases.has(name)) host.reject('hostname', 'duplicate', 'has addresses already', name);
+    const addressAt = (list: Fields<never>, index: number): string =>
+      list.address(index) ?? list.reject(index, 'missing-field', 'is missing', '');
+    const ips = host.list('ips').items(addressAt);
+    if (ips.length === 0) host.reject('ips', 'missing-field', 'must contain at least one IP address', ips);
+    aliases.set(name, ips);
+  }
+  return aliases;
+}
+
 /** The YAML parser is loaded on demand: it takes 40 ms, and a client without a configuration file does not need it. */
 type Yaml = typeof import('yaml');
 
@@ -211,6 +227,7 @@ export async function loadEtcdConfig(content: string, read: ReadPem = readPem): 
   const keepAliveTimeMs = duration(fields, 'keep-alive-time');
   const config: EtcdConfig = {
     endpoints: urls,
+    hostAliases: hostAliases(fields),
     tls: mayUseTLS && urls[0]?.startsWith('https:') === true ? tls : undefined,
     auth: username === undefined ? undefined : { username, password: text(fields, 'password') ?? '' },
     deadlineMs: duration(fields, 'dial-timeout'),

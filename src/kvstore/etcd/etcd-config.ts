@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { assert } from '../../base/assert.ts';
 import { showValue } from '../../base/show-value.ts';
 
@@ -5,6 +6,8 @@ import { showValue } from '../../base/show-value.ts';
 export interface EtcdConfig {
   /** At least one `https://host:port` or `http://host:port`, all with one scheme. */
   readonly endpoints: readonly string[];
+  /** IP addresses of hosts, by name in lower case. These hosts are not looked up in the DNS. */
+  readonly hostAliases?: ReadonlyMap<string, readonly string[]> | undefined;
   /** For `https` endpoints. Default: the authorities of the system, and no client certificate. */
   readonly tls?: EtcdTLS | undefined;
   readonly auth?: { readonly username: string; readonly password: string } | undefined;
@@ -42,8 +45,9 @@ const ENDPOINT = /^https?:\/\/[^/?#@]+:\d+$/;
 const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMessageBytes'] as const;
 
 /**
- * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, or a time or
- * size of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or ping without a pause.
+ * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, an alias without
+ * IP address, or a time or size of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or
+ * ping without a pause.
  */
 export function checkEtcdConfig(config: EtcdConfig): void {
   const { endpoints } = config;
@@ -53,6 +57,8 @@ export function checkEtcdConfig(config: EtcdConfig): void {
       ENDPOINT.test(url) && URL.canParse(url),
       `endpoint ${showValue(url)} must be an http or https URL with a port, such as http://etcd:2379`,
     );
+  for (const [host, ips] of config.hostAliases ?? [])
+    assert(ips.length > 0 && ips.every(isIP), `hostAliases of ${showValue(host)} must be IP addresses`);
   const schemes = new Set(endpoints.map((url) => url.split(':', 1)[0]));
   assert(schemes.size === 1, 'endpoints must use one scheme: http or https');
   for (const name of NUMBERS) {

@@ -207,10 +207,13 @@ export class EtcdConnection {
   /** True if `#watchdog` found the connection silent, and has closed it. */
   #isSilent = false;
 
-  constructor(config: EtcdConfig, address: string) {
+  /** @param ip address of the host; if undefined, the host is looked up */
+  constructor(config: EtcdConfig, address: string, ip?: string) {
     this.#config = config;
     this.#keepAliveTimeMs = config.keepAliveTimeMs ?? KEEPALIVE_TIME_MS;
     this.host = address.replace(/^https?:\/\//, '');
+    const port = this.host.slice(this.host.lastIndexOf(':'));
+    const target = ip === undefined ? this.host : `${ip.includes(':') ? `[${ip}]` : ip}${port}`;
     const tls = address.startsWith('https:')
       ? tlsOptions(withoutBrackets(new URL(address).hostname), config.tls ?? {})
       : undefined;
@@ -219,7 +222,10 @@ export class EtcdConnection {
         if (this.#client === client) this.#trackSocket(socket);
         else socket.destroy(); // the client was closed during the attempt
       });
-      const client = new Client(this.host, credentials, clientOptions(config, this.#keepAliveTimeMs));
+      const client = new Client(target, credentials, {
+        ...clientOptions(config, this.#keepAliveTimeMs),
+        'grpc.default_authority': this.host,
+      });
       return client;
     };
   }

@@ -45,10 +45,11 @@ export class EtcdEndpoint {
   #invalidations = 0;
   #closed = false;
 
-  constructor(config: EtcdConfig, address: string) {
+  /** @param ip address of the host; if undefined, the host is looked up */
+  constructor(config: EtcdConfig, address: string, ip?: string) {
     this.address = address;
     this.#auth = config.auth;
-    this.#connection = new EtcdConnection(config, address);
+    this.#connection = new EtcdConnection(config, address, ip);
   }
 
   /** Number of open streams. */

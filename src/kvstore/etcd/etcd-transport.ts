@@ -250,7 +250,10 @@ export class EtcdTransport implements Transport {
 
 function endpointsOf(config: EtcdConfig): readonly EtcdEndpoint[] {
   checkEtcdConfig(config);
-  return config.endpoints.map((address) => new EtcdEndpoint(config, address));
+  return config.endpoints.flatMap((address) => {
+    const ips = config.hostAliases?.get(new URL(address).hostname) ?? [undefined];
+    return ips.map((ip) => new EtcdEndpoint(config, address, ip));
+  });
 }
 
 /** Throws if an answer has no header, because an empty message would be a store without keys. */

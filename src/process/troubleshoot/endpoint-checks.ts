@@ -1,11 +1,11 @@
 import { X509Certificate } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
-import { connect, isIP, type Socket } from 'node:net';
+import { connect, isIP, type LookupFunction, type Socket } from 'node:net';
 import { connect as connectTLS, type TLSSocket } from 'node:tls';
 import { errorCode, messageOf } from '../../base/failure.ts';
 import { counted } from '../../base/show-value.ts';
-import type { EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
+import type { EtcdConfig, EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
 import { CHECK_TIMEOUT_MS, type CheckResult, NO_ANSWER } from './check.ts';
@@ -117,12 +117,17 @@ export async function checkEndpoint(
   endpoint: string,
   tls: EtcdTLS | undefined,
   now: number,
+  aliases: EtcdConfig['hostAliases'] = new Map(),
 ): Promise<readonly CheckResult[]> {
   const { hostname, protocol } = new URL(endpoint);
   const host = withoutBrackets(hostname);
-  const at = { host, port: Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT) };
+  const ips = aliases.get(host);
+  const port = Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT);
+  const at = { host, port, ...(ips && { lookup: lookupOf(ips) }) };
   const checks: CheckResult[] = [];
-  if (isIP(host) === 0) checks.push(await checkName(host));
+  if (ips !== undefined)
+    checks.push({ step: 'dns', subject: host, status: 'ok', text: `${ips.join(', ')} (alias)` });
+  else if (isIP(host) === 0) checks.push(await checkName(host));
   if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, at));
   if (checks.every(isPassed) && protocol === 'https:')
     checks.push(await checkTLS(endpoint, at, tls ?? {}, now));
@@ -137,6 +142,15 @@ export function isPassed({ status }: CheckResult): boolean {
 interface HostAndPort {
   readonly host: string;
   readonly port: number;
+  /** Default: the DNS. */
+  readonly lookup?: LookupFunction;
+}
+
+/** Returns a lookup that finds the given addresses for every host. */
+function lookupOf(ips: readonly string[]): LookupFunction {
+  const found = ips.map((address) => ({ address, family: isIP(address) }));
+  return (_host, { all = false }, done) =>
+    all ? done(null, found) : done(null, found[0]?.address ?? '', found[0]?.family);
 }
 
 async function checkName(host: string): Promise<CheckResult> {
@@ -167,13 +181,13 @@ async function checkTCP(subject: string, place: HostAndPort): Promise<CheckResul
 
 async function checkTLS(
   subject: string,
-  { host, port }: HostAndPort,
+  { host, ...place }: HostAndPort,
   tls: EtcdTLS,
   now: number,
 ): Promise<CheckResult> {
   const socket = connectTLS({
     ...tlsOptions(host, tls),
-    port,
+    ...place,
     rejectUnauthorized: false, // so that a rejected certificate can be described; nothing secret is sent
   });
   try {

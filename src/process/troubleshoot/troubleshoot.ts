@@ -114,7 +114,7 @@ async function checkCluster(
     text: counted(config.endpoints.length, 'endpoint'),
   };
   const endpointChecks = await Promise.all(
-    config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now)),
+    config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now, config.hostAliases)),
   );
   const reachable = config.endpoints.filter((_, index) => endpointChecks[index]?.every(isPassed));
   const kvstore = await checkKvstore({ name: cluster, config, local }, reachable, context);

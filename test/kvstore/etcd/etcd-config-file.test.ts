@@ -65,6 +65,19 @@ describe('an etcd configuration file', () => {
     });
   });
 
+  it('may contain the addresses of hosts', async () => {
+    const { config } = await loadEtcdConfig(
+      `${TLS}cilium-host-aliases:\n- hostname: A\n  ips: [192.0.2.10, 'FD00::1']\n- hostname: b.c\n  ips: [192.0.2.11]\n`,
+    );
+    expect(config.hostAliases).toEqual(
+      new Map([
+        ['a', ['192.0.2.10', 'fd00::1']],
+        ['b.c', ['192.0.2.11']],
+      ]),
+    );
+    expect((await loadEtcdConfig(`${TLS}cilium-host-aliases: []`)).config.hostAliases?.size).toBe(0);
+  });
+
   // The first column is the name of the test. It must not name a folder of this run.
   it.each([
     ['is not YAML: Flow sequence in block collection must be', 'endpoints: ['],
@@ -83,6 +96,16 @@ describe('an etcd configuration file', () => {
       `dial-timeout ${time}: must be a duration, such as 10s`,
       `endpoints: [a:1]\ndial-timeout: ${time}`,
     ]),
+    ...[
+      ['[0].hostname undefined: is missing', '[{ips: [192.0.2.1]}]'],
+      ['[0].ips []: must contain at least one IP address', '[{hostname: a, ips: []}]'],
+      ['[0].ips[0] "a": is not a valid IP address', '[{hostname: a, ips: [a]}]'],
+      ['[0].ips[0] "": is missing', '[{hostname: a, ips: [""]}]'],
+      [
+        '[1].hostname "a": has addresses already',
+        '[{hostname: A, ips: [192.0.2.1]}, {hostname: a, ips: ["::2"]}]',
+      ],
+    ].map(([fault, list]) => [`cilium-host-aliases${fault}`, `${TLS}cilium-host-aliases: ${list}`]),
     ['cert-file and key-file: set both or none', `endpoints: [a:1]\ncert-file: ${cert}`],
     ['cert-file and key-file: set both', `endpoints: [a:1]\nkey-file: ${key}`],
     ['trusted-ca-file "/nowhere/ca.pem"', 'endpoints: [a:1]\ntrusted-ca-file: /nowhere/ca.pem'],

@@ -20,7 +20,7 @@ const open: EtcdBackend[] = [];
 beforeAll(async () => {
   authority = new TestAuthority('test authority');
   stranger = new TestAuthority('another authority');
-  const tls = { ca: authority.ca, ...authority.issue('server') };
+  const tls = { ca: authority.ca, ...authority.issue('server', 2, 'IP:127.0.0.1,DNS:a.mesh.invalid') };
   const [started] = await startEtcd(1, { tls, flags: ['--client-cert-auth'] });
   if (started === undefined) throw new Error('no etcd');
   etcd = started;
@@ -110,6 +110,24 @@ describe('etcd over TLS', () => {
     const { message } = await failure((await opened(path)).get('a/b'));
     expect(message).toMatch(
       /^cannot connect to etcd at localhost:\d+: .* for another name \(Host: localhost\. .*\); use /,
+    );
+  });
+
+  it('a host in cilium-host-aliases is not looked up, and the certificate is verified for its name', async () => {
+    const path = configFile('aliases', authority.ca, authority.issue('client'));
+    const { port } = new URL(etcd.url);
+    const text = readFileSync(path, 'utf8');
+    const aliased = (host: string): string =>
+      `${text.replace(etcd.url, `https://${host}:${port}`)}cilium-host-aliases:\n- hostname: ${host}\n  ips: ["::1", 127.0.0.1]\n`;
+    writeFileSync(path, aliased('A.mesh.invalid'));
+    const backend = await opened(path);
+    const calls = await Promise.all([1, 2].map(async () => failure(backend.get('a/b'))));
+    expect(calls.concat(await failure(backend.get('a/b')))).toContainEqual({});
+    writeFileSync(path, aliased('b.mesh.invalid'));
+    const other = await opened(path);
+    const errors = [await failure(other.get('a/b')), await failure(other.get('a/b'))];
+    expect(errors.map(({ message }) => message)).toContainEqual(
+      expect.stringMatching(/ at b\.mesh\.invalid:\d+: .* for another name \(Host: b\.mesh\.invalid\./),
     );
   });
 

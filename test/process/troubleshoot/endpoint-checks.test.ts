@@ -43,6 +43,16 @@ it.each(['http', 'https', 'https with an unknown authority'])(
   },
 );
 
+it('an endpoint with an alias is checked at the addresses of the alias', async () => {
+  const port = await freePort();
+  const endpoint = `http://a.mesh.invalid:${port}`;
+  const aliases = new Map([['a.mesh.invalid', ['127.0.0.1', '127.0.0.2']]]);
+  expect(await checkEndpoint(endpoint, undefined, 0, aliases)).toMatchObject([
+    { step: 'dns', status: 'ok', text: '127.0.0.1, 127.0.0.2 (alias)' },
+    { step: 'tcp', text: `connection refused: 127.0.0.1:${port}; connection refused: 127.0.0.2:${port}` },
+  ]);
+});
+
 it('an endpoint whose addresses all refuse the connection has the reason of each (regression: only a code)', async () => {
   const addresses = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }));
   const port = await freePort();

@@ -34,10 +34,10 @@ export class TestAuthority {
   }
 
   /** A certificate for 127.0.0.1, for servers and clients. If `days` is negative, it has expired. */
-  issue(name: string, days = 2): CertificateFiles {
+  issue(name: string, days = 2, names = 'IP:127.0.0.1'): CertificateFiles {
     const base = join(this.folder, `${name}-${++this.#count}`);
     const files = { certificate: `${base}.pem`, key: `${base}.key` };
-    writeFileSync(`${base}.ext`, 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n');
+    writeFileSync(`${base}.ext`, `subjectAltName=${names}\nextendedKeyUsage=serverAuth,clientAuth\n`);
     openssl(...['req', ...NEW_KEY, '-subj', `/CN=${name}`, '-keyout', files.key, '-out', `${base}.csr`]);
     openssl(
       ...['x509', '-req', '-in', `${base}.csr`, '-CA', this.ca, '-CAkey', this.#key, '-CAcreateserial'],
