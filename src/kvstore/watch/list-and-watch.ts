@@ -48,6 +48,8 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
+// A stream that ends earlier, without an event, counts as another failure in a row. A proxy may end each stream.
+const STABLE_MS = RECENT_OUTAGE_CAP_MS;
 // Backoff while a right is missing. Slow, because only an administrator can grant the right.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
 // A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time,
@@ -217,14 +219,15 @@ export class ListAndWatch implements Watch {
     const request = { prefix, startRevision: resume ? this.#cursor.nextRevision : 0 };
     const { signal } = this.#ended;
     const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
+    let followedSince = 0;
     try {
       if (!resume) await this.#sync(session, isDue);
       else if (!(await this.#resume(session))) return;
       this.#resumptions++;
-      this.#failuresInRow = 0;
       this.#enter('watching');
       this.#following = session;
-      this.#rightsConfirmedAt = clock.now();
+      followedSince = clock.now();
+      this.#rightsConfirmedAt = followedSince;
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
         onEvents: (events, isPartial) => this.#receive(events, isPartial),
@@ -233,15 +236,19 @@ export class ListAndWatch implements Watch {
           this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
         },
         onAlive: () => {
-          this.#failuresInRow = 0;
           if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
         whenNotFull: () => this.#queue.whenNotFull(),
       });
-      this.#compareAt = clock.now(); // the lifetime of the stream is over
+      // The lifetime of the stream is over.
+      this.#failuresInRow = 0;
+      this.#compareAt = clock.now();
     } finally {
-      if (this.#following !== undefined) this.#followedUntil = clock.now();
+      if (this.#following !== undefined) {
+        this.#followedUntil = clock.now();
+        if (this.#followedUntil - followedSince >= STABLE_MS) this.#failuresInRow = 0;
+      }
       this.#following = undefined;
       session.close();
     }

@@ -183,6 +183,21 @@ describe('a watch that fails', () => {
     }
   });
 
+  it('retries with backoff if each stream ends soon (regression: ten times a second, each time with a listing)', async () => {
+    const recorder = world.read();
+    await settle(4);
+    for (let ms = 0; ms < MINUTE_MS; ms += 50) {
+      world.link.cut();
+      await advance(world.clock, 50);
+    }
+    expect(recorder.status().resumptions).toBeGreaterThan(20);
+    expect(recorder.status().resumptions).toBeLessThan(100);
+    await advance(world.clock, 10 * SECOND_MS);
+    world.link.cut();
+    await advance(world.clock, 200);
+    expect(recorder.status().state).toBe('watching');
+  });
+
   it('notifies its owner: waiting, and then its next state', async () => {
     world.put('a');
     world.putElsewhere();
