@@ -2,7 +2,6 @@ import type { Clock, Random } from '../../base/clock.ts';
 import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
-import { INIT_LOCKS_PREFIX } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.ts';
 import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
@@ -16,8 +15,8 @@ export interface SoleWriterOptions {
   readonly onStandby?: (() => void) | undefined;
 }
 
-/** The lock of all processes that copy into one kvstore. It is below a prefix that the usual roles may write. */
-export const WRITER_LOCK: string = `${INIT_LOCKS_PREFIX}kvstoremesh`;
+/** The lock of all processes that copy into one kvstore. Cilium's kvstoremesh has the same lock since 1.19. */
+export const WRITER_LOCK = 'cilium/kvstoremesh-lock';
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
@@ -31,7 +30,7 @@ const EQUAL_READS = 4;
  * holder has died. A process that loses the lock because its kvstore is unreachable writes nothing until it holds the
  * lock again. If another process has acquired the lock, `run` ends.
  *
- * Not covered: other implementations of kvstoremesh, and a process without permission to write the lock, which copies
+ * Not covered: Cilium's kvstoremesh before 1.19, and a process without permission to write the lock, which copies
  * without it.
  */
 export class SoleWriter {

@@ -90,6 +90,23 @@ it('one that was disconnected for longer than its lock continues if no other has
   expect([two.begun, two.writer.holder]).toEqual([false, expect.any(String)]);
 });
 
+it('one waits for the kvstoremesh of Cilium, which has the lock cilium/kvstoremesh-lock', async () => {
+  await one.end();
+  await two.end();
+  const cilium = new FaultyMemoryBackend({ server, clock });
+  const lock = await cilium.lock('cilium/kvstoremesh-lock');
+  two = new Process(server, clock);
+  await advance(clock, 60_000);
+  expect([two.begun, two.writer.holder]).toEqual([
+    false,
+    expect.stringMatching(/^cilium\/kvstoremesh-lock\//),
+  ]);
+  await lock.release();
+  await settle(4);
+  expect(two.begun).toBe(true);
+  await cilium.close();
+});
+
 it('one without the right to the lock copies without it', async () => {
   const three = new Process(server, clock);
   three.backend.link.forbid(WRITER_LOCK);
