@@ -3,7 +3,6 @@ import type { Rejection } from '../base/rejection.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import type { ObjectWriter } from '../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
@@ -111,15 +110,38 @@ const REMOVALS_PER_SECOND = 50;
  * in use.
  */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
-  const { publish, kubernetes: source, clusterName, clusterID, identityAllocation } = options;
-  const { backend, clock, random, endpoints, onFailure } = options;
-  const isCRD = identityAllocation === 'crd';
-  const { globalByDefault, serviceFormats = 'both' } = options;
-  const hasSlices = serviceFormats === 'both';
+  const { publish, kubernetes: source, identityAllocation, globalByDefault } = options;
+  const { backend, clock, random, onFailure } = options;
   const namespaces =
-    isCRD && globalByDefault !== undefined
+    identityAllocation === 'crd' && globalByDefault !== undefined
       ? new GlobalNamespaces({ ...options, source, globalByDefault, print: options.dryRun })
       : undefined;
+  const mcsObjects = options.mcs && new McsObjects({ ...options, source });
+  const published = publishing(options, namespaces, mcsObjects);
+  const heartbeat = publish.heartbeat
+    ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
+    : [];
+  const { all: imports, clusters, mcs } = importing(options, mcsObjects);
+  const all = [
+    ...(namespaces ? [namespaces] : []),
+    ...published,
+    ...heartbeat,
+    ...collecting(options),
+    ...removing(options),
+    ...imports,
+  ];
+  return { all, published, namespaces, clusters, mcs };
+}
+
+/** Returns the duties that publish the local cluster, and then its configuration. */
+function publishing(
+  options: OperatorDutiesOptions,
+  namespaces: GlobalNamespaces | undefined,
+  mcsObjects: McsObjects | undefined,
+): readonly Duty[] {
+  const { publish, kubernetes: source, clusterName, clusterID, endpoints, serviceFormats = 'both' } = options;
+  const isCRD = options.identityAllocation === 'crd';
+  const hasSlices = serviceFormats === 'both';
   // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys
   // that contain their numbers.
   const sweepAfter = (): Promise<unknown> =>
@@ -136,7 +158,6 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     selection: { headless: true },
     producers: hasSlices ? 2 : 1,
   });
-  const mcsObjects = options.mcs && new McsObjects({ ...options, source });
   const switches: readonly (readonly [isOn: boolean, create: () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
     [publish.nodes, () => nodeSync(producing)],
@@ -146,6 +167,7 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     ...(mcsObjects ? ([[publish.services, () => exportSync(producing, mcsObjects)]] as const) : []),
   ];
   const producers = switches.flatMap(([isOn, create]) => (isOn ? create() : []));
+  if (!publish.clusterConfig || clusterID === 0 || clusterName === NO_MESH) return producers;
   const config = new ClusterConfigKeeper({
     ...options,
     // Readers wait for the canary of each resource, so canaries are promised only if all of them are written.
@@ -153,57 +175,26 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
     endpointSlicesExportMode: hasSlices && publish.services ? 'services-and-endpointslices' : undefined,
     serviceExportsEnabled: mcsObjects && publish.services ? true : undefined,
   });
-  const isInMesh = clusterID !== 0 && clusterName !== NO_MESH;
-  const published = [...producers, ...(publish.clusterConfig && isInMesh ? [config] : [])];
-  const heartbeat = publish.heartbeat
-    ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
-    : [];
-  const clusters = remoteClusters(options);
-  const importing = clusters && { ...options, clusters, writer: objectWriter(options) };
-  const mcs = importing && mcsObjects && mcsDuty(importing, mcsObjects);
-  const all = [
-    ...(namespaces ? [namespaces] : []),
-    ...published,
-    ...heartbeat,
-    ...collecting(options),
-    ...removing(options),
-    ...(importing?.sliceSync ? [endpointSliceSync({ ...importing, ...importing.sliceSync })] : []),
-    ...(clusters ? [clusters] : []),
-    ...(mcsObjects ? [mcsObjects] : []),
-    ...(importing && mcs && mcsObjects
-      ? [mcs, exportedSliceCopies({ ...importing, ...importing.sliceSync, objects: mcsObjects })]
-      : []),
-  ];
-  return { all, published, namespaces, clusters, mcs };
+  return [...producers, config];
 }
 
-/** Returns the remote clusters if a duty reads them. */
-function remoteClusters(options: OperatorDutiesOptions): RemoteClusters | undefined {
-  const { remotes: source, sliceSync, mcs } = options;
-  return source === undefined || (sliceSync ?? mcs) === undefined
-    ? undefined
-    : new RemoteClusters({ ...options, source });
-}
-
-/** Options of the duties that write objects of remote clusters to the API server. */
-interface ImportingOptions extends OperatorDutiesOptions {
-  readonly clusters: RemoteClusters;
-  /** Limits the writes of all these duties together. */
-  readonly writer: ObjectWriter;
-}
-
-function mcsDuty(options: ImportingOptions, objects: McsObjects): McsDuty | undefined {
-  const { mcs, kubernetes, identityAllocation, globalByDefault } = options;
-  return (
-    mcs &&
-    new McsDuty({
-      ...options,
-      ...mcs,
-      objects,
-      globalByDefault: identityAllocation === 'crd' ? globalByDefault : undefined,
-      reader: kubernetes.reader(),
-    })
-  );
+/** Returns the duties that read remote clusters, and the objects of the multi-cluster services API. */
+function importing(
+  options: OperatorDutiesOptions,
+  objects: McsObjects | undefined,
+): Pick<OperatorDuties, 'all' | 'clusters' | 'mcs'> {
+  const { remotes: source, sliceSync: slicing, mcs: mcsOptions, kubernetes } = options;
+  const objectDuties = objects ? [objects] : [];
+  if (source === undefined || (slicing ?? mcsOptions) === undefined) return { all: objectDuties };
+  const clusters = new RemoteClusters({ ...options, source });
+  // The writer limits the writes of all these duties together.
+  const context = { ...options, ...slicing, clusters, writer: objectWriter(options) };
+  const all = [...(slicing ? [endpointSliceSync(context)] : []), clusters, ...objectDuties];
+  if (mcsOptions === undefined || objects === undefined) return { all, clusters };
+  const globalByDefault = options.identityAllocation === 'crd' ? options.globalByDefault : undefined;
+  const reader = kubernetes.reader();
+  const mcs = new McsDuty({ ...context, ...mcsOptions, objects, globalByDefault, reader });
+  return { all: [...all, mcs, exportedSliceCopies({ ...context, objects })], clusters, mcs };
 }
 
 /** Returns the duties that run once on explicit request. */
