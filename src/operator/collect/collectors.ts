@@ -82,6 +82,7 @@ const SHAPES = {
     status: { identity: { id: true }, networking: { addressing: { ipv4: true, ipv6: true } } },
   },
   slicedEndpoints: {
+    metadata: { ownerReferences: { kind: true, name: true, uid: true } },
     status: { identity: { id: true }, networking: true, encryption: true, 'named-ports': true },
   },
   slices: { endpoints: { id: true } },
@@ -119,7 +120,7 @@ function roundsDuty(
 }
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
-  const { kubernetes, clock, intervals = {} } = options;
+  const { kubernetes, clock, random = Math.random, slices: batching, intervals = {} } = options;
   const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
     intervals;
   const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns: dnsMs = 0 } = intervals;
@@ -128,7 +129,10 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
     new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
   const allPods = pods(undefined);
-  const endpoints = follow(CILIUM_ENDPOINTS, SHAPES.endpoints);
+  const endpoints = follow(CILIUM_ENDPOINTS, batching ? SHAPES.slicedEndpoints : SHAPES.endpoints);
+  const slices = batching
+    ? new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice)
+    : follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
   const ciliumNodes = follow(CILIUM_NODES, SHAPES.ciliumNodes);
   return [
     roundsDuty('endpoint-gc', endpointsMs, options, () => {
@@ -137,7 +141,6 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
     }),
     roundsDuty('identity-gc-crd', identitiesMs, options, () => {
       const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);
-      const slices = follow(CILIUM_ENDPOINT_SLICES, SHAPES.slices);
       return new IdentityCollector({
         identities,
         endpoints,
@@ -157,22 +160,18 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
       return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
     }),
     ...policyCollectors(reader, writer, options),
-    sliceDuty(reader, options),
+    batching
+      ? new SliceDuty({
+          ...options,
+          ...batching,
+          random,
+          reader,
+          endpoints,
+          slices,
+          writer: fencedWriter(options, { perSecond: SLICE_WRITES_PER_SECOND }),
+        })
+      : offDuty('endpoint-slices'),
   ];
-}
-
-function sliceDuty(reader: ObjectReader, options: CollectorsOptions): Duty {
-  const { kubernetes, slices, random = Math.random } = options;
-  if (slices === undefined) return offDuty('endpoint-slices');
-  return new SliceDuty({
-    ...options,
-    ...slices,
-    random,
-    reader,
-    endpoints: new ObservedKind(kubernetes, CILIUM_ENDPOINTS, trimTo(SHAPES.slicedEndpoints)),
-    slices: new ObservedKind(kubernetes, CILIUM_ENDPOINT_SLICES, (slice) => slice),
-    writer: fencedWriter(options, { perSecond: SLICE_WRITES_PER_SECOND }),
-  });
 }
 
 /** Returns the collectors of policy status, which need both Kubernetes and the kvstore. */

@@ -144,6 +144,14 @@ describe('the collectors of an operator', () => {
     ]);
   });
 
+  it('follow each kind once, also with the duty that batches endpoints (regression: twice)', async () => {
+    run({ slices: {} });
+    await advance(clock, 10_000);
+    const followed = client.status().resources.map((one) => one.resource);
+    expect([...followed].sort()).toEqual([...new Set(followed)].sort());
+    expect(followed).toHaveLength(6);
+  });
+
   it('report missing and refused kinds separately, and continue when they are available', async () => {
     const [crd, slices] = ['ciliumidentities', 'ciliumendpointslices'].map((plural) =>
       CLUSTER_TYPES.find((type) => type.plural === plural),
