@@ -53,6 +53,10 @@ export class ChangeJournal implements ClaimSink {
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
+  /** By contested key: the index of its last image. Many writers may claim one key, and an image has all claims. */
+  readonly #lastImages = new Map<string, number>();
+  /** Number of images when the innermost open batch began. */
+  #batchStart = 0;
   /** Observed changes of claims in the current batch, oldest first. */
   #batchedClaimChanges: BatchedClaimChange[] = [];
   #observers: readonly ClaimObserver[] = [];
@@ -63,7 +67,14 @@ export class ChangeJournal implements ClaimSink {
   }
 
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void {
-    this.#previousImages?.push({ key: copyRegister(key), image });
+    const images = this.#previousImages;
+    if (images === undefined) return;
+    if (image?.contested === true) {
+      const text = formatKey(key);
+      if ((this.#lastImages.get(text) ?? -1) >= this.#batchStart) return; // that image restores the key
+      this.#lastImages.set(text, images.length);
+    }
+    images.push({ key: copyRegister(key), image });
   }
 
   visibleChanged(
@@ -154,6 +165,8 @@ export class ChangeJournal implements ClaimSink {
       owners: this.#ownerChanges.length,
       claimChanges: this.#batchedClaimChanges.length,
     };
+    const outerStart = this.#batchStart;
+    this.#batchStart = lengths.images;
     try {
       const result = write();
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
@@ -163,10 +176,13 @@ export class ChangeJournal implements ClaimSink {
       this.#changes = this.#changes.slice(0, lengths.changes);
       this.#ownerChanges = this.#ownerChanges.slice(0, lengths.owners);
       this.#batchedClaimChanges.length = lengths.claimChanges;
+      this.#lastImages.clear();
       throw error;
     } finally {
+      this.#batchStart = outerStart;
       if (outermost) {
         this.#previousImages = undefined;
+        this.#lastImages.clear();
         this.#deliverClaimChanges();
       }
     }

@@ -117,7 +117,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   {
     file: 'src/ipcache/change-journal.ts',
     symbol: 'ChangeJournal.willChange',
-    changes: ['_?._ → _'],
+    changes: ['_ === undefined → false'],
     reason: 'is called in batches only',
   },
   {

@@ -18,9 +18,11 @@ import type {
 import type { ChangedRows } from './changed-rows.ts';
 import { OverruledClaims } from './overruled-claims.ts';
 
-/** The claims on one key at some moment, the effective one first. */
+/** The claims on one key at some moment. */
 export interface KeyImage {
-  readonly claims: readonly CompleteClaim[];
+  readonly effective: CompleteClaim;
+  /** Strongest first. */
+  readonly overruled: readonly CompleteClaim[];
   readonly contested: boolean;
 }
 
@@ -204,12 +206,12 @@ export class ClaimState {
       this.overruled.set(slot, []);
       this.#disappear(slot, key, this.rows.entry(slot));
     }
-    const [effective, ...overruled] = image?.claims ?? [];
-    if (effective === undefined) return;
+    if (image === undefined) return;
+    const { effective, overruled, contested } = image;
     const newSlot = this.#appear(key, effective, this.rows.hosts.resolve(effective.hostIP));
     this.#markChanged(newSlot);
     this.overruled.set(newSlot, overruled);
-    this.rows.setFlag(newSlot, FLAG.contested, image?.contested === true);
+    this.rows.setFlag(newSlot, FLAG.contested, contested);
   }
 
   /**
@@ -244,7 +246,8 @@ export class ClaimState {
   /** Returns the current claims on the key of a slot in use. */
   #image(slot: number): KeyImage {
     return {
-      claims: [this.rows.claim(slot), ...this.overruled.of(slot)],
+      effective: this.rows.claim(slot),
+      overruled: this.overruled.of(slot),
       contested: this.rows.has(slot, FLAG.contested),
     };
   }
