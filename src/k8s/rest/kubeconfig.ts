@@ -32,7 +32,7 @@ export class KubeconfigError extends Error {
 /** One context of a kubeconfig. */
 export interface Kubeconfig extends ClusterAccess {
   readonly context: string;
-  /** Names of cluster and user in the context. */
+  /** Names of cluster and user in the context. The user is empty if the context has none: requests are anonymous. */
   readonly cluster: string;
   readonly user: string;
   /** The default namespace. */
@@ -115,10 +115,10 @@ class KubeconfigReader {
     if (context === undefined) return undefined;
     const section = this.#named('contexts', context, 'context');
     const cluster = section?.text('cluster');
-    const user = section?.text('user');
-    if (cluster === undefined || user === undefined) return undefined;
+    const user = section?.string('user') ?? '';
+    if (cluster === undefined) return undefined;
     const clusterSection = this.#named('clusters', cluster, 'cluster');
-    const userSection = this.#named('users', user, 'user');
+    const userSection = user === '' ? 'anonymous' : this.#named('users', user, 'user');
     if (clusterSection === undefined || userSection === undefined) return undefined;
     const access = this.#access(clusterSection, userSection);
     return (
@@ -142,12 +142,12 @@ class KubeconfigReader {
     return element.reject(section, 'missing-field', 'is missing');
   }
 
-  #access(cluster: KubeconfigSection, user: KubeconfigSection): ClusterAccess | undefined {
+  #access(cluster: KubeconfigSection, user: KubeconfigSection | 'anonymous'): ClusterAccess | undefined {
     rejectUnsupported(cluster, UNSUPPORTED_OF_CLUSTER);
-    rejectUnsupported(user, UNSUPPORTED_OF_USER);
     const server = this.#server(cluster);
     const ca = this.#pem(cluster, 'certificate-authority');
-    const credentials = this.#credentials(user, cluster, ca);
+    const credentials =
+      user === 'anonymous' ? fixedCredentials(undefined, undefined) : this.#credentials(user, cluster, ca);
     const insecureSkipVerify = cluster.boolean('insecure-skip-tls-verify') ?? false;
     if (insecureSkipVerify && ca !== undefined)
       cluster.reject(
@@ -175,6 +175,7 @@ class KubeconfigReader {
     cluster: KubeconfigSection,
     ca: Pem | undefined,
   ): Credentials | undefined {
+    rejectUnsupported(user, UNSUPPORTED_OF_USER);
     const clock = this.#options.clock ?? systemClock;
     const certificate = this.#certificate(user);
     if (user.value('exec') !== undefined) {

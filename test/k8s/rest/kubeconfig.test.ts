@@ -87,6 +87,15 @@ describe('a kubeconfig', () => {
     });
   });
 
+  it('may have a context without a user, which is anonymous (regression: rejected)', async () => {
+    for (const user of ['', undefined]) {
+      const read = parse({ cluster: { server: 'http://127.0.0.1:8001' }, context: { user } });
+      expect(read.user).toBe('');
+      expect(await read.credentials.authorization()).toBeUndefined();
+      expect(await read.credentials.certificate()).toBeUndefined();
+    }
+  });
+
   it('is read from a file, relative paths from its folder, and another context by name', async () => {
     const path = join(folder, 'config');
     writeFileSync(path, text({ cluster: { 'certificate-authority': 'pki/ca.crt' } }));
