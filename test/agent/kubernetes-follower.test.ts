@@ -190,9 +190,9 @@ it('the log contains an API server that is lost after the start, and missing rig
       'unreachable, serving the state of 2026-11-20: the server is not running',
     ],
     [
-      () => api.deny('list', 'nodes'),
-      () => api.allow('list', 'nodes'),
-      'connected, serving the state of 2026-11-20: nodes is forbidden: User "agent" cannot list resource "nodes" in API group "" at the cluster scope: grant the verb "list" on the resource "nodes" of the API group ""',
+      () => api.deny('watch', 'nodes'),
+      () => api.allow('watch', 'nodes'),
+      'connected, serving the state of 2026-11-20: nodes is forbidden: User "agent" cannot watch resource "nodes" in API group "" at the cluster scope: grant the verb "watch" on the resource "nodes" of the API group ""',
     ],
     [
       () => api.stopServing(type),

@@ -41,7 +41,7 @@ export class MemoryApiTransport implements ApiTransport {
   }
 
   reset(): void {
-    this.#connections.abort();
+    this.#connections.abort(new ApiError('unreachable', 'the connections were closed'));
     this.#connections = new AbortController();
   }
 

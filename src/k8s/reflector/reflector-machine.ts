@@ -18,9 +18,10 @@ export type ReflectorEffect =
   | { readonly do: 'watch' }
   /**
    * Checks that the server has the same history. After a failure it may be another server, or was restored from a
-   * backup.
+   * backup. If `isQuick` is true, the connection was lost only now, so that no restore can have happened, and a history
+   * that cannot be checked counts as the same.
    */
-  | { readonly do: 'prove' }
+  | { readonly do: 'prove'; readonly isQuick?: true }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number };
 
 /** The result of an action; `now` is monotonic. */
@@ -56,7 +57,7 @@ export interface ReflectorState {
    * progress.
    */
   readonly streak: number;
-  /** Number of consecutive resets of open watches; 0 after two minutes without a failure, and after progress. */
+  /** Number of consecutive resets of short watches; 0 after a watch of 20 s, and after progress. */
   readonly resets: number;
   /** True if a watch has advanced the version since the last failure. */
   readonly progressed: boolean;
@@ -80,6 +81,8 @@ const HEALTHY_MS = 2 * 60_000;
 const INTERNAL_MS = 60_000;
 /** A watch that ends within this time and without events counts as failed (KUBERNETES 3). */
 const SHORT_MS = 1000;
+/** Resets of watches that were open for this time are rare. Proxies close idle connections after 30 to 60 s. */
+const LONG_MS = 20_000;
 
 const FIRST: ReflectorState = {
   phase: 'listing',
@@ -202,7 +205,8 @@ function isReset({ phase, healthySince }: ReflectorState, code: ApiErrorCode, no
  */
 function resetStep(state: ReflectorState, now: number): ReflectorStep {
   const resetsBackoff = isHealthy(state, now) || state.progressed;
-  const resets = (resetsBackoff ? 0 : state.resets) + 1;
+  const isLong = now - (state.healthySince ?? now) >= LONG_MS;
+  const resets = (resetsBackoff || isLong ? 0 : state.resets) + 1;
   const streak = resetsBackoff ? 0 : state.streak;
   const waiting = {
     reportedState: 'waiting',
@@ -211,7 +215,7 @@ function resetStep(state: ReflectorState, now: number): ReflectorStep {
     healthySince: undefined,
   } as const;
   const next = { ...state, ...waiting, resets, streak };
-  if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove' } };
+  if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove', isQuick: true } };
   return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
 }
 

@@ -230,7 +230,7 @@ export class Reflector implements FollowedResource {
       case 'watch':
         return this.#watch();
       case 'prove':
-        return this.#prove();
+        return this.#prove(effect.isQuick === true);
       case 'wait':
         return this.#wait(effect.failures, effect.atLeastMs);
     }
@@ -441,11 +441,11 @@ export class Reflector implements FollowedResource {
   /**
    * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this
    * version, and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a
-   * list follows.
+   * list follows. If the last event was not a put, the result is `isQuick`.
    */
-  async #prove(): Promise<ActionResult> {
+  async #prove(isQuick: boolean): Promise<ActionResult> {
     const { anchor } = this.#known;
-    if (anchor === undefined) return { type: 'proven', same: false };
+    if (anchor === undefined) return { type: 'proven', same: isQuick };
     using exchange = this.#newExchange();
     exchange.allowSilence(LIST_SILENCE_MS);
     const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });

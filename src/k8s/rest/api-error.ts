@@ -4,7 +4,8 @@ import { isObject, parseJson } from '../../net/fields.ts';
 /**
  * The reason for the failure of a request to an API server.
  *
- * - `unreachable`: no connection. `broken`: the connection ended during the response. `silent`: no data for too long.
+ * - `unreachable`: no connection, or the client has closed it because the server does not answer. `broken`: the
+ *   connection ended during the response. `silent`: no data for too long.
  * - `throttled`: 429. `unavailable`: 503 or 504, because the server starts, stops or is overloaded. `internal`: 500.
  * - `expired`: 410, the requested version was compacted. `future-version`: the version is not reached yet, because the
  *   server is behind or was restored from a backup.

@@ -33,7 +33,7 @@ export interface ApiAnswer {
 export interface ApiTransport {
   /** Rejects with an ApiError if there is no response. A response of any status resolves. */
   send(request: ApiRequest): Promise<ApiAnswer>;
-  /** Closes all connections. Running requests fail; new requests connect again. */
+  /** Closes all connections. Running requests fail as `unreachable`; new requests connect again. */
   reset(): void;
   close(): Promise<void>;
 }

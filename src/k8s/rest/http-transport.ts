@@ -70,15 +70,15 @@ export class HttpTransport implements ApiTransport {
   reset(): void {
     const pool = this.#pool;
     this.#pool = new Pool(() => this.#connect());
-    this.#end(pool, 'connection closed, because the server does not answer');
+    this.#end(pool, new ApiError('unreachable', 'connection closed, because the server does not answer'));
   }
 
   async close(): Promise<void> {
-    this.#end(this.#pool, 'closed');
+    this.#end(this.#pool, new ApiError('broken', 'closed'));
   }
 
-  #end(pool: Pool, why: string): void {
-    for (const pending of this.#open) pending.abort(new ApiError('broken', why));
+  #end(pool: Pool, reason: ApiError): void {
+    for (const pending of this.#open) pending.abort(reason);
     pool.destroy();
   }
 

@@ -52,6 +52,8 @@ const BROKEN: Answer = failure('broken');
 const UNREACHABLE: Answer = failure('unreachable');
 const INTERNAL: Answer = failure('internal');
 
+const QUICK_PROOF: ReflectorEffect = { do: 'prove', isQuick: true };
+
 const WATCHING = [LISTED, OPENED] as const;
 const PROVING = [...WATCHING, BROKEN, WAITED] as const;
 
@@ -206,7 +208,7 @@ it('retries immediately after a reset of an open watch, whatever failed before, 
   }
   driven.answer(SAME, OPENED);
   // The server has recovered, and a connection is lost within two minutes.
-  expect(driven.later(60_000, BROKEN)).toEqual({ do: 'prove' });
+  expect(driven.later(19_999, BROKEN)).toEqual(QUICK_PROOF);
   expect(driven.shown).toBe('waiting');
   expect(driven.answer(SAME)).toEqual({ do: 'watch' });
   // A server that closes every watch receives requests at growing intervals.
@@ -221,7 +223,17 @@ it('retries immediately after a reset of an open watch, whatever failed before, 
   expect(waitOf(driven.later(999, BROKEN)).failures).toBe(7);
   driven.answer(WAITED, SAME, OPENED);
   // After two good minutes the interval is the first one again.
-  expect(driven.later(120_000, BROKEN)).toEqual({ do: 'prove' });
+  expect(driven.later(120_000, BROKEN)).toEqual(QUICK_PROOF);
+  expect(waitOf(driven.answer(UNREACHABLE)).failures).toBe(1);
+});
+
+it('asks immediately after each reset of a watch that was open for 20 s, as behind a proxy that closes idle connections', () => {
+  const driven = new Driven(...WATCHING);
+  for (let i = 0; i < 3; i++) {
+    expect(driven.later(20_000, BROKEN)).toEqual(QUICK_PROOF);
+    driven.answer(SAME, OPENED);
+  }
+  expect(waitOf(driven.later(19_999, BROKEN)).failures, 'a short watch').toBe(1);
 });
 
 it('begins the backoff again if a connection is lost after progress (regression: faults in a row delayed recovery by a minute each)', () => {
@@ -250,10 +262,10 @@ it('begins the backoff again if a connection is lost after progress (regression:
 it('asks the server immediately after each reset of a watch that had progressed', () => {
   const driven = new Driven(...WATCHING);
   for (let i = 0; i < 3; i++) {
-    expect(driven.later(1000, BROKEN)).toEqual({ do: 'prove' });
+    expect(driven.later(1000, BROKEN)).toEqual(QUICK_PROOF);
     driven.answer(SAME, OPENED, { type: 'progressed' });
   }
-  expect(driven.later(1000, BROKEN)).toEqual({ do: 'prove' });
+  expect(driven.later(1000, BROKEN)).toEqual(QUICK_PROOF);
   driven.answer(SAME, OPENED);
   expect(waitOf(driven.later(1000, BROKEN)).failures, 'without progress').toBe(1);
 });

@@ -456,6 +456,18 @@ describe('a server that was lost', () => {
     await api.takes('list');
   });
 
+  it('is watched again immediately behind a proxy that closes idle connections; a quiet kind is not listed (regression: each time, with waits of up to a minute)', async () => {
+    let watch = await followedFrom([pod('a', '1')]);
+    for (let i = 0; i < 20; i++) {
+      await watch.say();
+      await advance(clock, 35_000);
+      await watch.cut();
+      watch = await api.takes('watch');
+      expect(watch.query.get('resourceVersion')).toBe('5');
+    }
+    expect(reflector.status()).toMatchObject({ lists: 1, watches: 20, failures: 20 });
+  });
+
   it('that hangs during its proof is abandoned', async () => {
     const proof = await provingAfter(await anchored());
     await advance(clock, 60_000);
