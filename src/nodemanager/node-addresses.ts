@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { ClaimWriter, OwnerChange } from '../ipcache/types.ts';
-import { compareSources, compareWriters, sourceRank } from '../model/source.ts';
+import { compareSources, compareWriters, type Source, sourceRank } from '../model/source.ts';
 import {
   type AddressClaim,
   addressClaims,
@@ -274,7 +274,9 @@ export class NodeAddresses {
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const isSameRank =
       current !== undefined && previous && compareSources(previous.source, current.source) === 0;
-    const interested = new Set(isSameRank && !this.#options.rewrite ? undefined : this.#losers.get(key));
+    const interested = new Set(
+      isSameRank ? this.#losersOfOtherRank(key, current.source) : this.#losers.get(key),
+    );
     for (const writer of [previous, current]) {
       const entry = writer && this.#options.entryOf(writer.owner);
       if (entry !== undefined && this.#claimOn(key, entry) !== undefined) interested.add(entry);
@@ -287,6 +289,13 @@ export class NodeAddresses {
       this.#mark(entry, key, claim !== undefined && !isHeldBy(claim, holder));
       affected.add(entry);
     }
+  }
+
+  /** Returns the nodes that `#reclaim` may have to write if the owner of an address changed within one rank. */
+  *#losersOfOtherRank(key: string, source: Source): Generator<NodeEntry, void, void> {
+    if (!this.#options.rewrite) return;
+    for (const entry of this.#losers.get(key) ?? [])
+      if (entry.written !== undefined && compareSources(entry.written.source, source) !== 0) yield entry;
   }
 
   /**
