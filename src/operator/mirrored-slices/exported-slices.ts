@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { type Rejection, RejectionLog, rejection } from '../../base/rejection.ts';
 import { HEADLESS } from '../../k8s/feed/kinds.ts';
 import type { KindReader } from '../../k8s/feed/object-feed.ts';
@@ -29,7 +30,9 @@ export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
 /** The label with the name of the slice that was copied. */
 const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 const MAX_LABEL_LENGTH = 63;
-const MAX_SUFFIX_LENGTH = 40;
+const MAX_NAME_LENGTH = 253;
+/** The letters of `kubectl` in place of some digits of a hash, so that it spells no words. */
+const HASH_LETTERS: Readonly<Record<string, string>> = { '0': 'g', '1': 'h', '3': 'k', a: 'm', e: 't' };
 
 /** The slices that no operator wrote, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
@@ -60,12 +63,16 @@ interface DerivedService {
 }
 
 /**
- * Returns the name of the copy of a slice: the name of the derived Service, and the last 40 letters of the part of the
- * slice's name after the Service's name.
+ * Returns the name of the copy of a slice: the name of the derived Service, and the part of the slice's name after the
+ * Service's name. The end of a name that is too long is replaced by 10 letters of its hash.
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
-  return `${derived}-${suffix.slice(-MAX_SUFFIX_LENGTH).replace(/^[-.]+/, '')}`.replace(/-+$/, '');
+  const name = `${derived}-${suffix.replace(/^[-.]+/, '')}`.replace(/-+$/, '');
+  if (name.length <= MAX_NAME_LENGTH) return name;
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, 10);
+  const letters = hash.replace(/[013ae]/g, (digit) => HASH_LETTERS[digit] ?? digit);
+  return `${name.slice(0, MAX_NAME_LENGTH - letters.length - 1)}-${letters}`;
 }
 
 /**

@@ -151,8 +151,11 @@ describe('endpointslice-mirror-names.txtar', () => {
     ['full-create', 'derived-9jo8ljlgl7-create'],
     ['full', 'derived-9jo8ljlgl7'],
     ['other', 'derived-9jo8ljlgl7-other'],
-    [`full-${'x'.repeat(60)}`, `derived-9jo8ljlgl7-${'x'.repeat(40)}`],
-    [`full-a-${'.'.repeat(3)}${'x'.repeat(38)}`, `derived-9jo8ljlgl7-${'x'.repeat(38)}`],
+    [`full-${'x'.repeat(60)}`, `derived-9jo8ljlgl7-${'x'.repeat(60)}`],
+    [`full.-${'x'.repeat(38)}-`, `derived-9jo8ljlgl7-${'x'.repeat(38)}`],
+    [`full-${'x'.repeat(234)}`, `derived-9jo8ljlgl7-${'x'.repeat(234)}`],
+    ['a'.repeat(235), `derived-9jo8ljlgl7-${'a'.repeat(223)}-2bkdbdh4ft`],
+    [`full-${'b'.repeat(235)}`, `derived-9jo8ljlgl7-${'b'.repeat(223)}-5gt6bkmtcd`],
   ])('%s', (slice, copy) => {
     const derived = derivedName('default', 'full');
     expect(copiedName(derived, 'full', slice)).toBe(copy);
@@ -165,7 +168,7 @@ describe('endpointslice-mirror-names.txtar', () => {
     const name = `cart-${'x'.repeat(60)}`;
     await a.putSlice(name, 'cart', ['10.1.0.1']);
     await mesh.pass(5000);
-    const copy = await a.find(SLICES, `${CART}-${'x'.repeat(40)}`);
+    const copy = await a.find(SLICES, `${CART}-${'x'.repeat(60)}`);
     expect(copy?.metadata['labels']).not.toHaveProperty(['service.cilium.io/local-endpointslice']);
   });
 
@@ -173,15 +176,26 @@ describe('endpointslice-mirror-names.txtar', () => {
     const mesh = await newMesh();
     const a = mesh.cluster('a');
     await a.export('cart');
-    const end = 'x'.repeat(40);
-    await a.putSlice(`cart-b-${end}`, 'cart', ['10.1.0.2']);
-    await a.putSlice(`cart-a-${end}`, 'cart', ['10.1.0.1']);
+    await a.putSlice('cart.x', 'cart', ['10.1.0.2']);
+    await a.putSlice('cart-x', 'cart', ['10.1.0.1']);
     await mesh.pass(5000);
-    expect(await copies(a)).toEqual({ [`${CART}-${end}`]: '10.1.0.1' });
+    expect(await copies(a)).toEqual({ [`${CART}-x`]: '10.1.0.1' });
     expect(a.rejected).toEqual([expect.stringContaining('the first one by name is used')]);
-    await a.userOf(SLICES).delete(`cart-a-${end}`);
+    await a.userOf(SLICES).delete('cart-x');
     await mesh.pass(5000);
-    expect(await copies(a)).toEqual({ [`${CART}-${end}`]: '10.1.0.2' });
+    expect(await copies(a)).toEqual({ [`${CART}-x`]: '10.1.0.2' });
+  });
+
+  it('two slices with the same long end have two copies', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    await a.export('cart');
+    const [one, two] = ['a', 'b'].map((start) => `${start}-${'x'.repeat(40)}`);
+    await a.putSlice(`cart-${one}`, 'cart', ['10.1.0.1']);
+    await a.putSlice(`cart-${two}`, 'cart', ['10.1.0.2']);
+    await mesh.pass(5000);
+    expect(await copies(a)).toEqual({ [`${CART}-${one}`]: '10.1.0.1', [`${CART}-${two}`]: '10.1.0.2' });
+    expect(a.rejected).toEqual([]);
   });
 });
 
