@@ -7,6 +7,9 @@ const CALMED = 'Bandwidth exhausted or memory limit exceeded';
 const TOO_MANY_REQUESTS = 'too many requests';
 const TOO_MANY_PINGS = 'closed the connection because of too many pings';
 
+/** The start of the messages of etcd. */
+const BY_ETCD = 'etcdserver: ';
+
 /** Messages of etcd that are more specific than the gRPC status. */
 const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
   ['invalid auth token', 'invalid-token'],
@@ -106,6 +109,8 @@ function plainMessage(
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   if (text === CALMED) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
   if (text === '') return `${server} gave no reason for status ${number}`;
+  // With several endpoints, only the failing one may have the problem.
+  if (host !== undefined && text.startsWith(BY_ETCD)) return `${server}: ${text.slice(BY_ETCD.length)}`;
   return code === 'unavailable' ? connectionFailure(text, server) : undefined;
 }
 

@@ -170,7 +170,8 @@ describe('the message of a call that failed', () => {
       'forbidden',
       `permission denied by etcd at ${HOST}`,
     ],
-    [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', 'etcdserver: no leader'],
+    // Regression: the messages of etcd did not name the endpoint.
+    [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', `etcd at ${HOST}: no leader`],
     [status.UNAVAILABLE, 'something new', 'unavailable', 'something new'],
     [status.UNKNOWN, '', 'internal', `etcd at ${HOST} gave no reason for status 2`], // regression: an empty message
     // etcd 3.6; 3.4 and 3.5 answer with UNAVAILABLE.
@@ -178,7 +179,7 @@ describe('the message of a call that failed', () => {
       status.FAILED_PRECONDITION,
       'etcdserver: rpc not supported for learner',
       'unavailable',
-      'etcdserver: rpc not supported for learner',
+      `etcd at ${HOST}: rpc not supported for learner`,
     ],
     // The outcome of the call is unknown, because its answer is missing.
     [status.UNIMPLEMENTED, 'No message received', 'internal', 'No message received'],
