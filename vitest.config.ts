@@ -29,8 +29,8 @@ const config: ViteUserConfig = defineConfig({
     hookTimeout: 240_000,
     // Less than the timeout of a test, so that the failure names the condition that was not met.
     expect: { poll: { timeout: 120_000 } },
-    // Four more than the number of cores. With two more, two cores are idle for a third of the time, because tests with a
-    // real etcd, a browser or another process mostly wait.
+    // Four more than the number of cores. With two more, two cores are idle for a third of the time, because tests with
+    // a real etcd, a browser or another process mostly wait.
     maxWorkers: availableParallelism() + 4,
     sequence: { sequencer: SlowestFirst },
     projects: [

@@ -5,18 +5,27 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { temporaryFolder } from './agent/support/temporary-folder.ts';
+import { bundle } from './base/support/bundle.ts';
 import { type EtcdProcess, requireEtcd, startEtcd } from './kvstore/etcd/support/etcd-process.ts';
 
 const FOLDER = fileURLToPath(new URL('../examples/library', import.meta.url));
+const PROGRAMS = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
 
-/** A program of `examples/library`, run as by a user. */
+/** The programs with `src`, bundled before the tests. */
+const BUNDLED = fileURLToPath(new URL('../dist-test/examples', import.meta.url));
+
+/** A program of `examples/library`. */
 class Program {
   readonly #child: ChildProcess;
   readonly #ended: Promise<unknown>;
   output = '';
 
   constructor(name: string, ...words: readonly string[]) {
-    const child = spawn(process.execPath, ['--import', 'tsx', join(FOLDER, name), ...words]);
+    // Threads load tsx themselves, so a program with threads runs as by a user.
+    const program = words.includes('--workers')
+      ? ['--import', 'tsx', join(FOLDER, name)]
+      : [join(BUNDLED, name.replace('.ts', '.js'))];
+    const child = spawn(process.execPath, [...program, ...words]);
     onTestFinished(() => void child.kill('SIGKILL'));
     this.#child = child;
     this.#ended = once(child, 'close');
@@ -58,7 +67,8 @@ let etcd: EtcdProcess | undefined;
 
 beforeAll(async () => {
   requireEtcd();
-  [etcd] = await startEtcd();
+  const programs = PROGRAMS.map((name) => join(FOLDER, name));
+  [[etcd]] = await Promise.all([startEtcd(), bundle(programs, BUNDLED)]);
 });
 
 afterAll(() => etcd?.dispose());
@@ -151,10 +161,9 @@ it('publisher publishes a cluster that follow-mesh follows, over a real etcd', a
 });
 
 it('each program is in the list, and the list contains no other', () => {
-  const programs = readdirSync(FOLDER).filter((name) => name.endsWith('.ts'));
   const list = readFileSync(join(FOLDER, 'README.md'), 'utf8');
   const listed = [...list.matchAll(/^\| \[`([\w-]+\.ts)`\]\(\1\)/gm)].map(([, name = '']) => name);
-  expect(listed.sort()).toEqual(programs.sort());
+  expect(listed.sort()).toEqual([...PROGRAMS].sort());
   const tests = readFileSync(fileURLToPath(import.meta.url), 'utf8');
-  expect(programs.filter((name) => !tests.includes(`Program('${name}'`))).toEqual([]);
+  expect(PROGRAMS.filter((name) => !tests.includes(`Program('${name}'`))).toEqual([]);
 });
