@@ -84,6 +84,8 @@ export interface ResourceSink {
   apply(events: readonly ResourceEvent[]): void;
   /** Called once, after the first complete list was delivered. The list may be empty (KUBERNETES 8). */
   onListed(): void;
+  /** Called after each later complete list was delivered. Objects created and deleted before it have no event. */
+  onRelisted?(): void;
 }
 
 /** State of a {@link FollowedResource}. */

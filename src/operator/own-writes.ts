@@ -57,6 +57,24 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
     return isKnown;
   }
 
+  /**
+   * Must be called after a later complete list of a kind. Forgets, and returns, the objects that this process has
+   * created and the list does not contain: if they were deleted before the list, no event arrives.
+   *
+   * @param prefix that of the keys of the kind
+   * @param observed the objects of the list, by the rest of the key
+   */
+  forgetUnlisted(prefix: string, observed: ReadonlyMap<string, unknown>): readonly string[] {
+    const names: string[] = [];
+    for (const [key, { object }] of this.#results) {
+      const name = key.slice(prefix.length);
+      if (!key.startsWith(prefix) || object === undefined || observed.has(name)) continue;
+      this.#results.delete(key);
+      names.push(name);
+    }
+    return names;
+  }
+
   clear(): void {
     this.#results.clear();
     this.#sent = undefined;

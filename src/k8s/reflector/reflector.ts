@@ -275,7 +275,7 @@ export class Reflector implements FollowedResource {
       this.#listed = true;
       this.#guard.call(() => this.#sink.onListed());
       this.#settled.abort();
-    }
+    } else this.#guard.call(() => this.#sink.onRelisted?.());
     return { type: 'listed' };
   }
 

@@ -58,7 +58,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     signal.addEventListener('abort', leave, { once: true });
   }
 
-  /** Calls back with the events until the signal fires. */
+  /** Calls back with the events until the signal fires, and with no events after each later complete list. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
     this.#listeners.add(listener);
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
@@ -85,6 +85,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     const sink = {
       apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
       onListed: (): void => {},
+      onRelisted: (): void => this.#apply([]),
     };
     const options = { signal: ended.signal, keep: objectVersion };
     this.#following = { resource: this.#source.follow(this.kind, sink, options), ended };

@@ -211,6 +211,9 @@ export class McsDuty implements Duty {
   }
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
+    if (events.length === 0)
+      for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind)))
+        this.#queue.add(this.#nameOfDerived.get(key) ?? key);
     for (const event of events) {
       const key = objectKey(event.object);
       this.#own.observe(`${kind} ${key}`, event);

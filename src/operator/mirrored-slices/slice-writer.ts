@@ -160,6 +160,8 @@ export class SliceWriter implements Duty {
 
   /** Receives the events of slices on the server, including those of the writes of this process. */
   #observe(events: readonly ResourceEvent[]): void {
+    if (events.length === 0)
+      for (const key of this.#own.forgetUnlisted('', this.#options.slices.objects)) this.#enqueue(key);
     for (const event of events) {
       const key = objectKey(event.object);
       if (!this.#own.observe(key, event)) this.#enqueue(key);

@@ -172,6 +172,9 @@ export class SliceDuty implements Duty {
 
   /** Handles the events of slices, of other writers and of this process. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
+    if (events.length === 0)
+      for (const name of this.#own.forgetUnlisted('', this.#options.slices.objects))
+        this.#slices.recordDelete(name.slice(1));
     for (const event of events) {
       const { type, object } = event;
       if (this.#own.observe(objectKey(object), event)) continue;

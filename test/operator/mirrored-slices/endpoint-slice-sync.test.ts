@@ -205,6 +205,25 @@ describe('slices of remote backends', () => {
     },
   );
 
+  it('creates a slice again that was deleted before a list, without an event (regression: it stayed deleted)', async () => {
+    const { clusters } = await newWorld('baltic');
+    const name = mirroredName('db', 'baltic', 'db-1');
+    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
+    await world.pass(3000);
+    const isWatch = ({ path }: { readonly path: string }): boolean => /slices.*watch/.test(path);
+    world.api.faults.order({ do: 'hang' }, { matches: isWatch, times: 3 });
+    world.api.endWatches();
+    await world.pass(100);
+    await world.putService('db');
+    await world.pass(2000);
+    expect(world.writes.map(({ method }) => method)).toEqual(['POST']);
+    await world.slicesUser.delete(name);
+    world.api.compact();
+    world.api.endWatches();
+    await world.pass(120_000);
+    expect(await world.addresses()).toEqual({ [name]: '10.2.0.1' });
+  });
+
   it('repairs a slice that somebody has changed or deleted', async () => {
     const { clusters } = await newWorld('baltic');
     const name = mirroredName('db', 'baltic', 'db-1');
