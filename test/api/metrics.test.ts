@@ -208,6 +208,19 @@ describe('/metrics', () => {
     expect(series(await metrics(app))).toContain('dpcache_api_monitors 1');
   });
 
+  it('limits monitors over TCP and over the unix socket separately (regression: TCP clients could occupy all)', async () => {
+    const { app } = testApp();
+    const tcp = { incoming: { socket: { remoteAddress: '192.0.2.1', destroyed: false } } };
+    const answers = [];
+    for (let count = 1; count <= 256; count++) answers.push(await app.request('/v1/monitor', {}, tcp));
+    expect((await app.request('/v1/monitor', {}, tcp)).status).toBe(429);
+    answers.push(await app.request('/v1/monitor'));
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    expect(series(await metrics(app))).toContain('dpcache_api_monitors 257');
+    for (const { body } of answers) await body?.cancel();
+    expect(series(await metrics(app))).toContain('dpcache_api_monitors 0');
+  });
+
   it('reads each engine once per scrape', async () => {
     const { app, model } = testApp();
     await metrics(app); // the first scrape starts a count of conflicts

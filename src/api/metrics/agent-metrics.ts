@@ -19,8 +19,8 @@ import { tapeDescriptions } from './tape-metrics.ts';
  * with the number of entries. Costs two additions per request, except during a scrape.
  */
 export class AgentMetrics extends ProcessMetrics {
-  /** Number of connected monitors. */
-  monitors = 0;
+  /** Returns the number of connected monitors. */
+  monitors: () => number = () => 0;
   /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;
   readonly #sources: MetricSources;
@@ -32,7 +32,7 @@ export class AgentMetrics extends ProcessMetrics {
       name: 'dpcache_api_monitors',
       help: 'Connected clients of `/v1/monitor`.',
       type: 'gauge',
-      samples: () => [{ value: this.monitors }],
+      samples: () => [{ value: this.monitors() }],
     };
     const conflicts: Description = {
       name: 'dpcache_conflicts',

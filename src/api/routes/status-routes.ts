@@ -8,6 +8,7 @@ import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
 import { ProblemError } from '../problem.ts';
 import { healthProblems } from '../problems.ts';
 import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas/status-schemas.ts';
+import { isLocal } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { EVENT_STREAM_HEADERS, streamOf, writeEvents } from './event-stream.ts';
 import { addHealthRoutes } from './health-routes.ts';
@@ -136,7 +137,7 @@ const MONITOR = createRoute({
   },
 });
 
-/** Maximum number of concurrent monitors. */
+/** Maximum number of concurrent monitors over TCP. The unix socket has the same maximum. */
 const MAX_MONITORS = 256;
 
 /** Adds the routes of status, health, rejections and the monitor. */
@@ -146,6 +147,8 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   metrics.conflicts = () => conflicts.counts();
   app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
   const parts = new MonitorParts(context);
+  const monitors = { local: 0, tcp: 0 };
+  metrics.monitors = () => monitors.local + monitors.tcp;
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_PROBLEMS, (c) => {
@@ -176,11 +179,12 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
     };
     // A stream would never end, because the body of a HEAD request has no reader.
     if (c.req.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM_HEADERS });
-    if (metrics.monitors >= MAX_MONITORS)
+    const transport = isLocal(c) ? 'local' : 'tcp';
+    if (monitors[transport] >= MAX_MONITORS)
       throw new ProblemError('too-many', `More than ${MAX_MONITORS} concurrent monitors: try again later.`);
-    metrics.monitors++;
+    monitors[transport]++;
     const ended = new AbortController();
-    ended.signal.addEventListener('abort', () => metrics.monitors--);
+    ended.signal.addEventListener('abort', () => monitors[transport]--);
     const events = monitorEvents(context, parts, request, ended.signal);
     const { outgoing }: Partial<HttpBindings> = c.env ?? {}; // undefined for requests within the process
     if (!(outgoing instanceof ServerResponse))

@@ -27,7 +27,7 @@ export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
  * the agent, while every user of the machine can reach a TCP port. False for a closed connection, because it no longer
  * has an address.
  */
-function isLocal(c: Context<ApiEnv>): boolean {
+export function isLocal(c: Context<ApiEnv>): boolean {
   const socket = c.env?.incoming?.socket;
   return socket === undefined || (!socket.destroyed && socket.remoteAddress === undefined);
 }
