@@ -272,6 +272,8 @@ describe('the page', () => {
     ['#/nodes?cluster=%E0%A4', 'main'],
     ['#/node/%E0%A4', 'main'],
     ['#/nowhere?%=%', 'alert'],
+    ['#/constructor', 'alert'],
+    ['#/__proto__', 'alert'],
     ['#/live?type=nonsense&contains=%F0', 'main'],
   ])('with an invalid address, %s, reports the error, or shows the existing entry', async (hash, role) => {
     const { page } = await open(hash);
