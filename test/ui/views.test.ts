@@ -136,6 +136,16 @@ describe('lists', () => {
     expect(await page.locator('main').textContent()).toContain('Changes were lost');
   });
 
+  it('ignore a filter that was typed just before another view was opened (regression: it filtered that view)', async () => {
+    const { page, show } = await open('#/identities', { ownPage: true });
+    await settled(page);
+    await page.clock.install();
+    await page.getByRole('searchbox', { name: 'cluster' }).fill('balt');
+    await show('#/nodes');
+    await page.clock.runFor(1_000);
+    expect(page.url()).toMatch(/#\/nodes$/);
+  });
+
   it('of services and nodes show the first ones of many, and more on request', async () => {
     const model = new TestModel();
     for (let i = 0; i < 1_100; i++) {

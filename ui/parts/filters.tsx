@@ -23,6 +23,7 @@ export function TextFilter({
   useEffect(() => {
     if (document.activeElement !== input.current) setText(value); // but not while the user types
   }, [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   const apply = (next: string): void => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => adjust({ [name]: next.trim() }), SETTLED_MS);
