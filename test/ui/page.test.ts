@@ -42,6 +42,19 @@ describe('the page of an agent that requires a token', () => {
     expect(await page.locator('#token').count()).toBe(0);
     expect(asked.filter((url) => url.includes('token') || url.includes('another'))).toEqual([]);
   });
+
+  it('reports that the browser forbids its storage (regression: then the page showed nothing, with or without a token)', async () => {
+    const { url } = await open();
+    const page = await newPage({});
+    await page.addInitScript(`Object.defineProperty(window, 'sessionStorage', {
+      get: () => { throw new DOMException('denied', 'SecurityError'); } })`);
+    await page.goto(`${url}/#/nodes`);
+    await page.getByText('node-1').first().waitFor();
+    await page.route(/v1/, (route) => route.fulfill({ status: 401, json: { detail: 'no token' } }));
+    await page.fill('#token', 'a token');
+    await page.click('main button[type=submit]');
+    await page.getByRole('alert').getByText('allow this site to store data').waitFor();
+  });
 });
 
 describe('each view', () => {

@@ -5,6 +5,15 @@ import { noteDate } from './clock.ts';
 /** Key of the token in the storage of the tab. The token is never in an address or on a disk. */
 const KEY = 'dpcache-token';
 
+/** Returns the token; null if there is none, or if the browser forbids the storage. */
+function storedToken(): string | null {
+  try {
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
 let isNeeded = false;
 const listeners = new Set<() => void>();
 
@@ -23,7 +32,7 @@ export function onTokenNeeded(listener: () => void): () => void {
  * Sends a request to the agent that serves the page, with the token if there is one. A body is sent as JSON with POST.
  */
 export async function fetchAgent(path: string, signal?: AbortSignal, body?: object): Promise<Response> {
-  const token = sessionStorage.getItem(KEY);
+  const token = storedToken();
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
   const sent =
     body === undefined
@@ -45,16 +54,27 @@ export async function fetchAgent(path: string, signal?: AbortSignal, body?: obje
 /** Asks for the token and reloads the page. */
 export function TokenForm(): VNode {
   const [token, setToken] = useState('');
-  const isWrong = sessionStorage.getItem(KEY) !== null;
+  const [isForbidden, setForbidden] = useState(false);
+  const isWrong = storedToken() !== null;
   const submit = (event: Event): void => {
     event.preventDefault();
-    sessionStorage.setItem(KEY, token.trim());
+    try {
+      sessionStorage.setItem(KEY, token.trim());
+    } catch {
+      setForbidden(true);
+      return;
+    }
     location.reload();
   };
   return (
     <section class="panel" aria-label="Token">
       <div class="body">
         <h1>Token required</h1>
+        {isForbidden && (
+          <p class="problem" role="alert">
+            The browser does not store the token: allow this site to store data.
+          </p>
+        )}
         <form onSubmit={submit}>
           <p class="soft">
             {isWrong ? 'The agent rejected this token.' : 'The agent requires a bearer token.'} It is the
