@@ -1,3 +1,5 @@
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -340,6 +342,30 @@ describe('the page', () => {
     await first.waitForSelector('output.live');
     await first.clock.runFor(5_000);
     await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
+  });
+
+  it('works below a path of a proxy (regression: it requested the API of the root)', async () => {
+    const { url } = await open();
+    const proxy = createServer(({ url: path = '', method, headers }, answer) => {
+      if (!path.startsWith('/agents/own/')) {
+        answer.writeHead(404).end();
+        return;
+      }
+      const options = { method, headers, path: path.slice('/agents/own'.length) };
+      const sent = request(url, options, (received) => {
+        answer.writeHead(received.statusCode ?? 502, received.headers);
+        received.pipe(answer);
+      });
+      answer.once('close', () => sent.destroy());
+      sent.on('error', () => answer.destroy()).end();
+    });
+    await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
+    onTestFinished(() => void proxy.close().closeAllConnections());
+    const page = await newPage({});
+    await page.goto(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}/agents/own/#/nodes`);
+    await page.waitForSelector('output.live');
+    await page.getByRole('link', { name: 'baltic/node-1' }).click();
+    await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
   });
 
   it('whose requests a proxy answers keeps its state, and reports it (regression: it failed, or reported no problems)', async () => {

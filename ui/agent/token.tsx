@@ -42,7 +42,8 @@ export async function fetchAgent(path: string, signal?: AbortSignal, body?: obje
           headers: { ...headers, 'content-type': 'application/json' },
           body: JSON.stringify(body),
         };
-  const answer = await fetch(path, { ...sent, signal: signal ?? null });
+  // Relative to the page, because a proxy may serve it below a path.
+  const answer = await fetch(path.slice(1), { ...sent, signal: signal ?? null });
   noteDate(answer.headers.get('date'));
   if (answer.status === 401 && !isNeeded) {
     isNeeded = true;
