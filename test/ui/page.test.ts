@@ -344,6 +344,19 @@ describe('the page', () => {
     await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
   });
 
+  it('opened in the background closes its connection, too (regression: six links blocked the others)', async () => {
+    const { url } = await open();
+    const page = await newPage({});
+    await page.addInitScript(
+      `Object.defineProperty(document, 'hidden', { configurable: true, value: true })`,
+    );
+    await page.clock.install();
+    await page.goto(url);
+    await page.waitForSelector('output.live');
+    await page.clock.runFor(6_000);
+    await page.waitForSelector('output.connecting');
+  });
+
   it('works below a path of a proxy (regression: it requested the API of the root)', async () => {
     const { url } = await open();
     const proxy = createServer(({ url: path = '', method, headers }, answer) => {

@@ -55,17 +55,13 @@ export class Feed {
   #pending: ChangeDocument[] = [];
   #isFollowing = false;
   #isPaused = false;
+  #hiding: ReturnType<typeof setTimeout> | undefined;
   #closed = new AbortController();
 
   constructor() {
     setInterval(() => this.#checkSilence(), 1_000);
     setInterval(() => this.#flush(), 250);
-    let hiding: ReturnType<typeof setTimeout> | undefined;
-    document.addEventListener('visibilitychange', () => {
-      clearTimeout(hiding);
-      if (!document.hidden) this.#resume();
-      else if (this.#isFollowing) hiding = setTimeout(() => this.#pause(), MAX_HIDDEN_MS);
-    });
+    document.addEventListener('visibilitychange', () => this.#followVisibility());
   }
 
   /** Calls the listener after changes, at most four times per second. Returns a function that unsubscribes it. */
@@ -79,6 +75,7 @@ export class Feed {
     if (this.#isFollowing) return;
     this.#isFollowing = true;
     void this.#open();
+    this.#followVisibility(); // it may have been opened in the background
   }
 
   /**
@@ -108,6 +105,12 @@ export class Feed {
     if (this.#isPaused || this.#closed !== closed) return;
     this.#setConnection('disconnected');
     if (!isTokenNeeded()) setTimeout(() => this.#isPaused || this.#open(), RETRY_MS);
+  }
+
+  #followVisibility(): void {
+    clearTimeout(this.#hiding);
+    if (!document.hidden) this.#resume();
+    else if (this.#isFollowing) this.#hiding = setTimeout(() => this.#pause(), MAX_HIDDEN_MS);
   }
 
   #pause(): void {
