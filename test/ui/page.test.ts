@@ -381,6 +381,14 @@ describe('the page', () => {
     await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
   });
 
+  it('reports why the agent sends no changes (regression: it was unreachable)', async () => {
+    const { page } = await open('', { ownPage: true });
+    const detail = 'More than 256 concurrent monitors: try again later.';
+    await page.route(/v1\/monitor/, (route) => route.fulfill({ status: 429, json: { detail } }));
+    await page.reload();
+    await page.locator('.health').getByText(`Cannot receive changes: ${detail}`).waitFor();
+  });
+
   it('whose requests a proxy answers keeps its state, and reports it (regression: it failed, or reported no problems)', async () => {
     const { page } = await open();
     const health = page.locator('.health');

@@ -41,7 +41,7 @@ function isReadiness(document: unknown): boolean {
 }
 
 /** Returns the error of an answer. A proxy may have sent it instead of the agent. */
-function problemOf({ status }: Response, document: unknown): Error {
+export function problemOf({ status }: Response, document: unknown): Error {
   const { detail }: Partial<ProblemDocument> = Object(document);
   const text = detail ?? `The answer is not from the agent: HTTP status ${status}.`;
   return detail === undefined || status >= 500 ? new NoAnswer(text) : new Error(text);

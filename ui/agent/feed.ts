@@ -1,4 +1,5 @@
 import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/monitor-stream.ts';
+import { problemOf } from './ask.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** Number of changes kept for the live view. */
@@ -40,6 +41,8 @@ export class Feed {
   connection: Connection = 'connecting';
   /** Time of the last data from the agent; 0 before the first. */
   lastDataAt = 0;
+  /** Why the agent refused to send changes; undefined if it has not. */
+  refusal: string | undefined;
   /** Newest first. */
   changes: readonly ChangeDocument[] = [];
   /** Number of changes of each type since the page was opened. */
@@ -93,16 +96,19 @@ export class Feed {
     const closed = new AbortController();
     this.#closed.abort();
     this.#closed = closed;
+    let refusal: string | undefined;
     try {
       const answer = await fetchAgent(
         this.#lastID === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#lastID}`,
         closed.signal,
       );
       if (answer.ok && answer.body !== null) await this.#read(answer.body, closed);
+      else refusal = problemOf(answer, await answer.json()).message;
     } catch {
       // each error is handled as a lost connection
     }
     if (this.#isPaused || this.#closed !== closed) return;
+    this.refusal = refusal;
     this.#setConnection('disconnected');
     if (!isTokenNeeded()) setTimeout(() => this.#isPaused || this.#open(), RETRY_MS);
   }

@@ -13,13 +13,15 @@ export interface Readiness {
 }
 
 function connectionProblems(
-  { connection, lastDataAt }: Feed,
+  { connection, lastDataAt, refusal }: Feed,
   name: string,
   problem: string | undefined,
 ): readonly HealthProblem[] {
   const since = lastDataAt === 0 ? '' : ` The page shows the state of ${clockText(lastDataAt)}.`;
-  if (connection === 'disconnected')
-    return [{ severity: 'error', subject: 'this page', text: `The ${name} is unreachable.${since}` }];
+  if (connection === 'disconnected') {
+    const why = refusal === undefined ? `The ${name} is unreachable.` : `Cannot receive changes: ${refusal}`;
+    return [{ severity: 'error', subject: 'this page', text: `${why}${since}` }];
+  }
   if (connection === 'stale')
     return [
       {
