@@ -7,6 +7,7 @@ import { uiPath } from '../../src/api/routes/ui-routes.ts';
 import { ApiServer } from '../../src/api/server/api-server.ts';
 import type { KindDocument } from '../../src/api/status-document.ts';
 import { systemClock } from '../../src/base/system-clock.ts';
+import { FakeClock } from '../agent/support/fake-clock.ts';
 import { TestModel } from '../api/support/model.ts';
 import { SteeringModel } from '../api/support/steering-model.ts';
 import { testApp } from '../api/support/test-app.ts';
@@ -379,6 +380,16 @@ describe('the page', () => {
     await page.waitForSelector('output.live');
     await page.getByRole('link', { name: 'baltic/node-1' }).click();
     await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
+  });
+
+  it('notices a broken connection after its clock is set back (regression: it was live until the old time)', async () => {
+    const { page } = await open('', { ownPage: true, clock: new FakeClock() }); // sends no heartbeats
+    await page.clock.install();
+    await page.reload();
+    await page.waitForSelector('output.live');
+    await page.clock.setSystemTime(Date.now() - 3_600_000);
+    await page.clock.runFor(20_000);
+    await page.waitForSelector('output.stale');
   });
 
   it('reports why the agent sends no changes (regression: it was unreachable)', async () => {

@@ -1,5 +1,6 @@
 import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/monitor-stream.ts';
 import { problemOf } from './ask.ts';
+import { agentNow } from './clock.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
 /** Number of changes kept for the live view. */
@@ -39,7 +40,7 @@ function fieldOf(line: string): readonly [name: string, value: string] {
  */
 export class Feed {
   connection: Connection = 'connecting';
-  /** Time of the last data from the agent; 0 before the first. */
+  /** Time of the last data by the agent's clock; 0 before the first. */
   lastDataAt = 0;
   /** Why the agent refused to send changes; undefined if it has not. */
   refusal: string | undefined;
@@ -59,6 +60,8 @@ export class Feed {
   #isFollowing = false;
   #isPaused = false;
   #hiding: ReturnType<typeof setTimeout> | undefined;
+  /** Time of the last data since the page was opened. */
+  #heardAt = 0;
   #closed = new AbortController();
 
   constructor() {
@@ -87,7 +90,7 @@ export class Feed {
    */
   noteAnswer(isAnswered: boolean): void {
     if (this.#isFollowing) return;
-    if (isAnswered) this.lastDataAt = Date.now();
+    if (isAnswered) this.#noteData();
     this.#setConnection(isAnswered ? 'live' : 'disconnected');
   }
 
@@ -135,14 +138,11 @@ export class Feed {
     const reader = body.getReader();
     const decoder = new TextDecoder();
     // If the stream stays silent much longer, open a new one, because the agent may not be connected any more.
-    const guard = setInterval(
-      () => Date.now() - this.lastDataAt > 3 * this.#maxSilenceMs && closed.abort(),
-      1_000,
-    );
+    const guard = setInterval(() => this.#silenceMs() > 3 * this.#maxSilenceMs && closed.abort(), 1_000);
     try {
       let rest = '';
       for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
-        this.lastDataAt = Date.now();
+        this.#noteData();
         if (this.connection === 'stale') this.#setConnection('live');
         const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
         rest = events.pop() ?? '';
@@ -160,7 +160,7 @@ export class Feed {
       this.#setConnection('live');
     } else if (event === 'resync') {
       this.epoch++;
-      this.missedAt = new Date();
+      this.missedAt = new Date(agentNow());
       this.#setConnection('live');
     } else if (event === 'heartbeat' && data !== undefined) {
       const { intervalMs }: HeartbeatDocument = JSON.parse(data);
@@ -179,9 +179,18 @@ export class Feed {
     this.#notify();
   }
 
+  #noteData(): void {
+    this.lastDataAt = agentNow();
+    this.#heardAt = performance.now();
+  }
+
+  /** Uses two clocks, because one can be set back, and the other may stop while the computer sleeps. */
+  #silenceMs(): number {
+    return Math.max(agentNow() - this.lastDataAt, performance.now() - this.#heardAt);
+  }
+
   #checkSilence(): void {
-    if (this.connection === 'live' && Date.now() - this.lastDataAt > this.#maxSilenceMs)
-      this.#setConnection('stale');
+    if (this.connection === 'live' && this.#silenceMs() > this.#maxSilenceMs) this.#setConnection('stale');
   }
 
   #flush(): void {
