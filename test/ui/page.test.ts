@@ -382,6 +382,20 @@ describe('the page', () => {
     await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
   });
 
+  it('reports that its status has no answer (regression: it reported no problems)', async () => {
+    const { page, model } = await open('', { ownPage: true });
+    await page.clock.install();
+    await page.reload();
+    await page.locator('.health').getByText('No problems').waitFor();
+    const asked = page.waitForRequest(/v1\/status/);
+    await page.route(/v1\/status/, () => {}); // never answers
+    await page.clock.runFor(5_000);
+    await asked;
+    await page.clock.fastForward(31_000);
+    model.ipcache.upsert('10.7.7.7', { identity: 9, source: 'k8s' }); // the connection for changes works
+    await page.locator('.health').getByText('The agent has not answered for 30 s').waitFor();
+  });
+
   it('notices a broken connection after its clock is set back (regression: it was live until the old time)', async () => {
     const { page } = await open('', { ownPage: true, clock: new FakeClock() }); // sends no heartbeats
     await page.clock.install();

@@ -8,18 +8,26 @@ export interface Answered<T> {
   readonly problem?: string;
 }
 
+/** Time until a request is given up. The largest answer takes a few seconds; an agent that hangs never answers. */
+const ANSWER_MS = 30_000;
+
 /** Thrown if there is no answer of the agent. The last answer stays visible. */
 class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), ANSWER_MS);
   try {
-    const answer = await fetchAgent(path, signal);
+    const answer = await fetchAgent(path, AbortSignal.any([late.signal, ...(signal ? [signal] : [])]));
     const document: unknown = await answer.json();
     if (answer.ok || isReadiness(document)) return document as T;
     throw problemOf(answer, document);
   } catch (error) {
+    if (late.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
     throw withSentence(error);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -96,7 +104,7 @@ export function useRead<T>(
           () => {
             if (current.current !== ended) return;
             current.current = undefined;
-            if (latest.current !== readVersion) begin();
+            if (isLost || latest.current !== readVersion) begin();
           },
           PAUSE_FACTOR * (performance.now() - began),
         );
