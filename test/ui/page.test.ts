@@ -382,6 +382,27 @@ describe('the page', () => {
     await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
   });
 
+  it.each(['nodes', 'ipcache'])(
+    'reads %s again after the agent could not answer (regression: only after a change)',
+    async (path) => {
+      const { page } = await open('', { ownPage: true });
+      let answers = 0;
+      const busy = { status: 429, json: { detail: 'try again later' } };
+      await page.route(new RegExp(`v1/${path}\\?`), (route) =>
+        ++answers === 1 ? route.fulfill(busy) : route.continue(),
+      );
+      await page.clock.install();
+      await page.evaluate(`location.hash = '#/${path === 'nodes' ? path : 'prefixes'}'`);
+      await page.getByRole('alert').getByText('try again later').waitFor();
+      await page.clock.runFor(4_000);
+      await page
+        .getByRole('link', { name: path === 'nodes' ? 'baltic/node-1' : '10.0.0.1' })
+        .first()
+        .waitFor();
+      expect(await page.getByRole('alert').count()).toBe(0);
+    },
+  );
+
   it('reports that its status has no answer (regression: it reported no problems)', async () => {
     const { page, model } = await open('', { ownPage: true });
     await page.clock.install();

@@ -136,6 +136,35 @@ describe('lists', () => {
     expect(await page.locator('main').textContent()).toContain('Changes were lost');
   });
 
+  it('of prefixes keep the focus when they are sorted with the keyboard (regression: it was lost)', async () => {
+    const { page } = await open('#/prefixes');
+    const head = page.locator('.virtual [role=columnheader]').first();
+    await head.getByRole('button').focus();
+    await page.keyboard.press('Enter');
+    await page.waitForResponse(/sort=prefix/);
+    await until('it is sorted', async () => (await head.getAttribute('aria-sort')) === 'ascending');
+    await page.locator('.rows a').first().waitFor();
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('prefix');
+  });
+
+  it.each(['', '?source=k8s'])(
+    'of prefixes%s keep their position when they are read again (regression: it was lost)',
+    async (query) => {
+      const model = new MeshModel().fill();
+      for (let at = 0; at < 900; at++)
+        model.ipcache.upsert(`10.20.${at >> 8}.${at & 255}`, { identity: 9, source: 'k8s' });
+      const { page } = await open(`#/prefixes${query}`, { model });
+      const box = page.locator('.virtual');
+      await until('it is read', async () => (await box.evaluate((of) => of.scrollHeight)) > 900 * 32);
+      await box.evaluate((of) => of.scrollTo(0, 22_500));
+      await page.locator('.rows a').first().waitFor();
+      const shown = await page.locator('.rows .row').nth(25).locator('a').first().innerText();
+      model.ipcache.upsert(shown, { identity: 4242, source: 'k8s' });
+      await page.locator('.rows').getByText('4242').waitFor();
+      expect(await box.evaluate((of) => of.scrollTop)).toBe(22_500);
+    },
+  );
+
   it('ignore a filter that was typed just before another view was opened (regression: it filtered that view)', async () => {
     const { page, show } = await open('#/identities', { ownPage: true });
     await settled(page);

@@ -11,8 +11,8 @@ export interface Answered<T> {
 /** Time until a request is given up. The largest answer takes a few seconds; an agent that hangs never answers. */
 const ANSWER_MS = 30_000;
 
-/** Thrown if there is no answer of the agent. The last answer stays visible. */
-class NoAnswer extends Error {}
+/** Thrown if the agent has not answered, or could not. The last answer stays visible, and the request is repeated. */
+export class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -52,7 +52,7 @@ function isReadiness(document: unknown): boolean {
 export function problemOf({ status }: Response, document: unknown): Error {
   const { detail }: Partial<ProblemDocument> = Object(document);
   const text = detail ?? `The answer is not from the agent: HTTP status ${status}.`;
-  return detail === undefined || status >= 500 ? new NoAnswer(text) : new Error(text);
+  return detail === undefined || status >= 500 || status === 429 ? new NoAnswer(text) : new Error(text);
 }
 
 function withSentence(error: unknown): unknown {
@@ -68,10 +68,13 @@ function withSentence(error: unknown): unknown {
  */
 const PAUSE_FACTOR = 4;
 
+/** The pause after a request without an answer. */
+const RETRY_MS = 3_000;
+
 /**
  * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after
- * the current read has ended. Keeps the last answer until then, and while the agent is unreachable. If `name` is
- * undefined, nothing is read.
+ * the current read has ended. Keeps the last answer until then, and while the agent is unreachable; then reads again
+ * until there is an answer. If `name` is undefined, nothing is read.
  */
 export function useRead<T>(
   name: string | undefined,
@@ -87,6 +90,7 @@ export function useRead<T>(
     const ended = new AbortController();
     const readVersion = latest.current;
     const began = performance.now();
+    let isLost = false;
     current.current = ended;
     void read(ended.signal)
       .then(
@@ -94,9 +98,8 @@ export function useRead<T>(
         (error: Error) => {
           if (ended.signal.aborted) return;
           const failed = { name, problem: error.message };
-          setState((before) =>
-            error instanceof NoAnswer && before.name === name ? { ...before, ...failed } : failed,
-          );
+          isLost = error instanceof NoAnswer;
+          setState((before) => (isLost && before.name === name ? { ...before, ...failed } : failed));
         },
       )
       .then(() => {
@@ -106,7 +109,7 @@ export function useRead<T>(
             current.current = undefined;
             if (isLost || latest.current !== readVersion) begin();
           },
-          PAUSE_FACTOR * (performance.now() - began),
+          isLost ? RETRY_MS : PAUSE_FACTOR * (performance.now() - began),
         );
         ended.signal.addEventListener('abort', () => clearTimeout(pause));
       });

@@ -1,6 +1,7 @@
 import type { EntryDocument } from '../../src/api/documents.ts';
 import { MAX_SORTED } from '../../src/api/routes/ip-order.ts';
-import { ask, withQuery } from './ask.ts';
+import { ask, NoAnswer, withQuery } from './ask.ts';
+import { agentNow } from './clock.ts';
 
 /** A row of the list of prefixes: the fields that are shown. */
 export interface Row {
@@ -95,8 +96,10 @@ export class Rows {
   /** True if the agent has more rows than it sorts. The list then lacks the last ones. */
   isTruncated = false;
   problem: string | undefined;
-  /** Time at which the list was read. */
-  readonly readAt: number = Date.now();
+  /** True if there was no answer, so that the list must be read again. */
+  isLost = false;
+  /** Time at which the list was read, by the agent's clock. */
+  readonly readAt: number = agentNow();
   readonly #query: RowsQuery;
   /** True if pages can be read at any position. */
   #isRandom: boolean;
@@ -113,11 +116,19 @@ export class Rows {
   #isLoading = false;
   #uses = 0;
 
-  /** Begins to read a list. Calls `onChange` after each page. */
-  constructor(query: RowsQuery, onChange: () => void) {
+  /**
+   * Begins to read a list. Calls `onChange` after each page. `previous` is the same list at an earlier time. The rows
+   * that it shows are read first.
+   */
+  constructor(query: RowsQuery, onChange: () => void, previous?: Rows) {
     this.#query = query;
     this.#onChange = onChange;
     this.#isRandom = query.sort === '' && Object.keys(query.filters).length === 0;
+    if (previous !== undefined) {
+      this.#from = previous.#from;
+      this.#wanted = previous.#wanted;
+      this.#total = previous.#total;
+    }
     this.#next = this.#path({ limit: String(FIRST_PAGE_ROWS) });
     void this.#load();
   }
@@ -125,6 +136,11 @@ export class Rows {
   /** Number of rows that can be shown. Some may not be loaded. */
   get count(): number {
     return Math.max(this.#loaded, this.#total ?? 0);
+  }
+
+  /** True if the shown rows are loaded. */
+  get isSettled(): boolean {
+    return this.#nextRequest() === undefined;
   }
 
   /** Stops reading. */
@@ -202,6 +218,7 @@ export class Rows {
       } catch (error) {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
+        this.isLost = error instanceof NoAnswer;
         this.#next = undefined;
         this.#total = undefined;
       }

@@ -50,7 +50,8 @@ export function VirtualTable(options: VirtualTableOptions): VNode {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => onShow(first, end), [first, end, count]);
+  useEffect(() => onShow(first, end), [first, end, count, onShow]);
+  useEffect(() => box.current?.scrollTo(0, 0), [order]);
   const scrolled = (): void =>
     setFirst(Math.max(0, Math.floor((box.current?.scrollTop ?? 0) / ROW_HEIGHT) - ROWS_BEYOND));
   const rows: VNode[] = [];

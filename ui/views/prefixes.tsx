@@ -1,8 +1,9 @@
 import type { VNode } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { SOURCES } from '../../src/model/source.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
+import { agentNow } from '../agent/clock.ts';
 import { useFeed, useMoment, useStatus } from '../agent/live.ts';
 import { type Row, Rows, type RowsQuery } from '../agent/rows.ts';
 import { clockText, counted, countText, timeText } from '../format.ts';
@@ -78,41 +79,58 @@ function filtersOf(parameters: URLSearchParams): Readonly<Record<string, string>
 /** Returns the rows of a list, and the number of changes since it was read. */
 function useRows(query: RowsQuery): {
   readonly rows: Rows | undefined;
+  /** False while the rows of another order are shown. */
+  readonly isCurrent: boolean;
+  readonly problem: string | undefined;
   readonly missed: number;
   readonly reload: () => void;
 } {
   const feed = useFeed();
-  const [shown, setShown] = useState<Rows>();
+  const name = JSON.stringify(query);
+  const [{ shown, of }, setShown] = useState<{ readonly shown?: Rows; readonly of?: string }>({});
+  const [failed, setFailed] = useState<Rows>();
   const [, setCount] = useState(0);
   const latest = useRef<Rows>();
   const readAt = useRef({ changes: 0, epoch: feed.epoch });
-  const name = JSON.stringify(query);
-  const begin = (): void => {
+  const begin = (previous?: Rows): void => {
     latest.current?.stop();
     readAt.current = { changes: feed.counts.ip, epoch: feed.epoch };
-    const rows: Rows = new Rows(query, () => {
-      setShown(rows);
+    const onChange = (): void => {
+      setFailed(rows.problem === undefined ? undefined : rows);
+      // A list that is read again replaces the previous one only when it has the same rows, to keep the position.
+      if (previous === undefined || (rows.problem === undefined && rows.isSettled)) {
+        previous = undefined;
+        setShown((before) => (before.shown === rows ? before : { shown: rows, of: name }));
+      }
       setCount((before) => before + 1);
-    });
+    };
+    const rows: Rows = new Rows(query, onChange, previous);
     latest.current = rows;
   };
+  useEffect(() => setShown({}), [JSON.stringify(query.filters)]);
   useEffect(() => {
-    setShown(undefined);
     begin();
     return () => latest.current?.stop();
   }, [name]);
   const missed = feed.counts.ip - readAt.current.changes;
   const isShort = shown?.isComplete === true && shown.count <= MAX_FOLLOWED;
-  const isBroken = shown?.problem !== undefined;
   const isOther = feed.epoch !== readAt.current.epoch;
-  const isDue = isOther || ((isShort || isBroken) && missed > 0);
+  const isDue = isOther || failed?.isLost === true || (isShort && missed > 0);
+  const reload = (): void => begin(of === name ? shown : undefined);
   useEffect(() => {
     if (!isDue) return;
-    const since = Date.now() - (latest.current?.readAt ?? 0);
-    const timer = setTimeout(begin, isOther ? 0 : Math.max(0, FOLLOW_MS - since));
+    const since = agentNow() - (latest.current?.readAt ?? 0);
+    const pause = Math.min(FOLLOW_MS, Math.max(0, FOLLOW_MS - since)); // the clock may have been set
+    const timer = setTimeout(reload, isOther ? 0 : pause);
     return () => clearTimeout(timer);
-  }, [isDue, name]);
-  return { rows: shown, missed: isShort ? 0 : missed, reload: begin };
+  }, [isDue, name, failed]);
+  return {
+    rows: shown,
+    isCurrent: of === name,
+    problem: failed?.problem,
+    missed: isShort ? 0 : missed,
+    reload,
+  };
 }
 
 /** Shows the list of prefixes with its filters. */
@@ -123,10 +141,14 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
   const status = useStatus();
   const [order, setOrder] = useState(0);
   const sort = at !== undefined || order === 0 ? '' : `${order < 0 ? '-' : ''}${ORDERS[Math.abs(order) - 1]}`;
-  const { rows, missed, reload } = useRows({
+  const { rows, isCurrent, problem, missed, reload } = useRows({
     filters: at === undefined ? filters : { ...filters, at },
     sort,
   });
+  const show = useCallback(
+    (first: number, end: number) => rows?.load(first, Math.min(end + ROWS_AHEAD, MAX_ROWS)),
+    [rows],
+  );
   const isFiltered = Object.keys(filters).length > 0;
   const counting = useAnswer<{ count: number }>(
     isPast ? undefined : withQuery('/v1/ipcache/count', filters),
@@ -176,7 +198,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
           text={(name) => `IPv${name}`}
         />
       </search>
-      {rows?.problem !== undefined && <Problem>{rows.problem}</Problem>}
+      {problem !== undefined && <Problem>{problem}</Problem>}
       <div class="panel">
         {rows === undefined ? (
           <Skeleton />
@@ -194,9 +216,9 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
             count={Math.min(rows.count, MAX_ROWS)}
             order={isPast ? 0 : order}
             onOrder={isPast ? undefined : setOrder}
-            onShow={(first, end) => rows.load(first, Math.min(end + ROWS_AHEAD, MAX_ROWS))}
+            onShow={show}
             row={(index) => {
-              const row = rows.rowAt(index);
+              const row = isCurrent ? rows.rowAt(index) : undefined;
               return row && cellsOf(row);
             }}
           />
