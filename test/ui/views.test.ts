@@ -309,6 +309,17 @@ describe('the live view', () => {
     expect(await violations(page)).toEqual([]);
   });
 
+  it('shows the date of a change that is not of today (regression: only its time of day)', async () => {
+    const { page, show } = await open();
+    const item = { sequence: 1, at: '2020-02-03T12:00:00Z', kind: 'prefix', key: '10.0.0.1/32', after: {} };
+    const held = { from: item.at, to: new Date().toISOString() };
+    await page.route(/v1\/history/, (route) => route.fulfill({ json: { items: [item], held, more: false } }));
+    for (const hash of ['#/live', '#/ip/10.0.0.1']) {
+      await show(hash);
+      await page.locator('.change time').getByText('2020').waitFor();
+    }
+  });
+
   it('links the subject of a mark only if it is a cluster', async () => {
     const { page, model } = await open('#/live');
     model.history.mark('joined', 'far');

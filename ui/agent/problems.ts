@@ -1,6 +1,6 @@
 import { type HealthProblem, healthProblems, SEVERITIES } from '../../src/api/problems.ts';
 import type { StatusDocument } from '../../src/api/status-document.ts';
-import { clockText } from '../format.ts';
+import { timeText } from '../format.ts';
 import type { Answered } from './ask.ts';
 import { agentNow } from './clock.ts';
 import type { Feed } from './feed.ts';
@@ -17,7 +17,7 @@ function connectionProblems(
   name: string,
   problem: string | undefined,
 ): readonly HealthProblem[] {
-  const since = lastDataAt === 0 ? '' : ` The page shows the state of ${clockText(lastDataAt)}.`;
+  const since = lastDataAt === 0 ? '' : ` The page shows the state of ${timeText(lastDataAt)}.`;
   if (connection === 'disconnected') {
     const why = refusal === undefined ? `The ${name} is unreachable.` : `Cannot receive changes: ${refusal}`;
     return [{ severity: 'error', subject: 'this page', text: `${why}${since}` }];

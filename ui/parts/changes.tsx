@@ -4,7 +4,7 @@ import { adjust } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import type { ChangeType } from '../agent/feed.ts';
 import { isAgent, useMoment, useShared, useTick } from '../agent/live.ts';
-import { clockText, timeText } from '../format.ts';
+import { timeText } from '../format.ts';
 import { Empty, Panel, Pending } from './panel.tsx';
 import { causeText, NamedIdentity, RecordText, SignMark, signOf } from './record.tsx';
 import { Timeline } from './timeline.tsx';
@@ -72,7 +72,7 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
                   title="Show the state of this time"
                   onClick={() => adjust({ at: record.at })}
                 >
-                  <time dateTime={record.at}>{clockText(record.at)}</time>
+                  <time dateTime={record.at}>{timeText(record.at)}</time>
                 </button>
                 <SignMark sign={signOf(record)} />
                 <span class="soft">

@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
-import { clockText, nameOf } from '../format.ts';
+import { nameOf, timeText } from '../format.ts';
 import { density, setDensity, setTheme, theme } from '../preferences.ts';
 import { Find } from './find.tsx';
 import { TONES, useProblems } from './health.tsx';
@@ -25,7 +25,7 @@ const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
 function ConnectionMark(): VNode {
   const feed = useFeed();
   useTick(1_000);
-  const since = feed.lastDataAt === 0 ? '' : ` since ${clockText(feed.lastDataAt)}`;
+  const since = feed.lastDataAt === 0 ? '' : ` since ${timeText(feed.lastDataAt)}`;
   const texts = {
     connecting: 'connecting',
     live: 'live',

@@ -4,7 +4,7 @@ import type { HistoryDocument, HistoryRecordDocument } from '../../src/api/histo
 import type { ChangeDocument } from '../../src/api/routes/monitor-stream.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { isAgent, useFeed, useShared, useVersion } from '../agent/live.ts';
-import { clockText, countText } from '../format.ts';
+import { countText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
 import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
@@ -45,7 +45,7 @@ function useRecords(): {
 function Line({ record }: { record: HistoryRecordDocument }): VNode {
   return (
     <li class="change">
-      <time dateTime={record.at}>{clockText(record.at)}</time>
+      <time dateTime={record.at}>{timeText(record.at)}</time>
       <SignMark sign={signOf(record)} />
       <span class="faint">{record.kind === 'mark' ? 'event' : record.kind}</span>
       <RecordLink record={record} />
@@ -106,7 +106,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
       {feed.missedAt !== undefined && (
         <p class="health warn">
           <strong>Lost</strong>
-          <span>Changes were lost before {clockText(feed.missedAt)}. All lists were read again.</span>
+          <span>Changes were lost before {timeText(feed.missedAt)}. All lists were read again.</span>
         </p>
       )}
       <div class="panel">

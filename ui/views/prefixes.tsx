@@ -6,7 +6,7 @@ import { useAnswer, withQuery } from '../agent/ask.ts';
 import { agentNow } from '../agent/clock.ts';
 import { useFeed, useMoment, useStatus } from '../agent/live.ts';
 import { type Row, Rows, type RowsQuery } from '../agent/rows.ts';
-import { clockText, counted, countText, timeText } from '../format.ts';
+import { counted, countText, timeText } from '../format.ts';
 import { Choice, TextFilter } from '../parts/filters.tsx';
 import { IdentityLink, PodLink, PrefixLink } from '../parts/links.tsx';
 import { SourceText } from '../parts/marks.tsx';
@@ -171,7 +171,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
             <span class="spacer" />
             {missed > 0 && !isPast && rows !== undefined && (
               <span class="notice" role="status">
-                {counted(missed, 'change')} since {clockText(rows.readAt)}
+                {counted(missed, 'change')} since {timeText(rows.readAt)}
                 <button type="button" onClick={reload}>
                   Reload
                 </button>
