@@ -128,23 +128,30 @@ export class LeaseKeeper {
     return this.#withLease(find, (lease) => this.#bindTo(lease, key), signal);
   }
 
-  /** Like {@link bind} for several keys. If it rejects, some of them may be bound. */
+  /** Like {@link bind} for several keys. If it rejects, only keys that were bound before are bound. */
   async bindAll(
     writes: readonly { readonly key: string }[],
     signal?: AbortSignal,
   ): Promise<readonly Binding[]> {
     const bindings: Binding[] = [];
+    const added: Binding[] = []; // of keys that were not bound
     let unexpired: HeldLease | undefined; // checked in this turn
-    for (const { key } of writes) {
-      const lease = this.#leaseFor(key);
-      if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
-      if (lease !== undefined && lease === unexpired) bindings.push(this.#bindTo(lease, key));
-      else {
-        bindings.push(await this.bind(key, signal));
-        unexpired = undefined;
+    try {
+      for (const { key } of writes) {
+        const bound = this.bindingOf(key)?.held;
+        const lease = bound ?? this.#withRoom.first;
+        if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
+        const isChecked = lease !== undefined && lease === unexpired;
+        const binding = isChecked ? this.#bindTo(lease, key) : await this.bind(key, signal);
+        if (!isChecked) unexpired = undefined;
+        bindings.push(binding);
+        if (bound === undefined) added.push(binding);
       }
+      return bindings;
+    } catch (error) {
+      for (const binding of added) this.unbind(binding);
+      throw error;
     }
-    return bindings;
   }
 
   /**

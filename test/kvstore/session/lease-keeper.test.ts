@@ -109,6 +109,17 @@ describe('a lease keeper', () => {
     expect(keeper.holds(first?.held.id ?? '')).toBe(false);
   });
 
+  it('binds none of several keys if a lease for the last ones is not granted (regression: the first ones were reported as lost later)', async () => {
+    const full = Array.from({ length: 998 }, (_, at) => ({ key: `${at}` }));
+    await keeper.bindAll(full);
+    link.down();
+    const keys = ['0', 'a', 'b', 'c'].map((key) => ({ key }));
+    await expect(keeper.bindAll(keys)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(keys.map(({ key }) => keeper.bindingOf(key) !== undefined)).toEqual([true, false, false, false]);
+    link.up();
+    expect(await keeper.bindAll(keys)).toHaveLength(4);
+  });
+
   it('sends a keepalive three times per lifetime of a lease, and not more often', async () => {
     await keeper.bind('a');
     await advance(clock, 1_000_000);
