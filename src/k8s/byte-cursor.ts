@@ -8,20 +8,28 @@ const ZERO = 0x30;
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Returns the bytes of an ASCII name, for {@link ByteCursor.indexOfName}. */
+/** Returns the bytes of the ASCII name of a field and its colon, for {@link ByteCursor.skipName}. */
 export function nameBytes(name: string): Uint8Array {
-  return Buffer.from(name, 'latin1');
+  return Buffer.from(`"${name}":`, 'latin1');
 }
 
 /**
  * A position in bytes of JSON without white space. Methods move behind what they read. If the bytes have another form
- * than a method expects, it returns false, undefined or -1, and the position is unspecified.
+ * than a method expects, it returns false, undefined or -1, and the position is unspecified. If the bytes are
+ * incomplete, it is then at their end or behind it.
  */
 export class ByteCursor {
   at = 0;
+  /** Range of the string that {@link skipString} read last. */
+  from = 0;
+  to = 0;
+  /** Index of the quote before the name that {@link skipName} read last. */
+  nameStart = 0;
   #bytes: Buffer = NO_BYTES;
-  #nameFrom = 0;
-  #nameTo = 0;
+
+  get bytes(): Uint8Array {
+    return this.#bytes;
+  }
 
   set(bytes: Uint8Array, at: number): void {
     // Most objects are in the same bytes as the previous object, and a view costs as much as a field.
@@ -34,64 +42,69 @@ export class ByteCursor {
 
   /** Moves behind a byte and returns true. If another byte follows, does not move. */
   skip(byte: number): boolean {
-    if (this.#bytes[this.at] !== byte) return false;
+    // Reads behind the end would make all reads of bytes slower.
+    if (this.at >= this.#bytes.length || this.#bytes[this.at] !== byte) return false;
     this.at++;
     return true;
   }
 
-  /** Moves behind the name of a field and its colon. Names with escapes are not read. */
-  name(): boolean {
-    if (!this.skip(QUOTE)) return false;
+  /** Moves behind a name from {@link nameBytes} and returns true. If another name follows, does not move. */
+  skipName(name: Uint8Array): boolean {
     const bytes = this.#bytes;
-    let { at } = this;
-    this.#nameFrom = at;
-    while (at < bytes.length && bytes[at] !== QUOTE) if (bytes[at++] === BACKSLASH) return false;
-    this.#nameTo = at;
-    this.at = at + 1;
-    return this.skip(COLON);
+    const { at } = this;
+    const { length } = name;
+    if (at + length > bytes.length) return false;
+    for (let i = 0; i < length; i++) if (bytes[at + i] !== name[i]) return false;
+    this.nameStart = at;
+    this.at = at + length;
+    return true;
   }
 
-  /** Index of the quote before the name that was read last. */
-  get nameStart(): number {
-    return this.#nameFrom - 1;
-  }
-
-  /**
-   * Returns the index of the name that was read last, or -1. Compares first with `names[next]`, because fields have an
-   * order.
-   */
-  indexOfName(names: readonly Uint8Array[], next: number): number {
-    const expected = names[next];
-    if (expected !== undefined && this.#isName(expected)) return next;
+  /** Moves behind one of the names and returns its index. If another name follows, returns -1 and does not move. */
+  skipOneOf(names: readonly Uint8Array[]): number {
     for (let i = 0; i < names.length; i++) {
       const name = names[i];
-      if (name !== undefined && this.#isName(name)) return i;
+      if (name !== undefined && this.skipName(name)) return i;
     }
     return -1;
   }
 
-  #isName(name: Uint8Array): boolean {
+  /** Moves behind any name without escapes and its colon. */
+  skipAnyName(): boolean {
+    if (!this.skip(QUOTE)) return false;
     const bytes = this.#bytes;
-    const from = this.#nameFrom;
-    if (this.#nameTo - from !== name.length) return false;
-    for (let i = 0; i < name.length; i++) if (bytes[from + i] !== name[i]) return false;
-    return true;
+    const { length } = bytes;
+    let { at } = this;
+    for (; at < length && bytes[at] !== QUOTE; at++) if (bytes[at] === BACKSLASH) return false;
+    this.at = at + 1;
+    return this.skip(COLON);
+  }
+
+  /** Moves behind a string of printable ASCII characters without escapes. */
+  skipString(): boolean {
+    if (!this.skip(QUOTE)) return false;
+    const bytes = this.#bytes;
+    const { length } = bytes;
+    let { at } = this;
+    this.from = at;
+    for (; at < length; at++) {
+      const byte = bytes[at] ?? 0;
+      if (byte === QUOTE) break;
+      if (byte === BACKSLASH || byte < 0x20 || byte > 0x7e) return false;
+    }
+    this.to = at;
+    this.at = at + 1;
+    return at < length;
+  }
+
+  /** Returns the string that {@link skipString} read last. */
+  text(): string {
+    return this.#bytes.toString('latin1', this.from, this.to);
   }
 
   /** Returns a string of printable ASCII characters without escapes. */
   string(): string | undefined {
-    if (!this.skip(QUOTE)) return undefined;
-    const bytes = this.#bytes;
-    const from = this.at;
-    for (let at = from; at < bytes.length; at++) {
-      const byte = bytes[at] ?? 0;
-      if (byte === QUOTE) {
-        this.at = at + 1;
-        return bytes.toString('latin1', from, at);
-      }
-      if (byte === BACKSLASH || byte < 0x20 || byte > 0x7e) return undefined;
-    }
-    return undefined;
+    return this.skipString() ? this.text() : undefined;
   }
 
   /** Returns an integer from 0 to `max` without sign, fraction or exponent. */
@@ -100,18 +113,13 @@ export class ByteCursor {
     const from = this.at;
     let value = 0;
     for (; value <= max; this.at++) {
-      const digit = (bytes[this.at] ?? 0) - ZERO;
+      const digit = this.at < bytes.length ? (bytes[this.at] ?? 0) - ZERO : -1;
       if (digit < 0 || digit > 9) break;
       value = value * 10 + digit;
     }
     const length = this.at - from;
     const isPadded = length > 1 && bytes[from] === ZERO;
     return length === 0 || isPadded || value > max ? -1 : value;
-  }
-
-  /** Returns the bytes of a range as text, one character for each byte. */
-  text(from: number, to: number): string {
-    return this.#bytes.toString('latin1', from, to);
   }
 
   /** Moves behind any value. Its content is not checked, because it is not used. */

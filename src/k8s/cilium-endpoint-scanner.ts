@@ -1,5 +1,5 @@
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
-import type { ByteCursor } from './byte-cursor.ts';
+import { canonicalAddress } from '../net/prefix.ts';
 import {
   type EndpointAddresses,
   endpointClaim,
@@ -13,11 +13,11 @@ import {
   scanAddress,
   scanList,
   scanObject,
-  scanString,
+  scanShared,
+  scanTime,
   scanWholeObject,
 } from './object-scanner.ts';
 import { OPTIONAL_FIELDS, readOptionalFields } from './parse-cilium-endpoint.ts';
-import { parseTime } from './parse-object.ts';
 import type { ObjectScanner } from './resource.ts';
 
 /** Returns a scanner of CiliumEndpoints, whose results equal those of `readCiliumEndpoint`. */
@@ -32,9 +32,8 @@ export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<Endpoi
   });
   return objectScanner({
     metadata: {
-      creationTimestamp: scanString((text) => {
-        createdAt = parseTime(text);
-        return !Number.isNaN(createdAt);
+      creationTimestamp: scanTime((time) => {
+        createdAt = time;
       }),
       deletionTimestamp: leaveToDecoder,
     },
@@ -48,9 +47,12 @@ export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<Endpoi
         }),
         networking: scanWholeObject({
           addressing: scanList(scanWholeObject({ ipv4: scanIP, ipv6: scanIP }), MAX_ADDRESSES),
-          node: scanAddress((ip) => {
-            hostIP = shared.host(ip);
-          }),
+          node: scanShared(
+            (text) => (canonicalAddress(text) === text ? shared.host(text) : undefined),
+            (ip) => {
+              hostIP = ip;
+            },
+          ),
         }),
         ...optional.fields(OPTIONAL_FIELDS),
       }),
@@ -62,8 +64,8 @@ export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<Endpoi
       ips = [];
       optional.begin();
     },
-    value: (id, uid, cursor: ByteCursor) => {
-      const fields = optional.value(cursor);
+    value: (id, uid) => {
+      const fields = optional.value();
       if (identity < 0 || hostIP === '' || ips.length === 0 || fields === undefined) return undefined;
       const { encryptKey, namedPorts, serviceAccount } = fields;
       const rank = { deleting: false, createdAt, uid };

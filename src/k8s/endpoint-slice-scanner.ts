@@ -42,7 +42,7 @@ export function endpointSliceScanner(shared: SharedValues<Ports>): ObjectScanner
     addresses = [];
     backendParts.begin();
     if (!scanEndpointFields(cursor)) return false;
-    const fields = backendParts.value(cursor);
+    const fields = backendParts.value();
     if (fields === undefined) return false;
     for (const address of addresses) listed.push({ address, parts: fields });
     return true;
@@ -64,8 +64,8 @@ export function endpointSliceScanner(shared: SharedValues<Ports>): ObjectScanner
       listed = [];
       common.begin();
     },
-    value: ({ namespace, name }, _, cursor) => {
-      const slice = common.value(cursor);
+    value: ({ namespace, name }) => {
+      const slice = common.value();
       if (service === '' || slice === undefined) return undefined;
       const { backends, notReady } = backendsByReadiness(
         listed.map(({ address, parts }) => backendOfParts(address, parts, slice)),

@@ -1,8 +1,10 @@
+import { Buffer } from 'node:buffer';
 import { isObject, parseJson } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
+import { ByteCache } from './byte-cache.ts';
 import { ByteCursor, nameBytes } from './byte-cursor.ts';
-import { isName, type ObjectFields, parseObject } from './parse-object.ts';
+import { isName, type ObjectFields, parseObject, parseTime } from './parse-object.ts';
 import { type ObjectScanner, ScannedObject } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 
@@ -18,9 +20,11 @@ const OPEN_LIST = 0x5b;
 const CLOSE_LIST = 0x5d;
 const COMMA = 0x2c;
 const COLON = 0x3a;
+const LETTER_Z = 0x5a;
+const ZERO = 0x30;
 
-/** Maximum length of a text that a {@link FieldGroup} caches. Longer texts are decoded again for each object. */
-const MAX_CACHED_LENGTH = 512;
+/** Initial number of bytes of the fields of a {@link FieldGroup}. */
+const GROUP_BYTES = 512;
 const NOT_ASCII = /[^ -~]/;
 
 /** Reads the value of a field. Returns false if the general decoder must read the object. */
@@ -38,6 +42,66 @@ export function scanString(take: (text: string) => boolean): ScanField {
     const text = cursor.string();
     return text !== undefined && take(text);
   };
+}
+
+/** Reads a string that many objects have. `decode` returns undefined if it is invalid. */
+export function scanShared<V>(decode: (text: string) => V | undefined, take: (value: V) => void): ScanField {
+  const cache = new ByteCache<V>();
+  return (cursor) => {
+    if (!cursor.skipString()) return false;
+    const { bytes, from, to } = cursor;
+    let value = cache.get(bytes, from, to);
+    if (value === undefined) {
+      const text = cursor.text();
+      value = decode(text);
+      if (value === undefined) return false;
+      cache.set(bytes, from, to, text, value);
+    }
+    take(value);
+    return true;
+  };
+}
+
+/** Reads an RFC 3339 time as milliseconds since the epoch. */
+export function scanTime(take: (time: number) => void): ScanField {
+  const days = new ByteCache<number>();
+  return (cursor) => {
+    if (!cursor.skipString()) return false;
+    const time = timeInUTC(cursor, days) ?? parseTime(cursor.text());
+    if (Number.isNaN(time)) return false;
+    take(time);
+    return true;
+  };
+}
+
+/** Returns a time such as `2026-01-05T10:00:00Z`. Days are cached, because their conversion is slow. */
+function timeInUTC(cursor: ByteCursor, days: ByteCache<number>): number | undefined {
+  const { bytes, from, to } = cursor;
+  if (
+    to - from !== 20 ||
+    bytes[from + 13] !== COLON ||
+    bytes[from + 16] !== COLON ||
+    bytes[from + 19] !== LETTER_Z
+  )
+    return undefined;
+  const hours = twoDigits(bytes, from + 11);
+  const minutes = twoDigits(bytes, from + 14);
+  const seconds = twoDigits(bytes, from + 17);
+  if (!(hours < 24 && minutes < 60 && seconds < 60)) return undefined;
+  let day = days.get(bytes, from, from + 11);
+  if (day === undefined) {
+    const text = cursor.text().slice(0, 11);
+    day = parseTime(`${text}00:00:00Z`);
+    if (!Number.isNaN(day)) days.set(bytes, from, from + 11, text, day);
+  }
+  return day + ((hours * 60 + minutes) * 60 + seconds) * 1000;
+}
+
+/** Returns a number of two digits, or NaN. */
+function twoDigits(bytes: Uint8Array, at: number): number {
+  const tens = (bytes[at] ?? 0) - ZERO;
+  const ones = (bytes[at + 1] ?? 0) - ZERO;
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN;
 }
 
 /** Reads an IP address in canonical form. */
@@ -94,17 +158,23 @@ export function scanWholeObject(scans: FieldScans): ScanField {
 function fieldTable(scans: FieldScans, isWhole: boolean): ScanField {
   const names = Object.keys(scans).map(nameBytes);
   const readers = Object.values(scans);
+  /** The index of the field that followed each field in the last object; first, that of the first field. */
+  const following = names.map((_, index) => index);
   return (cursor) => {
     if (!cursor.skip(OPEN_OBJECT)) return false;
     if (cursor.skip(CLOSE_OBJECT)) return true;
     let seen = 0;
     let next = 0;
     do {
-      if (!cursor.name()) return false;
-      const index = cursor.indexOfName(names, next);
-      if (index < 0) {
-        if (isWhole || !cursor.skipValue()) return false;
-        continue;
+      let index = following[next] ?? 0;
+      const expected = names[index];
+      if (expected === undefined || !cursor.skipName(expected)) {
+        index = cursor.skipOneOf(names);
+        if (index < 0) {
+          if (!cursor.skipAnyName() || isWhole || !cursor.skipValue()) return false;
+          continue;
+        }
+        following[next] = index;
       }
       const bit = 1 << index;
       if ((seen & bit) !== 0 || (isWhole && index < next)) return false;
@@ -123,11 +193,10 @@ function fieldTable(scans: FieldScans, isWhole: boolean): ScanField {
 export class FieldGroup<T extends object> {
   readonly #read: (fields: ObjectFields) => T | undefined;
   readonly #shape: (fields: Readonly<Record<string, unknown>>) => object;
-  readonly #known = new SharedValues<T>();
-  #text = '';
-  /** Range of the last run of adjacent fields of the group in the bytes. The run is not in `#text` yet. */
-  #from = 0;
-  #to = 0;
+  readonly #known = new ByteCache<T>();
+  /** The fields of the current object, with their names. */
+  #bytes: Buffer = Buffer.alloc(GROUP_BYTES);
+  #size = 0;
 
   /**
    * @param read the general decoder
@@ -147,41 +216,44 @@ export class FieldGroup<T extends object> {
   }
 
   begin(): void {
-    this.#text = '';
-    this.#from = 0;
-    this.#to = 0;
+    this.#size = 0;
   }
 
   /**
    * Returns the value of the fields read since {@link FieldGroup.begin}, or undefined if one of them was rejected. The
    * value must not be changed.
    */
-  value(cursor: ByteCursor): T | undefined {
-    this.#endRun(cursor);
-    const text = this.#text;
-    const known = this.#known.get(text);
+  value(): T | undefined {
+    const known = this.#known.get(this.#bytes, 0, this.#size);
     if (known !== undefined) return known;
+    const text = this.#bytes.toString('latin1', 0, this.#size);
     const value = this.#decode(text);
-    if (value !== undefined && text.length <= MAX_CACHED_LENGTH) this.#known.share(text, value);
+    if (value !== undefined) this.#known.set(this.#bytes, 0, this.#size, text, value);
     return value;
   }
 
   readonly #add: ScanField = (cursor) => {
-    const from = cursor.nameStart;
+    const { bytes, nameStart } = cursor;
     if (!cursor.skipValue()) return false;
-    if (from !== this.#to + 1) {
-      this.#endRun(cursor);
-      this.#from = from;
-    }
-    this.#to = cursor.at;
+    this.#copy(bytes, nameStart, cursor.at);
     return true;
   };
 
-  #endRun(cursor: ByteCursor): void {
-    if (this.#to === 0) return;
-    const run = cursor.text(this.#from, this.#to);
-    this.#text = this.#text === '' ? run : `${this.#text},${run}`;
-    this.#to = 0;
+  /** Appends a field, and a comma before it unless it is the first one. */
+  #copy(bytes: Uint8Array, from: number, to: number): void {
+    let size = this.#size;
+    if (size + 1 + to - from > this.#bytes.length) this.#grow(size + 1 + to - from);
+    const copy = this.#bytes;
+    if (size > 0) copy[size++] = COMMA;
+    // A loop, because most fields are short and views of them cost more.
+    for (let at = from; at < to; at++) copy[size++] = bytes[at] ?? 0;
+    this.#size = size;
+  }
+
+  #grow(size: number): void {
+    const grown = Buffer.alloc(2 * size);
+    grown.set(this.#bytes.subarray(0, this.#size));
+    this.#bytes = grown;
   }
 
   #decode(text: string): T | undefined {
@@ -201,7 +273,7 @@ export interface ScannedKind<T> {
   /** Called before an object is read. */
   begin(): void;
   /** Returns the value of the object; undefined if the general decoder must read it. */
-  value(id: ServiceID, uid: string, cursor: ByteCursor): T | undefined;
+  value(id: ServiceID, uid: string): T | undefined;
 }
 
 /** Returns a scanner of the objects of a namespaced kind. Its results equal those of the general decoder. */
@@ -218,11 +290,12 @@ export function objectScanner<T>(kind: ScannedKind<T>): ObjectScanner<T> {
         name = text;
         return isName(text);
       }),
-      namespace: scanString((text) => {
-        if (!isName(text)) return false;
-        namespace = namespaces.share(text, text);
-        return true;
-      }),
+      namespace: scanShared(
+        (text) => (isName(text) ? namespaces.share(text, text) : undefined),
+        (text) => {
+          namespace = text;
+        },
+      ),
       uid: scanString((text) => {
         uid = text;
         return text !== '';
@@ -247,9 +320,11 @@ export function objectScanner<T>(kind: ScannedKind<T>): ObjectScanner<T> {
       kind.begin();
       cursor.set(bytes, from);
       if (!scan(cursor)) return undefined;
-      if (name === '' || namespace === '' || uid === '' || resourceVersion === '') return undefined;
-      const value = kind.value({ namespace, name }, uid, cursor);
-      return value && new ScannedObject({ name, namespace, uid, resourceVersion }, value);
+      const isNamed = name !== '' && namespace !== '' && uid !== '' && resourceVersion !== '';
+      const value = isNamed ? kind.value({ namespace, name }, uid) : undefined;
+      if (value !== undefined) return new ScannedObject({ name, namespace, uid, resourceVersion }, value);
+      cursor.at = from; // the object is complete
+      return undefined;
     },
   };
 }

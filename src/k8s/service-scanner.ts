@@ -63,8 +63,8 @@ export function serviceScanner(shared: SharedValues<Service['ports']>): ObjectSc
       selector = new Map();
       settings.begin();
     },
-    value: (id, _, cursor) => {
-      const common = settings.value(cursor);
+    value: (id) => {
+      const common = settings.value();
       if (clusterIP === '' || common === undefined) return undefined;
       return createService({
         ...common,
