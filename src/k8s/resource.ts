@@ -46,7 +46,7 @@ export class ScannedObject<T> implements KubernetesObject {
 export interface ObjectScanner<T = unknown> {
   /** Returns the object that begins at `bytes[from]`, or undefined if the general decoder must read it. */
   scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;
-  /** Index behind the object that was returned last. */
+  /** Index behind the object. If none was returned because it is incomplete, at least the length of the bytes. */
   readonly end: number;
 }
 

@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import fc from 'fast-check';
 import { isCollection } from 'immutable';
 import { describe, expect, it } from 'vitest';
@@ -42,9 +43,15 @@ class Kind {
 
   /** The items of a list with the scanner before the general decoder, and the number of items that the scanner read. */
   scanned(list: Uint8Array): { readonly items: readonly unknown[]; readonly count: number } {
+    return this.scannedPieces([list]);
+  }
+
+  scannedPieces(list: Iterable<Uint8Array>): { readonly items: readonly unknown[]; readonly count: number } {
     const scan = new ListScanner<ScannedObject<unknown>>(1_000_000, this.#fields, 'list', this.#scanner);
     let count = 0;
-    const items = scan.feed(list).map((item) => {
+    const found: (string | ScannedObject<unknown>)[] = [];
+    for (const bytes of list) found.push(...scan.feed(bytes));
+    const items = found.map((item) => {
       if (typeof item === 'string') return this.#read(item);
       count++;
       const metadata = IDENTIFYING.map((name) => item.metadata[name]);
@@ -109,11 +116,17 @@ const ip = fc.oneof(
   fc.ipV6(),
   fc.constantFrom('10.0.0.1', 'fd00::1', '2001:DB8::1', '::ffff:10.0.0.1', '10.0.0.1/32', '010.0.0.1', ''),
 );
-const time = fc.constantFrom(
-  '2026-01-05T10:00:00Z',
-  '2026-02-31T10:00:00Z',
-  '2026-01-05T10:00:00.5+01:00',
-  '',
+const time = fc.oneof(
+  fc.date({ noInvalidDate: true }).map((date) => date.toISOString().replace(/\.\d+/, '')),
+  fc.constantFrom(
+    ...['2026-01-05T10:00:00Z', '2026-02-31T10:00:00Z', '2026-01-05T24:00:00Z', '2026-01-05T10:60:00Z', ''],
+    ...[
+      '2026-01-05T10:00:00.5+01:00',
+      '2026-01-05t10:00:00z',
+      '2026-01-05 10:00:00Z',
+      '2026-01-05T1x:00:00Z',
+    ],
+  ),
 );
 const address = fc.record({ ipv4: ip, ipv6: ip }, { requiredKeys: [] });
 const port = fc.record(
@@ -297,6 +310,19 @@ function listOf(
   return new TextEncoder().encode(`{"items":[${text}]}`);
 }
 
+/** Yields pieces of a list in one buffer, which each piece overwrites, as a transport does. */
+function* pieces(list: Uint8Array, cuts: readonly number[]): Generator<Uint8Array, void, void> {
+  const buffer = Buffer.alloc(list.length);
+  const ends = cuts.map((cut) => cut % (list.length + 1)).sort((a, b) => a - b);
+  let from = 0;
+  for (const end of [...ends, list.length]) {
+    const piece = buffer.subarray(0, end - from);
+    piece.set(list.subarray(from, end));
+    yield piece;
+    from = end;
+  }
+}
+
 const KINDS: readonly (readonly [name: string, kind: Kind, object: fc.Arbitrary<unknown>])[] = [
   ['CiliumEndpoints', ENDPOINTS, endpoint],
   ['services', SERVICES, service],
@@ -329,6 +355,20 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         expect(kind.scanned(list).items).toEqual(kind.general(list));
       }),
       { numRuns: 1000 },
+    );
+  });
+
+  it('for objects that arrive in pieces, of which it reads the same number if one is cut', () => {
+    const cuts = fc.array(fc.nat(100_000), { maxLength: 3 });
+    fc.assert(
+      fc.property(objects, cuts, (some, places) => {
+        const list = listOf(some, []);
+        const whole = kind.scanned(list);
+        const split = kind.scannedPieces(pieces(list, places));
+        expect(split.items).toEqual(whole.items);
+        if (places.length <= 1) expect(split.count).toBe(whole.count);
+      }),
+      { numRuns: 300 },
     );
   });
 });

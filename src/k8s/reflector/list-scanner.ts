@@ -18,11 +18,16 @@ const MAX_SHELL_BYTES = 64 * 1024;
 
 const NOT_HERE = -1;
 
+/** Maximum size of an incomplete item that waits for the next bytes for the scanner of items. */
+const MAX_CUT_BYTES = 64 * 1024;
+/** Number of the next bytes with which the scanner tries first to read a cut item. */
+const REST_BYTES = 4096;
+
 /** Reads items from bytes. */
 interface ItemScanner<T> {
   /** Returns the item that begins at `bytes[from]`; undefined if its text is needed. */
   scan(bytes: Uint8Array, from: number): T | undefined;
-  /** Index behind the item that was returned last. */
+  /** Index behind the item. If no item was returned because it is incomplete, at least the length of the bytes. */
   readonly end: number;
 }
 
@@ -47,6 +52,8 @@ export class ListScanner<T = never> {
   readonly #fields: FieldTree | undefined;
   readonly #itemsDepth: number;
   readonly #items: ItemScanner<T> | undefined;
+  /** The first bytes of an item that the scanner of items may read when it is complete; undefined if there is none. */
+  #cut: Uint8Array | undefined;
   #shell = '';
   #depth = 0;
   #inString = false;
@@ -75,7 +82,7 @@ export class ListScanner<T = never> {
   /**
    * @param largestItem maximum number of bytes of an item without removed fields; larger items are dropped and counted
    * @param fields the fields of an item to keep; default: all
-   * @param items reads the items that are complete in the bytes of one call of `feed`; default: none
+   * @param items reads items; default: none
    */
   constructor(
     largestItem: number,
@@ -105,10 +112,43 @@ export class ListScanner<T = never> {
    */
   feed(bytes: Uint8Array): readonly (string | T)[] {
     const items: (string | T)[] = [];
+    const cut = this.#cut;
+    if (cut === undefined) this.#split(bytes, 0, items);
+    else this.#splitAfter(cut, bytes, items);
+    return items;
+  }
+
+  /** Splits bytes that begin with the rest of an item. */
+  #splitAfter(cut: Uint8Array, bytes: Uint8Array, items: (string | T)[]): void {
+    for (let size = Math.min(REST_BYTES, bytes.length); ; size = bytes.length) {
+      const joined = new Uint8Array(cut.length + size);
+      joined.set(cut);
+      joined.set(bytes.subarray(0, size), cut.length);
+      const item = this.#items?.scan(joined, 0);
+      const end = this.#items?.end ?? 0;
+      if (item !== undefined) {
+        this.#cut = undefined;
+        items.push(item);
+        this.#split(bytes, end - cut.length, items);
+        return;
+      }
+      if (end >= joined.length && size < bytes.length) continue;
+      // An item that arrives in small parts is not scanned again for each part.
+      if (end < joined.length || joined.length > MAX_CUT_BYTES || size < cut.length) break;
+      this.#cut = joined;
+      return;
+    }
+    this.#split(cut, 0, items);
+    this.#cut = undefined;
+    this.#split(bytes, 0, items);
+  }
+
+  /** Splits the bytes from an index. If the scanner has refused the item at the start of the bytes, `#cut` is set. */
+  #split(bytes: Uint8Array, start: number, items: (string | T)[]): void {
     const { length } = bytes;
     let inString = this.#inString;
-    let i = this.#skip;
-    this.#from = 0;
+    let i = start + this.#skip;
+    this.#from = start;
     this.#name = NOT_HERE;
     this.#separator = NOT_HERE;
     for (; i < length; i++) {
@@ -130,14 +170,20 @@ export class ListScanner<T = never> {
         if (this.#wholeDepth === 0) this.#comma(bytes, i);
       } else if ((byte | 0x20) === 0x7b) {
         // [ and { are 5B and 7B, ] and } are 5D and 7D.
-        if (this.#inItems && this.#depth === this.#itemsDepth) {
-          const item = this.#items?.scan(bytes, i);
+        if (this.#items !== undefined && this.#inItems && this.#depth === this.#itemsDepth && !this.#cut) {
+          const item = this.#items.scan(bytes, i);
+          const { end } = this.#items;
           if (item !== undefined) {
             items.push(item);
             this.#keepShell(bytes, i);
-            this.#from = this.#items?.end ?? 0;
-            i = this.#from - 1;
+            this.#from = end;
+            i = end - 1;
             continue;
+          }
+          if (end >= length && length - i <= MAX_CUT_BYTES) {
+            this.#keepShell(bytes, i);
+            this.#cut = new Uint8Array(bytes.subarray(i)); // a copy, also of a Buffer
+            break;
           }
         }
         this.#depth++;
@@ -148,11 +194,10 @@ export class ListScanner<T = never> {
       }
     }
     this.#inString = inString;
-    this.#skip = i - length;
+    this.#skip = Math.max(0, i - length);
     if (this.#inItems && this.#depth > this.#itemsDepth) {
       if (this.#removalDepth === 0) this.#item.keep(bytes, this.#from, length);
-    } else this.#keepShell(bytes, length);
-    return items;
+    } else if (i >= length) this.#keepShell(bytes, length);
   }
 
   #open(bracket: number, bytes: Uint8Array, at: number): void {
