@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { temporaryFolder } from './agent/support/temporary-folder.ts';
+import { bundle } from './base/support/bundle.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
@@ -17,12 +18,14 @@ function blocks(document: string, language: string): string {
 }
 
 /** Returns the output of a program that imports the package. */
-function run(program: string): { readonly stdout: string; readonly stderr: string } {
+async function run(program: string): Promise<{ readonly stdout: string; readonly stderr: string }> {
   const imported = program.replaceAll(/'datapath-cache(\/\w+)?'/g, (_, entry = '/index') =>
     JSON.stringify(join(ROOT, `src${entry}.ts`)),
   );
   const file = join(temporaryFolder({ 'program.mts': imported }), 'program.mts');
-  const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', file], {
+  const bundled = join(ROOT, 'dist-test/readme');
+  await bundle([file], bundled);
+  const { stdout, stderr } = spawnSync(process.execPath, [join(bundled, 'program.js')], {
     cwd: ROOT,
     encoding: 'utf8',
   });
@@ -30,8 +33,8 @@ function run(program: string): { readonly stdout: string; readonly stderr: strin
 }
 
 describe('the guide', () => {
-  it('is a program that prints the documented output', () => {
-    expect(run(blocks(GUIDE, 'ts'))).toEqual({ stdout: blocks(GUIDE, 'text'), stderr: '' });
+  it('is a program that prints the documented output', async () => {
+    expect(await run(blocks(GUIDE, 'ts'))).toEqual({ stdout: blocks(GUIDE, 'text'), stderr: '' });
   });
 });
 
@@ -60,8 +63,8 @@ describe('the commands of the package', () => {
 });
 
 describe('the README', () => {
-  it('contains a program that prints the documented output', () => {
-    expect(run(blocks(README, 'ts'))).toEqual({ stdout: blocks(README, 'text'), stderr: '' });
+  it('contains a program that prints the documented output', async () => {
+    expect(await run(blocks(README, 'ts'))).toEqual({ stdout: blocks(README, 'text'), stderr: '' });
   });
 
   it('links to existing files', () => {
