@@ -16,7 +16,7 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
   if (!isObject(metadata)) return false;
   const { name, namespace, uid, resourceVersion } = metadata;
   if (namespace !== undefined && !isNonEmptyString(namespace)) return false;
-  return [name, uid, resourceVersion].every(isNonEmptyString);
+  return isNonEmptyString(name) && isNonEmptyString(uid) && isNonEmptyString(resourceVersion);
 }
 
 /**
