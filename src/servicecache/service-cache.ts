@@ -112,6 +112,9 @@ const NODE_PORTS_OFF: NodePortOptions = { enabled: false };
 /** Number of services that one step of a withdrawal scans. A step takes about 1 ms. */
 const SERVICES_PER_STEP = 128;
 
+/** A step also ends after this number of backends, which takes about 2 ms if all of them are removed. */
+const BACKENDS_PER_STEP = 4096;
+
 function nodePortOptionsOf(options: ServiceCacheOptions): NodePortOptions {
   const { nodePort = NODE_PORTS_OFF, enableIPv4 = true, enableIPv6 = true } = options;
   return {
@@ -336,15 +339,18 @@ export class ServiceCache {
 
   /**
    * Removes the restored parts that their source has not confirmed: the offers of a remote cluster, or the services and
-   * slices of the local one (empty name). Each step is a batch over at most `limit` services and yields the number of
-   * removed parts.
+   * slices of the local one (empty name). Each step is a batch over at most `limit` services, fewer if they have many
+   * backends, and yields the number of removed parts.
    */
   *withdrawRestoredSteps(cluster: string, limit: number = SERVICES_PER_STEP): Generator<number, void, void> {
     let states: ServiceState[] = [];
+    let backends = 0;
     for (const state of this.#table.values()) {
-      if (states.push(state) < limit) continue;
+      backends += state.correlation.backends.size;
+      if (states.push(state) < limit && backends < BACKENDS_PER_STEP) continue;
       yield this.#withdrawRestored(states, cluster);
       states = [];
+      backends = 0;
     }
     if (states.length > 0) yield this.#withdrawRestored(states, cluster);
   }

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { createBackend } from '../../src/servicecache/backend.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { FoldingListener } from './support/folding-listener.ts';
 import { NaiveServiceCache } from './support/naive-service-cache.ts';
@@ -55,6 +56,19 @@ describe('services restored from a checkpoint', () => {
         expect(IDS.flatMap((id) => next.restoredFrom(id))).toEqual([]);
       }),
     );
+  });
+
+  it('are withdrawn in steps of few services if these have many backends (freeze: 128 services of any size)', () => {
+    const cache = cacheOf();
+    const backends = Array.from({ length: 1000 }, (_, i) =>
+      createBackend({ address: `10.1.${i >> 8}.${i & 255}`, ports: [], cluster: 'c2' }),
+    );
+    for (let i = 0; i < 8; i++) {
+      const id = { namespace: 'shop', name: `s${i}` };
+      cache.updateService(service({ id, global: true }));
+      cache.restorePart({ kind: 'offer', id, cluster: 'c2', backends });
+    }
+    expect([...cache.withdrawRestoredSteps('c2')]).toEqual([5, 3]);
   });
 
   const told = (): { cache: ServiceCache; lines: string[] } => {
