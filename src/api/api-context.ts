@@ -30,7 +30,7 @@ export interface RouteContext extends ApiContext {
 
 /** Environment of a request: its connection, if there is one. */
 export interface ApiEnv {
-  readonly Bindings: Partial<HttpBindings>;
+  readonly Bindings: Partial<HttpBindings> & { readonly isUnixSocket?: boolean };
 }
 
 /** The application with the routes. */

@@ -114,7 +114,7 @@ export class ApiServer {
         const answer = listener((request, connection) => {
           const { socket: client } = connection.incoming;
           if (client instanceof Socket) limit.verify(client);
-          return app.fetch(request, connection);
+          return app.fetch(request, { ...connection, isUnixSocket: true });
         });
         const server = createServer(LIMITS, answer);
         const limit = new ConnectionLimit(server);

@@ -24,12 +24,11 @@ export const socketOnly: MiddlewareHandler<ApiEnv> = (c, next) => {
 
 /**
  * Returns true if a request is from the unix socket or this process. A user who can open the socket has the rights of
- * the agent, while every user of the machine can reach a TCP port. False for a closed connection, because it no longer
- * has an address.
+ * the agent, while every user of the machine can reach a TCP port. Does not depend on the address of the client,
+ * because a TCP connection that was reset has none.
  */
 export function isLocal(c: Context<ApiEnv>): boolean {
-  const socket = c.env?.incoming?.socket;
-  return socket === undefined || (!socket.destroyed && socket.remoteAddress === undefined);
+  return c.env?.incoming === undefined || c.env.isUnixSocket === true;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { join } from 'node:path';
@@ -49,7 +50,7 @@ describe('a request body', () => {
 
   it('over the unix socket is served while those over TCP use all their places', async () => {
     const { app } = testApp();
-    const ask = (remoteAddress: string | undefined, body: ReadableStream | string): Promise<Response> => {
+    const ask = (isUnixSocket: boolean, body: ReadableStream | string): Promise<Response> => {
       const headers = { 'content-type': 'application/json' };
       const request = new Request('http://localhost/v1/lookup', {
         method: 'POST',
@@ -57,17 +58,16 @@ describe('a request body', () => {
         headers,
         duplex: 'half',
       });
-      const incoming = { socket: { remoteAddress, destroyed: false } };
-      return Promise.resolve(app.request(request, undefined, { incoming } as object));
+      return Promise.resolve(app.request(request, undefined, { incoming: {}, isUnixSocket } as object));
     };
     const bodies: ReadableStreamDefaultController[] = [];
     const waiting = (): ReadableStream => new ReadableStream({ start: (body) => void bodies.push(body) });
-    const held = Array.from({ length: 32 }, () => ask('127.0.0.1', waiting()));
-    expect((await ask('127.0.0.1', '{"ips":[]}')).status).toBe(429);
-    expect((await ask(undefined, '{"ips":[]}')).status).toBe(200);
+    const held = Array.from({ length: 32 }, () => ask(false, waiting()));
+    expect((await ask(false, '{"ips":[]}')).status).toBe(429);
+    expect((await ask(true, '{"ips":[]}')).status).toBe(200);
     for (const body of bodies) body.close();
     await Promise.all(held);
-    expect((await ask('127.0.0.1', '{"ips":[]}')).status).toBe(200);
+    expect((await ask(false, '{"ips":[]}')).status).toBe(200);
   });
 
   it('is rejected unread over TCP by a route of the unix socket', async () => {
@@ -76,6 +76,24 @@ describe('a request body', () => {
     onTestFinished(() => server.stop());
     await server.start();
     expect(await statusOfHead({ port: Number(new URL(server.url ?? '').port) })).toBe(403);
+    expect(model.asked).toEqual([]);
+  });
+
+  it('of a TCP connection that is reset before its accept is not taken for one of the unix socket (regression: it was served)', async () => {
+    const model = new SteeringModel();
+    const server = new ApiServer({ app: testApp(model).app, tcp: { host: '127.0.0.1', port: 0 } });
+    onTestFinished(() => server.stop());
+    await server.start();
+    const { port } = new URL(server.url ?? '');
+    const repair =
+      'POST /v1/datapath/repair HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}';
+    // This process accepts no connection while it waits for the client.
+    execFileSync(process.execPath, [
+      '-e',
+      `const client = require('node:net').connect(${port}, '127.0.0.1');
+       client.write(${JSON.stringify(repair)}, () => client.resetAndDestroy());`,
+    ]);
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200); // was accepted later
     expect(model.asked).toEqual([]);
   });
 });
