@@ -48,12 +48,10 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
     const isOutdated = type === 'put' ? result?.replaced.has(version) : result && result.uid !== uid;
     if (isOutdated === true) return true;
     this.#results.delete(key);
-    const sent = this.#sent?.key === key ? this.#sent : undefined;
     const isKnown =
-      type === 'put'
-        ? [result?.object, sent?.known].some((one) => one?.metadata.resourceVersion === version)
-        : result !== undefined && result.object === undefined;
-    if (!isKnown && sent !== undefined) sent.isOvertaken = true;
+      result !== undefined &&
+      result.object?.metadata.resourceVersion === (type === 'put' ? version : undefined);
+    if (!isKnown && this.#sent?.key === key) this.#sent.isOvertaken = true;
     return isKnown;
   }
 

@@ -76,6 +76,15 @@ describe('the result of a write', () => {
     expect(own.latest(KEY, written)?.metadata.resourceVersion).toBe('3');
   });
 
+  it('and the version that it replaced are not known any more after later events (regression: a write that a restore of etcd undid was not repeated)', () => {
+    const own = afterWrite(written, old);
+    expect(own.observe(KEY, { type: 'put', object: written })).toBe(true);
+    expect(own.observe(KEY, { type: 'put', object: old })).toBe(false);
+    own.begin(KEY, old);
+    expect(own.observe(KEY, { type: 'put', object: object('3') })).toBe(false);
+    expect(own.observe(KEY, { type: 'put', object: old })).toBe(false);
+  });
+
   it('of an earlier run is neither used nor recorded', () => {
     const own = afterWrite(written, old);
     own.begin(KEY, written);

@@ -8,6 +8,7 @@ import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
 import { McsObjects } from '../../../src/operator/mcs/mcs-objects.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { RemoteClusters } from '../../../src/operator/remote-clusters.ts';
+import { settle } from '../../kvstore/support/settle.ts';
 import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
 
 async function newMesh(change: Partial<OperatorDutiesOptions> = {}, count = 2): Promise<McsMesh> {
@@ -208,6 +209,36 @@ describe('an import', () => {
     expect(await b.derived('cart')).toMatchObject({
       metadata: { ownerReferences: [{ uid: metadata?.uid }] },
     });
+  });
+
+  it('has a derived Service that is corrected at once if somebody changes it before the answer of a write', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    b.onWritten = async (method, path) => {
+      if (method !== 'POST' || !path.endsWith('/services')) return;
+      await b.userOf(SERVICES).patch(derivedName('shop', 'cart'), { spec: { selector: { app: 'x' } } });
+      await settle();
+    };
+    await a.export('cart');
+    await mesh.pass(3000);
+    expect(b.writes).toContain('POST services');
+    expect((await b.derived('cart'))?.['spec']).not.toHaveProperty('selector');
+  });
+
+  it('is created again if it was deleted before a list, without an event', async () => {
+    const mesh = await newMesh();
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    b.api.faults.order({ do: 'hang' }, { matches: ({ path }) => /imports.*watch/.test(path), times: 3 });
+    b.api.endWatches();
+    await mesh.pass(100);
+    await a.export('cart');
+    await mesh.pass(2000);
+    expect(b.writes).toContain('POST serviceimports');
+    await b.userOf(IMPORTS).delete('cart');
+    b.api.compact();
+    b.api.endWatches();
+    await mesh.pass(120_000);
+    expect(await clustersOf(b, 'cart')).toEqual(['a']);
   });
 
   it('that becomes headless gets a new derived Service', async () => {

@@ -296,6 +296,28 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
+  it('are created again if they were deleted before a list, without an event', async () => {
+    const world = new World('identity');
+    world.start();
+    await advance(world.clock, 3000);
+    world.api.faults.order(
+      { do: 'hang' },
+      { matches: ({ path }) => path.includes('slices?watch'), times: 3 },
+    );
+    world.api.endWatches();
+    await advance(world.clock, 100);
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await advance(world.clock, 2000);
+    for (const { metadata } of await world.slices()) await world.slicesUser.delete(metadata.name);
+    expect(world.duty?.status().published?.writes).toBe(1);
+    world.api.compact();
+    world.api.endWatches();
+    await advance(world.clock, 120_000);
+    expect(await world.slices()).toHaveLength(1);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
   it('are retried without limit, while upstream gives up after 15 attempts', async () => {
     const world = new World('identity');
     world.api.deny('create', 'ciliumendpointslices');

@@ -41,6 +41,8 @@ export class McsCluster extends OperatorOfCluster {
   readonly failures: string[] = [];
   /** Called with each write before the API server gets it; returns an answer instead of the server's. */
   intercept: (method: string, path: string) => ServedAnswer | undefined = () => undefined;
+  /** Called after each write, before its answer. */
+  onWritten: (method: string, path: string) => Promise<void> = () => Promise.resolve();
   duties: OperatorDuties = { all: [], published: [] };
   readonly #transport = new MemoryApiTransport(this.api);
   #stop: (() => Promise<void>) | undefined;
@@ -134,7 +136,9 @@ export class McsCluster extends OperatorOfCluster {
             .slice(path.startsWith('/api/') ? 5 : 6)
             .join('/')}`,
         );
-      return this.intercept(request.method, path) ?? (await this.api.handle(request));
+      const answer = this.intercept(request.method, path) ?? (await this.api.handle(request));
+      await this.onWritten(request.method, path);
+      return answer;
     };
     const kubernetes = new KubernetesClient(new MemoryApiTransport({ handle }), runtime);
     const backend = new MemoryBackend({ ...runtime, server: this.server });
