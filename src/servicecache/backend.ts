@@ -78,12 +78,14 @@ export interface EndpointSlice {
 }
 
 /**
- * Returns the state for the conditions of an endpoint. A missing `ready` counts as true. A terminating endpoint that
- * still serves is `terminating`, not `not-ready`.
+ * Returns the state for the conditions of an endpoint, as kube-proxy and Cilium do. A missing `ready` or `serving`
+ * counts as true. A ready endpoint is `active`, even if it is terminating: Kubernetes reports published not-ready
+ * addresses as ready.
  */
-export function stateOfConditions({ ready = true, serving, terminating }: EndpointConditions): BackendState {
-  if (terminating === true) return (serving ?? ready) ? 'terminating' : 'not-ready';
-  return ready ? 'active' : 'not-ready';
+export function stateOfConditions(conditions: EndpointConditions): BackendState {
+  const { ready = true, serving = true, terminating = false } = conditions;
+  if (ready) return 'active';
+  return terminating && serving ? 'terminating' : 'not-ready';
 }
 
 /** Returns the backends of a slice by readiness. If several have the same address, the first ready one wins. */

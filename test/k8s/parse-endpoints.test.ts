@@ -172,7 +172,8 @@ describe('an EndpointSlice', () => {
     [{ ready: null }, 'active'],
     [{ ready: false, serving: true, terminating: true }, 'terminating'],
     [{ ready: false, serving: false, terminating: true }, 'not-ready'],
-    [{ ready: true, serving: true, terminating: true }, 'terminating'],
+    [{ ready: true, serving: true, terminating: true }, 'active'],
+    [{ ready: false, terminating: true }, 'terminating'],
     [{ ready: false, serving: true, terminating: false }, 'not-ready'],
   ])('with conditions %j is %s', (conditions, state) => {
     const slice = sliceOf([{ addresses: ['10.0.0.1'], conditions }]);

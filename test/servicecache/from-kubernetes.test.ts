@@ -108,6 +108,21 @@ it('terminating backends that still serve are the last resort', () => {
   expect(chosen(cache)).toEqual(['10.0.0.1']);
 });
 
+it('a terminating backend that is ready is active, as published not-ready addresses are (regression: last resort)', () => {
+  const cache = cacheOf();
+  const leaving = { conditions: { ready: true, serving: true, terminating: true } };
+  applyService(cache, { publishNotReadyAddresses: true });
+  applySlice(cache, [serving('10.0.0.1', leaving), serving('10.0.0.2')]);
+  expect(chosen(cache)).toEqual(['10.0.0.1', '10.0.0.2']);
+});
+
+it('a terminating backend serves unless its condition denies it', () => {
+  const cache = cacheOf();
+  applyService(cache, {});
+  applySlice(cache, [serving('10.0.0.1', { conditions: { ready: false, terminating: true } })]);
+  expect(chosen(cache)).toEqual(['10.0.0.1']);
+});
+
 it('topology hints count if the service requests them, by field or by annotation', () => {
   const cache = cacheOf({ nodeName: 'n1', zone: 'z1' });
   const inZone = (name: string): object => ({ zone: name, hints: { forZones: [{ name }] } });

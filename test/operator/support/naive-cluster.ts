@@ -168,8 +168,7 @@ export function slicesOf(objects: readonly NaiveObject[], service: NaiveObject, 
       if (object.addressType === 'FQDN') continue;
       for (const { addresses, conditions } of object.endpoints ?? [])
         for (const ip of (addresses ?? []).flatMap((one) => canonical(one) ?? []))
-          if (conditions?.ready !== false && conditions?.terminating !== true && !backends.has(ip))
-            backends.set(ip, portsOf(object.ports));
+          if (conditions?.ready !== false && !backends.has(ip)) backends.set(ip, portsOf(object.ports));
     } else if (!slices && object.kind === 'Endpoints' && object.metadata.name === name) {
       for (const { addresses, ports } of object.subsets ?? [])
         for (const ip of (addresses ?? []).flatMap((one) => canonical(one.ip) ?? []))

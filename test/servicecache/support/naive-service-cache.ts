@@ -34,10 +34,8 @@ interface RemoteBackend {
 function remoteBackends({ cluster, endpoints, ports }: ClusterEndpointSlice): readonly RemoteBackend[] {
   const all = endpoints.flatMap(({ addresses, conditions, nodeName, zone, hostname, forZones }) =>
     addresses.map((address): RemoteBackend => {
-      const ready = conditions.ready !== false;
-      const serving = conditions.serving ?? ready;
-      const usable = conditions.terminating ? serving : ready;
-      const state = usable ? (conditions.terminating ? 'terminating' : 'active') : 'not-ready';
+      const leaves = conditions.terminating === true && conditions.serving !== false;
+      const state = conditions.ready !== false ? 'active' : leaves ? 'terminating' : 'not-ready';
       const named = Object.fromEntries(ports.map(({ name, port, protocol }) => [name, { port, protocol }]));
       const rest = {
         nodeName: nodeName ?? '',
