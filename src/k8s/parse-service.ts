@@ -28,14 +28,14 @@ const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
   ['PreferSameNode', 'prefer-same-node'],
 ]);
 
-// Annotations by their current name, then by the name in 1.8 (SEMANTICS 3.1).
+// Annotations by precedence (SEMANTICS 3.1).
 const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const;
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
 const NODE_SELECTOR = 'service.cilium.io/node-selector';
 const TOPOLOGY_MODE = [
-  'service.kubernetes.io/topology-mode',
   'service.kubernetes.io/topology-aware-hints',
+  'service.kubernetes.io/topology-mode',
 ] as const;
 
 const NOTHING_LISTED: readonly string[] = [];
@@ -141,11 +141,13 @@ function readAffinity(annotations: Annotations): ServiceAffinity {
 }
 
 /**
- * Returns the distribution of traffic. The annotation precedes the field, as in Kubernetes. Unknown values mean none.
+ * Returns the distribution of traffic. The annotation precedes the field, as in Kubernetes. Any mode that is not
+ * disabled uses hints, as in Cilium. Unknown values of the field mean none.
  */
 function readDistribution(spec: ObjectFields, annotations: Annotations): TrafficDistribution {
   const value = spec.string('trafficDistribution') ?? '';
-  if (annotation(annotations, TOPOLOGY_MODE) === 'auto') return 'prefer-close';
+  const mode = annotation(annotations, TOPOLOGY_MODE) ?? '';
+  if (mode !== '' && mode !== 'disabled') return 'prefer-close';
   return DISTRIBUTIONS.get(value) ?? 'none';
 }
 

@@ -24,7 +24,7 @@ export type TrafficPolicy = 'Cluster' | 'Local';
 export type ServiceAffinity = 'none' | 'local' | 'remote';
 
 /**
- * The backends that clients prefer. Unknown values mean `none`. Topology mode `Auto` means `prefer-close`. {@link
+ * The backends that clients prefer. Unknown values mean `none`. A topology mode means `prefer-close`. {@link
  * ServiceCache.select} applies it.
  */
 export type TrafficDistribution = 'none' | 'prefer-close' | 'prefer-same-zone' | 'prefer-same-node';

@@ -131,8 +131,17 @@ it('topology hints count if the service requests them, by field or by annotation
   expect(chosen(cache)).toHaveLength(2);
   applyService(cache, { trafficDistribution: 'PreferClose' });
   expect(chosen(cache)).toEqual(['10.0.0.1']);
-  applyService(cache, {}, { annotations: { 'service.kubernetes.io/topology-mode': 'Auto' } });
-  expect(chosen(cache)).toEqual(['10.0.0.1']);
+  const annotated = (annotations: object): readonly string[] => {
+    applyService(cache, {}, { annotations });
+    return chosen(cache);
+  };
+  const [mode, hints] = ['service.kubernetes.io/topology-mode', 'service.kubernetes.io/topology-aware-hints'];
+  expect(annotated({ [mode]: 'Auto' })).toEqual(['10.0.0.1']);
+  // As in Cilium, other controllers may write hints for their own modes, and the older annotation takes precedence.
+  expect(annotated({ [mode]: 'example.com/by-load' })).toEqual(['10.0.0.1']);
+  expect(annotated({ [mode]: 'Disabled' })).toHaveLength(2);
+  expect(annotated({ [mode]: 'Disabled', [hints]: 'auto' })).toEqual(['10.0.0.1']);
+  expect(annotated({ [mode]: 'Auto', [hints]: '' })).toHaveLength(2);
 });
 
 it('traffic policies: the internal one applies to the cluster IP, the external one to all other frontends', () => {
