@@ -1,5 +1,5 @@
 import { ascending } from '../base/sorted-map.ts';
-import type { DecidingRule, ExplainedClaim, Explanation, KeyedEntry } from '../ipcache/types.ts';
+import type { DecidingRule, ExplainedClaim, Explanation, K8sMetadata, KeyedEntry } from '../ipcache/types.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { type Labels, labelText } from '../model/labels.ts';
 import { ownerCluster } from '../model/source.ts';
@@ -220,6 +220,16 @@ function portText({ port, protocol }: PortProtocol): string {
   return `${port}/${protocolName(protocol)}`;
 }
 
+/** Returns the service account and the named ports of a pod, if it has any. */
+export function podDetails(
+  k8s: K8sMetadata | undefined,
+): Pick<EntryDocument, 'serviceAccount' | 'namedPorts'> {
+  return {
+    ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
+    ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
+  };
+}
+
 /** Cached texts of labels, because many entries share an identity. */
 const LABEL_TEXTS = new WeakMap<Labels, readonly string[]>();
 
@@ -248,8 +258,7 @@ export function entryDocument(
     encryptKey,
     ...(k8s?.namespace && { namespace: k8s.namespace }),
     ...(k8s?.podName && { podName: k8s.podName }),
-    ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
-    ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
+    ...podDetails(k8s),
     source,
     ...(owner && { owner }),
     ...(restored && { restored }),

@@ -17,6 +17,7 @@ import {
   type ExplanationDocument,
   entryDocument,
   type NodeDocument,
+  podDetails,
   type ServiceDocument,
 } from './documents.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
@@ -262,7 +263,7 @@ function claimFields({ identity, hostIP, encryptKey, k8s }: CompleteClaim): obje
     ...(hostIP !== undefined && { hostIP }),
     ...(encryptKey !== 0 && { encryptKey }),
     ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
-    ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
+    ...podDetails(k8s),
   };
 }
 

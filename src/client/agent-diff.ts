@@ -297,7 +297,9 @@ function sameClaim(a: DigestClaim, b: DigestClaim): boolean {
     a.hostIP === b.hostIP &&
     a.encryptKey === b.encryptKey &&
     (a.namespace ?? '') === (b.namespace ?? '') &&
-    (a.podName ?? '') === (b.podName ?? '')
+    (a.podName ?? '') === (b.podName ?? '') &&
+    a.serviceAccount === b.serviceAccount &&
+    JSON.stringify(a.namedPorts) === JSON.stringify(b.namedPorts)
   );
 }
 

@@ -2,6 +2,7 @@ import type { DigestClaim } from '../api/routes/digest-routes.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
+import { portsCell } from './answer.ts';
 
 /** Maximum number of differences in the text. `-o json` contains more. */
 const MAX_SHOWN = 50;
@@ -10,10 +11,12 @@ const MAX_SHOWN_ITEMS = 3;
 
 function claimText(claim: DigestClaim | undefined): string {
   if (claim === undefined) return 'none';
-  const { identity, hostIP, namespace, podName, encryptKey } = claim;
+  const { identity, hostIP, namespace, podName, serviceAccount, namedPorts, encryptKey } = claim;
   const pod = podName === undefined ? '' : ` ${namespace ?? ''}/${podName}`;
   const key = encryptKey === 0 ? '' : ` key ${encryptKey}`;
-  return `${identity}${pod}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
+  const account = serviceAccount === undefined ? '' : ` account ${serviceAccount}`;
+  const ports = namedPorts === undefined ? '' : ` ports ${portsCell(namedPorts)}`;
+  return `${identity}${pod}${account}${ports}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
 }
 
 /**

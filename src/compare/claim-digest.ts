@@ -4,7 +4,7 @@ import { PagedMap } from '../columns/paged-map.ts';
 import type { ClaimTracker, RowReceiver } from '../ipcache/claims/changed-rows.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
-import type { ClaimWriter } from '../ipcache/types.ts';
+import type { ClaimWriter, NamedPorts } from '../ipcache/types.ts';
 import { identityScope } from '../model/numeric-identity.ts';
 import { ownerCluster } from '../model/source.ts';
 import { type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
@@ -26,12 +26,15 @@ const ROWS_PER_STEP = 256;
 const CACHED_NAMES = 65_536;
 
 /**
- * Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own.
+ * Hash seeds. A hash has two lanes of 32 bits, A and B. The terms of the host and of the pod have seeds of their own,
+ * and so have the service account and the named ports of the pod.
  */
 const SEED_A = 0x2545_f491;
 const SEED_B = 0x9e37_79b9;
 const HOST = 0x1b56_c4e9;
 const POD = 0x51ed_270b;
+const ACCOUNT = 0x3c6e_f372;
+const PORTS = 0x510e_527f;
 const META_PRIME = 0x7feb_352d;
 
 /** Both lanes of the hash of the current key. All digests share them, because hashing is not re-entrant. */
@@ -71,6 +74,13 @@ function hostHash(hostIP: string | undefined): number {
   return hash;
 }
 
+/** Returns the hash of named ports, whatever their order. */
+function portsHash(ports: NamedPorts): number {
+  let sum = PORTS;
+  for (const [name, { port, protocol }] of ports) sum += textHash((protocol << 16) | port, name);
+  return sum | 0;
+}
+
 /** Both lanes of the hash of a claim. One pair is enough because hashing is not re-entrant. */
 let claimA = 0;
 let claimB = 0;
@@ -88,7 +98,10 @@ function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, 
     b += mixOther(keyB ^ HOST, host);
   }
   if (k8s !== undefined) {
-    const pod = textHash(textHash(owner, k8s.namespace), k8s.podName);
+    const { namespace, podName, serviceAccount = '', namedPorts } = k8s;
+    let pod = textHash(textHash(owner, namespace), podName);
+    if (serviceAccount !== '') pod = textHash(pod ^ ACCOUNT, serviceAccount);
+    if (namedPorts !== undefined && namedPorts.size > 0) pod = mix(pod, portsHash(namedPorts));
     a += mix(keyA ^ POD, pod);
     b += mixOther(keyB ^ POD, pod);
   }

@@ -1,7 +1,7 @@
 import { mix } from '../columns/mix.ts';
 
 /** The version of the hashes. Digests of different versions cannot be compared. */
-export const DIGEST_VERSION = 3;
+export const DIGEST_VERSION = 4;
 
 /** Number of buckets of a digest. Each bucket has 256 places, too. */
 export const BUCKETS = 256;

@@ -7,6 +7,7 @@ import { type AgentDiff, diffAgents } from '../../src/client/agent-diff.ts';
 import { diffLines } from '../../src/client/diff-lines.ts';
 import { ClaimDigest } from '../../src/compare/claim-digest.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
+import type { K8sMetadata, NamedPorts } from '../../src/ipcache/types.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { apply, type Operation, history as operations } from '../ipcache/support/operations.ts';
@@ -40,6 +41,8 @@ function dump({ model }: TestApp): ReadonlySet<string> {
       encryptKey,
       namespace: k8s?.namespace ?? '',
       pod: k8s?.podName ?? '',
+      account: k8s?.serviceAccount ?? '',
+      ports: [...(k8s?.namedPorts ?? [])].sort(),
     })),
   );
   return new Set(claims.filter(({ source }) => !LOCAL.has(source)).map((claim) => JSON.stringify(claim)));
@@ -83,6 +86,44 @@ describe('D1: the difference of two agents is that of their full dumps', () => {
       }),
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
     );
+  });
+});
+
+describe('claims that differ only in their pod', () => {
+  const ports = (...list: readonly (readonly [string, number])[]): NamedPorts =>
+    new Map(list.map(([name, port]) => [name, { port, protocol: 6 }]));
+  const claim = (pod: Partial<K8sMetadata>): TestApp => {
+    const test = testApp();
+    const k8s = { namespace: 'shop', podName: 'cart-0', ...pod };
+    test.model.ipcache.upsert('10.2.0.5', { identity: 300, source: 'clustermesh', owner: 'baltic', k8s });
+    return test;
+  };
+
+  it.each([
+    [
+      'service account',
+      { serviceAccount: 'cart' },
+      { serviceAccount: 'default' },
+      '300 shop/cart-0 account cart',
+    ],
+    ['absent service account', { serviceAccount: 'cart' }, {}, '300 shop/cart-0 account cart'],
+    [
+      'named port',
+      { namedPorts: ports(['web', 80]) },
+      { namedPorts: ports(['web', 81]) },
+      'ports web:80/TCP',
+    ],
+    ['absent named port', { namedPorts: ports(['web', 80]) }, {}, '300 shop/cart-0 ports web:80/TCP'],
+  ])('are different for the %s (regression: such agents were equal)', async (_, inA, inB, text) => {
+    const diff = await diffAgents(asking(claim(inA)), asking(claim(inB)));
+    expect(named(diff)).toEqual(['clustermesh baltic 10.2.0.5']);
+    expect(diffLines(diff).join('\n')).toContain(text);
+  });
+
+  it('are equal, whatever the order of named ports', async () => {
+    const [a, b] = [ports(['web', 80], ['api', 81]), ports(['api', 81], ['web', 80])];
+    const diff = await diffAgents(asking(claim({ namedPorts: a })), asking(claim({ namedPorts: b })));
+    expect(diffLines(diff)[0]).toBe('No differences.');
   });
 });
 

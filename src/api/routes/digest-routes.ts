@@ -9,6 +9,7 @@ import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { comparedDocuments } from '../compared-documents.ts';
+import { podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
@@ -80,6 +81,9 @@ export interface DigestClaim {
   readonly encryptKey: number;
   readonly namespace?: string | undefined;
   readonly podName?: string | undefined;
+  readonly serviceAccount?: string | undefined;
+  /** Port and protocol by name. */
+  readonly namedPorts?: Readonly<Record<string, string>> | undefined;
 }
 
 const DIGEST: z.ZodType<DigestDocument> = z
@@ -117,6 +121,8 @@ const GROUP_DIGEST: z.ZodType<GroupDigestDocument> = z
           encryptKey: z.int(),
           namespace: z.string().optional(),
           podName: z.string().optional(),
+          serviceAccount: z.string().optional(),
+          namedPorts: z.record(z.string(), z.string()).optional(),
         }),
       )
       .optional(),
@@ -335,5 +341,6 @@ function claimDocument(
     ...(labels !== '' && { labels }),
     ...(hostIP !== undefined && { hostIP }),
     ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
+    ...podDetails(k8s),
   };
 }
