@@ -1,7 +1,7 @@
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { PortProtocol } from '../../net/port.ts';
-import type { Backends } from '../../servicecache/backend.ts';
+import type { Backend, BackendState, Backends } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
 
 /**
@@ -17,9 +17,17 @@ function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyM
   return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
 }
 
+/** Returns the active backends; if there are none, the terminating ones, which still serve. */
+function publishedBackends(backends: Backends): readonly Backend[] {
+  const inState = (wanted: BackendState): readonly Backend[] =>
+    [...backends.values()].filter(({ state }) => state === wanted);
+  const active = inState('active');
+  return active.length > 0 ? active : inState('terminating');
+}
+
 /**
  * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its
- * active backends. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the
+ * {@link publishedBackends}. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the
  * local cluster.
  */
 export function serviceValue(
@@ -29,17 +37,17 @@ export function serviceValue(
   version: FormatVersion,
 ): Uint8Array | undefined {
   if (!isOffered(service, version)) return undefined;
-  const active = [...backends.values()].filter(({ state }) => state === 'active');
+  const published = publishedBackends(backends);
   const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
   const ports = plainPorts(service.ports);
-  const named = active.filter(({ hostname }) => hostname !== '');
-  const zoned = active.filter(({ zone }) => zone !== '');
+  const named = published.filter(({ hostname }) => hostname !== '');
+  const zoned = published.filter(({ zone }) => zone !== '');
   return encodeClusterService(
     {
       cluster,
       ...service.id,
       frontends: new Map(addresses.map((address) => [address, ports])),
-      backends: new Map(active.map((backend) => [backend.address, plainPorts(backend.ports)])),
+      backends: new Map(published.map((backend) => [backend.address, plainPorts(backend.ports)])),
       hostnames: new Map(named.map(({ address, hostname }) => [address, hostname])),
       zones:
         zoned.length === 0

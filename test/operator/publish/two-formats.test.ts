@@ -11,7 +11,7 @@ import {
 import { decodeClusterService } from '../../../src/kvstore/codec/cluster-service.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
 import { serviceValue } from '../../../src/operator/publish/service-value.ts';
-import type { Backends } from '../../../src/servicecache/backend.ts';
+import type { Backend, Backends } from '../../../src/servicecache/backend.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
 
 const ID = { namespace: 'shop', name: 'web' };
@@ -87,8 +87,10 @@ const backendsOf = (cache: ServiceCache): Backends => cache.get(ID)?.endpoints.b
  * address.
  */
 function commonOf(backends: Backends): unknown {
-  return [...backends.values()]
-    .filter(({ state }) => state === 'active')
+  const inState = (wanted: string): readonly Backend[] =>
+    [...backends.values()].filter(({ state }) => state === wanted);
+  const active = inState('active');
+  return (active.length > 0 ? active : inState('terminating'))
     .map(({ address: at, hostname, cluster, ports }) => ({
       at,
       hostname,
@@ -120,7 +122,7 @@ it('a cluster has the same backends in both formats, except for what services/v1
       }
 
       expect(commonOf(backendsOf(second))).toEqual(commonOf(backendsOf(first)));
-      // services/v1 has no conditions and nodes: only active backends, without node. It has no hints without a zone.
+      // services/v1 has no conditions and nodes: all backends are active, without node. No hints without a zone.
       for (const [at, { state, nodeName, zone, forZones }] of backendsOf(first)) {
         const written = backendsOf(writer).get(at) ?? expect.fail(at);
         const hints = written.zone === '' ? [] : [...written.forZones];
@@ -141,4 +143,26 @@ it('a cluster has the same backends in both formats, except for what services/v1
   expect(compared).toBeGreaterThan(100);
   expect(more).toBeGreaterThan(10);
   expect(zoned).toBeGreaterThan(10);
+});
+
+it('services/v1 has the terminating backends that still serve if no other backend is left (regression: none)', () => {
+  const leaving = { conditions: { ready: false, serving: true, terminating: true } };
+  const gone = { conditions: { ready: false, serving: false, terminating: true } };
+  const published = (endpoints: readonly object[]): unknown => {
+    const writer = cacheOf(EAST.cluster);
+    const metadata = { ...ID, labels: { 'kubernetes.io/service-name': ID.name } };
+    const object = { metadata, addressType: 'IPv4', ports: [{ name: 'http', port: 80 }], endpoints };
+    writer.updateEndpoints(parseEndpointSlice(object).value ?? expect.fail());
+    const value = serviceValue(service ?? expect.fail(), backendsOf(writer), OFFERED, '1.17');
+    const key = { cluster: EAST.cluster, ...ID };
+    return [...accepted(decodeClusterService(key, value ?? expect.fail(), 'v1')).backends.keys()];
+  };
+  const [first, second] = [{ addresses: ['10.0.0.1'] }, { addresses: ['10.0.0.2'] }];
+  expect(published([{ ...first, ...leaving }, second])).toEqual(['10.0.0.2']);
+  expect(
+    published([
+      { ...first, ...leaving },
+      { ...second, ...gone },
+    ]),
+  ).toEqual(['10.0.0.1']);
 });
