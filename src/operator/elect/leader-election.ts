@@ -60,7 +60,7 @@ export interface LeaderElectionOptions {
    * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
-  /** Called if an attempt fails for another reason than the attempt before. */
+  /** Called if an attempt fails for a reason that no attempt has had since the last success. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Called if an attempt succeeds after failures, also if another operator holds the Lease. */
   readonly onRecovered?: (() => void) | undefined;
@@ -161,8 +161,8 @@ export class LeaderElection implements Leadership {
   #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
-  /** Reason of the last attempt if it failed. */
-  #failing: string | undefined;
+  /** Reasons of the failures since the last success. */
+  readonly #reported = new Set<string>();
 
   constructor(options: LeaderElectionOptions) {
     const { client, namespace = 'default', times = ELECTION_TIMES } = options;
@@ -298,18 +298,18 @@ export class LeaderElection implements Leadership {
    */
   async #try(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure, onRecovered } = this.#options;
-    const failing = this.#failing;
     try {
       const isHeld = await this.#acquireOrRenew(signal);
-      this.#failing = undefined;
-      if (failing !== undefined) this.#guard.call(onRecovered);
+      if (this.#reported.size > 0) this.#guard.call(onRecovered);
+      this.#reported.clear();
       return isHeld;
     } catch (error) {
       if (signal.aborted) return false;
       this.#failures++;
       this.#lastFailure = failureOf(error, clock);
-      this.#failing = this.#lastFailure.message;
-      if (this.#failing !== failing) this.#guard.call(onFailure, error);
+      const { message } = this.#lastFailure;
+      if (!this.#reported.has(message)) this.#guard.call(onFailure, error);
+      this.#reported.add(message);
       return false;
     }
   }

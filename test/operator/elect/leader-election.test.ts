@@ -616,6 +616,12 @@ describe('the Lease of an election', () => {
     world.api.deny('get', 'leases');
     await advance(world.clock, 10_000);
     expect(reports.splice(0)).toEqual([expect.stringMatching(/: grant the verb "get"/)]);
+    // Regression: reasons that alternate were reported at each attempt.
+    world.api.down();
+    await advance(world.clock, 10_000);
+    world.api.up();
+    await advance(world.clock, 10_000);
+    expect(reports).toEqual([]);
     world.api.allow('get', 'leases');
     await advance(world.clock, 10_000);
     expect(one.working).toBe(true);
