@@ -72,7 +72,8 @@ export function copiedName(derived: string, service: string, slice: string): str
   if (name.length <= MAX_NAME_LENGTH) return name;
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 10);
   const letters = hash.replace(/[013ae]/g, (digit) => HASH_LETTERS[digit] ?? digit);
-  return `${name.slice(0, MAX_NAME_LENGTH - letters.length - 1)}-${letters}`;
+  // No hyphen may follow a dot.
+  return `${name.slice(0, MAX_NAME_LENGTH - letters.length - 1).replace(/[-.]+$/, '')}-${letters}`;
 }
 
 /**
