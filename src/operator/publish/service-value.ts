@@ -27,8 +27,8 @@ function publishedBackends(backends: Backends): readonly Backend[] {
 
 /**
  * Returns the value of a service's key (OPERATOR 6): its cluster IPs (in the format of 1.8 only the first) and its
- * {@link publishedBackends}. Returns undefined if the service is not offered and therefore has no key. `backends`: those of the
- * local cluster.
+ * {@link publishedBackends}. Returns undefined if the service is not offered and therefore has no key. `backends`:
+ * those of the local cluster.
  */
 export function serviceValue(
   service: Service,

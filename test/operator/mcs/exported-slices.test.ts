@@ -156,7 +156,8 @@ describe('endpointslice-mirror-names.txtar', () => {
     [`full-${'x'.repeat(234)}`, `derived-9jo8ljlgl7-${'x'.repeat(234)}`],
     ['a'.repeat(235), `derived-9jo8ljlgl7-${'a'.repeat(223)}-2bkdbdh4ft`],
     [`full-${'b'.repeat(235)}`, `derived-9jo8ljlgl7-${'b'.repeat(223)}-5gt6bkmtcd`],
-    [`full-${'c'.repeat(222)}.${'d'.repeat(24)}`, `derived-9jo8ljlgl7-${'c'.repeat(222)}-7k6g9h2c8k`], // regression: `.-` is no valid name
+    // Regression: the cut name had a hyphen after the dot, which is invalid.
+    [`full-${'c'.repeat(222)}.${'d'.repeat(24)}`, `derived-9jo8ljlgl7-${'c'.repeat(222)}-7k6g9h2c8k`],
   ])('%s', (slice, copy) => {
     const derived = derivedName('default', 'full');
     expect(copiedName(derived, 'full', slice)).toBe(copy);
