@@ -737,3 +737,31 @@ it('builds the index of frontends before the caches are filled (freeze: the firs
   expect(updates).not.toHaveBeenCalled();
   updates.mockRestore();
 });
+
+describe('a client that disconnects (regression: its work ran to the end, before that of others)', () => {
+  const POST = (body: object): RequestInit => ({
+    method: 'POST',
+    body: JSON.stringify(body),
+    headers: { 'content-type': 'application/json' },
+  });
+
+  it.each([
+    ['/v1/ipcache/count?source=k8s'],
+    ['/v1/ipcache?sort=pod'],
+    ['/v1/services/count'],
+    ['/v1/nodes/count'],
+    ['/v1/identities'],
+    ['/v1/identities/count'],
+    ['/v1/digest/kvstore?bucket=0-255'],
+    ['/v1/digest/kvstore?place=0-65535'],
+    [`/v1/digest/${encodeURIComponent('nodes baltic')}?place=0-65535`],
+    ['/v1/lookup', POST({ ips: ['10.0.0.1'] })],
+    ['/v1/whatif', POST({ edits: [{ edit: 'remove-cluster', cluster: 'baltic' }] })],
+  ])('ends the work of %s', async (path, init?: RequestInit) => {
+    const { app, faults } = testApp();
+    const answer = await app.request(path, { ...init, signal: AbortSignal.abort() });
+    expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining('disconnected')]);
+    expect(faults).toEqual([]);
+    expect((await app.request(path, init)).status).toBe(200);
+  });
+});

@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { ClaimDigest } from '../../compare/claim-digest.ts';
 import { BUCKETS, DIGEST_VERSION, type GroupDigest, PLACES } from '../../compare/digest-sums.ts';
@@ -12,7 +13,7 @@ import { comparedDocuments } from '../compared-documents.ts';
 import { podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import { answerJSON } from './answer.ts';
-import { answers } from './route-parts.ts';
+import { answers, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
@@ -168,14 +169,14 @@ const GET_GROUP = createRoute({
 });
 
 /** Runs the steps of a generator through the gate and resolves to its return value. */
-async function resultOf<T>(gate: TurnGate, steps: Generator<unknown, T, void>): Promise<T> {
+async function resultOf<T>(c: Context, gate: TurnGate, steps: Generator<unknown, T, void>): Promise<T> {
   const values: T[] = [];
   const run = function* (): Generator<unknown, void, void> {
     values.push(yield* steps);
   };
-  await gate.runSteps(run());
+  await runWhileConnected(c, gate, run());
   const [value] = values;
-  return value as T; // all steps ran, because there is no signal
+  return value as T; // all steps ran, or it threw
 }
 
 /** Returns the selected numbers as a bit set, or `undefined` if one of them is not below `max`. */
@@ -300,13 +301,15 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     if (place === undefined) {
       const sums =
         documentBuckets === undefined
-          ? await resultOf(gate, claims.placeSums(writer, isWanted))
+          ? await resultOf(c, gate, claims.placeSums(writer, isWanted))
           : documents.placeSums(writer, isWanted);
       return answerJSON(c, { writer, places: Object.fromEntries(sums) });
     }
     if (documentBuckets !== undefined) {
       const page = new PlacePage<DigestItem>(selected, MAX_TEXTS, ({ fields }) => weightOf(fields));
-      await gate.runSteps(
+      await runWhileConnected(
+        c,
+        gate,
         documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
           page.add(at, { key, place: at, fields }),
         ),
@@ -315,7 +318,9 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       return answerJSON(c, { writer, documents: items, ...rest });
     }
     const page = new PlacePage<DigestClaim>(selected, MAX_CLAIMS, () => 1);
-    await gate.runSteps(
+    await runWhileConnected(
+      c,
+      gate,
       claims.claimsIn(writer, isWanted, (claim, key, at) =>
         page.add(at, claimDocument(claim, key, at, labelsOf)),
       ),

@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import type { Node } from '../../nodemanager/node.ts';
@@ -33,6 +34,7 @@ import {
   PAGE_PARAMETERS,
   pageOf,
   readPage,
+  runWhileConnected,
 } from './route-parts.ts';
 import { SortedView } from './sorted-view.ts';
 
@@ -168,7 +170,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const isMatch = serviceFilter(c.req.valid('query'));
     const { revision } = feed;
     return answerJSON(c, {
-      count: await countItems(gate, matching(values(services.snapshot()), isMatch)),
+      count: await countItems(c, gate, matching(values(services.snapshot()), isMatch)),
       revision,
     });
   });
@@ -213,7 +215,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
   app.openapi(COUNT_NODES, async (c) => {
     const isMatch = nodeFilter(c.req.valid('query'));
     const { revision } = feed;
-    return answerJSON(c, { count: await countItems(gate, matching(nodes.nodes(), isMatch)), revision });
+    const count = await countItems(c, gate, matching(nodes.nodes(), isMatch));
+    return answerJSON(c, { count, revision });
   });
 
   app.openapi(GET_NODE, async (c) => {
@@ -244,7 +247,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const query = c.req.valid('query');
     const page = await readPage(identityPages, gate, query, async () => {
       const revision = feed.revision;
-      const { version, known } = await identities.of(model.identities());
+      const { version, known } = await identities.of(c, model.identities());
       const name = listName(instance, 'identities', version, query);
       const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
       return { name, revision, items: documents(matching(known, identityFilter(query)), documentOf) };
@@ -254,7 +257,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
   app.openapi(COUNT_IDENTITIES, async (c) => {
     const isMatch = identityFilter(c.req.valid('query'));
     const { revision } = feed;
-    return answerJSON(c, { count: await countItems(gate, matching(model.identities(), isMatch)), revision });
+    const count = await countItems(c, gate, matching(model.identities(), isMatch));
+    return answerJSON(c, { count, revision });
   });
 
   app.openapi(GET_IDENTITY, (c) => {
@@ -282,12 +286,15 @@ class IdentityView {
     this.#gate = gate;
   }
 
-  async of(identities: Iterable<KnownIdentity>): Promise<{
+  async of(
+    c: Context,
+    identities: Iterable<KnownIdentity>,
+  ): Promise<{
     readonly version: number;
     readonly known: readonly KnownIdentity[];
   }> {
     const known: KnownIdentity[] = [];
-    await this.#gate.runSteps(gather(identities, known));
+    await runWhileConnected(c, this.#gate, gather(identities, known));
     const { version, known: previous } = this.#last;
     const isSame =
       known.length === previous.length &&

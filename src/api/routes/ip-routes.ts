@@ -32,6 +32,7 @@ import {
   pageOf,
   prefixParameter,
   readPage,
+  runWhileConnected,
 } from './route-parts.ts';
 import { SnapshotViews } from './snapshot-views.ts';
 
@@ -183,7 +184,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const sorted: KeyedEntry[] = [];
       const first = after === undefined ? undefined : prefixParameter('after', after);
       const steps = selectSorted(matching(model, snapshot, filters), sort, first, sorted);
-      await limitSorts(() => gate.runSteps(steps));
+      await limitSorts(() => runWhileConnected(c, gate, steps));
       return list(sorted);
     });
     return answerJSON(c, page);
@@ -196,7 +197,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     }
     const { snapshot, revision } = views.snapshot('current');
     const items = matching(model, snapshot, parseFilters(query, model));
-    return answerJSON(c, { count: await countItems(gate, items), revision });
+    return answerJSON(c, { count: await countItems(c, gate, items), revision });
   });
   app.openapi(LOOKUP, async (c) => {
     const { ip } = c.req.valid('param');

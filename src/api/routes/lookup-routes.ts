@@ -9,7 +9,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY } from '../schemas/engine-schemas.ts';
 import { pastEntry } from './past-entries.ts';
-import { answers } from './route-parts.ts';
+import { answers, disconnectedProblem, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of IPs of one lookup request. */
 const MAX_IPS = 10_000;
@@ -70,9 +70,11 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
     const errors: LookupError[] = [];
     const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
     const onDisk: LookupOnDisk[] = [];
-    await gate.runSteps(lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
-    for (const { index, ip, read } of onDisk)
+    await runWhileConnected(c, gate, lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
+    for (const { index, ip, read } of onDisk) {
+      if (c.req.raw.signal.aborted) throw disconnectedProblem();
       setPastEntry(model, { index, ip }, await read(), { entries, errors });
+    }
     errors.sort((a, b) => a.index - b.index);
     return c.json({ revision, entries, errors }, 200);
   });

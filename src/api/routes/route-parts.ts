@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
+import type { Context } from 'hono';
 import { assert } from '../../base/assert.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { UNCERTAINTIES } from '../../history/types.ts';
@@ -109,8 +110,25 @@ export const COUNT: z.ZodType<CountDocument> = z
   .object({ count: z.int(), revision: z.int() })
   .openapi('Count');
 
+/**
+ * Runs all steps of a request through the gate. Throws `ProblemError` if the client disconnects, because the steps of
+ * clients that do not wait would delay those of the others.
+ */
+export async function runWhileConnected(
+  { req }: Context,
+  gate: TurnGate,
+  steps: Iterable<unknown>,
+): Promise<void> {
+  if (!(await gate.runSteps(steps, req.raw.signal))) throw disconnectedProblem();
+}
+
+/** Returns the problem of a request whose client has disconnected. */
+export function disconnectedProblem(): ProblemError {
+  return new ProblemError('bad-request', 'The client disconnected before the answer.');
+}
+
 /** Returns the number of items that are not `undefined`. Counts in turns of the event loop. */
-export async function countItems(gate: TurnGate, items: Iterable<unknown>): Promise<number> {
+export async function countItems(c: Context, gate: TurnGate, items: Iterable<unknown>): Promise<number> {
   let count = 0;
   function* steps(): Generator<void, void, void> {
     let read = 0;
@@ -119,7 +137,7 @@ export async function countItems(gate: TurnGate, items: Iterable<unknown>): Prom
       if (++read % COUNTED_PER_SLICE === 0) yield;
     }
   }
-  await gate.runSteps(steps());
+  await runWhileConnected(c, gate, steps());
   return count;
 }
 

@@ -11,6 +11,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whatIfLines } from '../whatif-documents.ts';
+import { disconnectedProblem } from './route-parts.ts';
 
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
@@ -109,7 +110,7 @@ export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): voi
     const { edits } = c.req.valid('json');
     const answer = await limitEvaluations(async () => {
       const parsed = edits.map((edit, index) => editsOf(edit, index, model));
-      return evaluate(model, parsed, gate);
+      return evaluate(model, parsed, gate, c.req.raw.signal);
     });
     return new Response(partsOf(answer, model), { headers: { 'content-type': NDJSON_TYPE } });
   });
@@ -120,6 +121,7 @@ async function evaluate(
   model: ReadModel,
   parsed: readonly (readonly Edit[])[],
   gate: RouteContext['gate'],
+  signal: AbortSignal,
 ): Promise<WhatIfAnswer> {
   const { ipcache, services, nodes } = model;
   const clusters = function* (): Generator<string> {
@@ -130,11 +132,10 @@ async function evaluate(
     return await whatIf(
       { ipcache, services, nodes, identities: () => model.identities(), clusters },
       parsed.flat(),
-      {
-        gate,
-      },
+      { gate, signal },
     );
   } catch (error) {
+    if (signal.aborted) throw disconnectedProblem();
     if (!(error instanceof EditError)) throw error;
     const { index, field, value, known, message } = error;
     const at = parsed.flatMap((list, number) => list.map(() => number))[index] ?? 0;

@@ -650,6 +650,30 @@ describe('TCP', () => {
     expect(world.faults).toEqual([]);
   });
 
+  it('ends the work of a client that disconnects (regression: it ran to the end, before that of others)', async () => {
+    const world = testApp(undefined, undefined, systemClock);
+    let read = 0;
+    let isOver = false;
+    onTestFinished(() => {
+      isOver = true;
+    });
+    world.model.identities = function* () {
+      for (; !isOver; read++) yield { identity: 1234, labels: [], cluster: 'own' };
+    } as never;
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    const socket = connect(Number(new URL(server.url ?? '').port), '127.0.0.1');
+    socket.write('GET /v1/identities/count HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(2));
+    await expect.poll(() => read).toBeGreaterThan(0);
+    socket.destroy();
+    await expect
+      .poll(async () => {
+        const before = read;
+        await settle();
+        return read - before;
+      })
+      .toBe(0);
+  });
+
   it('fails if its port is in use, and removes the socket', async () => {
     const first = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     const socket = join(temporaryFolder({}), 'dpcache.sock');
