@@ -1,4 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import { CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
@@ -17,6 +18,7 @@ import {
 import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
+import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { answers, filterParameter, prefixParameter } from './route-parts.ts';
 
@@ -25,6 +27,9 @@ const RECORDS_PER_STEP = 512;
 
 /** Maximum number of records that are held to be grouped. Limits their memory: about 900 bytes each. */
 const RECORDS_PER_READ = 16_384;
+
+/** Maximum number of concurrent requests that group changes. Each holds up to twice {@link RECORDS_PER_READ} records. */
+const MAX_GROUPINGS = 4;
 
 const RANGE = {
   from: filterParameter('Only changes at or after this time: RFC 3339, `-10m` or `#SEQUENCE`'),
@@ -106,6 +111,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
       changes: history.status().held,
     });
   });
+  const limitGroupings = limitConcurrency(MAX_GROUPINGS, 'requests for the changes around a moment');
   app.openapi(AROUND, async (c) => {
     const { at, window, limit } = c.req.valid('query');
     const history = historyOf(model);
@@ -116,22 +122,33 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     if (when < held.from) throw notHeldProblem(held);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
-    const overview = await overviewOf(past, range);
-    const groups = await causeGroups(model, past, { range, ...overview });
-    let since: number | undefined;
-    for (const before of overview.ends.toReversed()) {
-      const records: HistoryRecord[] = [];
-      await collect(past.records({ ...range, since, before }), records);
-      await gate.runSteps(addRecords(records, groups));
-      since = before;
-    }
-    await gate.runSteps(addRecords(overview.newest, groups));
+    const groups = await limitGroupings(async () => groupedChanges(model, past, range, gate));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),
       held: heldDocument(held),
     });
   });
+}
+
+/** Returns the changes of a range, grouped by cause. */
+async function groupedChanges(
+  model: ReadModel,
+  past: PastReader,
+  range: { readonly from: number; readonly to: number },
+  gate: TurnGate,
+): Promise<CauseGroups> {
+  const overview = await overviewOf(past, range);
+  const groups = await causeGroups(model, past, { range, ...overview });
+  let since: number | undefined;
+  for (const before of overview.ends.toReversed()) {
+    const records: HistoryRecord[] = [];
+    await collect(past.records({ ...range, since, before }), records);
+    await gate.runSteps(addRecords(records, groups));
+    since = before;
+  }
+  await gate.runSteps(addRecords(overview.newest, groups));
+  return groups;
 }
 
 /** The parts of a range of records that are needed before the records are grouped. */

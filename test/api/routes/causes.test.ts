@@ -110,6 +110,17 @@ describe('/v1/history/around', () => {
     expect(turns).toBeGreaterThan((1.5 * held) / 4096);
   });
 
+  it('refuses a fifth concurrent request (regression: 50 were not answered for minutes)', async () => {
+    const { app } = testApp();
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => app.request('/v1/history/around?window=60')),
+    );
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(46);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(4);
+    expect((await app.request('/v1/history/around?window=60')).status).toBe(200);
+  });
+
   it('has the largest groups of the changes up to one window before and after the moment', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
