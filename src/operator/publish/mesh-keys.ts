@@ -1,7 +1,9 @@
 import { equalBytes, textOfBytes } from '../../kvstore/codec/bytes.ts';
 import { parseIdentityText } from '../../kvstore/codec/identity.ts';
+import { scanIdentity } from '../../kvstore/codec/ip-pair-scanner.ts';
 import type { CopiedResource } from '../../kvstore/codec/keys.ts';
 import { decodeNode, encodeNode } from '../../kvstore/codec/node.ts';
+import { VALUE_LIMITS } from '../../kvstore/codec/value.ts';
 import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { PublishedPrefixOptions } from './published-prefix.ts';
@@ -49,18 +51,10 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   };
 }
 
-/**
- * Returns the rules of identities. Existing identities belong to the cluster if they are in its range, or were
- * allocated before it had an id.
- */
-function identityRules({ clusterID, maxConnectedClusters }: KeyOwner): KeyRules {
-  return {
-    isOwned: (name) => {
-      const id = parseIdentityText(name);
-      const owner = id === undefined ? undefined : clusterIDOf(id, maxConnectedClusters);
-      return owner === 0 || owner === clusterID;
-    },
-  };
+/** Returns true if the cluster may have allocated the identity: it is in its range, or older than the cluster's id. */
+function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: number): boolean {
+  const allocator = clusterIDOf(identity, maxConnectedClusters);
+  return allocator === 0 || allocator === clusterID;
 }
 
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
@@ -68,12 +62,20 @@ export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
     case 'nodes':
       return nodeRules(owner);
     case 'identities':
-      return identityRules(owner);
+      return {
+        isOwned: (name) => {
+          const id = parseIdentityText(name);
+          return id !== undefined && mayAllocate(owner, id);
+        },
+      };
     case 'services':
     case 'endpointslices':
     case 'serviceexports':
       return { isOwned: (name) => /^[^/]+\/[^/]+$/.test(name) };
+    // The key does not name the cluster, so the identity shows whether the address is that of another cluster.
     case 'ip':
-      return { isOwned: () => true };
+      return {
+        isOwned: (name, value) => mayAllocate(owner, Math.max(0, scanIdentity(name, value, VALUE_LIMITS))),
+      };
   }
 }

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
+import { encodeIPIdentityPair } from '../../../src/kvstore/codec/ip-identity-pair.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { ipKey } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import type { LeaseID } from '../../../src/kvstore/session/transport.ts';
@@ -304,6 +306,30 @@ it('deletes the keys of a service that changes its address family, of a deleted 
   expect(deleted.mock.calls).toEqual([['ns/web']]);
   publisher.deleteServiceExport(id);
   expect(await keys()).toEqual([]);
+  ended.abort();
+  await running;
+  await backend.close();
+});
+
+it('keeps the addresses of another cluster, whose kvstore was given by mistake', async () => {
+  const clock = new ManualClock();
+  const server = new MemoryServer({ clock });
+  const options = { clock, random: () => 0.5 };
+  const backend = new FaultyMemoryBackend({ server, ...options });
+  const names = ['10.0.0.1', '10.0.0.2', '10.0.0.3', '10.0.0.4'];
+  for (const [index, identity] of [131_500, 0, 6, 65_800].entries()) {
+    const key = names[index] ?? '';
+    await backend.update(ipKey(key), encodeIPIdentityPair({ key, identity, encryptKey: 0 }));
+  }
+  const publisher = new ClusterPublisher({ backend, ...options, clusterName: CLUSTER, clusterID: ID });
+  const ended = new AbortController();
+  const running = publisher.run(ended.signal);
+  publisher.upsertIP({ key: '10.0.0.5', identity: 65_801, encryptKey: 0 });
+  void publisher.markSynced();
+  await advance(clock, 10_000);
+  const { kvs } = server.range(prefixRange(ipKey('')));
+  // Only 131500 is an identity of another cluster.
+  expect(kvs.map(({ key }) => key)).toEqual([ipKey('10.0.0.1'), ipKey('10.0.0.5')]);
   ended.abort();
   await running;
   await backend.close();
