@@ -14,7 +14,8 @@ import { parseJsonInTurns } from './json-in-turns.ts';
 export interface RecordedKey {
   readonly store: string;
   readonly key: string;
-  readonly value: Uint8Array;
+  /** Undefined if the key was deleted before the end of the initial sync, which only a tape contains. */
+  readonly value?: Uint8Array | undefined;
   /** Position of the key in the file: `file.jsonl:12`. */
   readonly at: string;
 }
@@ -35,6 +36,7 @@ function parseJson(line: string): unknown {
 function readKey(json: unknown, at: string): RecordedKey {
   const fields = Fields.of(json, reject, 'line');
   const [store, key] = [fields.text('store'), fields.text('key')];
+  if (DELETES.has(fields.string('ev') ?? '')) return { store, key, at };
   const value64 = fields.string('value64');
   if (value64 !== undefined) return { store, key, value: bytesOfBase64(fields, 'value64', value64), at };
   const value = fields.string('value') ?? fields.reject('value', '', 'is missing');
@@ -93,6 +95,9 @@ function clusterOf(kvs: readonly unknown[]): string | undefined {
 /** Matches a line of a tape that is not a put. The group is its `ev` (`src/tape/README.md`). */
 const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 
+/** The `ev` of the lines of a tape that delete a key. */
+const DELETES: ReadonlySet<string> = new Set(['delete', 'sweep']);
+
 /** Returns the text of a file, decompressed if its name ends in `.gz`. A compressed file may be cut off. */
 function textOf(path: string): Readable {
   const file = createReadStream(path);
@@ -123,8 +128,8 @@ export async function* readRecordedKeys(
       if (text.trim() === '') continue;
       const event = TAPE_EVENT.exec(text)?.[1];
       if (event === 'complete' || event === 'whole') break; // only changes follow
-      // Of all events, only a cluster's configuration contains a key.
-      if (event !== undefined && (event !== 'config' || !text.includes('"value'))) continue;
+      const hasKey = event === undefined || DELETES.has(event);
+      if (!hasKey && (event !== 'config' || !text.includes('"value'))) continue;
       for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);

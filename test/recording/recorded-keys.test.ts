@@ -28,7 +28,7 @@ async function read(text: string): Promise<Read> {
   const onReject = ({ message }: Rejection): void => void rejected.push(message.slice(path.length + 1));
   for await (const key of readRecordedKeys(path, onReject, 'own')) {
     const { at, value, ...rest } = key;
-    keys.push({ ...rest, value: Buffer.from(value).toString('latin1') });
+    keys.push({ ...rest, value: Buffer.from(value ?? []).toString('latin1') });
     lines.push(at.slice(path.length + 1));
   }
   return { keys, lines, rejected };

@@ -49,6 +49,25 @@ describe('a recorded mesh', () => {
     await mesh.close();
   });
 
+  it('lacks the keys of a tape that were deleted before the end of the initial sync (regression: they stayed)', async () => {
+    const [kept, deleted, swept] = [ip(1), ip(2), ip(3)];
+    const key = (name: string, ev?: string): string => {
+      const event = ev === undefined ? '' : `"ev":"${ev}",`;
+      const value = ev === undefined ? ',"value":"x"' : '';
+      return `{"seq":8,"ms":5,${event}"store":"a","from":"ip","key":"${name}","rev":7${value}}`;
+    };
+    const lines = [
+      ...[kept, deleted, swept].map((name) => key(name)),
+      key(kept, 'delete'),
+      ...[key(deleted, 'delete'), key(swept, 'sweep'), key(kept, 'ignored'), key(kept)],
+      '{"seq":20,"ms":9,"ev":"complete"}',
+      key(kept, 'delete'),
+    ];
+    const mesh = await load(lines.map((line) => JSON.parse(line)));
+    expect(await content(mesh, 'a')).toEqual({ [kept]: 'x' });
+    await mesh.close();
+  });
+
   it('is loaded in transactions of many keys, without a loss at the end of the file (regression: one for each key)', async () => {
     const writeAll = vi.spyOn(MemoryBackend.prototype, 'writeAll');
     const mesh = await load(

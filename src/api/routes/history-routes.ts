@@ -28,7 +28,7 @@ const RECORDS_PER_STEP = 512;
 /** Maximum number of records that are held to be grouped. Limits their memory: about 900 bytes each. */
 const RECORDS_PER_READ = 16_384;
 
-/** Maximum number of concurrent requests that group changes. Each holds up to twice {@link RECORDS_PER_READ} records. */
+/** Maximum number of concurrent requests for groups. Each holds up to twice {@link RECORDS_PER_READ} records. */
 const MAX_GROUPINGS = 4;
 
 const RANGE = {
