@@ -14,7 +14,7 @@ const ROUTING = [
   'tunnel',
   'off',
 ] as const satisfies readonly HostDatapathOptions['routing'][];
-const LAYOUTS = ['1.17', '1.8'] as const satisfies readonly HostDatapathOptions['layout'][];
+const LAYOUTS = ['1.17', '1.18', '1.8'] as const satisfies readonly HostDatapathOptions['layout'][];
 
 /** Options of a datapath as parsed by commander. Missing ones have their defaults. */
 export interface DatapathFlags {

@@ -388,7 +388,7 @@ async function readPinnedMap(
   } catch (cause) {
     // The kernel returns EACCES also for a file that is no pin.
     if (errorCode(cause) !== 'EACCES') throw unreadable('diff', text, cause);
-    const remedy = 'name a pinned map, such as /sys/fs/bpf/tc/globals/cilium_ipcache, and run as root';
+    const remedy = 'name a pinned map, such as /sys/fs/bpf/tc/globals/cilium_ipcache_v2, and run as root';
     throw new InputError(`diff ${text}: ${messageOf(cause)}: ${remedy}`, { cause });
   }
 }

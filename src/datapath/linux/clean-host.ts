@@ -5,7 +5,7 @@ import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { ipcacheShape } from './ipcache-map.ts';
-import { IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
+import { IPCACHE_LAYOUTS, IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -17,7 +17,7 @@ import { Kernel } from './syscall/kernel.ts';
 /** The maps that this project pins, with their shapes; also the new maps that an interrupted replacement has left. */
 const PINNED_SHAPES: ReadonlyMap<string, PinnedShape> = new Map(
   [
-    ...Object.values(IPCACHE_PINS).map((name) => [name, ipcacheShape()] as const),
+    ...IPCACHE_LAYOUTS.map((layout) => [IPCACHE_PINS[layout], ipcacheShape(layout)] as const),
     ...FAMILIES.flatMap((family) =>
       Object.entries(serviceMapShapes(family, serviceCapacity())).map(
         ([name, shape]) => [`${name}${family}`, shape] as const,

@@ -15,8 +15,8 @@ export interface HostDatapathOptions {
   readonly remoteCIDRs?: readonly string[] | undefined;
   /** How services are reached: at `connect` of a socket, by rules of nftables, or by another program. */
   readonly services: 'socket' | 'nftables' | 'off';
-  /** The Cilium version whose map layout is used. */
-  readonly layout: '1.17' | '1.8';
+  /** The Cilium version whose map layout is used; `1.18` also for later ones. */
+  readonly layout: '1.18' | '1.17' | '1.8';
   /** Maximum number of prefixes; default as upstream. */
   readonly capacity?: number | undefined;
   /** Maximum number of service backends per family, and five times as many slots; default 131,072. */

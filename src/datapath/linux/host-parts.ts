@@ -16,7 +16,7 @@ import {
 } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
-import { IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
+import { IPCACHE_LAYOUTS, IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -65,7 +65,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
     [table],
     () => new HostAddresses(access.kernel, { clock: access.tableContext.clock }),
   );
-  const desired = new DesiredIPCache(ipcache, (address) => addresses.has(address));
+  const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address));
   const kept = new KeptTable(table, desired, access.tableContext);
   const repair = async (): Promise<void> => void (await kept.repair());
   // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
@@ -94,10 +94,11 @@ export function openIPCache(access: HostAccess): LinuxPart {
       if (dryRun) return;
       if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
       isSwapped = true;
-      for (const name of Object.values(IPCACHE_PINS)) {
-        if (name !== IPCACHE_PINS[layout]) unpinMap(bpf, join(folder, name), ipcacheShape());
+      for (const other of IPCACHE_LAYOUTS) {
+        const [name, shape] = [IPCACHE_PINS[other], ipcacheShape(other)];
+        if (other !== layout) unpinMap(bpf, join(folder, name), shape);
         // Delete the map of an agent that ended before it had filled it.
-        unpinMap(bpf, join(folder, name + STAGING_SUFFIX), ipcacheShape());
+        unpinMap(bpf, join(folder, name + STAGING_SUFFIX), shape);
       }
     },
     [Symbol.dispose]: () => {
@@ -124,7 +125,7 @@ function openIPCacheTable(
     if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
     const staging = path + STAGING_SUFFIX;
     // An agent that ended before it had filled the map may have left one of a third size.
-    if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape());
+    if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape(options.layout ?? '1.17'));
     return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
   }
 }

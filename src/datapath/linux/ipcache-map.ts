@@ -19,27 +19,25 @@ import {
   prefixRegister,
 } from '../../net/prefix.ts';
 import type { Bpf } from './bpf/bpf.ts';
-import { type BatchedMap, BpfMap } from './bpf/bpf-map.ts';
+import { type BatchedMap, BpfMap, ForeignMapError } from './bpf/bpf-map.ts';
 import type { MapShape } from './bpf/info.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
-/** The Cilium version that reads the map. */
-export type IPCacheLayout = '1.17' | '1.8';
+/** The first Cilium version that reads the map. 1.18 and later read the same layout. */
+export type IPCacheLayout = '1.18' | '1.17' | '1.8';
 
 /** The value of a prefix. */
 export interface IPCacheItem {
   readonly identity: number;
-  /**
-   * An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. The map has no room for
-   * IPv6 addresses.
-   */
+  /** An IPv4 address as a word, as in `AddressWords`; 0 if there is none or it is on this host. */
   readonly tunnel: number;
+  /** An IPv6 address, canonical; empty if there is none, if it is on this host, or in the layouts before 1.18. */
+  readonly tunnelIPv6: string;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium; none in layout 1.8. In layout 1.17, `skip tunnel` (1) marks prefixes that are not
-   * routed through a tunnel. No input contains it, so we always write 0. `has tunnel endpoint` (2) and
-   * `IPv6 tunnel endpoint` (4) belong to the 24-byte values of 1.18 (pkg/maps/ipcache).
+   * Flag bits defined by Cilium; none in layout 1.8. `skip tunnel` (1) marks prefixes that are not routed through a
+   * tunnel. No input contains it, so we always write 0. Without the flags of 1.18 that follow from the tunnel.
    */
   readonly flags: number;
   /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -64,15 +62,46 @@ const MAX_ENTRIES = 512_000;
 const KEY_BYTES = 24;
 /** Bits before the address, which are part of the prefix length. */
 const STATIC_BITS = 32;
-const VALUE_BYTES = 12;
 const FAMILIES = { 4: 1, 6: 2 } as const;
-/** Offset of the encryption key in the value. Only 1.17 has flags, one byte later. */
-const KEY_AT: Readonly<Record<IPCacheLayout, number>> = { '1.17': 10, '1.8': 8 };
+/**
+ * Size of a value, and offset of the encryption key in it. Except in 1.8, flags follow the key. 1.18 has 16 bytes of
+ * tunnel endpoint, IPv4 addresses in the first four (pkg/maps/ipcache).
+ */
+const VALUES: Readonly<Record<IPCacheLayout, { readonly size: number; readonly keyAt: number }>> = {
+  '1.18': { size: 24, keyAt: 22 },
+  '1.17': { size: 12, keyAt: 10 },
+  '1.8': { size: 12, keyAt: 8 },
+};
+/** Flags of 1.18: the value has a tunnel endpoint; it is an IPv6 address. */
+const HAS_TUNNEL = 2;
+const HAS_IPV6_TUNNEL = 4;
 /** Prefix of keys in the map that are not a prefix of a cluster; their bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
-export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
-  return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUE_BYTES, maxEntries };
+export function ipcacheShape(layout: IPCacheLayout, maxEntries: number = MAX_ENTRIES): MapShape {
+  return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUES[layout].size, maxEntries };
+}
+
+/**
+ * Opens a pinned map of any capacity, in the layout of 1.18 or 1.17; that of 1.8 has the same size as 1.17. Returns
+ * undefined if there is no pin. Throws `ForeignMapError` if the pin is another map, and `SyscallError`.
+ */
+export function openIPCachePin(
+  bpf: Bpf,
+  path: string,
+): { readonly map: BpfMap; readonly layout: IPCacheLayout } | undefined {
+  const open = (
+    layout: IPCacheLayout,
+  ): { readonly map: BpfMap; readonly layout: IPCacheLayout } | undefined => {
+    const map = BpfMap.open(bpf, ipcacheShape(layout), path, 'any');
+    return map && { map, layout };
+  };
+  try {
+    return open('1.18');
+  } catch (error) {
+    if (!(error instanceof ForeignMapError)) throw error;
+    return open('1.17');
+  }
 }
 
 /**
@@ -82,22 +111,26 @@ export function ipcacheShape(maxEntries: number = MAX_ENTRIES): MapShape {
 export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
   readonly name: string = 'ipcache';
   readonly map: Map;
+  readonly #layout: IPCacheLayout;
+  readonly #size: number;
   readonly #keyAt: number;
-  readonly #hasFlags: boolean;
   readonly #key: PrefixRegister = prefixRegister();
+  readonly #tunnel: PrefixRegister = prefixRegister();
 
   /** Uses a map of {@link ipcacheShape}. */
   constructor(map: Map, layout: IPCacheLayout = '1.17') {
     this.map = map;
-    this.#keyAt = KEY_AT[layout];
-    this.#hasFlags = layout === '1.17';
+    this.#layout = layout;
+    this.#size = VALUES[layout].size;
+    this.#keyAt = VALUES[layout].keyAt;
   }
 
   /**
    * Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`.
    */
-  static open(bpf: Bpf, { path, layout, maxEntries, isPinned = true }: IPCacheMapOptions): IPCacheTable {
-    const map = BpfMap.openOrCreate(bpf, ipcacheShape(maxEntries), path, 'ipcache', { isPinned });
+  static open(bpf: Bpf, options: IPCacheMapOptions): IPCacheTable {
+    const { path, layout = '1.17', maxEntries, isPinned = true } = options;
+    const map = BpfMap.openOrCreate(bpf, ipcacheShape(layout, maxEntries), path, 'ipcache', { isPinned });
     return new IPCacheTable(map, layout);
   }
 
@@ -109,6 +142,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     return (
       a.identity === b.identity &&
       a.tunnel === b.tunnel &&
+      a.tunnelIPv6 === b.tunnelIPv6 &&
       a.encryptKey === b.encryptKey &&
       a.flags === b.flags
     );
@@ -120,10 +154,11 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     return strength * 256 + 128 - (addressBits(this.#key.family) - this.#key.length);
   }
 
-  print({ identity, tunnel, encryptKey, flags }: IPCacheItem): string {
-    const host = tunnel === 0 ? '' : ` via ${formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 })}`;
+  print(item: IPCacheItem): string {
+    const { identity, encryptKey, flags } = item;
+    const host = tunnelText(item);
     const key = encryptKey === 0 ? '' : ` key ${encryptKey}`;
-    return `identity ${identity}${host}${key}${flags === 0 ? '' : ` flags ${flags}`}`;
+    return `identity ${identity}${host === '' ? '' : ` via ${host}`}${key}${flags === 0 ? '' : ` flags ${flags}`}`;
   }
 
   *dump(): Generator<readonly [string, IPCacheItem], void, void> {
@@ -180,14 +215,25 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     view.setInt32(at + 20, key.w3);
   }
 
-  #writeValue(index: number, { identity, tunnel, encryptKey, flags }: IPCacheItem): void {
+  #writeValue(index: number, { identity, tunnel, tunnelIPv6, encryptKey, flags }: IPCacheItem): void {
     const { view } = this.map.values;
-    const at = index * VALUE_BYTES;
+    const at = index * this.#size;
+    for (let word = 4; word < this.#size; word += 4) view.setUint32(at + word, 0);
     view.setUint32(at, identity, true);
     view.setInt32(at + 4, tunnel);
-    view.setUint32(at + 8, 0, true);
     view.setUint8(at + this.#keyAt, encryptKey);
-    if (this.#hasFlags) view.setUint8(at + this.#keyAt + 1, flags);
+    if (this.#layout === '1.8') return;
+    const host = this.#tunnel;
+    const hasIPv6 = tunnelIPv6 !== '' && parseKey(tunnelIPv6, host);
+    if (hasIPv6) {
+      view.setInt32(at + 4, host.w0);
+      view.setInt32(at + 8, host.w1);
+      view.setInt32(at + 12, host.w2);
+      view.setInt32(at + 16, host.w3);
+    }
+    const hasTunnel = this.#layout === '1.18' && (hasIPv6 || tunnel !== 0);
+    const derived = (hasTunnel ? HAS_TUNNEL : 0) | (hasIPv6 ? HAS_IPV6_TUNNEL : 0);
+    view.setUint8(at + this.#keyAt + 1, flags | derived);
   }
 
   #readKey(index: number): string {
@@ -212,15 +258,28 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 
   #readValue(index: number): IPCacheItem {
     const { view } = this.map.values;
-    const at = index * VALUE_BYTES;
+    const at = index * this.#size;
+    const allFlags = this.#layout === '1.8' ? 0 : view.getUint8(at + this.#keyAt + 1);
+    const hasIPv6 = this.#layout === '1.18' && (allFlags & HAS_IPV6_TUNNEL) !== 0;
+    const w0 = view.getInt32(at + 4);
+    const words = (): AddressWords => {
+      const [w1, w2, w3] = [view.getInt32(at + 8), view.getInt32(at + 12), view.getInt32(at + 16)];
+      return { family: 6, w0, w1, w2, w3 };
+    };
     return {
       identity: view.getUint32(at, true),
-      tunnel: view.getInt32(at + 4),
+      tunnel: hasIPv6 ? 0 : w0,
+      tunnelIPv6: hasIPv6 ? formatAddress(words()) : '',
       encryptKey: view.getUint8(at + this.#keyAt),
-      flags: this.#hasFlags ? view.getUint8(at + this.#keyAt + 1) : 0,
+      flags: this.#layout === '1.18' ? allFlags & ~(HAS_TUNNEL | HAS_IPV6_TUNNEL) : allFlags,
       strength: 0,
     };
   }
+}
+
+/** Returns the tunnel endpoint of an item; empty if it has none. */
+export function tunnelText({ tunnel, tunnelIPv6 }: IPCacheItem): string {
+  return tunnel === 0 ? tunnelIPv6 : formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 });
 }
 
 /** The methods of an `IPCache` that are used. */
@@ -231,19 +290,33 @@ export type IsLocalAddress = (address: string) => boolean;
 
 const host = prefixRegister();
 
-function itemOf({ identity, hostIP, encryptKey, source }: KeyedEntry, isLocal: IsLocalAddress): IPCacheItem {
-  const isIPv4 = hostIP !== undefined && !isLocal(hostIP) && scanIPv4(hostIP, host) === hostIP.length;
-  return { identity, tunnel: isIPv4 ? host.w0 : 0, encryptKey, flags: 0, strength: sourceRank(source) };
+function itemOf(
+  { identity, hostIP, encryptKey, source }: KeyedEntry,
+  isLocal: IsLocalAddress,
+  layout: IPCacheLayout,
+): IPCacheItem {
+  const tunnel = hostIP === undefined || isLocal(hostIP) ? '' : hostIP;
+  const isIPv4 = tunnel !== '' && scanIPv4(tunnel, host) === tunnel.length;
+  return {
+    identity,
+    tunnel: isIPv4 ? host.w0 : 0,
+    tunnelIPv6: isIPv4 || layout !== '1.18' ? '' : tunnel,
+    encryptKey,
+    flags: 0,
+    strength: sourceRank(source),
+  };
 }
 
 /** The desired content of the map: the visible entries of an `IPCache`, read on demand. */
 export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #ipcache: IPCacheReads;
+  readonly #layout: IPCacheLayout;
   readonly #isLocal: IsLocalAddress;
 
   /** Entries whose host IP is local get no tunnel endpoint (pkg/datapath/ipcache). By default, no address is local. */
-  constructor(ipcache: IPCacheReads, isLocal: IsLocalAddress = () => false) {
+  constructor(ipcache: IPCacheReads, layout: IPCacheLayout = '1.17', isLocal: IsLocalAddress = () => false) {
     this.#ipcache = ipcache;
+    this.#layout = layout;
     this.#isLocal = isLocal;
   }
 
@@ -254,11 +327,12 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
 
   get(key: string): IPCacheItem | undefined {
     const entry = this.#ipcache.lookupByPrefix(key);
-    return entry && itemOf(entry, this.#isLocal);
+    return entry && itemOf(entry, this.#isLocal, this.#layout);
   }
 
   *entries(): Generator<readonly [string, IPCacheItem], void, void> {
-    for (const entry of this.#ipcache.entries()) yield [prefixOfKey(entry.key), itemOf(entry, this.#isLocal)];
+    for (const entry of this.#ipcache.entries())
+      yield [prefixOfKey(entry.key), itemOf(entry, this.#isLocal, this.#layout)];
   }
 }
 

@@ -1,13 +1,16 @@
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
- * Names of pins by layout. The names differ, because both layouts have the same sizes but different offsets. A bpf file
+ * Names of pins by layout. The names differ, because two layouts have the same sizes but different offsets. A bpf file
  * system allows no dots in names.
  */
 export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
+  '1.18': 'ipcache-1_18',
   '1.17': 'ipcache',
   '1.8': 'ipcache-1_8',
 };
+
+export const IPCACHE_LAYOUTS: readonly IPCacheLayout[] = ['1.18', '1.17', '1.8'];
 
 /** Suffix of the pin of a new map, while it is filled beside a map of another size. */
 export const STAGING_SUFFIX = '_new';

@@ -1,7 +1,5 @@
-import { formatAddress } from '../../net/format-address.ts';
 import { Bpf } from './bpf/bpf.ts';
-import { BpfMap } from './bpf/bpf-map.ts';
-import { IPCacheTable, ipcacheShape } from './ipcache-map.ts';
+import { IPCacheTable, openIPCachePin, tunnelText } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 export interface PinnedEntry {
@@ -16,21 +14,21 @@ export interface PinnedEntry {
 const SKIP_TUNNEL = 1;
 
 /**
- * Returns the entries of a pinned ipcache map of Cilium or of ours, of any capacity and of either layout. The layouts
- * differ only in the offset of the encryption key; 1.8 has zeros where 1.17 has flags. Writes nothing. Throws
- * `SyscallError` if the kernel refuses, and `ForeignMapError` if the pin is another map.
+ * Returns the entries of a pinned ipcache map of Cilium or of ours, of any capacity and layout. The layout of 1.8 is
+ * read as that of 1.17: only the offset of the encryption key differs, and 1.8 has zeros in place of the flags. Writes
+ * nothing. Throws `SyscallError` if the kernel refuses, and `ForeignMapError` if the pin is another map.
  */
 export function readIPCachePin(path: string): readonly PinnedEntry[] {
   using kernel = new Kernel();
   using bpf = new Bpf(kernel);
-  const map = BpfMap.open(bpf, ipcacheShape(), path, 'any');
-  if (map === undefined)
+  const found = openIPCachePin(bpf, path);
+  if (found === undefined)
     throw new Error('no map is pinned there: check the path, and mount the bpf file system');
-  using table = new IPCacheTable(map);
-  return Array.from(table.dump(), ([prefix, { identity, tunnel, flags }]) => ({
+  using table = new IPCacheTable(found.map, found.layout);
+  return Array.from(table.dump(), ([prefix, item]) => ({
     prefix,
-    identity,
-    hostIP: tunnel === 0 ? undefined : formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 }),
-    skipTunnel: (flags & SKIP_TUNNEL) !== 0,
+    identity: item.identity,
+    hostIP: tunnelText(item) || undefined,
+    skipTunnel: (item.flags & SKIP_TUNNEL) !== 0,
   }));
 }

@@ -59,7 +59,7 @@ it('each command has exactly these options, with these values', async () => {
         "datapath-services socket nftables off",
         "datapath-routing auto direct tunnel off",
         "datapath-remote-cidrs …",
-        "datapath-layout 1.17 1.8",
+        "datapath-layout 1.17 1.18 1.8",
         "datapath-capacity …",
         "datapath-service-capacity …",
         "datapath-dry-run",

@@ -171,12 +171,13 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect([...dumpPrefixes(path)].sort()).toEqual(expected.sort());
   });
 
-  it('writes the layout of 1.8 into a map of its own', async () => {
+  it.each(['1.8', '1.18'])('writes the layout of %s into a map of its own', async (layout) => {
     const mesh = recorded([config('default', 1), ip('default', '10.1.0.1', 7)]);
-    const agent = steering('--datapath-layout', '1.8', '--load', mesh);
+    const agent = steering('--datapath-layout', layout, '--load', mesh);
     await agent.settled();
-    expect(readdirSync(pins)).toEqual(['ipcache-1_8']);
-    expect(dumpPrefixes(join(pins, 'ipcache-1_8')).get('10.1.0.1/32')).toBe('7 via 192.168.0.1');
+    const name = `ipcache-${layout.replace('.', '_')}`;
+    expect(readdirSync(pins)).toEqual([name]);
+    expect(dumpPrefixes(join(pins, name)).get('10.1.0.1/32')).toBe('7 via 192.168.0.1');
   });
 
   it('fills a new map beside one of another layout or size, and replaces it', async () => {
@@ -194,6 +195,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(size('ipcache')).toBe(10);
     expect(await after('--datapath-capacity', '20')).toEqual(['ipcache']);
     expect([size('ipcache'), [...dumpPrefixes(join(pins, 'ipcache')).keys()]]).toEqual([20, ['10.1.0.1/32']]);
+    expect(await after('--datapath-layout', '1.18')).toEqual(['ipcache-1_18']);
     expect(await after('--datapath-layout', '1.8')).toEqual(['ipcache-1_8']);
     // An agent that was killed while it filled a map, and then gets another size.
     const half = 'type lpm_trie key 24 value 12 entries 30 name half flags 1'.split(' ');

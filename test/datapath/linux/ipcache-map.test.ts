@@ -37,7 +37,7 @@ function setUp({ layout = '1.17', maxEntries = 512_000 }: SetUpOptions = {}) {
   const open = (ipcache: IPCache) => {
     const table = IPCacheTable.open(bpf, { path, layout, maxEntries });
     const turns = new ManualTurns();
-    const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
+    const kept = new KeptTable(table, new DesiredIPCache(ipcache, layout), turns);
     ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
     scratch.defer(() => table[Symbol.dispose]());
     return { table, kept, turns };
@@ -55,6 +55,16 @@ function bytesOf(path: string): readonly string[] {
   return entries.map(({ key, value }) => `${hex(key)} ${hex(value)}`).sort();
 }
 
+function shapeOf(keyBytes: number, valueBytes: number): readonly string[] {
+  const names = ['entries', '64', 'name', 'cilium_ipcache_'];
+  return ['key', `${keyBytes}`, 'value', `${valueBytes}`, ...names];
+}
+
+/** Returns the arguments of bpftool for bytes in hexadecimal. */
+function bytes(hex: string): readonly string[] {
+  return ['hex', ...(hex.match(/../g) ?? [])];
+}
+
 function printed(table: Pick<IPCacheTable, 'dump' | 'print'>): Record<string, string> {
   return Object.fromEntries(
     Array.from(table.dump(), ([key, item]) => [key, table.print(item)] as const).sort(),
@@ -62,7 +72,7 @@ function printed(table: Pick<IPCacheTable, 'dump' | 'print'>): Record<string, st
 }
 
 describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
-  it.each(['1.17', '1.8'] as const)(
+  it.each(['1.18', '1.17', '1.8'] as const)(
     'is read from its pin for a comparison, whatever its capacity, in the layout of Cilium %s, too',
     async (layout) => {
       using it = setUp({ maxEntries: 77, layout });
@@ -86,6 +96,29 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
       ]);
     },
   );
+
+  it('is read from a pin of Cilium 1.18 and later (regression: a foreign map)', () => {
+    using it = setUp();
+    const [v4, v6, none] = [
+      '40000000000000010a010203000000000000000000000000',
+      '6000000000000002fd000000000000000000000000000000',
+      '20000000000000010000000000000000000000000000000000'.slice(0, 48),
+    ];
+    exec('bpftool', 'map', 'create', it.path, 'type', 'lpm_trie', ...shapeOf(24, 24), 'flags', '1');
+    for (const [key, value] of [
+      // Flags: has tunnel, IPv6 tunnel, skip tunnel, remote cluster (pkg/maps/ipcache).
+      [v4, '02010000c0a8000700000000000000000000000000000502'],
+      [v6, '03000000fd00000000000000000000000000000900000006'],
+      [none, '0200000000000000000000000000000000000000000000' + '09'],
+    ] as const)
+      exec('bpftool', 'map', 'update', 'pinned', it.path, 'key', ...bytes(key), 'value', ...bytes(value));
+    const read = readIPCachePin(it.path);
+    expect([...read].sort((a, b) => a.identity - b.identity)).toEqual([
+      { prefix: '0.0.0.0/0', identity: 2, hostIP: undefined, skipTunnel: true },
+      { prefix: 'fd00::/64', identity: 3, hostIP: 'fd00::9', skipTunnel: false },
+      { prefix: '10.1.2.3/32', identity: 258, hostIP: '192.168.0.7', skipTunnel: false },
+    ]);
+  });
 
   it.each([
     ['1.17', '00000500'],
@@ -125,6 +158,36 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
       expect(table.lookup('10.1.2.4/32')).toBeUndefined();
     }
     expect(seen.sort()).toEqual(Object.keys(printed(table)).sort());
+  });
+
+  it('has the layout of Cilium 1.18, with IPv6 tunnel endpoints', async () => {
+    using it = setUp({ layout: '1.18' });
+    const ipcache = new IPCache();
+    const { kept, turns, table } = it.open(ipcache);
+    await turns.until(kept.adopt());
+    ipcache.upsert('10.1.2.3', { identity: 258, hostIP: '192.168.0.7', encryptKey: 5, source: 'kvstore' });
+    ipcache.upsert('fd00::/64', { identity: 1, hostIP: 'fd00::9', source: 'kvstore' });
+    ipcache.upsert('0.0.0.0/0', { identity: 2, source: 'local' });
+    await turns.settle();
+    expect(bytesOf(it.path)).toEqual([
+      '200000000000000100000000000000000000000000000000 020000000000000000000000000000000000000000000000',
+      '40000000000000010a010203000000000000000000000000 02010000c0a8000700000000000000000000000000000502',
+      '6000000000000002fd000000000000000000000000000000 01000000fd00000000000000000000000000000900000006',
+    ]);
+    expect(printed(table)).toEqual({
+      '0.0.0.0/0': 'identity 2',
+      '10.1.2.3/32': 'identity 258 via 192.168.0.7 key 5',
+      'fd00::/64': 'identity 1 via fd00::9',
+    });
+    // A change of the IPv6 endpoint, and back to IPv4, is written.
+    for (const hostIP of ['fd00::a', '192.168.0.9']) {
+      ipcache.upsert('fd00::/64', { identity: 1, hostIP, source: 'kvstore' });
+      await turns.settle();
+      expect(printed(table)['fd00::/64']).toBe(`identity 1 via ${hostIP}`);
+    }
+    expect(bytesOf(it.path).at(-1)).toBe(
+      '6000000000000002fd000000000000000000000000000000 01000000c0a8000900000000000000000000000000000002',
+    );
   });
 
   it('follows the cache, and contains an endpoint rather than the CIDR that it hides', async () => {
@@ -401,7 +464,7 @@ describe('the ipcache in a map', () => {
   it('equals the cache after any steps', () =>
     fc.assert(
       fc.asyncProperty(fc.array(CLAIM, { maxLength: 80 }), (claims) =>
-        live(new FakeMap(ipcacheShape(1024)), claims),
+        live(new FakeMap(ipcacheShape('1.17', 1024)), claims),
       ),
       { numRuns: 200 },
     ));
@@ -410,9 +473,13 @@ describe('the ipcache in a map', () => {
 it('the ipcache in a map has no tunnel endpoint for entries of this host', async () => {
   const own = new Set(['192.168.0.1']);
   const ipcache = new IPCache();
-  const table = new IPCacheTable(new FakeMap(ipcacheShape(8)));
+  const table = new IPCacheTable(new FakeMap(ipcacheShape('1.17', 8)));
   const turns = new ManualTurns();
-  const kept = new KeptTable(table, new DesiredIPCache(ipcache, (address) => own.has(address)), turns);
+  const kept = new KeptTable(
+    table,
+    new DesiredIPCache(ipcache, '1.17', (address) => own.has(address)),
+    turns,
+  );
   ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
   await turns.until(kept.adopt());
   ipcache.upsert('10.1.0.1', { identity: 7, hostIP: '192.168.0.1', source: 'kvstore' });
@@ -432,10 +499,10 @@ it('the ipcache in a map has no tunnel endpoint for entries of this host', async
 });
 
 it('the ipcache in a map is dumped correctly while single entries are looked up', () => {
-  const table = new IPCacheTable(new FakeMap(ipcacheShape(8)));
+  const table = new IPCacheTable(new FakeMap(ipcacheShape('1.17', 8)));
   const items = [1, 2, 3].map((number) => ({
     key: `10.1.0.${number}/32`,
-    item: { identity: number, tunnel: 0, encryptKey: 0, flags: 0, strength: 0 },
+    item: { identity: number, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, strength: 0 },
   }));
   table.apply(items);
   const dumped = Array.from(table.dump(), ([key, item]) => {
@@ -452,7 +519,7 @@ describe('the ipcache in a full map', () => {
 
   const start = async () => {
     const ipcache = new IPCache({ retainOverruled: true });
-    const table = new IPCacheTable(new FakeMap(ipcacheShape(ROOM)));
+    const table = new IPCacheTable(new FakeMap(ipcacheShape('1.17', ROOM)));
     const turns = new ManualTurns();
     const kept = new KeptTable(table, new DesiredIPCache(ipcache), turns);
     ipcache.subscribe(markPrefixes((prefix) => kept.mark(prefix)));
@@ -501,7 +568,7 @@ describe('the ipcache in a full map', () => {
 describeOnLinux('the ipcache in a map of this kernel', ['maps'], () => {
   it('equals the cache after a thousand steps', async () => {
     using it = setUp();
-    using map = BpfMap.create(it.bpf, ipcacheShape(1024), 'ipcache');
+    using map = BpfMap.create(it.bpf, ipcacheShape('1.17', 1024), 'ipcache');
     await live(map, fc.sample(CLAIM, { numRuns: 1000, seed: 5 }));
   });
 });

@@ -5,7 +5,7 @@ import { BpfMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
 import { loadProgram } from '../bpf/program.ts';
 import { ipcacheCount } from '../bpf/programs/ipcache-images.ts';
-import { ipcacheShape } from '../ipcache-map.ts';
+import { openIPCachePin } from '../ipcache-map.ts';
 import { useDescriptor } from '../syscall/descriptor.ts';
 import { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -30,7 +30,7 @@ export interface IdentityFlow {
  * identities.
  */
 export interface IdentityTrafficOptions extends TrafficPlace {
-  /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. Both layouts of the map are supported. */
+  /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. All layouts of the map are supported. */
   readonly ipcache: string;
   /**
    * Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs.
@@ -122,7 +122,7 @@ export class IdentityTraffic implements Disposable {
 
 /** Loads the program, which keeps its maps alive. Returns its descriptor. */
 function load(bpf: Bpf, path: string, traffic: BpfMap): number {
-  using ipcache = BpfMap.open(bpf, ipcacheShape(), path, 'any');
+  using ipcache = openIPCachePin(bpf, path)?.map;
   if (ipcache === undefined) throw new SyscallError(`open ${path}`, constants.errno.ENOENT);
   const maps = new Map([
     ['ipcache', ipcache.fd],
