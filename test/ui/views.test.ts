@@ -165,6 +165,25 @@ describe('lists', () => {
     },
   );
 
+  it('of prefixes keep their position if the agent could not answer (regression: it was lost)', async () => {
+    const model = new MeshModel().fill();
+    for (let at = 0; at < 4_000; at++)
+      model.ipcache.upsert(`10.20.${at >> 8}.${at & 255}`, { identity: 9, source: 'k8s' });
+    const { page } = await open('#/prefixes', { model });
+    const box = page.locator('.virtual');
+    await until('it is read', async () => (await box.evaluate((of) => of.scrollHeight)) > 4_000 * 32);
+    let refused = 0;
+    await page.route(/v1\/ipcache\?offset/, (route) =>
+      ++refused === 1
+        ? route.fulfill({ status: 429, json: { detail: 'try again later' } })
+        : route.continue(),
+    );
+    await box.evaluate((of) => of.scrollTo(0, 3_500 * 32));
+    await page.locator('.rows [aria-rowindex="3502"] a').first().waitFor();
+    expect(refused).toBeGreaterThan(1);
+    expect(await box.evaluate((of) => of.scrollTop)).toBe(3_500 * 32);
+  });
+
   it('ignore a filter that was typed just before another view was opened (regression: it filtered that view)', async () => {
     const { page, show } = await open('#/identities', { ownPage: true });
     await settled(page);

@@ -185,8 +185,9 @@ export class Rows {
     return this.#isRandom ? undefined : this.#pages.find(holds);
   }
 
-  /** Returns the path of the next page to read, and its number. */
+  /** Returns the path of the next page to read, and its number. After a failure, none is read. */
   #nextRequest(): { readonly path: string; readonly place: number } | undefined {
+    if (this.problem !== undefined) return undefined;
     const total = this.#total;
     const loaded = this.#pages.length;
     if (total === undefined || loaded === 0)
@@ -219,8 +220,6 @@ export class Rows {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
         this.isLost = error instanceof NoAnswer;
-        this.#next = undefined;
-        this.#total = undefined;
       }
       this.#onChange();
     }
