@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { TestModel } from '../api/support/model.ts';
@@ -182,6 +182,26 @@ describe('lists', () => {
     await page.locator('.rows [aria-rowindex="3502"] a').first().waitFor();
     expect(refused).toBeGreaterThan(1);
     expect(await box.evaluate((of) => of.scrollTop)).toBe(3_500 * 32);
+  });
+
+  it('of few prefixes follow continuous changes (regression: they stopped after the second read)', async () => {
+    const { page, model } = await open('#/prefixes', { ownPage: true });
+    await page.locator('.rows a').first().waitFor();
+    let reads = 0;
+    page.on('request', (request) => {
+      if (/v1\/ipcache\?/.test(request.url())) reads++;
+    });
+    let changes = 0;
+    const changing = setInterval(
+      () => model.ipcache.upsert('10.7.7.7', { identity: 1_000 + ++changes, source: 'k8s' }),
+      1,
+    );
+    onTestFinished(() => clearInterval(changing));
+    await page.clock.install();
+    await until('it is read three times', async () => {
+      await page.clock.runFor(1_000);
+      return reads >= 3;
+    });
   });
 
   it('ignore a filter that was typed just before another view was opened (regression: it filtered that view)', async () => {

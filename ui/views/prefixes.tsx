@@ -115,7 +115,8 @@ function useRows(query: RowsQuery): {
   const missed = feed.counts.ip - readAt.current.changes;
   const isShort = shown?.isComplete === true && shown.count <= MAX_FOLLOWED;
   const isOther = feed.epoch !== readAt.current.epoch;
-  const isDue = isOther || failed?.isLost === true || (isShort && missed > 0);
+  const isReading = latest.current !== shown && latest.current !== failed;
+  const isDue = !isReading && (isOther || failed?.isLost === true || (isShort && missed > 0));
   const reload = (): void => begin(of === name ? shown : undefined);
   useEffect(() => {
     if (!isDue) return;
@@ -123,7 +124,7 @@ function useRows(query: RowsQuery): {
     const pause = Math.min(FOLLOW_MS, Math.max(0, FOLLOW_MS - since)); // the clock may have been set
     const timer = setTimeout(reload, isOther ? 0 : pause);
     return () => clearTimeout(timer);
-  }, [isDue, name, failed]);
+  }, [isDue, name, failed, shown]);
   return {
     rows: shown,
     isCurrent: of === name,
