@@ -17,6 +17,26 @@ import { COLOUR_RULES, settled, storePicture, usePages, VIEWS, violations } from
 
 const { files, newPage, open } = usePages();
 
+/** Starts a proxy that serves an agent below a path and delays its changes. Returns the URL of the path. */
+async function startProxy(agent: string, below: string, delayMs: number = 0): Promise<string> {
+  const proxy = createServer(({ url = '', method, headers }, answer) => {
+    if (!url.startsWith(`${below}/`)) {
+      answer.writeHead(404).end();
+      return;
+    }
+    const path = url.slice(below.length);
+    const sent = request(agent, { method, headers, path }, (received) => {
+      answer.writeHead(received.statusCode ?? 502, received.headers).flushHeaders();
+      setTimeout(() => received.pipe(answer), path.startsWith('/v1/monitor') ? delayMs : 0);
+    });
+    answer.once('close', () => sent.destroy());
+    sent.on('error', () => answer.destroy()).end();
+  });
+  await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => void proxy.close().closeAllConnections());
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${below}`;
+}
+
 describe('the page of an agent that requires a token', () => {
   it('asks the user for it, and shows it in no address', async () => {
     const world = testApp(undefined, files(), systemClock);
@@ -360,26 +380,19 @@ describe('the page', () => {
 
   it('works below a path of a proxy (regression: it requested the API of the root)', async () => {
     const { url } = await open();
-    const proxy = createServer(({ url: path = '', method, headers }, answer) => {
-      if (!path.startsWith('/agents/own/')) {
-        answer.writeHead(404).end();
-        return;
-      }
-      const options = { method, headers, path: path.slice('/agents/own'.length) };
-      const sent = request(url, options, (received) => {
-        answer.writeHead(received.statusCode ?? 502, received.headers);
-        received.pipe(answer);
-      });
-      answer.once('close', () => sent.destroy());
-      sent.on('error', () => answer.destroy()).end();
-    });
-    await new Promise<void>((listening) => proxy.listen(0, '127.0.0.1', listening));
-    onTestFinished(() => void proxy.close().closeAllConnections());
+    const proxy = await startProxy(url, '/agents/own');
     const page = await newPage({});
-    await page.goto(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}/agents/own/#/nodes`);
+    await page.goto(`${proxy}/#/nodes`);
     await page.waitForSelector('output.live');
     await page.getByRole('link', { name: 'baltic/node-1' }).click();
     await page.getByRole('heading', { name: 'baltic/node-1' }).waitFor();
+  });
+
+  it('waits for changes that a slow connection delays (regression: it was never connected)', async () => {
+    const { url } = await open();
+    const page = await newPage({});
+    await page.goto(await startProxy(url, '', 1_500));
+    await page.waitForSelector('output.live');
   });
 
   it.each(['nodes', 'ipcache'])(

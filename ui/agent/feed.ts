@@ -137,6 +137,7 @@ export class Feed {
   async #read(body: ReadableStream<Uint8Array>, closed: AbortController): Promise<void> {
     const reader = body.getReader();
     const decoder = new TextDecoder();
+    this.#noteData(); // the headers
     // If the stream stays silent much longer, open a new one, because the agent may not be connected any more.
     const guard = setInterval(() => this.#silenceMs() > 3 * this.#maxSilenceMs && closed.abort(), 1_000);
     try {
