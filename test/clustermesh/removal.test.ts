@@ -86,6 +86,8 @@ it('reports the withdrawal as the cause of all its changes, from its beginning t
   });
   void mesh.add('a', () => new FaultyMemoryBackend({ server, clock, random }));
   await turnUntil(() => mesh.statusOf('a')?.state === 'ready');
+  // Like a claim that a fault has left: no key of the kvstore has it.
+  ipcache.upsert('10.9.9.9', { source: 'clustermesh', owner: 'a', identity: 9 });
   history.start();
   clock.advance(1);
   const left = done(mesh.remove('a'));
@@ -97,13 +99,13 @@ it('reports the withdrawal as the cause of all its changes, from its beginning t
     ['a', false],
   ]);
   const causes = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? [record.cause] : []));
-  expect(causes).toHaveLength(IPS);
+  expect(causes).toHaveLength(IPS + 1);
   expect(new Set(causes.map((cause) => JSON.stringify(cause)))).toEqual(
     new Set([JSON.stringify({ store: 'a', revision: '', withdrawal: true })]),
   );
   expect(history.status().records.batch).toBeLessThan(10);
   const groups = history.around(clock.wallTime(), { windowMs: 1000 });
-  expect(groups[0]).toMatchObject({ store: 'a', withdrawal: true, deleted: IPS });
+  expect(groups[0]).toMatchObject({ store: 'a', withdrawal: true, deleted: IPS + 1 });
 });
 
 describe('a cluster of 4,000 IPs that is removed', () => {
