@@ -11,6 +11,7 @@ import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
+import { SetMap } from '../operator/set-map.ts';
 import { unreadable } from '../process/input-error.ts';
 import { localEtcdProblem, openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
@@ -235,17 +236,19 @@ class KvstoreMeshProcess implements ServedProcess {
     void listed.then(() => mesh.allAdded());
   }
 
-  /** Logs when writes of a copy fail, when the reason changes, and when all keys are written again. */
+  /** Logs when writes of a copy fail, once for each reason, and when all keys are written again. */
   async #reportWrites(mesh: KvstoreMesh, signal: AbortSignal): Promise<void> {
     const { log, clock } = this.#context;
-    const reported = new Map<string, string | undefined>();
+    const reported = new SetMap<string>();
     while (!signal.aborted) {
       for (const { name, copy } of mesh.status().clusters) {
-        const reason = copy.isFailing ? copy.lastFailure : undefined;
-        if (reason === reported.get(name)) continue;
-        reported.set(name, reason);
-        if (reason === undefined) log.warn(`cluster ${name}: its copy is written again`);
-        else log.warn(`cluster ${name}: cannot write its copy to the local kvstore; retrying: ${reason}`);
+        const reason = copy.lastFailure ?? '';
+        if (!copy.isFailing) {
+          if (reported.take(name).size > 0) log.warn(`cluster ${name}: its copy is written again`);
+        } else if (!reported.get(name).has(reason)) {
+          reported.add(name, reason);
+          log.warn(`cluster ${name}: cannot write its copy to the local kvstore; retrying: ${reason}`);
+        }
       }
       await sleep(clock, CHECK_MS, signal);
     }
