@@ -19,7 +19,7 @@ import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError
 import { withoutBrackets } from '../../net/url-host.ts';
 import type { ApiApp } from '../api-context.ts';
 import { PROBLEM_TYPE, type ProblemDocument, problem, problemResponse } from '../problem.ts';
-import { ConnectionLimit, MAX_CONNECTIONS } from './connection-limit.ts';
+import { ConnectionLimit } from './connection-limit.ts';
 import { listen } from './listen.ts';
 import { openAnswers, trackAnswer } from './open-answers.ts';
 import { listenOnSocket } from './unix-socket.ts';
@@ -175,7 +175,6 @@ export class ApiServer {
   }
 
   async #add(server: Server, limit: ConnectionLimit, listening: Promise<void>): Promise<void> {
-    server.maxConnections = MAX_CONNECTIONS;
     server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
     answerMalformed(server);
     await listening;

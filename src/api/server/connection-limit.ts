@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { openAnswers } from './open-answers.ts';
 
 /** Maximum number of open connections of a server. */
-export const MAX_CONNECTIONS = 1_024;
+const MAX_CONNECTIONS = 1_024;
 
 /** Maximum number of open connections without an accepted request. */
 const MAX_UNVERIFIED = 256;

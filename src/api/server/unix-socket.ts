@@ -116,7 +116,6 @@ function servingPid(path: string): Promise<number | undefined> {
       answer.on('data', (part: string) => {
         text = (text + part).slice(0, 1_024);
       });
-      answer.on('error', () => undefined); // connection closed early: the text so far may contain the pid
       answer.on('close', () => resolve(Number(/"pid":(\d{1,10})/.exec(text)?.[1]) || undefined));
     });
     sent.on('error', () => resolve(undefined));

@@ -1,17 +1,20 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import files from 'node:fs/promises';
-import { type IncomingMessage, request } from 'node:http';
+import { Server as HTTPServer, type IncomingMessage, request } from 'node:http';
 import { request as requestTLS } from 'node:https';
 import { syncBuiltinESMExports } from 'node:module';
 import { connect, createServer, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
 import { ApiServer, type ApiServerOptions, isLoopback } from '../../../src/api/server/api-server.ts';
+import { defaultSocketPath } from '../../../src/api/server/socket-path.ts';
 import { listenOnSocket } from '../../../src/api/server/unix-socket.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { settle } from '../../agent/support/fake-clock.ts';
@@ -61,11 +64,28 @@ async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
   return text;
 }
 
+/** Starts an {@link ApiServer} over TCP, and returns its server of Node.js. */
+async function serveHTTP(): Promise<HTTPServer> {
+  const listening = vi.spyOn(HTTPServer.prototype, 'listen');
+  await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+  const [server] = listening.mock.contexts;
+  listening.mockRestore();
+  return server as HTTPServer;
+}
+
+/** Starts a process that listens on a socket, with an accept queue of one connection. */
+async function listenElsewhere(path: string): Promise<ChildProcess> {
+  const options = JSON.stringify({ path, backlog: 1 });
+  const code = `require('node:net').createServer().listen(${options}, () => console.log('listening'))`;
+  const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  return child;
+}
+
 /** Leaves the socket of a killed process. */
 async function leaveSocket(path: string): Promise<void> {
-  const code = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
-  const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'ignore'] });
-  await once(child.stdout, 'data');
+  const child = await listenElsewhere(path);
   child.kill('SIGKILL');
   await once(child, 'exit');
   expect(existsSync(path)).toBe(true);
@@ -94,6 +114,13 @@ describe('a unix socket', () => {
     );
   });
 
+  it('has a default path in the runtime folder of the user, or in /run/dpcache', () => {
+    const folders = ['/run/user', '', undefined];
+    expect(folders.map((folder) => defaultSocketPath({ XDG_RUNTIME_DIR: folder }))).toEqual([
+      ...['/run/user/dpcache.sock', '/run/dpcache/dpcache.sock', '/run/dpcache/dpcache.sock'],
+    ]);
+  });
+
   it('that is in use is rejected with the pid of its server', async () => {
     const path = join(temporaryFolder({}), 'dpcache.sock');
     await serve({ socket: path });
@@ -113,6 +140,19 @@ describe('a unix socket', () => {
     );
     await serve({ socket: path });
     expect(await new ApiClient(path, NEVER).ask('/healthz')).toMatchObject({ status: 'ok' });
+  });
+
+  it('of a process that accepts no connections is rejected, and kept', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = await listenElsewhere(path);
+    other.kill('SIGSTOP');
+    const waiting = Array.from({ length: 8 }, () => connect(path).on('error', () => {}));
+    onTestFinished(() => {
+      for (const socket of waiting) socket.destroy();
+    });
+    const { ino } = statSync(path);
+    await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
+    expect(statSync(path).ino).toBe(ino);
   });
 
   it('that another agent takes over first stays with it', async () => {
@@ -142,6 +182,16 @@ describe('a unix socket', () => {
     onTestFinished(() => void other.close());
     await once(other, 'listening');
     await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
+  });
+
+  it('of another program that accepts connections and never answers is rejected after 2 s', async () => {
+    const path = join(temporaryFolder({}), 'dpcache.sock');
+    const other = createServer((socket) => socket.on('error', () => {}).resume()).listen(path);
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(AbortSignal.abort());
+    await expect(serve({ socket: path })).rejects.toThrow('is in use by another process');
+    expect(timeout).toHaveBeenCalledExactlyOnceWith(2_000);
   });
 
   it('of another program that closes the connection in the middle of its answer is rejected', async () => {
@@ -381,6 +431,21 @@ describe('TCP', () => {
     });
   });
 
+  it.each(['a renewal with another token', 'a stop'])(
+    'closes the connections of monitors at %s',
+    async (end) => {
+      const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } });
+      const monitor = request(`${server.url}/v1/monitor`, { headers: { authorization: 'Bearer secret' } });
+      const answered = once(monitor, 'response');
+      monitor.end();
+      const [answer]: [IncomingMessage] = (await answered) as never;
+      const closed = new Promise((resolve) => answer.on('error', () => {}).once('close', resolve));
+      if (end === 'a stop') await server.stop();
+      else server.renew({ token: 'next' });
+      await closed;
+    },
+  );
+
   it('keeps its connections when it is renewed with the same token', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } }, world);
@@ -404,7 +469,7 @@ describe('TCP', () => {
       server,
       'GET /healthz HTTP/1.1\r\nHost: localhost\r\nhost: stranger.example\r\n\r\n',
     );
-    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*"status":400/s);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json.*connection: close.*"status":400/s);
   });
 
   it('reserves connections for clients with the token while others use theirs', async () => {
@@ -537,6 +602,32 @@ describe('TCP', () => {
     expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*application/problem\\+json`, 's'));
     expect(head.toLowerCase()).toContain(`content-length: ${body.length}`);
     expect(JSON.parse(body)).toMatchObject({ status });
+  });
+
+  it.each([
+    ['ERR_HTTP_REQUEST_TIMEOUT', 408, 'The request was not received in time.'],
+    ['HPE_HEADER_OVERFLOW', 431, 'The URL and the headers have more than 16384 bytes.'],
+    ['HPE_INVALID_METHOD', 400, 'The request is not valid HTTP.'],
+  ])('answers %s with %i, and closes the connection', async (code, status, detail) => {
+    const server = await serveHTTP();
+    const client = new PassThrough();
+    const closed = once(client, 'close');
+    server.emit('clientError', Object.assign(new Error(), { code }), client);
+    const [head = '', body = ''] = (await text(client)).split('\r\n\r\n');
+    expect(head).toContain(`HTTP/1.1 ${status} `);
+    expect(JSON.parse(body)).toMatchObject({ status, detail });
+    await closed;
+  });
+
+  it('limits the time of requests, and closes connections without traffic', async () => {
+    const server = await serveHTTP();
+    expect(server).toMatchObject({
+      ...{ headersTimeout: 10_000, requestTimeout: 30_000 },
+      ...{ keepAliveTimeout: 30_000, timeout: 60_000 },
+    });
+    const idle = new PassThrough();
+    server.emit('timeout', idle);
+    expect(idle.destroyed).toBe(true);
   });
 
   it('answers pipelined requests in order, and never writes into the middle of an answer', async () => {
@@ -898,9 +989,8 @@ describe('a connection in a TLS handshake', () => {
   it('is closed when the client authority is replaced (regression: it was accepted with the former one)', async () => {
     const { server, silent } = await openSilent();
     const other = readFileSync(new TestAuthority('other').ca, 'utf8');
-    const closed = once(silent, 'close');
     server.renew({ tls: { ...tls, clientCA: other } });
-    await closed;
+    await expect.poll(() => silent.closed, { timeout: 5_000 }).toBe(true); // before the time limit of the handshake
   });
 
   it('is closed if the handshake is not complete in time (regression: it stayed open)', async () => {
