@@ -579,6 +579,11 @@ describe('an invalid request', () => {
     ['/v1/services/shop/x', 404, { value: 'shop/x' }],
     ['/v1/nodes/baltic/x', 404, { value: 'baltic/x' }],
     ['/v1/identities/x', 400, { field: 'identity' }],
+    // Regression: an empty number was 0.
+    ['/v1/ipcache?identity=', 400, { field: 'identity', detail: 'identity must be a number.', value: '' }],
+    ['/v1/ipcache/count?identity=%20', 400, { field: 'identity', detail: 'identity must be a number.' }],
+    ['/v1/ipcache?offset=', 400, { field: 'offset', detail: 'offset must be a number.' }],
+    ['/v1/identities/%20', 400, { field: 'identity', detail: 'identity must be a number.' }],
     ['/v1/identities/5', 404, { field: 'identity', value: '5' }],
     ['/v1/monitor?types=ip,pod', 400, { field: 'types', value: 'ip,pod', allowed: 'ip, service, node' }],
     ['/v1/monitor?from=soon', 400, { field: 'from', value: 'soon' }],

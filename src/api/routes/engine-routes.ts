@@ -28,6 +28,7 @@ import {
   COUNT,
   countItems,
   filterParameter,
+  integerParameter,
   labelParameter,
   listName,
   NAME,
@@ -130,11 +131,7 @@ const GET_IDENTITY = createRoute({
   summary: 'Returns the labels of an identity and the number of its prefixes',
   request: {
     params: z.object({
-      identity: z.coerce
-        .number()
-        .int()
-        .min(0)
-        .max(2 ** 32 - 1),
+      identity: integerParameter(2 ** 32 - 1),
     }),
   },
   responses: answers(IDENTITY, 'The identity'),

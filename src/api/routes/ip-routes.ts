@@ -27,6 +27,7 @@ import {
   countItems,
   endpointParameter,
   filterParameter,
+  integerParameter,
   listName,
   PAGE_PARAMETERS,
   pageOf,
@@ -45,11 +46,7 @@ const MAX_OFFSET = 100_000_000;
 const FILTER_FIELDS = {
   prefix: filterParameter('Exactly this IP or CIDR'),
   within: filterParameter('Only prefixes in this CIDR'),
-  identity: z.coerce
-    .number()
-    .int()
-    .min(0)
-    .max(2 ** 32 - 1)
+  identity: integerParameter(2 ** 32 - 1)
     .optional()
     .describe('Only prefixes with this identity'),
   source: z
@@ -85,7 +82,7 @@ const LIST = createRoute({
             description: `Order by a field, \`-\` descending; the list then has the first ${MAX_SORTED} prefixes. Prefixes without the field are the last`,
           }),
         after: filterParameter('Only with `sort=prefix` or `-prefix`: the prefixes that follow this one'),
-        offset: z.coerce.number().int().min(0).max(MAX_OFFSET).optional().openapi({
+        offset: integerParameter(MAX_OFFSET).optional().openapi({
           description:
             'Only without filters and `sort`: one page that begins with this prefix of the list, counted from 0',
         }),

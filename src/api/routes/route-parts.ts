@@ -234,6 +234,12 @@ export function filterParameter(description: string): z.ZodOptional<z.ZodString>
   return z.string().min(1).max(512).optional().openapi({ description });
 }
 
+/** Returns the schema of an integer in a path or a query. An empty text is invalid, although `Number('')` is 0. */
+export function integerParameter(max: number): z.ZodType<number> {
+  const isEmpty = (text: unknown): boolean => typeof text === 'string' && text.trim() === '';
+  return z.preprocess((text) => (isEmpty(text) ? undefined : text), z.coerce.number().int().min(0).max(max));
+}
+
 /** A name in a path, decoded. */
 export const NAME: z.ZodType<string, string> = z
   .string()
