@@ -236,7 +236,7 @@ export class History {
   get held(): HeldInterval {
     const log = this.#log;
     const now = this.#options.clock.wallTime();
-    return log === undefined ? { from: now, to: now } : { from: log.life.clock.wallOf(log.floorMs), to: now };
+    return { from: Math.min(now, log?.clock.lowestWall(log.floorMs) ?? now), to: now };
   }
 
   status(): HistoryStatus {

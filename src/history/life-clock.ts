@@ -98,6 +98,21 @@ export class LifeClock {
     return ms + (piece?.offset ?? 0);
   }
 
+  /** Returns the lowest wall time from a time of the life on, because the clock may have been set back since. */
+  lowestWall(fromMs: number): number {
+    const later = this.#pieces.filter(({ ms }) => ms > fromMs);
+    return Math.min(this.wallOf(fromMs), ...later.map(({ ms, offset }) => ms + offset));
+  }
+
+  /**
+   * Returns the time of the life, after `fromMs`, at which the clock was set forward over `wall`; undefined if it showed
+   * this time.
+   */
+  skippedAt(wall: number, fromMs: number): number | undefined {
+    if (this.wallOf(fromMs) > wall || this.timesOf(wall).length > 0) return undefined;
+    return this.#pieces.find(({ ms, offset }) => ms > fromMs && ms + offset > wall)?.ms;
+  }
+
   /** Returns bounds of the wall times from one time of the life to another. The clock may have been set in between. */
   wallBounds(fromMs: number, toMs: number): { readonly from: number; readonly to: number } {
     const first = this.#pieces.findLastIndex(({ ms }) => ms <= fromMs);

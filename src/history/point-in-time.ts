@@ -27,12 +27,13 @@ export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'bef
 export function pointIn(log: ChangeLog, when: When, now: number): RequestedMoment {
   if (typeof when === 'object') return pointOfSequence(log, when.sequence);
   const { clock } = log.life;
-  const times = clock.timesOf(when);
+  const times = clock.timesOf(when).filter((one) => one >= 0);
   const ms = times.at(-1);
   if (ms === undefined) {
     // The clock was set forward over this time. The state is that of the moment when the clock was set.
-    const piece = clock.pieces.find((one) => one.ms + one.offset > when);
-    return { point: { lifeMs: (piece?.ms ?? log.life.now()) - 1, endSequence: undefined }, reason: 'clock' };
+    const skipped = clock.skippedAt(when, log.floorMs);
+    if (skipped === undefined) return NOT_HELD;
+    return { point: { lifeMs: skipped - 1, endSequence: undefined }, reason: 'clock' };
   }
   if (ms < log.floorMs || !Number.isFinite(ms)) return NOT_HELD;
   const point = { lifeMs: ms, endSequence: undefined };

@@ -230,6 +230,41 @@ describe('a clock that is set', () => {
     );
   });
 
+  it('back past the start holds the moments since (regression: held from the start, to before it)', async () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(10_000);
+    clock.setWallTimeBy(-3_600_000);
+    history.checkClock();
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(1));
+    clock.advance(9000);
+    const now = START + 20_000 - 3_600_000;
+    const held = { from: now - 10_000, to: now };
+    expect([history.held, history.past.held]).toEqual([held, held]);
+    for (const moment of [history.at('10.0.0.1', now - 5000), await history.past.at('10.0.0.1', now - 5000)])
+      expect(moment).toMatchObject({ certain: true, reason: undefined, claims: [{}], held });
+  });
+
+  it('has the same answers from memory as from memory and disk', async () => {
+    const step = fc.tuple(fc.integer({ min: 0, max: 4000 }), fc.integer({ min: -9000, max: 9000 }));
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 5 }), async (steps) => {
+        const { clock, cache, history } = recorded();
+        for (const [i, [ms, set]] of steps.entries()) {
+          clock.advance(ms);
+          cache.upsert('10.0.0.1', podClaim(i));
+          clock.advance(ms);
+          clock.setWallTimeBy(set);
+          history.checkClock();
+        }
+        for (let at = START - 40_000; at < START + 60_000; at += 2003)
+          expect(history.at('10.0.0.1', at)).toEqual(await history.past.at('10.0.0.1', at));
+        expect(history.held.from).toBeLessThanOrEqual(history.held.to);
+      }),
+      { numRuns: 10 },
+    );
+  });
+
   it('back hides no change from lists and causes (regression: all of its segment)', async () => {
     const { clock, cache, history } = recorded();
     clock.advance(10_000);

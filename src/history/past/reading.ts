@@ -52,7 +52,10 @@ export class Reading {
   /** The interval of the held changes. Between two processes there are no changes. */
   get held(): HeldInterval {
     const now = this.#options.now();
-    const from = this.lives.reduce((oldest, life) => Math.min(oldest, life.clock.wallOf(life.floorMs)), now);
+    const from = this.lives.reduce(
+      (oldest, life) => Math.min(oldest, life.clock.lowestWall(life.floorMs)),
+      now,
+    );
     return { from, to: now };
   }
 
@@ -191,9 +194,9 @@ function pointOutside(lives: readonly Life[], when: number): RequestedMoment<Poi
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
     if (clock.wallOf(floorMs) > when) continue;
     // The clock was set forward over this time: the state is that of the moment at which it was set.
-    const piece = clock.pieces.find(({ ms, offset }) => ms > floorMs && ms < endMs && ms + offset > when);
-    if (piece !== undefined && clock.timesOf(when).length === 0)
-      return { point: { life, lifeMs: piece.ms - 1, endSequence: undefined }, reason: 'clock' };
+    const skipped = clock.skippedAt(when, floorMs);
+    if (skipped !== undefined && skipped < endMs)
+      return { point: { life, lifeMs: skipped - 1, endSequence: undefined }, reason: 'clock' };
     if (isLive) continue;
     return { point: { life, lifeMs: endMs, endSequence: undefined }, reason: afterEnd };
   }
