@@ -57,7 +57,8 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
 
   /**
    * Must be called after a later complete list of a kind. Forgets, and returns, the objects that this process has
-   * created and the list does not contain: if they were deleted before the list, no event arrives.
+   * created and the list does not contain: if they were deleted before the list, no event arrives. Keeps objects
+   * without a version, which a dry run has not created.
    *
    * @param prefix that of the keys of the kind
    * @param observed the objects of the list, by the rest of the key
@@ -66,7 +67,8 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
     const names: string[] = [];
     for (const [key, { object }] of this.#results) {
       const name = key.slice(prefix.length);
-      if (!key.startsWith(prefix) || object === undefined || observed.has(name)) continue;
+      const isCreated = object !== undefined && object.metadata.resourceVersion !== '';
+      if (!key.startsWith(prefix) || !isCreated || observed.has(name)) continue;
       this.#results.delete(key);
       names.push(name);
     }

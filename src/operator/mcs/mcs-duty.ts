@@ -398,7 +398,7 @@ function simulated(
   const content = write.verb === 'create' ? write.object : jsonPatch(known, write.operations);
   const metadata = field(content, 'metadata');
   if (!isObject(content) || !isObject(metadata)) return undefined;
-  const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: 'dry-run' };
+  const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: '' };
   return { ...content, metadata: { ...identity, ...metadata } };
 }
 

@@ -505,6 +505,10 @@ describe('the duty', () => {
     b.start({ dryRun: (line) => void lines.push(line) });
     await a.export('cart');
     await mesh.pass(60_000);
+    // Regression: each list of the kind printed the creates again.
+    b.api.compact();
+    b.api.endWatches();
+    await mesh.pass(60_000);
     expect(b.writes).toEqual([]);
     const name = derivedName('shop', 'cart');
     const kinds = { imports: 'serviceimports.multicluster.x-k8s.io/v1beta1', services: 'services/v1' };

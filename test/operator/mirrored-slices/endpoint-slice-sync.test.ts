@@ -313,6 +313,10 @@ describe('slices of remote backends', () => {
     await world.putService('db');
     world.clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', 'db-1', ['10.2.0.1']));
     await world.pass(10_000);
+    // Regression: each list of the slices printed the creates again.
+    world.api.compact();
+    world.api.endWatches();
+    await world.pass(60_000);
     const id = { namespace: 'shop', name: 'db' };
     world.clusters.sink?.mergeExternalSliceDelete({ cluster: 'baltic', id, name: 'db-1' });
     await world.pass(10_000);
