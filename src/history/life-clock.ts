@@ -105,8 +105,8 @@ export class LifeClock {
   }
 
   /**
-   * Returns the time of the life, after `fromMs`, at which the clock was set forward over `wall`; undefined if it showed
-   * this time.
+   * Returns the time of the life, after `fromMs`, at which the clock was set forward over `wall`; undefined if it
+   * showed this time.
    */
   skippedAt(wall: number, fromMs: number): number | undefined {
     if (this.wallOf(fromMs) > wall || this.timesOf(wall).length > 0) return undefined;
