@@ -9,7 +9,6 @@ import { connect, createServer, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { text } from 'node:stream/consumers';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
@@ -610,13 +609,15 @@ describe('TCP', () => {
     ['HPE_INVALID_METHOD', 400, 'The request is not valid HTTP.'],
   ])('answers %s with %i, and closes the connection', async (code, status, detail) => {
     const server = await serveHTTP();
-    const client = new PassThrough();
-    const closed = once(client, 'close');
+    const client = new PassThrough({ autoDestroy: false });
+    const parts: Buffer[] = [];
+    client.on('data', (part: Buffer) => parts.push(part));
     server.emit('clientError', Object.assign(new Error(), { code }), client);
-    const [head = '', body = ''] = (await text(client)).split('\r\n\r\n');
+    await settle();
+    expect(client.destroyed).toBe(true);
+    const [head = '', body = ''] = String(Buffer.concat(parts)).split('\r\n\r\n');
     expect(head).toContain(`HTTP/1.1 ${status} `);
     expect(JSON.parse(body)).toMatchObject({ status, detail });
-    await closed;
   });
 
   it('limits the time of requests, and closes connections without traffic', async () => {
