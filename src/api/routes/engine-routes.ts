@@ -1,5 +1,4 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import type { Context } from 'hono';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import type { Node } from '../../nodemanager/node.ts';
@@ -35,7 +34,6 @@ import {
   PAGE_PARAMETERS,
   pageOf,
   readPage,
-  runWhileConnected,
 } from './route-parts.ts';
 import { SortedView } from './sorted-view.ts';
 
@@ -149,7 +147,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
 
   const sortedServices = new SortedView<AnnouncedService>(gate);
   const sortedNodes = new SortedView<Node>(gate);
-  const identities = new IdentityView(gate);
+  const identities = new IdentityView(gate, () => model.identities());
 
   app.openapi(LIST_SERVICES, async (c) => {
     const query = c.req.valid('query');
@@ -244,7 +242,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const query = c.req.valid('query');
     const page = await readPage(identityPages, gate, query, async () => {
       const revision = feed.revision;
-      const { version, known } = await identities.of(c, model.identities());
+      const { version, known } = await identities.read();
       const name = listName(instance, 'identities', version, query);
       const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
       return { name, revision, items: documents(matching(known, identityFilter(query)), documentOf) };
@@ -274,24 +272,43 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
   });
 }
 
-/** The list of all identities, read in turns of the event loop. Its version changes only if the list changes. */
+interface IdentityList {
+  /** Changes only if the list changes. */
+  readonly version: number;
+  readonly known: readonly KnownIdentity[];
+}
+
+/**
+ * Reads the list of all identities in turns of the event loop. Reads one list after the other; requests that wait for
+ * the same read share its list, because each list of 1,000,000 identities takes 55 MB.
+ */
 class IdentityView {
   readonly #gate: TurnGate;
-  #last: { readonly version: number; readonly known: readonly KnownIdentity[] } = { version: 0, known: [] };
+  readonly #identities: () => Iterable<KnownIdentity>;
+  #last: IdentityList = { version: 0, known: [] };
+  #reading: Promise<unknown> = Promise.resolve();
+  /** The read that has not begun. */
+  #next: Promise<IdentityList> | undefined;
 
-  constructor(gate: TurnGate) {
+  constructor(gate: TurnGate, identities: () => Iterable<KnownIdentity>) {
     this.#gate = gate;
+    this.#identities = identities;
   }
 
-  async of(
-    c: Context,
-    identities: Iterable<KnownIdentity>,
-  ): Promise<{
-    readonly version: number;
-    readonly known: readonly KnownIdentity[];
-  }> {
+  /** Resolves to a list whose read begins after the call. */
+  read(): Promise<IdentityList> {
+    const begin = (): Promise<IdentityList> => {
+      this.#next = undefined;
+      return this.#read();
+    };
+    this.#next ??= this.#reading.then(begin, begin);
+    this.#reading = this.#next;
+    return this.#next;
+  }
+
+  async #read(): Promise<IdentityList> {
     const known: KnownIdentity[] = [];
-    await runWhileConnected(c, this.#gate, gather(identities, known));
+    await this.#gate.runSteps(gather(this.#identities(), known));
     const { version, known: previous } = this.#last;
     const isSame =
       known.length === previous.length &&
