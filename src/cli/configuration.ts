@@ -78,7 +78,10 @@ export async function contradictions(command: Command): Promise<readonly string[
   const names = new Set(command.options.map((option) => option.attributeName()));
   // Each group of options is complete if a command has one of them.
   return [
-    (names.has('kvstore') ? contradiction(flags as MeshFlags) : undefined) ?? [],
+    // A question that starts no agent uses none of the settings of its environment that name sources.
+    (names.has('kvstore') && command.getOptionValue('runsAgent') !== false
+      ? contradiction(flags as MeshFlags)
+      : undefined) ?? [],
     (names.has('datapath') ? datapathContradiction(flags) : undefined) ?? [],
     (names.has('stateDir')
       ? stateContradiction(flags as StateFlags, command.getOptionValueSource('historyDisk') !== 'default')

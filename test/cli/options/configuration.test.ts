@@ -381,11 +381,16 @@ describe('an invalid setting ends a command', () => {
   });
 });
 
-it('settings of an agent do not make a question start another agent', async () => {
-  const env = { DPCACHE_LOAD: ATLANTIC.at(-1) ?? '', DPCACHE_SOCKET: '/nowhere/a.sock' };
-  expect((await dpcacheWith(env, 'status')).stderr).toContain(
-    '/nowhere/a.sock: no process listens on this socket',
+it.each([
+  ['DPCACHE_LOAD', ATLANTIC.at(-1) ?? ''],
+  ['DPCACHE_KVSTORE_CONFIG', '/nowhere/etcd.yaml'], // also a setting of operators, which needs no DPCACHE_KVSTORE there
+])('the setting %s does not make a question start another agent', async (variable, value) => {
+  const { status, stderr } = await dpcacheWith(
+    { [variable]: value, DPCACHE_SOCKET: '/nowhere/a.sock' },
+    'status',
   );
+  expect(stderr).toContain('/nowhere/a.sock: no process listens on this socket');
+  expect(status).toBe(1);
 });
 
 it('a file may be any YAML and never crashes the check', () => {
