@@ -450,6 +450,7 @@ export class Agent implements ReadModel, PlayStage {
           ? local?.versionOf(resource, name)
           : mesh?.versionOf(cluster, resource, name);
       },
+      conditionOf: (cluster) => this.#mesh.followed && clusterStatus(this.#mesh.followed, cluster),
     });
   };
 

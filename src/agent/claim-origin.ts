@@ -1,4 +1,5 @@
 import type { OriginDocument } from '../api/documents.ts';
+import { type ClusterCondition, clusterStateText } from '../client/cluster-text.ts';
 import type { KeyVersion } from '../clustermesh/resource-stores.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
 import { ownerCluster } from '../model/source.ts';
@@ -13,12 +14,14 @@ export interface OriginLookups {
    * Returns the kvstore key of an object of a cluster and its revision; `undefined` if the cluster has no such object.
    */
   readonly versionOf: (cluster: string, resource: 'ip' | 'nodes', name: string) => KeyVersion | undefined;
+  /** Returns the condition of a cluster; `undefined` if it is not followed. */
+  readonly conditionOf: (cluster: string) => ClusterCondition | undefined;
 }
 
 /** Returns the origin of a claim, with its current key and revision in the store. Costs two lookups. */
 export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
-  { clusterName, isInProcess, versionOf }: OriginLookups,
+  { clusterName, isInProcess, versionOf, conditionOf }: OriginLookups,
 ): OriginDocument {
   const ofCluster = ownerCluster(owner);
   const cluster = ofCluster || clusterName;
@@ -30,8 +33,17 @@ export function claimOrigin(
       const inProcess = isInProcess(cluster);
       const version = node === undefined ? versionOf(cluster, 'ip', key) : versionOf(cluster, 'nodes', node);
       const at = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
-      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${at}`;
-      return { text, cluster, store: inProcess ? 'memory' : 'etcd', ...version };
+      const condition = conditionOf(cluster);
+      const state = condition === undefined || condition.ready ? '' : ` (${clusterStateText(condition)})`;
+      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${at}${state}`;
+      const { knownAt } = condition ?? {};
+      return {
+        text,
+        cluster,
+        store: inProcess ? 'memory' : 'etcd',
+        ...version,
+        ...(knownAt !== undefined && { knownAt }),
+      };
     }
     case 'k8s':
     case 'custom-resource': {

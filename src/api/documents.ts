@@ -53,6 +53,8 @@ export interface OriginDocument {
   readonly key?: string | undefined;
   /** The last revision of the key that was read. */
   readonly revision?: number | undefined;
+  /** Present if the cluster is not ready: the time of its served state, ISO 8601. */
+  readonly knownAt?: string | undefined;
 }
 
 /** One claim on a prefix. */

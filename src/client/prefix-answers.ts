@@ -1,6 +1,7 @@
 import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument, ExplanationDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
+import type { StatusDocument } from '../api/status-document.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import { localTimeText } from '../process/terminal.ts';
@@ -17,6 +18,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
+import { missingClusters } from './cluster-text.ts';
 import { uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, listing, type PrintedList } from './list.ts';
 
@@ -108,7 +110,7 @@ export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = namePath(key);
     const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
-    if (explanation === undefined) return key.includes('/') ? emptyAnswer(key) : unclaimedAnswer(key);
+    if (explanation === undefined) return key.includes('/') ? emptyAnswer(key) : unclaimedAnswer(key, ask);
     const { prefix, decidedBy, claims, roles = [] } = explanation;
     const columns: readonly Column<(typeof claims)[number]>[] = [
       { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },
@@ -129,6 +131,7 @@ export function explainPrefix(key: string): Question {
               ...objectLines(columns, claims, view),
             ]),
         ...kernelLines(explanation.kernel),
+        ...(claims.length === 0 ? await missingLines(ask) : []),
       ],
       // An IP that is only in a pod CIDR is unknown.
       succeeded: claims.length > 0 || roles.some(({ as }) => as !== 'pod-cidr'),
@@ -136,7 +139,12 @@ export function explainPrefix(key: string): Question {
   };
 }
 
-function unclaimedAnswer(ip: string): Answer {
+async function unclaimedAnswer(ip: string, ask: Ask): Promise<Answer> {
   const text = 'no source claims it, and it is in no pod CIDR; dpcache status names incomplete sources';
-  return { ...emptyAnswer(ip), lines: [`${ip}: ${text}`] };
+  return { ...emptyAnswer(ip), lines: [`${ip}: ${text}`, ...(await missingLines(ask))] };
+}
+
+/** Returns a line for each cluster that is not ready, because one of them may have the missing claim. */
+async function missingLines(ask: Ask): Promise<readonly string[]> {
+  return missingClusters(((await ask('/v1/status')) as StatusDocument).clusters);
 }

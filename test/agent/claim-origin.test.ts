@@ -8,6 +8,13 @@ const sources: OriginLookups = {
   isInProcess: (cluster) => cluster === 'recorded',
   versionOf: (cluster, resource, name) =>
     name === 'gone' ? undefined : { key: `cilium/state/${resource}/v1/${cluster}/${name}`, revision: 7 },
+  conditionOf: (cluster) => ({
+    state: 'ready',
+    ready: cluster !== 'caspian',
+    connected: cluster !== 'caspian',
+    knownAt: cluster === 'caspian' ? '2026-11-20T12:00:00.000Z' : undefined,
+    missing: [],
+  }),
 };
 
 function textOf(source: Source, owner: string, key = '10.0.0.1', podName = ''): string {
@@ -53,6 +60,14 @@ describe('claimOrigin', () => {
   ])('has the store and the key of a claim from %s of "%s"', (source, owner, fields) => {
     const { text: _, ...rest } = claimOrigin({ key: '10.0.0.1', source, owner, k8s: undefined }, sources);
     expect(rest).toEqual(fields);
+  });
+
+  it('shows that the state of an unreachable cluster is old', () => {
+    const claim = { key: '10.0.0.1', source: 'clustermesh', owner: 'caspian', k8s: undefined } as const;
+    expect(claimOrigin(claim, sources)).toMatchObject({
+      text: "caspian's etcd, cilium/state/ip/v1/caspian/10.0.0.1, revision 7 (unreachable, serving the state of 2026-11-20T12:00:00.000Z)",
+      knownAt: '2026-11-20T12:00:00.000Z',
+    });
   });
 
   it('names the pod of a claim of Kubernetes', () => {

@@ -723,6 +723,31 @@ describe('an explained prefix', () => {
     `);
   });
 
+  it('without claims, names the clusters that are not ready', async () => {
+    const far = {
+      name: 'far',
+      ready: false,
+      connected: false,
+      knownAt: 'T',
+      missing: [],
+      lastFailure: 'refused',
+    };
+    const why = 'cluster far is incomplete: unreachable, serving the state of T: refused';
+    const roles = [{ as: 'pod-cidr', text: 'in pod CIDR 10.0.0.0/24 of node far/n1' }];
+    const answer = await answerOf(explainPrefix('10.0.0.1'), {
+      '/v1/ipcache/explain/10.0.0.1': { prefix: '10.0.0.1/32', claims: [], roles },
+      '/v1/status': { clusters: [{ name: 'near', ready: true }, far] },
+    });
+    expect(answer).toMatchObject({
+      succeeded: false,
+      lines: [
+        '10.0.0.1: in pod CIDR 10.0.0.0/24 of node far/n1',
+        '10.0.0.1/32: no source claims it, and no prefix contains it',
+        why,
+      ],
+    });
+  });
+
   it('compares the entry of the kernel with the cache', async () => {
     const entries = [{ kernel: 'a', cache: 'a' }, { kernel: 'a' }, { cache: 'b' }, { failure: 'no map' }];
     const lines = await Promise.all(entries.map(async (kernel) => (await explain({ kernel })).at(-1)));

@@ -64,6 +64,7 @@ const ORIGIN: z.ZodType<OriginDocument> = z
     store: z.enum(STORES),
     key: z.string().optional(),
     revision: z.int().optional(),
+    knownAt: z.string().optional().describe('If the cluster is not ready: the time of its served state'),
   })
   .openapi('Origin');
 
