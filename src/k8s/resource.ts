@@ -158,7 +158,7 @@ export interface FollowOptions {
    */
   readonly fields?: readonly string[] | undefined;
   /**
-   * @internal Reads objects of lists before the general decoder; the sink then receives some objects as a
+   * @internal Reads objects before the general decoder; the sink then receives some objects as a
    * {@link ScannedObject}. Requires {@link objectVersion} as `keep`. Default: none.
    */
   readonly scanner?: ObjectScanner | undefined;

@@ -11,17 +11,28 @@ import { type ObjectFields, parseObject } from '../../src/k8s/parse-object.ts';
 import { readService, SERVICE_FIELDS } from '../../src/k8s/parse-service.ts';
 import { FieldTree } from '../../src/k8s/reflector/field-tree.ts';
 import { isKubernetesObject } from '../../src/k8s/reflector/known-objects.ts';
+import { LineScanner } from '../../src/k8s/reflector/line-scanner.ts';
 import { ListScanner } from '../../src/k8s/reflector/list-scanner.ts';
-import type { ObjectScanner, ScannedObject } from '../../src/k8s/resource.ts';
+import { LINE_FIELDS, readWatchLine, scanWatchLine } from '../../src/k8s/reflector/watch-line.ts';
+import { type ObjectScanner, ScannedObject } from '../../src/k8s/resource.ts';
+import { ApiError } from '../../src/k8s/rest/api-error.ts';
 import { serviceScanner } from '../../src/k8s/service-scanner.ts';
 import { SharedValues } from '../../src/k8s/shared-values.ts';
 
 const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'] as const;
 
+/** The events and errors of the lines of a watch. */
+interface Lines {
+  readonly events: readonly unknown[];
+  readonly tooLarge: number;
+  readonly isCut: boolean;
+}
+
 /** A kind with a scanner, and its general decoder. */
 class Kind {
   readonly #name: string;
   readonly #fields: FieldTree;
+  readonly #lineFields: FieldTree;
   readonly #decode: (fields: ObjectFields) => unknown;
   readonly #scanner: ObjectScanner;
 
@@ -32,7 +43,9 @@ class Kind {
     scanner: ObjectScanner,
   ) {
     this.#name = name;
-    this.#fields = FieldTree.of([...IDENTIFYING.map((field) => `metadata.${field}`), ...fields]);
+    const all = [...IDENTIFYING.map((field) => `metadata.${field}`), ...fields];
+    this.#fields = FieldTree.of(all);
+    this.#lineFields = FieldTree.of([...LINE_FIELDS, ...all.map((field) => `object.${field}`)]);
     this.#decode = decode;
     this.#scanner = scanner;
   }
@@ -52,17 +65,55 @@ class Kind {
     const found: (string | ScannedObject<unknown>)[] = [];
     for (const bytes of list) found.push(...scan.feed(bytes));
     const items = found.map((item) => {
-      if (typeof item === 'string') return this.#read(item);
-      count++;
-      const metadata = IDENTIFYING.map((name) => item.metadata[name]);
-      return { metadata, value: plain(item.value), rejections: [] };
+      if (typeof item !== 'string') count++;
+      return this.#read(item);
     });
     return { items, count };
   }
 
-  /** The result of the general decoder for the text of an item. */
-  #read(text: string): unknown {
-    const object = decoded(text);
+  /** The lines of a watch with all fields decoded, and without a scanner. */
+  decodedLines(stream: Iterable<Uint8Array>, largest = 1_000_000): Lines {
+    return this.#lines(stream, new LineScanner(largest));
+  }
+
+  generalLines(stream: Iterable<Uint8Array>, largest = 1_000_000): Lines {
+    return this.#lines(stream, new LineScanner(largest, this.#lineFields));
+  }
+
+  scannedLines(stream: Iterable<Uint8Array>, largest = 1_000_000): Lines & { readonly count: number } {
+    let count = 0;
+    const scan = (line: Buffer): object | undefined => {
+      const found = scanWatchLine(line, this.#scanner);
+      if (found !== undefined) count++;
+      return found;
+    };
+    const lines = this.#lines(stream, new LineScanner<object>(largest, this.#lineFields, scan));
+    return { ...lines, count };
+  }
+
+  #lines(stream: Iterable<Uint8Array>, scanner: LineScanner<object>): Lines {
+    const events: unknown[] = [];
+    for (const bytes of stream)
+      for (const found of scanner.feed(bytes)) {
+        try {
+          const line = readWatchLine(typeof found === 'string' ? decoded(found) : found);
+          events.push('object' in line ? { ...line, object: this.#read(line.object) } : line);
+        } catch (error) {
+          if (!(error instanceof ApiError)) throw error;
+          const { code, message, retryAfterMs } = error;
+          events.push({ code, message, retryAfterMs });
+        }
+      }
+    return { events, tooLarge: scanner.tooLarge, isCut: scanner.isCut };
+  }
+
+  /** The result of the general decoder for the text of an item, or that of the scanner. */
+  #read(item: string | object): unknown {
+    if (item instanceof ScannedObject) {
+      const metadata = IDENTIFYING.map((name) => item.metadata[name]);
+      return { metadata, value: plain(item.value), rejections: [] };
+    }
+    const object = typeof item === 'string' ? decoded(item) : item;
     if (!isKubernetesObject(object)) return 'invalid';
     const { value, rejections } = parseObject(this.#name, object, {}, this.#decode);
     const metadata = IDENTIFYING.map((name) => object.metadata[name]);
@@ -302,12 +353,18 @@ function listOf(
   objects: readonly unknown[],
   mutations: readonly { at: number; removed: number; added: string }[],
 ): Uint8Array {
-  let text = objects.map((object) => JSON.stringify(object)).join(',');
-  for (const { at, removed, added } of mutations) {
-    const from = at % (text.length + 1);
-    text = `${text.slice(0, from)}${added}${text.slice(from + removed)}`;
-  }
+  const text = mutated(objects.map((object) => JSON.stringify(object)).join(','), mutations);
   return new TextEncoder().encode(`{"items":[${text}]}`);
+}
+
+function mutated(
+  original: string,
+  mutations: readonly { at: number; removed: number; added: string }[],
+): string {
+  return mutations.reduce((text, { at, removed, added }) => {
+    const from = at % (text.length + 1);
+    return `${text.slice(0, from)}${added}${text.slice(from + removed)}`;
+  }, original);
 }
 
 /** Yields pieces of a list in one buffer, which each piece overwrites, as a transport does. */
@@ -369,6 +426,82 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         if (places.length <= 1) expect(split.count).toBe(whole.count);
       }),
       { numRuns: 300 },
+    );
+  });
+});
+
+/** The texts of lines: in the form in which API servers send them, and with other fields, in any order, repeated. */
+function linesOf(object: fc.Arbitrary<unknown>): fc.Arbitrary<readonly string[]> {
+  const type = fc.constantFrom('ADDED', 'MODIFIED', 'DELETED');
+  const usual = fc.tuple(type, object).map(([t, o]) => `{"type":"${t}","object":${JSON.stringify(o)}}`);
+  const end = { metadata: { resourceVersion: '7', annotations: { 'k8s.io/initial-events-end': 'true' } } };
+  const expired = { kind: 'Status', code: 410, message: 'too old', details: { retryAfterSeconds: 3 } };
+  const field = fc.oneof(
+    fc.tuple(fc.constant('type'), fc.oneof(type, fc.constantFrom('BOOKMARK', 'ERROR', 'added', '', 7, null))),
+    fc.tuple(
+      fc.constant('object'),
+      fc.oneof(object, fc.constantFrom<unknown>(end, expired, null, [], 7, 'x')),
+    ),
+    fc.tuple(fc.constantFrom('code', 'message', 'details', 'a', 'é', 'a"'), odd),
+  );
+  const any = fc
+    .tuple(fc.array(field, { maxLength: 4 }), fc.constantFrom('', '', ' ', '\r', '\t'))
+    .map(([fields, space]) => {
+      const texts = fields.map(([name, value]) => `${JSON.stringify(name)}:${space}${JSON.stringify(value)}`);
+      return `${space}{${texts.join(`,${space}`)}}${space}`;
+    });
+  const other = fc.constantFrom(
+    '',
+    ' ',
+    '7',
+    'null',
+    '[]',
+    '{',
+    '}',
+    '{}{}',
+    '{},',
+    '"}',
+    '{"type":"ADDED","obj',
+  );
+  const line = fc.oneof({ weight: 4, arbitrary: usual }, { weight: 3, arbitrary: any }, other);
+  return fc.array(line, { minLength: 1, maxLength: 4 });
+}
+
+describe.each(KINDS)('watch lines of %s: the scanner agrees with the general decoder', (_, kind, object) => {
+  const odds = fc.array(fc.tuple(fc.nat(100_000), odd), { maxLength: 1 });
+  const changed = fc
+    .tuple(object, odds)
+    .map(([one, changes]) => changes.reduce<unknown>((whole, [at, by]) => withOdd(whole, at, by), one));
+  const lines = linesOf(changed);
+  const cuts = fc.array(fc.nat(100_000), { maxLength: 3 });
+  const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+  it('for any lines, cut anywhere, up to any size; and with the decoder of all fields', () => {
+    fc.assert(
+      fc.property(lines, cuts, fc.boolean(), fc.nat(9), (texts, places, isLimited, at) => {
+        const stream = encode(texts.map((text) => `${text}\n`).join(''));
+        // The size of a line, or one byte less.
+        const size = encode(texts[Math.floor(at / 2) % texts.length] ?? '').length;
+        const largest = isLimited ? Math.max(1, size - (at % 2)) : 1_000_000;
+        const { count, ...scanned } = kind.scannedLines(pieces(stream, places), largest);
+        expect(scanned).toEqual(kind.generalLines([stream], largest));
+        expect(scanned).toEqual(kind.decodedLines([stream], largest));
+        expect(kind.scannedLines([stream], largest).count).toBe(count);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('for lines with changed bytes', () => {
+    const mutations = fc.array(mutation, { minLength: 1, maxLength: 2 });
+    fc.assert(
+      fc.property(lines, mutations, cuts, (texts, changes, places) => {
+        const stream = encode(mutated(texts.map((text) => `${text}\n`).join(''), changes));
+        const { count, ...scanned } = kind.scannedLines(pieces(stream, places));
+        expect(scanned).toEqual(kind.generalLines(pieces(stream, [...places].reverse())));
+        expect(kind.scannedLines([stream]).count).toBe(count);
+      }),
+      { numRuns: 500 },
     );
   });
 });
@@ -478,4 +611,40 @@ it.each<[string, Kind, object]>([
   ],
 ])('%s is left to the general decoder', (_, kind, object) => {
   expect(kind.scanned(listOf([object], [])).count).toBe(0);
+});
+
+describe('a watch line', () => {
+  const object = { apiVersion: 'cilium.io/v2', kind: 'CiliumEndpoint', metadata, status };
+  const lines = (...values: readonly object[]): Uint8Array =>
+    new TextEncoder().encode(values.map((value) => `${JSON.stringify(value)}\n`).join(''));
+
+  it.each(['ADDED', 'MODIFIED', 'DELETED'])('%s is read by the scanner, wherever it is cut', (type) => {
+    const stream = lines({ type, object }, { type, object });
+    for (let at = 0; at <= stream.length; at++) {
+      const { count, events } = ENDPOINTS.scannedLines(pieces(stream, [at]));
+      expect(count).toBe(2);
+      if (at === 0) expect(events).toEqual(ENDPOINTS.decodedLines([stream]).events);
+    }
+  });
+
+  it.each([
+    { type: 'BOOKMARK', object },
+    { type: 'ERROR', object },
+    { object, type: 'ADDED' },
+    { type: 'ADDED', object, a: 1 },
+    { type: 'ADDED', a: 1, object },
+    { type: 'ADDED', object: { ...object, metadata: { ...metadata, uid: 7 } } },
+  ])('of another form is left to the general decoder: %j', (line) => {
+    expect(ENDPOINTS.scannedLines([lines(line)]).count).toBe(0);
+  });
+
+  it.each(['', ']', '}x', '}}', '},', '} ', '}\r', ',"a":1}', ',"object":{}}', ' }'])(
+    'that ends with %j after the object is left to the general decoder',
+    (end) => {
+      const stream = new TextEncoder().encode(`{"type":"ADDED","object":${JSON.stringify(object)}${end}\n`);
+      const { count, ...scanned } = ENDPOINTS.scannedLines([stream]);
+      expect(count).toBe(0);
+      expect(scanned).toEqual(ENDPOINTS.decodedLines([stream]));
+    },
+  );
 });

@@ -40,8 +40,16 @@ export class ByteRuns {
 
   /** Returns the text that ends with this run, or undefined if it is too large. */
   end(bytes: Uint8Array, from: number, to: number): string | undefined {
+    return this.join(bytes, from, to)?.toString('utf8');
+  }
+
+  /**
+   * Returns the bytes of the text that ends with this run, or undefined if it is too large. They are valid until the
+   * next call.
+   */
+  join(bytes: Uint8Array, from: number, to: number): Buffer | undefined {
     const isWhole = this.#size === 0 && to - from <= this.#maxBytes;
-    if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');
+    if (isWhole) return Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from);
     this.keep(bytes, from, to);
     const size = this.#size;
     this.#size = 0;
@@ -49,9 +57,9 @@ export class ByteRuns {
       this.#tooLarge++;
       return undefined;
     }
-    const text = this.#buffer.toString('utf8', 0, size);
+    const joined = this.#buffer.subarray(0, size);
     if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
-    return text;
+    return joined;
   }
 
   #grow(size: number): void {

@@ -8,7 +8,7 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 
-/** Number of brackets around an item: 2 in a list, 0 in a stream of lines. */
+/** Number of brackets around an item: 2 in a list, 0 in a line. */
 const IN_LIST = 2;
 const IN_NOTHING = 0;
 const ITEMS = /[{,]\s*"items"\s*:\s*$/;
@@ -37,8 +37,7 @@ interface ItemScanner<T> {
  *     {"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{ item },{ item }]}
  *     └───────────────────────── shell ──────────────────────────┘ └─ item ─┘        └┘ shell
  *
- * Also splits a stream of lines with one object each. Scans the bytes only for quotes, commas and brackets. Cost: one
- * step per byte.
+ * Also reads lines of one object each. Scans the bytes only for quotes, commas and brackets. Cost: one step per byte.
  *
  * Removes unrequested fields of an item before it is decoded, together with the preceding or the following comma:
  *
@@ -100,6 +99,11 @@ export class ListScanner<T = never> {
   /** Returns the number of dropped items. */
   get tooLarge(): number {
     return this.#item.tooLarge;
+  }
+
+  /** Returns true if the last line is not complete. */
+  get isCut(): boolean {
+    return this.#depth !== IN_NOTHING || this.#inString;
   }
 
   /** Returns the list as JSON without its items. Complete after the last byte. */
@@ -210,7 +214,6 @@ export class ListScanner<T = never> {
       return;
     }
     if (depth === this.#itemsDepth + 1) this.#keepShell(bytes, at);
-    if (depth === 1) this.#shell = ''; // white space between lines
     const tree = this.#treeOf(depth, isObject);
     if (tree === undefined) {
       this.#wholeDepth = depth;
@@ -282,7 +285,7 @@ export class ListScanner<T = never> {
   #keepShell(bytes: Uint8Array, to: number): void {
     const from = this.#from;
     this.#from = to;
-    if (from >= to) return;
+    if (from >= to || this.#itemsDepth === IN_NOTHING) return;
     // A character that is split between two chunks is decoded wrongly. Only names and versions of the shell are read,
     // which are ASCII.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');

@@ -1,3 +1,4 @@
+import type { Buffer } from 'node:buffer';
 import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal, fired, followSignal } from '../../base/follow-signal.ts';
@@ -39,7 +40,7 @@ import {
   type ReflectorState,
   stepReflector,
 } from './reflector-machine.ts';
-import { LINE_FIELDS, readWatchLine } from './watch-line.ts';
+import { LINE_FIELDS, readWatchLine, scanWatchLine } from './watch-line.ts';
 
 /** The parts of the client that all its reflectors share. */
 export interface ReflectorContext {
@@ -93,7 +94,7 @@ export class Reflector implements FollowedResource {
   readonly #context: ReflectorContext;
   readonly #options: FollowOptions;
   readonly #known: KnownObjects;
-  /** The fields to read of objects, and of the lines of a stream; undefined for all. */
+  /** The fields to read of objects, and of the lines of streams and watches; undefined for all. */
   readonly #fields: FieldTree | undefined;
   readonly #lineFields: FieldTree | undefined;
   readonly #guard: CallbackGuard;
@@ -264,6 +265,12 @@ export class Reflector implements FollowedResource {
     return new Exchange({ ...this.#context, signal: this.#ended.signal });
   }
 
+  #newLineScanner(): LineScanner<object> {
+    const { scanner } = this.#options;
+    const scan = scanner && ((line: Buffer) => scanWatchLine(line, scanner));
+    return new LineScanner<object>(MAX_OBJECT_BYTES, this.#lineFields, scan);
+  }
+
   // ── List ───────────────────────────────────────────────────────────────────────────────────────────────
 
   async #list(from: ListSource): Promise<ActionResult> {
@@ -319,10 +326,7 @@ export class Reflector implements FollowedResource {
   async #stream(): Promise<string> {
     const { gate } = this.#context;
     using exchange = this.#newExchange();
-    const scanner =
-      this.#lineFields === undefined
-        ? new LineScanner(MAX_OBJECT_BYTES)
-        : new ListScanner(MAX_OBJECT_BYTES, this.#lineFields, 'lines');
+    const scanner = this.#newLineScanner();
     const path = streamPath(this.#kind, this.#known.version, WATCH_SECONDS.max);
     for await (const bytes of this.#listBytes(exchange, { path })) {
       let version: string | undefined;
@@ -384,7 +388,7 @@ export class Reflector implements FollowedResource {
     const seconds = Math.floor(WATCH_SECONDS.min + random() * (WATCH_SECONDS.max - WATCH_SECONDS.min));
     using exchange = this.#newExchange();
     const startedAt = clock.now();
-    const scanner = new LineScanner(MAX_OBJECT_BYTES);
+    const scanner = this.#newLineScanner();
     const { version } = this.#known;
     exchange.allowTime(seconds * 1000 + TIMEOUT_MARGIN_MS);
     exchange.allowSilence(OPENING_MS);

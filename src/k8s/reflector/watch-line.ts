@@ -1,5 +1,6 @@
+import { Buffer } from 'node:buffer';
 import { isObject } from '../../net/fields.ts';
-import type { KubernetesObject } from '../resource.ts';
+import type { KubernetesObject, ObjectScanner } from '../resource.ts';
 import { ApiError, errorOfStatus } from '../rest/api-error.ts';
 import { isKubernetesObject } from './known-objects.ts';
 
@@ -23,6 +24,34 @@ const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
   ['MODIFIED', 'put'],
   ['DELETED', 'delete'],
 ]);
+
+/** The first bytes of a line with a change, in the form in which API servers send it. */
+const STARTS = [...TYPES.keys()].map((type) => ({
+  type,
+  bytes: Buffer.from(`{"type":"${type}","object":`, 'latin1'),
+}));
+
+const CLOSE_OBJECT = 0x7d;
+
+/** Returns a decoded line whose object the scanner reads, or undefined if the general decoder must read the line. */
+export function scanWatchLine(line: Buffer, objects: ObjectScanner): object | undefined {
+  for (const { type, bytes } of STARTS) {
+    if (!startsWith(line, bytes)) continue;
+    const object = objects.scan(line, bytes.length);
+    const { end } = objects;
+    const isWhole = object !== undefined && end === line.length - 1 && line[end] === CLOSE_OBJECT;
+    return isWhole ? { type, object } : undefined;
+  }
+  return undefined;
+}
+
+function startsWith(line: Buffer, start: Buffer): boolean {
+  const { length } = start;
+  if (line.length < length) return false;
+  // A loop, because a native comparison costs more for few bytes.
+  for (let i = 0; i < length; i++) if (line[i] !== start[i]) return false;
+  return true;
+}
 
 function bookmark(object: unknown): WatchLine {
   const metadata = isObject(object) ? object['metadata'] : undefined;

@@ -84,6 +84,7 @@ const holding = (inner: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
 const nested = holding(holding(holding(scalar)));
 const object = fc.dictionary(name, nested, { maxKeys: 5 });
 const path = fc.array(name, { minLength: 1, maxLength: 3 }).map((names) => names.join('.'));
+const SCANNERS = { list: ListScanner, lines: LineScanner } as const;
 const shapes = {
   list: (items: readonly unknown[], space: number) =>
     JSON.stringify({ a: { b: [1] }, items, b: 1 }, null, space),
@@ -103,7 +104,7 @@ describe.each(['list', 'lines'] as const)('a scanner of a %s that is asked for s
           const said: readonly unknown[] = items.map((one) => JSON.parse(JSON.stringify(one)));
           const asked = said.map((one) => askedFields(one, fields));
           const scan = (pieces: readonly Uint8Array[]): readonly unknown[] => {
-            const scanner = new ListScanner(1_000_000, FieldTree.of(fields), shape);
+            const scanner = new SCANNERS[shape](1_000_000, FieldTree.of(fields));
             return pieces.flatMap((bytes) => scanner.feed(bytes)).map((one) => JSON.parse(one));
           };
           expect(scan([new TextEncoder().encode(text)])).toEqual(asked);
@@ -150,6 +151,35 @@ describe('a watch that arrives in pieces', () => {
         expect(scanner.isCut).toBe(false);
       }),
     );
+  });
+
+  it('keeps unrequested fields of lines that are not one object, and removes those of the next line', () => {
+    const odd = [
+      '{"a":1,"b":2},',
+      ',{"b":2}',
+      '{"b":2}}',
+      '{"b":2}{"b":3}',
+      '{"b":{}',
+      '{"b":2}"}',
+      '[{"b":2}]',
+    ];
+    for (const line of odd) {
+      const scanner = new LineScanner(100, FieldTree.of(['a']));
+      const bytes = new TextEncoder().encode(`${line}\n{"b":2,"a":1}\n \n{"a":3,"b":4}\n`);
+      expect(scanner.feed(bytes)).toEqual([line, '{"a":1}', '{"a":3}']);
+    }
+  });
+
+  it('keeps all fields of lines above 256 KiB, because they are decoded in steps', () => {
+    const scan = (): string => 'scanned';
+    for (const [size, found] of [
+      [256 * 1024, 'scanned'],
+      [256 * 1024 + 1, undefined],
+    ] as const) {
+      const line = `{"b":"${'x'.repeat(size - 8)}"}`;
+      const scanner = new LineScanner(1_000_000, FieldTree.of(['a']), scan);
+      expect(scanner.feed(new TextEncoder().encode(`${line}\n`))).toEqual([found ?? line]);
+    }
   });
 
   it('reports an end within a line, and counts lines that are too large', () => {

@@ -2,7 +2,14 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
-import type { FollowedResource, ResourceKind } from '../../../src/k8s/resource.ts';
+import { objectScanner } from '../../../src/k8s/object-scanner.ts';
+import {
+  type FollowedResource,
+  type FollowOptions,
+  objectVersion,
+  type ResourceKind,
+  ScannedObject,
+} from '../../../src/k8s/resource.ts';
 import type { ApiTransport } from '../../../src/k8s/rest/api-transport.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
@@ -31,7 +38,10 @@ function nameOf(path: string): string {
   return query.has('watch') ? 'watch' : 'list';
 }
 
-function follow(server: MemoryApiServer): {
+function follow(
+  server: MemoryApiServer,
+  options?: FollowOptions,
+): {
   readonly sink: RecordingSink;
   readonly followed: FollowedResource;
 } {
@@ -47,7 +57,7 @@ function follow(server: MemoryApiServer): {
   const client = new KubernetesClient(transport, { clock, random: () => 0 });
   clients.push(client);
   const sink = new RecordingSink();
-  return { sink, followed: client.follow(PODS, sink) };
+  return { sink, followed: client.follow(PODS, sink, options) };
 }
 
 function served(streamingLists: boolean): { readonly server: MemoryApiServer; readonly pods: ApiUser } {
@@ -67,6 +77,24 @@ it('a server that supports it streams its objects, more than fit into a queue; n
   await settle();
   expect(sink.objects.size).toBe(1199);
   expect(sink.breaches).toEqual([]);
+});
+
+it('the scanner reads the objects of a stream and of a watch (regression: only those of lists)', async () => {
+  const { server, pods } = served(true);
+  await pods.create('a');
+  const scanner = objectScanner({ metadata: {}, fields: {}, begin: () => {}, value: ({ name }) => name });
+  const { sink, followed } = follow(server, { keep: objectVersion, fields: ['spec'], scanner });
+  const scanned = (): readonly unknown[] =>
+    [...sink.objects.values()].map((object) => object instanceof ScannedObject && object.value);
+  await settle(30);
+  expect(scanned()).toEqual(['a']);
+  await pods.create('b');
+  await settle(30);
+  expect(scanned()).toEqual(['a', 'b']);
+  await pods.delete('a');
+  await settle(30);
+  expect(scanned()).toEqual(['b']);
+  expect(followed.status()).toMatchObject({ lists: 1, watches: 1, rejected: 0, failures: 0 });
 });
 
 it('a server without support is tried once, and that is not a failure', async () => {
