@@ -33,6 +33,9 @@ const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
 const NODE_SELECTOR = 'service.cilium.io/node-selector';
+const EXPOSED_TYPE = 'service.cilium.io/type';
+const EXPOSED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer'] as const;
+const SOURCE_RANGES_POLICY = ['service.cilium.io/src-ranges-policy'] as const;
 const TOPOLOGY_MODE = [
   'service.kubernetes.io/topology-aware-hints',
   'service.kubernetes.io/topology-mode',
@@ -117,8 +120,8 @@ function readIngressIPs(fields: ObjectFields): ImmutableSet<string> {
 }
 
 /**
- * Returns the source ranges without invalid ranges, which are rejected. If all ranges are invalid, the result is empty
- * and admits no client.
+ * Returns the source ranges without invalid ranges, which are rejected. If all ranges are invalid, the result is
+ * empty.
  */
 function readSourceRanges(spec: ObjectFields): Service['sourceRanges'] {
   const listed = spec.value('loadBalancerSourceRanges') ?? [];
@@ -214,6 +217,7 @@ export function readService(
   const { addressing, clusterIPs } = readClusterIPs(spec);
   const trafficDistribution = readDistribution(spec, annotations);
   const { nodeSelector, nodeLabel } = readExposure(metadata);
+  const exposedType = metadata.object('annotations')?.word(EXPOSED_TYPE, EXPOSED_TYPES);
   const ports = readServicePorts(spec, type, sharedPorts);
   const externalIPs = ImmutableSet(readAddresses(spec.list('externalIPs')));
   const ingressIPs = readIngressIPs(fields);
@@ -228,10 +232,12 @@ export function readService(
     trafficDistribution,
     nodeSelector,
     nodeLabel,
+    exposedType,
     ports,
     externalIPs,
     ingressIPs,
     sourceRanges: readSourceRanges(spec),
+    sourceRangesPolicy: annotation(annotations, SOURCE_RANGES_POLICY) === 'deny' ? 'deny' : 'allow',
     externalTrafficPolicy: spec.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
     internalTrafficPolicy: spec.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
     healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),

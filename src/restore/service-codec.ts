@@ -34,6 +34,8 @@ const DISTRIBUTIONS: readonly TrafficDistribution[] = [
   'prefer-same-zone',
   'prefer-same-node',
 ];
+const EXPOSED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer'] as const;
+const SOURCE_RANGES_POLICIES = ['allow', 'deny'] as const;
 const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready', 'maintenance'];
 const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'remote-slice'];
 
@@ -103,7 +105,9 @@ function serviceRecord(service: Service): object {
     ingressIPs: [...ingressIPs],
     sourceRanges: sourceRanges && [...sourceRanges],
     nodeSelector: service.nodeSelector,
+    sourceRangesPolicy: service.sourceRangesPolicy,
     nodeLabel: service.nodeLabel,
+    exposedType: service.exposedType,
     labels: [...labels],
     selector: [...selector],
   };
@@ -209,6 +213,8 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
     trafficDistribution: fields.word('trafficDistribution', DISTRIBUTIONS) ?? 'none',
     nodeSelector: fields.string('nodeSelector'),
     nodeLabel: fields.string('nodeLabel'),
+    sourceRangesPolicy: fields.word('sourceRangesPolicy', SOURCE_RANGES_POLICIES) ?? 'allow',
+    exposedType: fields.word('exposedType', EXPOSED_TYPES),
     labels: fields.list('labels').items(readPair),
     selector: fields.list('selector').items(readPair),
   });

@@ -38,10 +38,15 @@ function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly st
   return [...(hasIPv4 ? (nodePort.ipv4 ?? []) : []), ...(hasIPv6 ? (nodePort.ipv6 ?? []) : [])];
 }
 
+/** Returns true if a service has frontends of a type. */
+export function isExposed({ exposedType }: Service, type: NonNullable<Service['exposedType']>): boolean {
+  return exposedType === undefined || exposedType === type;
+}
+
 /**
  * Returns all frontends of a service: each port on each cluster IP, external IP and ingress IP, and each allocated node
- * port on the node addresses of the cluster IPs' families. Ordered by kind (cluster IP, node port, external IP, ingress
- * IP), then IP and port.
+ * port on the node addresses of the cluster IPs' families. If the service has an `exposedType`, only those of this
+ * type, and the external IPs. Ordered by kind (cluster IP, node port, external IP, ingress IP), then IP and port.
  */
 export function frontendsOf(service: Service, nodePort: NodePortOptions): readonly Frontend[] {
   const frontends: Frontend[] = [];
@@ -53,9 +58,9 @@ export function frontendsOf(service: Service, nodePort: NodePortOptions): readon
       }
     }
   };
-  add('cluster-ip', service.clusterIPs);
-  if (nodePort.enabled) add('node-port', nodeAddresses(service, nodePort));
+  if (isExposed(service, 'ClusterIP')) add('cluster-ip', service.clusterIPs);
+  if (nodePort.enabled && isExposed(service, 'NodePort')) add('node-port', nodeAddresses(service, nodePort));
   add('external-ip', service.externalIPs);
-  add('ingress-ip', service.ingressIPs);
+  if (isExposed(service, 'LoadBalancer')) add('ingress-ip', service.ingressIPs);
   return frontends;
 }

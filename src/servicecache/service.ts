@@ -48,8 +48,13 @@ export interface Service {
   readonly externalIPs: ImmutableSet<string>;
   /** Addresses of the load balancer. Canonical. */
   readonly ingressIPs: ImmutableSet<string>;
-  /** Canonical CIDRs of the clients that may use the load balancer. Undefined: all; empty: none. */
+  /**
+   * Canonical CIDRs of clients of the load balancer; see `sourceRangesPolicy`. Undefined: all clients are admitted;
+   * empty: the list of the service has no valid CIDR.
+   */
   readonly sourceRanges: ImmutableSet<string> | undefined;
+  /** `allow`: only clients in `sourceRanges` are admitted. `deny`: only clients outside of them. */
+  readonly sourceRangesPolicy: 'allow' | 'deny';
   readonly externalTrafficPolicy: TrafficPolicy;
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 = none. */
@@ -68,6 +73,8 @@ export interface Service {
   readonly nodeSelector: string | undefined;
   /** Without `nodeSelector`: only nodes whose label `service.cilium.io/node` has this value. Undefined: all nodes. */
   readonly nodeLabel: string | undefined;
+  /** The only type of frontends that the service has, apart from external IPs. Undefined: all types. */
+  readonly exposedType: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | undefined;
   readonly labels: ImmutableMap<string, string>;
   /** The selector of the service's pods. If it is empty, Kubernetes does not write the endpoints. */
   readonly selector: ImmutableMap<string, string>;
@@ -110,6 +117,7 @@ export function createService(fields: ServiceFields): Service {
     externalIPs: ImmutableSet(fields.externalIPs),
     ingressIPs: ImmutableSet(fields.ingressIPs),
     sourceRanges: fields.sourceRanges && ImmutableSet(fields.sourceRanges),
+    sourceRangesPolicy: fields.sourceRangesPolicy ?? 'allow',
     externalTrafficPolicy: fields.externalTrafficPolicy ?? 'Cluster',
     internalTrafficPolicy: fields.internalTrafficPolicy ?? 'Cluster',
     healthCheckNodePort: fields.healthCheckNodePort ?? 0,
@@ -121,6 +129,7 @@ export function createService(fields: ServiceFields): Service {
     trafficDistribution: fields.trafficDistribution ?? 'none',
     nodeSelector: fields.nodeSelector,
     nodeLabel: fields.nodeLabel,
+    exposedType: fields.exposedType,
     labels: ImmutableMap(fields.labels),
     selector: ImmutableMap(fields.selector),
   };
@@ -194,6 +203,8 @@ export function equalServices(a: Service, b: Service): boolean {
       a.trafficDistribution === b.trafficDistribution &&
       a.nodeSelector === b.nodeSelector &&
       a.nodeLabel === b.nodeLabel &&
+      a.exposedType === b.exposedType &&
+      a.sourceRangesPolicy === b.sourceRangesPolicy &&
       equalServicePorts(a.ports, b.ports) &&
       equalLists(a.clusterIPs, b.clusterIPs) &&
       equalAddresses(a.externalIPs, b.externalIPs) &&

@@ -67,6 +67,7 @@ describe('a service is parsed', () => {
       externalIPs: ['1.2.3.4'],
       ingressIPs: ['5.6.7.8'],
       sourceRanges: ['10.0.0.0/8'],
+      sourceRangesPolicy: 'allow',
       externalTrafficPolicy: 'Local',
       internalTrafficPolicy: 'Local',
       healthCheckNodePort: 31000,
@@ -374,5 +375,29 @@ describe('the restriction of a service to nodes', () => {
       { field: `metadata.annotations.${SELECTOR}`, reason: 'invalid-selector', value: '"a in b"' },
     ]);
     expect(rejections[0]?.message).toContain('expected ( instead of "b"');
+  });
+});
+
+describe('annotations of load balancing', () => {
+  const read = (annotations: Readonly<Record<string, string>>) =>
+    parseService({
+      metadata: { namespace: 'shop', name: 'web', annotations },
+      spec: { clusterIP: '10.9.0.1', loadBalancerSourceRanges: ['10.0.0.0/8'] },
+    });
+
+  it.each([
+    [{}, undefined, 'allow'],
+    [{ 'service.cilium.io/type': 'LoadBalancer' }, 'LoadBalancer', 'allow'],
+    [{ 'service.cilium.io/src-ranges-policy': 'Deny' }, undefined, 'deny'],
+    [{ 'service.cilium.io/src-ranges-policy': 'none' }, undefined, 'allow'],
+  ])('of %j', (annotations, exposedType, sourceRangesPolicy) => {
+    expect(read(annotations).rejections).toEqual([]);
+    expect(read(annotations).value).toMatchObject({ exposedType, sourceRangesPolicy });
+  });
+
+  it('an unsupported exposed type is rejected, and restricts nothing', () => {
+    const { value, rejections } = read({ 'service.cilium.io/type': 'ExternalName' });
+    expect(value).toMatchObject({ exposedType: undefined });
+    expect(rejections).toMatchObject([{ field: 'metadata.annotations.service.cilium.io/type' }]);
   });
 });

@@ -126,6 +126,8 @@ describe('equality of values', () => {
       ),
       nodeSelector: oneOf<string | undefined>(undefined, '', 'a'),
       nodeLabel: oneOf<string | undefined>(undefined, '', 'a'),
+      exposedType: oneOf<Service['exposedType']>(undefined, 'ClusterIP', 'NodePort'),
+      sourceRangesPolicy: oneOf<Service['sourceRangesPolicy']>('allow', 'deny'),
       type: oneOf<Service['type']>('ClusterIP', 'NodePort', 'LoadBalancer'),
       addressing: oneOf<Service['addressing']>('assigned', 'headless'),
       clusterIPs: made(
@@ -350,6 +352,7 @@ it('omitted fields of a backend or service have the usual values', () => {
       ports: {},
       externalIPs: [],
       ingressIPs: [],
+      sourceRangesPolicy: 'allow',
       externalTrafficPolicy: 'Cluster',
       internalTrafficPolicy: 'Cluster',
       healthCheckNodePort: 0,

@@ -49,6 +49,16 @@ describe('a service is found by its frontends', () => {
     expect(cache.lookupFrontend(ip, port, protocol)?.frontend.kind).toBe(kind);
   });
 
+  it.each<[Service['exposedType'], readonly string[]]>([
+    [undefined, ['cluster-ip', 'node-port', 'external-ip', 'ingress-ip']],
+    ['ClusterIP', ['cluster-ip', 'external-ip']],
+    ['NodePort', ['node-port', 'external-ip']],
+    ['LoadBalancer', ['external-ip', 'ingress-ip']],
+  ])('of the exposed type %s only', (exposedType, kinds) => {
+    const frontends = frontendsOf(createService({ ...rich, exposedType }), NODE_PORT);
+    expect([...new Set(frontends.map(({ kind }) => kind))]).toEqual(kinds);
+  });
+
   it('a node port only if they are enabled, on the addresses of its families', () => {
     const four = service({ clusterIPs: List(['172.16.0.10']), ports: rich.ports });
     const found = (options: Parameters<typeof cacheOf>[0]): readonly string[] => {

@@ -2,7 +2,12 @@ import { type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
-import { type FrontendKind, formatFrontend, type NodePortOptions } from '../../../servicecache/frontends.ts';
+import {
+  type FrontendKind,
+  formatFrontend,
+  isExposed,
+  type NodePortOptions,
+} from '../../../servicecache/frontends.ts';
 import { selectBackends } from '../../../servicecache/selection.ts';
 import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
@@ -208,7 +213,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);
-    this.#setClusterIPs(name, here?.clusterIPs ?? NO_ITEMS, (ip) => touched.add(anyPortOf(ip)));
+    const clusterIPs = here !== undefined && isExposed(here, 'ClusterIP') ? here.clusterIPs : NO_ITEMS;
+    this.#setClusterIPs(name, clusterIPs, (ip) => touched.add(anyPortOf(ip)));
   }
 
   #frontendsOf(service: Service): readonly string[] {

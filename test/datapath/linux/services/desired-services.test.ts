@@ -125,6 +125,7 @@ it('has the frontends of a restricted service only on matching nodes, and follow
   };
   update(1, {});
   update(2, { nodeLabel: 'beefy' });
+  update(5, { exposedType: 'LoadBalancer' });
   update(3, { nodeSelector: 'zone in (a, b),!old' });
   update(4, { nodeSelector: 'zone=a', nodeLabel: 'beefy' });
   const here = () => [...desired.entries()].map(([key]) => key).sort();
