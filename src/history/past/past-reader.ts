@@ -14,6 +14,7 @@ import {
   isLostBetween,
   isUndoUncertain,
   type Life,
+  type SegmentPart,
   uncertaintyAt,
 } from '../lives.ts';
 import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from '../point-in-time.ts';
@@ -41,7 +42,10 @@ import type {
 } from '../types.ts';
 import { EarlierLifeState } from './earlier-life-state.ts';
 import { documentIn } from './past-documents.ts';
-import { type PointInLife, RECORDS_PER_SLICE, Reading } from './reading.ts';
+import { type PointInLife, Reading } from './reading.ts';
+
+/** Number of prefixes that {@link PastReader.changedSince} evaluates in one slice. */
+const PREFIXES_PER_SLICE = 128;
 
 const NO_SEGMENTS: readonly StoredSegment[] = [];
 
@@ -148,26 +152,13 @@ export class PastReader {
     if (point === undefined || life?.isLive !== true) return 'earlier';
     const { ipcache } = this.#options;
     const changed = new ChangedPrefixes((key) => ipcache.claimsOf(key));
-    const register = prefixRegister();
-    const isLater = isLaterThan(point);
-    for (const part of life.parts.toReversed()) {
-      if (part.lastMs < point.lifeMs) break;
-      let read = 0;
-      for await (const segment of reading.segment(part)) {
-        for (const { position, kind, ms } of segment.newestHeads()) {
-          if (++read % RECORDS_PER_SLICE === 0) await reading.pass();
-          if (kind !== KIND.prefix || position >= part.endPosition) continue;
-          if (!isLater({ segment, position, ms })) break;
-          changed.addOlder(...claimChange(segment, position, register));
-        }
-      }
-      if (changed.size > maxKeys) return 'too-many';
-    }
+    await this.#addOlder(reading, changed, point, maxKeys);
+    if (changed.size > maxKeys) return 'too-many';
     const prefixes = new Map<string, VisibleClaim | undefined>();
     let next = this.#addLater(reading, changed, reading.nextSequence);
     for (const [prefix, claim] of changed.visible()) {
       prefixes.set(prefix, claim);
-      if (prefixes.size % RECORDS_PER_SLICE !== 0) continue;
+      if (prefixes.size % PREFIXES_PER_SLICE !== 0) continue;
       await reading.pass();
       next = this.#addLater(reading, changed, next);
     }
@@ -176,6 +167,26 @@ export class PastReader {
     const reason = requested.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, point));
     const certainty = { certain: reason === undefined, reason, held: reading.held };
     return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
+  }
+
+  /** Adds the changes after a point, newest first, until more than `maxKeys` keys have changed. */
+  async #addOlder(
+    reading: Reading,
+    changed: ChangedPrefixes,
+    point: PointInLife,
+    maxKeys: number,
+  ): Promise<void> {
+    const register = prefixRegister();
+    const isLater = isLaterThan(point);
+    const mayBeLater = ({ lastMs }: SegmentPart): boolean => lastMs >= point.lifeMs;
+    for await (const { segment, heads } of reading.headsOf(reading.lifeOf(point), mayBeLater)) {
+      for (const { position, kind, ms } of heads) {
+        if (kind !== KIND.prefix) continue;
+        if (!isLater({ segment, position, ms })) return;
+        changed.addOlder(...claimChange(segment, position, register));
+      }
+      if (changed.size > maxKeys) return;
+    }
   }
 
   /**
@@ -212,20 +223,18 @@ export class PastReader {
     const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     const state = new PastState(this.#claimsOf(register));
+    let visibleAfter = state.visible();
+    const undo = (life: Life, change: TimelineChange): PrefixRecord['effective'] => {
+      state.undo(change);
+      const effective = { before: state.visible(), after: visibleAfter };
+      visibleAfter = effective.before;
+      return reading.isLost || isUndoUncertain(life, change.ms) ? undefined : effective;
+    };
     for (const life of reading.lives.toReversed()) {
-      let visibleAfter = state.visible();
       for await (const changes of reading.changesOf(life, keys)) {
         const slice: PrefixRecord[] = [];
         for (const change of changes) {
-          let effective: PrefixRecord['effective'];
-          if (life.isLive) {
-            state.undo(change);
-            const visibleBefore = state.visible();
-            if (!reading.isLost && !isUndoUncertain(life, change.ms))
-              effective = { before: visibleBefore, after: visibleAfter };
-            visibleAfter = visibleBefore;
-          } else if (change.effect === EFFECT.before + EFFECT.after && isVisible(change, keys.length))
-            effective = { before: change.before, after: change.after };
+          const effective = life.isLive ? undo(life, change) : recordedEffect(change, keys.length);
           const record = prefixRecord(change, life.clock, effective);
           if (isInRange(record) && rest-- > 0) slice.push(record);
         }
@@ -242,25 +251,15 @@ export class PastReader {
     const isInRange = recordFilter({ ...range, before });
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
-      for (const part of life.parts.toReversed()) {
-        if (!mayOverlap(part, { ...range, before }, life.clock)) continue;
-        for await (const segment of reading.segment(part)) {
-          let slice: HistoryRecord[] = [];
-          let read = 0;
-          for (const { position, kind, ms, sequence } of segment.newestHeads()) {
-            if (++read % RECORDS_PER_SLICE === 0) {
-              yield slice;
-              slice = [];
-              await reading.pass();
-            }
-            if (kind === KIND.batch) continue;
-            const at = life.clock.wallOf(ms);
-            if (!isInRange({ sequence, at })) continue;
-            slice.push(recordAt(segment, position, sequence, at));
-            if (--rest <= 0) break;
-          }
-          yield slice;
+      const isWanted = (part: SegmentPart): boolean => mayOverlap(part, { ...range, before }, life.clock);
+      for await (const { segment, heads } of reading.headsOf(life, isWanted)) {
+        const slice: HistoryRecord[] = [];
+        for (const { position, kind, ms, sequence } of heads) {
+          const at = life.clock.wallOf(ms);
+          if (kind === KIND.batch || !isInRange({ sequence, at }) || rest-- <= 0) continue;
+          slice.push(recordAt(segment, position, sequence, at));
         }
+        yield slice;
         if (rest <= 0) return;
       }
     }
@@ -361,42 +360,61 @@ export class PastReader {
     keys: readonly PrefixRegister[],
     point: PointInLife,
     now: ClaimsByKey,
-  ): Promise<{ readonly past: PastPrefix; readonly isKnown: boolean }> {
-    const { lives } = reading;
-    const requested = reading.lifeOf(point);
-    if (!requested.isLive) {
-      const state = new EarlierLifeState(keys.map(formatKey));
-      const isLater = isLaterThan(point);
-      for await (const changes of reading.changesOf(requested, keys))
-        for (const change of changes) state.add(change, isLater(change));
-      const past = state.result(point.lifeMs, (fromMs, toMs) => isLostBetween(requested, fromMs, toMs));
-      if (state.hasRecords) return { past, isKnown: past.isKnown };
-      // Without a record, use the state at the beginning of the next life.
-      const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
-      if (next.life >= lives.length) return { past, isKnown: false };
-      const later = await this.#pastIn(reading, keys, next, now);
-      const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
-      const unknown = { effectiveSince: undefined, effectiveUntil: undefined };
-      return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
-    }
+  ): Promise<KnownPast> {
+    const life = reading.lifeOf(point);
+    if (!life.isLive) return this.#pastInEnded(reading, keys, point, now);
     const state = new PastState(now);
     const isLater = isLaterThan(point);
-    for await (const changes of reading.changesOf(requested, keys))
+    for await (const changes of reading.changesOf(life, keys))
       for (const change of changes) {
         if (isLater(change)) state.undo(change);
         else if (state.note(change)) return { past: state.result(), isKnown: true };
       }
     return { past: state.result(), isKnown: true };
   }
+
+  /** Like {@link PastReader.#pastIn}, for a moment of an ended life. */
+  async #pastInEnded(
+    reading: Reading,
+    keys: readonly PrefixRegister[],
+    point: PointInLife,
+    now: ClaimsByKey,
+  ): Promise<KnownPast> {
+    const life = reading.lifeOf(point);
+    const state = new EarlierLifeState(keys.map(formatKey));
+    const isLater = isLaterThan(point);
+    for await (const changes of reading.changesOf(life, keys))
+      for (const change of changes) state.add(change, isLater(change));
+    const past = state.result(point.lifeMs, (fromMs, toMs) => isLostBetween(life, fromMs, toMs));
+    if (state.hasRecords) return { past, isKnown: past.isKnown };
+    // Without a record, use the state at the beginning of the next life.
+    const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
+    if (next.life >= reading.lives.length) return { past, isKnown: false };
+    const later = await this.#pastIn(reading, keys, next, now);
+    const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
+    const unknown = { effectiveSince: undefined, effectiveUntil: undefined };
+    return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
+  }
+}
+
+/** The claims on a prefix at a moment, and whether the visible one is known. */
+interface KnownPast {
+  readonly past: PastPrefix;
+  readonly isKnown: boolean;
 }
 
 /**
- * Returns true if the effective claim of a key is also the visible claim of its prefix. A full-length prefix has two
- * keys: the claim of the CIDR is visible only if the endpoint has none (I4).
+ * Returns the visible claims before and after a change of an ended life, if its record proves both. A full-length prefix
+ * has two keys: the claim of the CIDR is visible only if the endpoint has none (I4).
  */
-function isVisible({ key, before, after }: TimelineChange, keys: number): boolean {
+function recordedEffect(
+  { effect, key, before, after }: TimelineChange,
+  keys: number,
+): PrefixRecord['effective'] {
+  if (effect !== EFFECT.before + EFFECT.after) return undefined;
   const isEndpoint = !key.includes('/');
-  return keys === 1 || (isEndpoint && before !== undefined && after !== undefined);
+  const isVisible = keys === 1 || (isEndpoint && before !== undefined && after !== undefined);
+  return isVisible ? { before, after } : undefined;
 }
 
 /** Returns the key and the change of a record. */

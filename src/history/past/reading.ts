@@ -8,16 +8,22 @@ import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-ti
 import { changesOfKeys, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn, type RecordPlace } from '../records.ts';
-import type { Segment } from '../segment.ts';
+import type { RecordHead, Segment } from '../segment.ts';
 import type { HeldInterval, When } from '../types.ts';
 
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
-export const RECORDS_PER_SLICE = 128;
+const RECORDS_PER_SLICE = 128;
 
 /** A point between two records of all lives. */
 export interface PointInLife extends PointInTime {
   /** Index of its life. */
   readonly life: number;
+}
+
+/** A slice of the heads of the records of a segment, newest first. */
+export interface SegmentHeads {
+  readonly segment: Segment;
+  readonly heads: readonly (RecordHead & { readonly sequence: number })[];
 }
 
 /** Options of a {@link Reading}. */
@@ -150,6 +156,18 @@ export class Reading {
     for (const part of life.parts.toReversed()) {
       if (!part.mayContain(hash)) continue;
       for await (const segment of this.segment(part)) yield* this.#slices(part, placesIn(segment, kind, key));
+    }
+  }
+
+  /** Yields the heads of the records of the wanted segments of a life, newest first, in slices. */
+  async *headsOf(
+    life: Life,
+    isWanted: (part: SegmentPart) => boolean,
+  ): AsyncGenerator<SegmentHeads, void, void> {
+    for (const part of life.parts.toReversed()) {
+      if (!isWanted(part)) continue;
+      for await (const segment of this.segment(part))
+        for await (const heads of this.#slices(part, segment.newestHeads())) yield { segment, heads };
     }
   }
 
