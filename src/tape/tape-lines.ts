@@ -76,9 +76,10 @@ export class TapeLines {
   readonly #ms: () => number;
   readonly #afterBatch: string[] = [];
   #seq = 0;
-  #lost = 0;
-  /** Number of lines lost since the last `takeLost`. */
-  #untakenLost = 0;
+  /** Number of lines that the writer refused. */
+  #refused = 0;
+  /** Number of lost lines that `takeLost` has returned. */
+  #takenLost = 0;
   #isBatch = false;
   /** Time of the lines of the batch, in milliseconds. */
   #batchMs = 0;
@@ -97,13 +98,13 @@ export class TapeLines {
   }
 
   get lost(): number {
-    return this.#lost;
+    return this.#refused + this.#writer.dropped;
   }
 
   /** Returns the number of lines that were lost since the last call. */
   takeLost(): number {
-    const lost = this.#untakenLost;
-    this.#untakenLost = 0;
+    const lost = this.lost - this.#takenLost;
+    this.#takenLost += lost;
     return lost;
   }
 
@@ -183,10 +184,7 @@ export class TapeLines {
 
   /** Counts a line as lost if it was not written. Returns `isWritten`. */
   #countIfLost(isWritten: boolean): boolean {
-    if (!isWritten) {
-      this.#lost++;
-      this.#untakenLost++;
-    }
+    if (!isWritten) this.#refused++;
     return isWritten;
   }
 }

@@ -15,6 +15,7 @@ const WAITING_BYTES = 32 * MEMBER_BYTES;
 const LEVEL = 1;
 
 const LINE_FEED = 0x0a;
+const NO_TEXT = new Uint8Array();
 
 const NAME = /^tape-(\d{6,12})\.jsonl\.gz$/;
 
@@ -58,6 +59,8 @@ export class TapeWriter {
   #block: Buffer = Buffer.allocUnsafe(0);
   /** Number of bytes of the block that contain text. */
   used = 0;
+  /** Number of lines that were added, and dropped before the disk had them. */
+  dropped = 0;
   /** Number of bytes that wait for the disk. */
   #waiting = 0;
   /** Resolves when all work so far has ended. */
@@ -183,31 +186,42 @@ export class TapeWriter {
     if (isFull) this.#block = Buffer.allocUnsafe(0);
     this.used = 0;
     if (this.#waiting + text.length > WAITING_BYTES) {
+      this.#drop(text);
       this.#fail(new Error('the disk is too slow for the tape'));
       return;
     }
     this.#waiting += text.length;
     this.#run(
       async () => this.#append(await compress(text, { level: LEVEL, chunkSize: MEMBER_BYTES / 4 })),
-      text.length,
+      text,
     );
   }
 
-  /** Runs one piece of work after the earlier ones, unless one of them fails. */
-  #run(work: () => Promise<void>, bytes = 0): void {
+  /** Runs one piece of work after the earlier ones, unless one of them fails. `text`: the lines that it writes. */
+  #run(work: () => Promise<void>, text: Uint8Array = NO_TEXT): void {
     const epoch = this.#failures;
     this.#work = this.#work.then(async () => {
-      this.#waiting -= bytes;
-      if (this.#failures !== epoch) return;
+      this.#waiting -= text.length;
+      if (this.#failures !== epoch) {
+        this.#drop(text);
+        return;
+      }
       try {
         await work();
       } catch (error) {
+        this.#drop(text);
         this.#fail(error);
       }
     });
   }
 
+  /** Counts the lines of a text that is not written. */
+  #drop(text: Uint8Array): void {
+    for (const byte of text) if (byte === LINE_FEED) this.dropped++;
+  }
+
   #fail(error: unknown): void {
+    this.#drop(this.#block.subarray(0, this.used));
     this.#failure = failureOf(error, this.#options.clock);
     this.#failures++;
     this.#broken = true;

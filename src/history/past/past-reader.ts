@@ -404,8 +404,8 @@ interface KnownPast {
 }
 
 /**
- * Returns the visible claims before and after a change of an ended life, if its record proves both. A full-length prefix
- * has two keys: the claim of the CIDR is visible only if the endpoint has none (I4).
+ * Returns the visible claims before and after a change of an ended life, if its record proves both. A full-length
+ * prefix has two keys: the claim of the CIDR is visible only if the endpoint has none (I4).
  */
 function recordedEffect(
   { effect, key, before, after }: TimelineChange,
