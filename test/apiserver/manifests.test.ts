@@ -106,6 +106,7 @@ describe('the chart', () => {
       cluster: { name: 'baltic', id: 7 },
       ...MESH,
       imagePullSecrets: [{ name: 'pull' }],
+      secrets: { agentClustermesh: 'copies' },
     };
     const agent = renderChart(values).find(({ kind }) => kind === 'DaemonSet');
     expect(agent).toMatchObject({
@@ -114,6 +115,7 @@ describe('the chart', () => {
           spec: {
             imagePullSecrets: [{ name: 'pull' }],
             nodeSelector: { mesh: 'yes' },
+            volumes: expect.arrayContaining([{ name: 'clustermesh', secret: { secretName: 'copies' } }]),
             containers: [
               {
                 image: 'example.org/dpcache:9.9',
