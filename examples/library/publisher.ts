@@ -14,7 +14,13 @@ const WEB = (CLUSTER_ID << 16) + 256;
 
 const [endpoint = 'http://127.0.0.1:2379'] = process.argv.slice(2);
 const backend = new EtcdBackend({ endpoints: [endpoint] });
-const publisher = new ClusterPublisher({ backend, clusterName: 'west', clusterID: CLUSTER_ID });
+const publisher = new ClusterPublisher({
+  backend,
+  clusterName: 'west',
+  clusterID: CLUSTER_ID,
+  onReject: ({ message }) => console.error(message), // the value is not published; all others are
+  onFailure: (error, task) => console.error(`${task}:`, error), // retried until it succeeds
+});
 const stop = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stop.abort());
 
