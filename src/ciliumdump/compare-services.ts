@@ -32,10 +32,10 @@ export function* compareServices(
   for (const one of listed)
     if (one.scope !== 'internal' || !actual.has(one.frontend)) actual.set(one.frontend, one);
   for (const known of truth.frontends.values()) {
-    const { frontend, service, active, perNode } = known;
+    const { frontend, service, active, perNode, restricted } = known;
     const found = actual.get(frontend);
     if (found === undefined) {
-      yield { kind: 'missing', frontend, service, lacking: active, surplus: [] };
+      if (!restricted) yield { kind: 'missing', frontend, service, lacking: active, surplus: [] };
       continue;
     }
     if (found.isLocal) continue;

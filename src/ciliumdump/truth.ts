@@ -35,6 +35,8 @@ export interface KnownFrontend {
   readonly active: readonly string[];
   /** True if nodes may select different backends. Only an empty selection is then a fault. */
   readonly perNode: boolean;
+  /** True if only some nodes have the frontend, as an annotation of the service demands. */
+  readonly restricted: boolean;
   /** True if backends of other clusters are added. */
   readonly global: boolean;
 }

@@ -238,6 +238,8 @@ function knownFrontends({
   ports,
   backends,
   global,
+  nodeSelector,
+  nodeLabel,
 }: ServiceDocument): readonly KnownFrontend[] {
   return clusterIPs.flatMap((ip) =>
     Object.entries(ports).map(([portName, text]) => {
@@ -254,6 +256,7 @@ function knownFrontends({
         active: [...new Set(active)].sort(),
         // The API does not return traffic policies and hints.
         perNode: false,
+        restricted: nodeSelector !== undefined || nodeLabel !== undefined,
         global,
       };
     }),

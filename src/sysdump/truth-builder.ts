@@ -17,6 +17,7 @@ import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { Fields, isObject } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
+import { isRestricted } from '../servicecache/exposure.ts';
 import { formatFrontend, frontendsOf } from '../servicecache/frontends.ts';
 import { resolvePort } from '../servicecache/resolve.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
@@ -247,6 +248,7 @@ export class TruthBuilder {
           service: name,
           active: [...active].sort(),
           perNode,
+          restricted: isRestricted(service),
           global: service.global,
         });
       }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
 import { compareWithTable, type TableOperand } from '../../src/sysdump/compare-with-agent.ts';
+import { TruthBuilder } from '../../src/sysdump/truth-builder.ts';
 
 const NODES = [
   { cluster: 'atlantic', name: 'a', clusterID: 1, addresses: [{ type: 'InternalIP', ip: '192.168.0.1' }] },
@@ -192,6 +193,34 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
       path.startsWith('/v1/services') ? { items: [service] } : await ask(path, ...rest);
     const report = await compareWithTable(withService, fileOf(JSON.stringify(SERVICE_LIST)), { signal });
     expect(report.json).toMatchObject({ differences: [{ kind: 'service-backends' }] });
+  });
+
+  it('a service that only some nodes have may be absent (regression: missing)', async () => {
+    const edge = { ...SERVICES[0], name: 'edge', clusterIPs: ['10.96.0.9'], nodeLabel: 'beefy' };
+    const withEdge: Ask = async (path, ...rest) =>
+      path.startsWith('/v1/services') ? { items: [...SERVICES, edge] } : await ask(path, ...rest);
+    const report = await compareWithTable(withEdge, fileOf(JSON.stringify(SERVICE_LIST)), { signal });
+    expect(report.json).toMatchObject({ differences: [] });
+
+    const builder = new TruthBuilder({
+      ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
+      ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
+    });
+    await builder.start();
+    const annotations = { 'service.cilium.io/node-selector': 'zone=a' };
+    for (const [name, more] of Object.entries({ cart: {}, edge: { annotations } }))
+      builder.add({
+        kind: 'Service',
+        object: {
+          metadata: { namespace: 'shop', name, ...more },
+          spec: { clusterIP: name === 'cart' ? '10.96.0.1' : '10.96.0.9', ports: [{ port: 80 }] },
+        },
+      });
+    const { frontends } = await builder.finish();
+    expect(Array.from(frontends.values(), ({ service, restricted }) => [service, restricted])).toEqual([
+      ['shop/cart', false],
+      ['shop/edge', true],
+    ]);
   });
 
   it('asks the agent of Cilium over its socket', async () => {
