@@ -124,4 +124,33 @@ describe('a followed kind', () => {
       expect(faults).toEqual([new Error('broken')]);
     },
   );
+
+  it('ends a step of a withdrawal after 2 ms (freeze: 256 objects of any duration)', () => {
+    const clock = new ManualClock();
+    const deleted: number[] = [];
+    const feed = new ObjectFeed(
+      {
+        kind: 'CiliumNode',
+        read: () => 'a value',
+        change: (current) => {
+          if (current !== undefined) return;
+          deleted.push((deleted.pop() ?? 0) + 1);
+          clock.advance(0.25);
+        },
+        batch: (changes) => {
+          deleted.push(0);
+          changes();
+        },
+      },
+      { rejections: new RejectionLog(), gate: new TurnGate({ clock, nextTurn: queueMicrotask }) },
+    );
+    const named = (at: number): ResourceEvent => ({
+      ...NODE,
+      object: { ...NODE.object, metadata: { ...NODE.object.metadata, name: `n-${at}` } },
+    });
+    feed.start().apply(Array.from({ length: 100 }, (_, at) => named(at)));
+    deleted.length = 0;
+    for (const _ of feed.withdrawSteps()) expect(deleted.at(-1)).toBeLessThanOrEqual(8);
+    expect(feed.size).toBe(0);
+  });
 });
