@@ -18,8 +18,6 @@ import {
 } from './backend.ts';
 import { serviceOfSlice } from './service-id.ts';
 
-// Keys of `deprecatedTopology`; v1 has fields for them.
-
 /**
  * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no
  * effect.
