@@ -28,7 +28,7 @@ export type {
   Ports,
 } from './servicecache/backend.ts';
 export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
-export type { BackendClaim, Correlation, Origin } from './servicecache/correlation.ts';
+export type { BackendClaim, Correlation } from './servicecache/correlation.ts';
 export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
 export type {
   BackendVerdict,
@@ -39,6 +39,7 @@ export type {
 export type { FrontendMatch } from './servicecache/frontend-index.ts';
 export type { Frontend, FrontendKind, NodePortOptions } from './servicecache/frontends.ts';
 export { formatFrontend, frontendsOf } from './servicecache/frontends.ts';
+export type { Origin } from './servicecache/origin-index.ts';
 export type { ResolvedBackend } from './servicecache/resolve.ts';
 export type { BackendSelection, SelectionContext } from './servicecache/selection.ts';
 export { selectBackends } from './servicecache/selection.ts';

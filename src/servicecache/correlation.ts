@@ -11,15 +11,7 @@ import {
   type OfferedBackends,
 } from './backend.ts';
 import { everyDifference } from './offer-difference.ts';
-
-/**
- * The origin of a backend: a slice of the local cluster (`cluster` is empty), a slice of a remote cluster, or a remote
- * service that is not in slices (`slice` is empty).
- */
-export interface Origin {
-  readonly cluster: string;
-  readonly slice: string;
-}
+import { compareOrigins, type Origin, type OriginChange, OriginIndex, type Origins } from './origin-index.ts';
 
 /** The claim of one origin on one address. */
 export interface BackendClaim {
@@ -55,13 +47,6 @@ export const NO_CORRELATION: Correlation = {
   preferred: undefined,
 };
 
-/** Compares origins (I4): the local cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
-export function compareOrigins(a: Origin, b: Origin): number {
-  if (a.cluster !== b.cluster) return a.cluster < b.cluster ? -1 : 1;
-  if (a.slice === b.slice) return 0;
-  return a.slice < b.slice ? -1 : 1;
-}
-
 /**
  * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
@@ -80,19 +65,6 @@ function withMergedPorts(
   }
   return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });
 }
-
-/** The backends of one origin before and after a change. */
-export interface OriginChange {
-  readonly origin: Origin;
-  readonly before: OfferedBackends;
-  readonly after: OfferedBackends;
-}
-
-/**
- * Returns the claim of an origin other than `except` on the address of `winner`, which has no other claim. Called only
- * when an address gets a second claim.
- */
-export type HolderLookup = (winner: Backend, except: Origin) => BackendClaim | undefined;
 
 /** Returns the immutable result of `draft`, or `original` if it was not changed. */
 function immutableResult<T>(
@@ -144,16 +116,18 @@ class Correlator {
   readonly #change: OriginChange;
   readonly #backends: Backends;
   readonly #side: SideDraft | undefined;
-  readonly #findHolder: HolderLookup;
+  readonly #origins: Origins;
+  readonly #index: OriginIndex;
   readonly #contested: Correlation['contested'];
 
-  constructor(current: Correlation, change: OriginChange, findHolder: HolderLookup) {
+  constructor(current: Correlation, change: OriginChange, origins: Origins, index: OriginIndex) {
     this.#current = current;
     this.#backends = current.backends.asMutable();
     this.#side = current.preferred && new SideDraft(current.preferred);
     this.#contested = current.contested.asMutable();
     this.#change = change;
-    this.#findHolder = findHolder;
+    this.#origins = origins;
+    this.#index = index;
   }
 
   /** Sets this origin's claim on the address of `backend`. `isNew` is true if it had none. */
@@ -166,7 +140,10 @@ class Correlator {
     if (claims !== undefined) this.#contest(address, current, claims, isNew ? 0 : 1, claim);
     else if (isNew && current !== undefined)
       this.#contest(address, current, [this.#holderOf(current)], 0, claim);
-    else this.#setWinner(address, current, backend);
+    else {
+      if (isNew) this.#index.set(address, this.#change.origin);
+      this.#setWinner(address, current, backend);
+    }
   }
 
   /** Removes this origin's claim on an address. */
@@ -177,6 +154,7 @@ class Correlator {
       this.#contest(address, current, claims, 1);
       return;
     }
+    this.#index.delete(address);
     this.#side?.replace(address, current, undefined);
     this.#backends.delete(address);
   }
@@ -191,9 +169,9 @@ class Correlator {
 
   /** Returns the claim of another origin on an uncontested address. */
   #holderOf(winner: Backend): BackendClaim {
-    const holder = this.#findHolder(winner, this.#change.origin);
-    assert(holder !== undefined, `no claim on the backend ${winner.address}`);
-    return holder;
+    const origin = this.#index.find(winner, this.#change, this.#origins);
+    assert(origin !== undefined, `no claim on the backend ${winner.address}`);
+    return { origin, backend: winner };
   }
 
   /**
@@ -211,8 +189,10 @@ class Correlator {
     const claims = before.toSpliced(place, removed, ...added);
     const [winner, second] = claims;
     assert(winner !== undefined, `no claim is left on the backend ${address}`);
-    if (second === undefined) this.#contested.delete(address);
-    else this.#contested.set(address, claims);
+    if (second === undefined) {
+      this.#contested.delete(address);
+      this.#index.set(address, winner.origin);
+    } else this.#contested.set(address, claims);
     const { cluster } = winner.origin;
     const merged = added.filter(({ origin }) => origin.cluster === cluster).map(({ backend }) => backend);
     const known = current && before[0]?.origin.cluster === cluster ? [current, ...merged] : undefined;
@@ -232,16 +212,15 @@ function isImmutable(offered: OfferedBackends): offered is Backends {
   return isMap(offered);
 }
 
+/** The index that belongs to the latest correlation of a service. A change moves it to the new correlation. */
+const indexes = new WeakMap<Correlation, OriginIndex>();
+
 /**
  * Returns the correlation after a change of one origin. The result depends on the claims only, not on their order (I2).
  * Its `backends` are the same object if no winner changed. `before` and `after` must be the same object if they are
  * equal. The cost is linear in the origin's backends before and after, independent of the size of the service.
  */
-export function applyOriginChange(
-  current: Correlation,
-  change: OriginChange,
-  findHolder: HolderLookup,
-): Correlation {
+export function applyOriginChange(current: Correlation, change: OriginChange, origins: Origins): Correlation {
   const { before, after } = change;
   if (before === after) return current;
   // The backends of the only origin with backends are those of the service.
@@ -249,11 +228,39 @@ export function applyOriginChange(
   if (isOnlyOrigin && current.preferred === undefined && isImmutable(after)) {
     return { backends: sharedIfEmpty(after), contested: current.contested, preferred: undefined };
   }
-  const correlator = new Correlator(current, change, findHolder);
+  const index = indexes.get(current) ?? new OriginIndex();
+  indexes.delete(current);
+  const correlator = new Correlator(current, change, origins, index);
   everyDifference(before, after, (old, next) => {
     if (next !== undefined) correlator.claim(next, old === undefined);
     else if (old !== undefined) correlator.release(old.address);
     return true;
   });
-  return correlator.finish();
+  const next = correlator.finish();
+  if (index.wasUsed()) indexes.set(next, index);
+  return next;
+}
+
+/** Returns the correlation of all origins, without a preferred side. Linear in their backends, plus a sort by name. */
+export function correlate(origins: Iterable<readonly [Origin, OfferedBackends]>): Correlation {
+  const ranked = Array.from(origins).sort(([a], [b]) => compareOrigins(a, b));
+  const winners = new Map<string, BackendClaim>();
+  const contested = new Map<string, BackendClaim[]>();
+  for (const [origin, offered] of ranked) {
+    for (const backend of offered.values()) {
+      const claim = { origin, backend };
+      const winner = winners.get(backend.address);
+      const claims = contested.get(backend.address);
+      if (winner === undefined) winners.set(backend.address, claim);
+      else if (claims === undefined) contested.set(backend.address, [winner, claim]);
+      else claims.push(claim);
+    }
+  }
+  const backends = NO_BACKENDS.withMutations((draft) => {
+    for (const [address, winner] of winners) {
+      const claims = contested.get(address);
+      draft.set(address, claims === undefined ? winner.backend : withMergedPorts(winner, claims, undefined));
+    }
+  });
+  return { backends: sharedIfEmpty(backends), contested: ImmutableMap(contested), preferred: undefined };
 }

@@ -1,6 +1,7 @@
 import type { Source } from '../model/source.ts';
 import type { Backend, EndpointSlice } from './backend.ts';
-import { type BackendClaim, compareOrigins, type Origin } from './correlation.ts';
+import type { BackendClaim } from './correlation.ts';
+import { compareOrigins, type Origin } from './origin-index.ts';
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 import { isReady, offeredAt, type ServiceState } from './service-state.ts';

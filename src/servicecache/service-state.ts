@@ -9,14 +9,9 @@ import {
   NO_ENDPOINTS,
   type OfferedBackends,
 } from './backend.ts';
-import {
-  applyOriginChange,
-  type Correlation,
-  type HolderLookup,
-  NO_CORRELATION,
-  type Origin,
-} from './correlation.ts';
+import { applyOriginChange, type Correlation, correlate, NO_CORRELATION } from './correlation.ts';
 import { equalBackendMaps } from './offer-difference.ts';
+import type { Origin, OriginChange, Origins } from './origin-index.ts';
 import type { Service } from './service.ts';
 import { formatServiceID, type ServiceID } from './service-id.ts';
 
@@ -151,62 +146,34 @@ function offeredByRemoteSlice(slice: EndpointSlice | undefined, service: Service
   return service?.global === true ? offeredBySlice(slice, service) : NO_BACKENDS;
 }
 
-/** The addresses of whole offers. An offer that is replaced by slices is looked up for each of them. */
-const addressesOfOffers = new WeakMap<readonly Backend[], ReadonlySet<string>>();
-
-/** Returns true if a whole offer lists an address. */
-function isInOffer(whole: readonly Backend[], address: string): boolean {
-  const addresses = addressesOfOffers.get(whole) ?? new Set(whole.map((backend) => backend.address));
-  addressesOfOffers.set(whole, addresses);
-  return addresses.has(address);
+/** Yields the origins whose backends are used, with these backends. */
+function* usedOrigins({
+  service,
+  slices,
+  remotes,
+}: ServiceState): Generator<readonly [Origin, OfferedBackends], void, void> {
+  for (const [slice, value] of slices) yield [{ cluster: '', slice }, offeredBySlice(value, service)];
+  for (const [cluster, offer] of service?.global === true ? remotes : []) {
+    yield [{ cluster, slice: '' }, offer.whole ?? NO_BACKENDS];
+    for (const [slice, value] of offer.slices) yield [{ cluster, slice }, offeredBySlice(value, service)];
+  }
 }
 
-/**
- * Returns a lookup of the origin of a winner: the slice that lists its address, or else the whole offer of its cluster.
- */
-function originLookup(state: ServiceState): HolderLookup {
-  let remote: Origin = { cluster: '', slice: '' };
-  // To check a slice costs about as much as to index two addresses.
-  const maxChecked = state.correlation.backends.size / 2;
-  let checked = 0;
-  /** By cluster: the slice of each address. */
-  const indexes = new Map<string, ReadonlyMap<string, string>>();
-  return (winner, except) => {
-    const { address, cluster } = winner;
-    const ofCluster = state.remotes.get(cluster) ?? NO_OFFER;
-    const { whole, slices } = cluster === '' ? { whole: undefined, slices: state.slices } : ofCluster;
-    // Only one origin claims the address. If the whole offer lists it, no slice does.
-    const isWhole = whole !== undefined && slices.size > 0 && isInOffer(whole, address);
-    if (!isWhole) checked += slices.size;
-    let candidates: Iterable<string> = isWhole ? [] : slices.keys();
-    if (!isWhole && checked > maxChecked) {
-      const index = indexes.get(cluster) ?? sliceByAddress(slices, state.service);
-      indexes.set(cluster, index);
-      const listing = index.get(address);
-      candidates = listing === undefined ? [] : [listing];
-    }
-    for (const slice of candidates) {
-      const value = slices.get(slice);
-      if (value === undefined || (slice === except.slice && cluster === except.cluster)) continue;
-      const backend = offeredAt(value, address, state.service);
-      if (backend !== undefined) return { origin: { cluster, slice }, backend };
-    }
-    if (cluster === '') return undefined;
-    // Most backends have the same origin, so its object is reused.
-    if (remote.cluster !== cluster) remote = { cluster, slice: '' };
-    return { origin: remote, backend: winner };
+function originsOf(state: ServiceState): Origins {
+  const slicesOf = (cluster: string): ServiceState['slices'] =>
+    cluster === '' ? state.slices : (state.remotes.get(cluster) ?? NO_OFFER).slices;
+  let whole: Origin = { cluster: '', slice: '' };
+  return {
+    all: () => usedOrigins(state),
+    sliceCount: (cluster) => slicesOf(cluster).size,
+    search: ({ address, cluster }) => {
+      for (const [slice, value] of slicesOf(cluster))
+        if (offeredAt(value, address, state.service) !== undefined) return { cluster, slice };
+      // Most backends of whole offers have the same origin, so its object is reused.
+      if (whole.cluster !== cluster) whole = { cluster, slice: '' };
+      return cluster === '' ? undefined : whole;
+    },
   };
-}
-
-/** Returns the name of the slice that lists each address. An address that several slices list has one of them. */
-function sliceByAddress(
-  slices: ServiceState['slices'],
-  service: Service | undefined,
-): ReadonlyMap<string, string> {
-  const index = new Map<string, string>();
-  for (const [name, slice] of slices)
-    for (const address of offeredBySlice(slice, service).keys()) index.set(address, name);
-  return index;
 }
 
 /**
@@ -243,18 +210,38 @@ function comparedEndpoints(state: ServiceState, correlation: Correlation): Endpo
   return equalBackendMaps(endpoints.backends, state.endpoints.backends) ? state.endpoints : endpoints;
 }
 
+/** Returns the state after a change of one origin. `part` is the name of the changed input in `inputs`. */
+function withChange(
+  state: ServiceState,
+  change: OriginChange,
+  inputs: Partial<Pick<ServiceState, 'slices' | 'remotes'>>,
+  part: string,
+): ServiceState {
+  const correlation = applyOriginChange(state.correlation, change, originsOf(state));
+  const endpoints = endpointsOf(state, correlation);
+  return withFields(state, {
+    ...inputs,
+    correlation,
+    endpoints,
+    restored: withoutPart(state.restored, part),
+  });
+}
+
+/** Returns `slices` with a slice replaced or deleted. */
+function withNamed(
+  slices: ServiceState['slices'],
+  name: string,
+  slice: EndpointSlice | undefined,
+): ServiceState['slices'] {
+  return slice === undefined ? slices.delete(name) : slices.set(name, slice);
+}
+
 /** Returns the state with a slice replaced or removed. Linear in the slice before and after. */
 export function withSlice(state: ServiceState, name: string, slice: EndpointSlice | undefined): ServiceState {
   const before = offeredBySlice(state.slices.get(name), state.service);
   const after = offeredBySlice(slice, state.service);
-  const origin = { cluster: '', slice: name };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  return withFields(state, {
-    slices: slice === undefined ? state.slices.delete(name) : state.slices.set(name, slice),
-    correlation,
-    endpoints: endpointsOf(state, correlation),
-    restored: withoutPart(state.restored, partName('slice', name)),
-  });
+  const change = { origin: { cluster: '', slice: name }, before, after };
+  return withChange(state, change, { slices: withNamed(state.slices, name, slice) }, partName('slice', name));
 }
 
 /** Returns `remotes` with the offer of a cluster replaced, or deleted if the new offer is empty. */
@@ -272,14 +259,9 @@ export function withRemote(
   const offer = state.remotes.get(cluster) ?? NO_OFFER;
   const before = offeredByCluster(offer.whole, state.service);
   const after = offeredByCluster(whole, state.service);
-  const origin = { cluster, slice: '' };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  return withFields(state, {
-    remotes: withOffer(state, cluster, { whole, slices: offer.slices }),
-    correlation,
-    endpoints: endpointsOf(state, correlation),
-    restored: withoutPart(state.restored, partName('offer', cluster)),
-  });
+  const remotes = withOffer(state, cluster, { whole, slices: offer.slices });
+  const change = { origin: { cluster, slice: '' }, before, after };
+  return withChange(state, change, { remotes }, partName('offer', cluster));
 }
 
 /** Returns the state with a slice of a cluster's offer replaced or removed. Linear in the slice before and after. */
@@ -292,15 +274,9 @@ export function withRemoteSlice(
   const { whole, slices } = state.remotes.get(cluster) ?? NO_OFFER;
   const before = offeredByRemoteSlice(slices.get(name), state.service);
   const after = offeredByRemoteSlice(slice, state.service);
-  const origin = { cluster, slice: name };
-  const correlation = applyOriginChange(state.correlation, { origin, before, after }, originLookup(state));
-  const newSlices = slice === undefined ? slices.delete(name) : slices.set(name, slice);
-  return withFields(state, {
-    remotes: withOffer(state, cluster, { whole, slices: newSlices }),
-    correlation,
-    endpoints: endpointsOf(state, correlation),
-    restored: withoutPart(state.restored, partName('remote-slice', cluster, name)),
-  });
+  const remotes = withOffer(state, cluster, { whole, slices: withNamed(slices, name, slice) });
+  const change = { origin: { cluster, slice: name }, before, after };
+  return withChange(state, change, { remotes }, partName('remote-slice', cluster, name));
 }
 
 /** Returns the state without the offer of a cluster. Linear in the offer. */
@@ -322,18 +298,10 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
   return { backends, contested, preferred };
 }
 
-/** Rebuilds the correlation. Linear in the whole service; needed if the service changes which origins are used. */
-function correlateAll(state: ServiceState): Correlation {
-  let fresh = withFields(emptyState(state.id), { service: state.service });
-  for (const [name, slice] of state.slices) fresh = withSlice(fresh, name, slice);
-  for (const [cluster, { whole, slices }] of state.remotes) {
-    fresh = withRemote(fresh, cluster, whole);
-    for (const [name, slice] of slices) fresh = withRemoteSlice(fresh, cluster, name, slice);
-  }
-  return fresh.correlation;
-}
-
-/** Returns the state with the service replaced or removed. The correlation is rebuilt only if necessary. */
+/**
+ * Returns the state with the service replaced or removed. The correlation is rebuilt, linear in the whole service, if
+ * other origins are used.
+ */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
   const next = withFields(state, { service, restored: withoutPart(state.restored, partName('service')) });
@@ -341,7 +309,7 @@ export function withService(state: ServiceState, service: Service | undefined): 
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const rebuild = globalChanged || publishChanged;
   if (!rebuild && preferenceOf(old) === preferenceOf(service)) return next;
-  const correlation = withPreferredSide(rebuild ? correlateAll(next) : state.correlation, service);
+  const correlation = withPreferredSide(rebuild ? correlate(usedOrigins(next)) : state.correlation, service);
   return withFields(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 

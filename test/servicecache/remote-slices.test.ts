@@ -1,21 +1,20 @@
+import fc from 'fast-check';
 import { Map as ImmutableMap } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import { type ClusterEndpointSlice, SERVICE_NAME_LABEL } from '../../src/model/cluster-endpoint-slice.ts';
 import { createBackend, type EndpointSlice, NO_BACKENDS } from '../../src/servicecache/backend.ts';
-import {
-  applyOriginChange,
-  type BackendClaim,
-  NO_CORRELATION,
-  type Origin,
-  type OriginChange,
-} from '../../src/servicecache/correlation.ts';
+import { applyOriginChange, NO_CORRELATION } from '../../src/servicecache/correlation.ts';
+import type { Origin, OriginChange, Origins } from '../../src/servicecache/origin-index.ts';
 import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import {
   emptyState,
+  type ServiceState,
   withRemote,
   withRemoteSlice,
   withService,
+  withSlice,
 } from '../../src/servicecache/service-state.ts';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
 
 const TCP = 6;
@@ -269,24 +268,20 @@ describe('many slices of a service with the same address', () => {
           return '';
         },
       });
-      const noHolder = () => undefined;
+      const origins: Origins = { all: () => [], search: () => origin(0), sliceCount: () => 0 };
       let correlation = applyOriginChange(
         NO_CORRELATION,
         { origin: origin(0), before: NO_BACKENDS, after: backends },
-        noHolder,
+        origins,
       );
       for (let at = 1; at < 1000; at++) {
-        const first: BackendClaim = {
-          origin: origin(0),
-          backend: createBackend({ address: '10.0.0.1', ports }),
-        };
         const change = { origin: origin(at), before: NO_BACKENDS, after: backends };
-        correlation = applyOriginChange(correlation, change, () => first);
+        correlation = applyOriginChange(correlation, change, origins);
       }
       comparisons = 0;
       const at = step > 0 ? 1000 : 500;
       const change = { origin: origin(at), before, after };
-      correlation = applyOriginChange(correlation, change, noHolder);
+      correlation = applyOriginChange(correlation, change, origins);
       expect(correlation.contested.get('10.0.0.1')).toHaveLength(1000 + step);
       expect(comparisons).toBeLessThan(60);
     },
@@ -338,4 +333,75 @@ it('slices that replace a whole offer read none of the earlier slices (regressio
   }
   expect(state.correlation.contested.size).toBe(count);
   expect(reads).toBeLessThan(3 * count);
+});
+
+describe('many slices with contested addresses', () => {
+  let reads = 0;
+
+  /** Returns a slice that counts how often its backends are read. */
+  function counted(name: string, addresses: readonly number[]): EndpointSlice {
+    const { backends, notReady } = slice(
+      name,
+      addresses.map((at) => `10.0.${at >> 8}.${at & 255}`),
+    );
+    return {
+      service: SHOP,
+      name,
+      get backends() {
+        reads++;
+        return backends;
+      },
+      notReady,
+    };
+  }
+
+  const withCounted = (state: ServiceState, name: string, ...addresses: readonly number[]): ServiceState =>
+    withSlice(state, name, counted(name, addresses));
+
+  it('are read once if the service becomes global (regression: all of them, for each slice)', () => {
+    let state = withRemote(withService(emptyState(SHOP), service()), 'east', []);
+    for (let at = 0; at < 200; at++) state = withCounted(state, `s-${at}`, at % 100);
+    reads = 0;
+    state = withService(state, service({ global: true }));
+    expect(state.correlation.contested.size).toBe(100);
+    expect(reads).toBe(200);
+  });
+
+  it('are not all read for each slice that changes (regression: they were indexed again)', () => {
+    let state = withService(emptyState(SHOP), service());
+    for (let at = 0; at < 300; at++) state = withCounted(state, `s-${at}`, at);
+    reads = 0;
+    for (let at = 0; at < 299; at++) {
+      state = withCounted(state, 's-299', 299, at);
+      state = withCounted(state, 's-299', 299);
+    }
+    expect(state.correlation.contested.size).toBe(0);
+    expect(reads).toBeLessThan(2500);
+  });
+
+  it('have the same claims as if all slices were added at once (I2)', () => {
+    const addresses = fc.uniqueArray(fc.integer({ min: 0, max: 9 }), { maxLength: 4 });
+    const change = fc.record({
+      name: fc.constantFrom('a', 'b', 'c', 'd', 'e'),
+      addresses: fc.option(addresses, { nil: undefined }),
+      discarded: fc.oneof(
+        { weight: 9, arbitrary: fc.constant(undefined) },
+        { weight: 1, arbitrary: addresses },
+      ),
+    });
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 60, size: 'max' }), (changes) => {
+        let state = emptyState(SHOP);
+        for (const { name, addresses: listed, discarded } of changes) {
+          // The result of a batch that fails, or of a preview, is discarded.
+          if (discarded !== undefined) withCounted(state, name, ...discarded);
+          state = withSlice(state, name, listed && counted(name, listed));
+          const { correlation } = withService(state, service({ publishNotReady: true }));
+          expect(state.correlation.contested.toJS()).toEqual(correlation.contested.toJS());
+          expect(state.correlation.backends.toJS()).toEqual(correlation.backends.toJS());
+        }
+      }),
+      fewerRuns(40),
+    );
+  });
 });

@@ -1,0 +1,101 @@
+import type { Backend, OfferedBackends } from './backend.ts';
+
+/**
+ * The origin of a backend: a slice of the local cluster (`cluster` is empty), a slice of a remote cluster, or a remote
+ * service that is not in slices (`slice` is empty).
+ */
+export interface Origin {
+  readonly cluster: string;
+  readonly slice: string;
+}
+
+/** The backends of one origin before and after a change. */
+export interface OriginChange {
+  readonly origin: Origin;
+  readonly before: OfferedBackends;
+  readonly after: OfferedBackends;
+}
+
+/** The origins of a service whose backends are used, before a change. */
+export interface Origins {
+  /** Returns all origins with their backends, unordered. */
+  all(): Iterable<readonly [Origin, OfferedBackends]>;
+  /** Returns the origin of a winner whose address has one claim. Checks the slices of its cluster one by one. */
+  search(winner: Backend): Origin | undefined;
+  /** Returns the number of slices of a cluster, which a search checks. */
+  sliceCount(cluster: string): number;
+}
+
+/** Compares origins (I4): the local cluster first, then clusters by name, then slices by name, by UTF-16 code unit. */
+export function compareOrigins(a: Origin, b: Origin): number {
+  if (a.cluster !== b.cluster) return a.cluster < b.cluster ? -1 : 1;
+  if (a.slice === b.slice) return 0;
+  return a.slice < b.slice ? -1 : 1;
+}
+
+/** An index is discarded if this number of changes of its service have not used it. */
+const MAX_UNUSED = 1024;
+
+/**
+ * Finds the origins of addresses with one claim. A search checks the slices one by one, and adds as many addresses to
+ * the index as cost the same. So the index is built over several searches, and later ones use it. It is created by the
+ * first search, and each later change of the service updates it.
+ */
+export class OriginIndex {
+  /**
+   * The origin of each address with one claim, if it is indexed. Addresses without a claim, or with several, may have
+   * any origin, because a new or last claim replaces it.
+   */
+  readonly #byAddress = new Map<string, Origin>();
+  /** The addresses that are not yet indexed; undefined before the first search. */
+  #rest: Iterator<readonly [string, Origin]> | undefined;
+  #unused = 0;
+
+  /** Returns true if one of the last changes used the index. Must be called once for each change. */
+  wasUsed(): boolean {
+    return this.#rest !== undefined && this.#unused++ < MAX_UNUSED;
+  }
+
+  /** Returns the origin of a winner whose address has one claim, which is not of the changed origin. */
+  find(winner: Backend, change: OriginChange, origins: Origins): Origin | undefined {
+    const slices = origins.sliceCount(winner.cluster);
+    if (slices < 2) return origins.search(winner);
+    this.#unused = 0;
+    const known = this.#byAddress.get(winner.address);
+    if (known !== undefined) return known;
+    this.#rest ??= addressesAfter(change, origins);
+    this.#add(this.#rest, slices);
+    return origins.search(winner);
+  }
+
+  /** Sets the origin of an address with one claim. */
+  set(address: string, origin: Origin): void {
+    if (this.#rest !== undefined) this.#byAddress.set(address, origin);
+  }
+
+  /** Deletes an address without claims. */
+  delete(address: string): void {
+    this.#byAddress.delete(address);
+  }
+
+  #add(rest: Iterator<readonly [string, Origin]>, count: number): void {
+    for (let added = 0; added < count; added++) {
+      const { done, value } = rest.next();
+      if (done === true) return;
+      const [address, origin] = value;
+      if (!this.#byAddress.has(address)) this.#byAddress.set(address, origin);
+    }
+  }
+}
+
+/** Yields the addresses of all origins after a change, those of the changed origin last. */
+function* addressesAfter(
+  change: OriginChange,
+  origins: Origins,
+): Generator<readonly [string, Origin], undefined, void> {
+  for (const [origin, offered] of origins.all()) {
+    if (compareOrigins(origin, change.origin) === 0) continue;
+    for (const { address } of offered.values()) yield [address, origin];
+  }
+  for (const { address } of change.after.values()) yield [address, change.origin];
+}
