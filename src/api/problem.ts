@@ -81,6 +81,7 @@ export function problemResponse(
 ): Response {
   return new Response(JSON.stringify(document), {
     status: document.status,
-    headers: { 'content-type': PROBLEM_TYPE, ...headers },
+    // By default, a browser stores a 410 without end.
+    headers: { 'content-type': PROBLEM_TYPE, 'cache-control': 'no-store', ...headers },
   });
 }
