@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
+import { FakeClock } from '../agent/support/fake-clock.ts';
 import { TestModel } from '../api/support/model.ts';
 import { until } from '../base/support/until.ts';
 import { MeshModel } from './support/mesh-model.ts';
@@ -182,6 +183,24 @@ describe('lists', () => {
     await page.locator('.rows [aria-rowindex="3502"] a').first().waitFor();
     expect(refused).toBeGreaterThan(1);
     expect(await box.evaluate((of) => of.scrollTop)).toBe(3_500 * 32);
+  });
+
+  it('of prefixes are read again if their next page is not held any more (regression: never)', async () => {
+    const model = new MeshModel().fill();
+    for (let at = 0; at < 6_000; at++)
+      model.ipcache.upsert(`10.20.${at >> 8}.${at & 255}`, { identity: 9, source: 'k8s' });
+    const clock = new FakeClock();
+    const { page } = await open('#/prefixes?source=k8s', { model, clock });
+    const box = page.locator('.virtual');
+    const height = (): Promise<number> => box.evaluate((of) => of.scrollHeight);
+    await until('a page is read', async () => (await height()) > 3_000 * 32);
+    await clock.advance(120_000);
+    const expired = page.waitForResponse((answer) => answer.status() === 410);
+    await box.evaluate((of) => of.scrollTo(0, 2_500 * 32));
+    await expired;
+    await until('more is read', async () => (await height()) > 5_000 * 32);
+    expect(await page.getByRole('alert').count()).toBe(0);
+    expect(await box.evaluate((of) => of.scrollTop)).toBe(2_500 * 32);
   });
 
   it('of few prefixes follow continuous changes (regression: they stopped after the second read)', async () => {

@@ -96,7 +96,7 @@ export class Rows {
   /** True if the agent has more rows than it sorts. The list then lacks the last ones. */
   isTruncated = false;
   problem: string | undefined;
-  /** True if there was no answer, so that the list must be read again. */
+  /** True if the list must be read again: a request had no answer, or the agent does not hold the next page. */
   isLost = false;
   /** Time at which the list was read, by the agent's clock. */
   readonly readAt: number = agentNow();
@@ -219,7 +219,7 @@ export class Rows {
       } catch (error) {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
-        this.isLost = error instanceof NoAnswer;
+        this.isLost = error instanceof NoAnswer || request.place > 0;
       }
       this.#onChange();
     }
