@@ -34,7 +34,7 @@ const KUBERNETES = `
 const VALUES = `
   TCP UDP SCTP ANY IPv4 IPv6 InternalIP ExternalIP CiliumInternalIP Hostname InternalDNS ExternalDNS ClusterIP NodePort
   LoadBalancer ExternalName None ClientIP Local Pending Running Succeeded Failed Unknown Auto auto true false local remote none
-  PreferClose PreferSameZone PreferSameNode VIP Proxy in notin exists custom-resource kvstore clustermesh`;
+  PreferClose PreferSameZone PreferSameNode VIP Proxy in notin exists custom-resource kvstore clustermesh allow deny`;
 
 const LABELS = `
   k8s reserved unspec cidr cidrgroup any host world world-ipv4 world-ipv6 unmanaged health init remote-node kube-apiserver
@@ -43,7 +43,7 @@ const LABELS = `
   service.cilium.io io.cilium global-service service-affinity shared-service affinity global shared node node-selector weight
   service.kubernetes.io headless service-proxy-name topology-aware-hints topology-mode topology.kubernetes.io kubernetes.io
   service-name endpointslice.kubernetes.io managed-by network.cilium.io wg-pub-key encryption-key ipv4-pod-cidr ipv6-pod-cidr
-  ipv4-health-ip ipv6-health-ip ipv4-Ingress-ip ipv6-Ingress-ip ipv4-cilium-host ipv6-cilium-host`;
+  ipv4-health-ip ipv6-health-ip ipv4-Ingress-ip ipv6-Ingress-ip ipv4-cilium-host ipv6-cilium-host src-ranges-policy`;
 
 /** Fields of the settings on a tape, of its lines, and their values. */
 const TAPE = `
