@@ -752,6 +752,34 @@ it('reads all identities once for requests that arrive during a read (memory: on
   expect(reads).toHaveBeenCalledTimes(2);
 });
 
+it.each([
+  ['/v1/identities', ({ all }) => all.push({ identity: 256 + all.length, labels: [], cluster: 'own' })],
+  [
+    '/v1/services',
+    ({ model }, at) => model.addService({ namespace: 'shop', name: `s${at}` }, `172.16.1.${at}`),
+  ],
+  [
+    '/v1/nodes',
+    ({ model }, at) => model.nodes.nodeUpdated({ cluster: 'baltic', name: `n${at}`, source: 'clustermesh' }),
+  ],
+] as [string, (world: { model: TestModel; all: KnownIdentity[] }, at: number) => unknown][])(
+  'holds at most 8 states of %s (memory: 32, one for each first page)',
+  async (path, change) => {
+    const { app, model } = testApp();
+    const all: KnownIdentity[] = [];
+    vi.spyOn(model, 'identities').mockImplementation(() => [...all]);
+    for (let at = 1; at <= 2; at++) change({ model, all }, at);
+    const tokens: unknown[] = [];
+    for (let at = 3; at <= 11; at++) {
+      change({ model, all }, at);
+      tokens.push((await get(`${path}?limit=1`, app)).body.continue);
+    }
+    const statuses = [];
+    for (const token of tokens) statuses.push((await get(`${path}?continue=${token}`, app)).status);
+    expect(statuses).toEqual([410, ...Array.from({ length: 8 }, () => 200)]);
+  },
+);
+
 it('builds the index of frontends before the caches are filled (freeze: the first answer on an IP built it)', async () => {
   const model = new TestModel();
   const { app } = testApp(model);

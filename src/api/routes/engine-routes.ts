@@ -157,7 +157,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const view = services.snapshot();
       const items = await sortedServices.of(view, () => view);
       const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
-      return { name, revision, items: documents(matching(values(items), serviceFilter(query)), documentOf) };
+      const matches = matching(values(items), serviceFilter(query));
+      return { name, revision, view: items, items: documents(matches, documentOf) };
     });
     return answerJSON(c, page);
   });
@@ -203,7 +204,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
         Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
       );
       const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
-      return { name, revision, items: documents(matching(values(items), nodeFilter(query)), documentOf) };
+      const matches = matching(values(items), nodeFilter(query));
+      return { name, revision, view: items, items: documents(matches, documentOf) };
     });
     return answerJSON(c, page);
   });
@@ -245,7 +247,8 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const { version, known } = await identities.read();
       const name = listName(instance, 'identities', version, query);
       const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
-      return { name, revision, items: documents(matching(known, identityFilter(query)), documentOf) };
+      const matches = matching(known, identityFilter(query));
+      return { name, revision, view: known, items: documents(matches, documentOf) };
     });
     return answerJSON(c, page);
   });

@@ -20,7 +20,7 @@ export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
-  /** The snapshot behind the list or the changes of a past one, if any. Several lists may share one. */
+  /** The state that holds the memory of the list. Several lists may share one. */
   readonly view?: object;
   /** The moment of the list and its certainty; absent for a list of now. */
   readonly past?: PastDocument;
@@ -181,5 +181,7 @@ export class ListPages<T> {
 
 /** Returns the views of cursors, in the order of the cursors. */
 function viewsOf(cursors: Iterable<ListCursor<unknown>>): ReadonlySet<object> {
-  return new Set(Array.from(cursors, ({ listing }) => listing.view ?? []).flat());
+  const views = new Set<object>();
+  for (const { listing } of cursors) if (listing.view !== undefined) views.add(listing.view);
+  return views;
 }
