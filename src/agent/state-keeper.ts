@@ -27,6 +27,8 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly identities: () => Iterable<KnownIdentity>;
   /** Returns a number that changes with the identities. */
   readonly identityChanges: () => number;
+  /** Returns the clusters that were complete but are not ready, with the wall time of their state. */
+  readonly staleClusters: () => readonly (readonly [string, number])[];
 }
 
 /** Maximum duration of writing the last checkpoint, twice the time for 10,000,000 entries. */
@@ -56,7 +58,7 @@ export class StateKeeper {
         const header = {
           cluster: clusterName,
           writtenAt: clock.wallTime(),
-          knownAt: this.#restoration.ages,
+          knownAt: new Map([...options.staleClusters(), ...this.#restoration.ages]),
         };
         return checkpointSections(engines, this.#identities(), header);
       },

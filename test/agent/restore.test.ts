@@ -147,6 +147,7 @@ function keeperOf(
   stateDir: string,
   clock: ManualClock,
   identities: () => readonly KnownIdentity[] = () => [],
+  staleClusters: () => readonly (readonly [string, number])[] = () => [],
 ): { readonly keeper: StateKeeper; readonly ipcache: IPCache; readonly logged: readonly string[] } {
   const ipcache = new IPCache();
   const logged: string[] = [];
@@ -165,6 +166,7 @@ function keeperOf(
     log: createLog('error', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     identities,
     identityChanges: () => identities().length,
+    staleClusters,
   });
   return { keeper, ipcache, logged };
 }
@@ -218,6 +220,24 @@ describe('a checkpoint', () => {
     const second = keeper.step();
     await second.start(context);
     expect(keeper.restored('baltic')).toEqual({ knownAt, ageSeconds: 90 });
+    await second.stop?.();
+  });
+
+  it('keeps the age of a cluster that was unreachable when it was written', async () => {
+    const stateDir = temporaryFolder({});
+    const clock = new ManualClock();
+    const context = { signal: new AbortController().signal, progress: () => {} };
+    const readyUntil = clock.wallTime();
+    const first = keeperOf(stateDir, clock, undefined, () => [['baltic', readyUntil]]);
+    const step = first.keeper.step();
+    await step.start(context);
+    first.ipcache.upsert('10.2.0.1', { identity: 7, source: 'clustermesh', owner: 'baltic' });
+    clock.advance(90_000);
+    await step.stop?.();
+    const { keeper } = keeperOf(stateDir, clock);
+    const second = keeper.step();
+    await second.start(context);
+    expect(keeper.restored('baltic')).toMatchObject({ ageSeconds: 90 });
     await second.stop?.();
   });
 
