@@ -1,5 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import type { TurnGate } from '../../base/turn-gate.ts';
+import type { Context } from 'hono';
 import { CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
@@ -20,7 +20,13 @@ import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
-import { answers, filterParameter, prefixParameter } from './route-parts.ts';
+import {
+  answers,
+  disconnectedProblem,
+  filterParameter,
+  prefixParameter,
+  runWhileConnected,
+} from './route-parts.ts';
 
 /** Number of records that are grouped per step. */
 const RECORDS_PER_STEP = 512;
@@ -122,7 +128,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     if (when < held.from) throw notHeldProblem(held);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
-    const groups = await limitGroupings(async () => groupedChanges(model, past, range, gate));
+    const groups = await limitGroupings(async () => groupedChanges(c, { model, gate }, range));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),
@@ -131,23 +137,23 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
   });
 }
 
-/** Returns the changes of a range, grouped by cause. */
+/** Returns the changes of a range, grouped by cause. Throws `ProblemError` if the client disconnects. */
 async function groupedChanges(
-  model: ReadModel,
-  past: PastReader,
+  c: Context,
+  { model, gate }: Pick<RouteContext, 'model' | 'gate'>,
   range: { readonly from: number; readonly to: number },
-  gate: TurnGate,
 ): Promise<CauseGroups> {
-  const overview = await overviewOf(past, range);
+  const { past } = historyOf(model);
+  const overview = await overviewOf(whileConnected(c, past.records(range)));
   const groups = await causeGroups(model, past, { range, ...overview });
   let since: number | undefined;
   for (const before of overview.ends.toReversed()) {
     const records: HistoryRecord[] = [];
-    await collect(past.records({ ...range, since, before }), records);
-    await gate.runSteps(addRecords(records, groups));
+    await collect(whileConnected(c, past.records({ ...range, since, before })), records);
+    await runWhileConnected(c, gate, addRecords(records, groups));
     since = before;
   }
-  await gate.runSteps(addRecords(overview.newest, groups));
+  await runWhileConnected(c, gate, addRecords(overview.newest, groups));
   return groups;
 }
 
@@ -163,13 +169,13 @@ interface RangeOverview {
   readonly services: ReadonlySet<string>;
 }
 
-async function overviewOf(past: PastReader, range: HistoryRange): Promise<RangeOverview> {
+async function overviewOf(slices: AsyncIterable<readonly HistoryRecord[]>): Promise<RangeOverview> {
   const newest: HistoryRecord[] = [];
   const ends: number[] = [];
   const nodes = new Map<string, string>();
   const services = new Set<string>();
   let count = 0;
-  for await (const slice of past.records(range))
+  for await (const slice of slices)
     for (const record of slice) {
       if (count < RECORDS_PER_READ) newest.push(record);
       else if (count % RECORDS_PER_READ === 0) ends.push(record.sequence + 1);
@@ -223,6 +229,14 @@ function* addRecords(records: readonly HistoryRecord[], groups: CauseGroups): Ge
   for (let rest = records.length; rest > 0; rest--) {
     groups.add(records[rest - 1] as HistoryRecord); // above 0
     if (rest % RECORDS_PER_STEP === 0) yield;
+  }
+}
+
+/** Yields slices. Throws `ProblemError` if the client disconnects. */
+async function* whileConnected<T>({ req }: Context, slices: AsyncIterable<T>): AsyncGenerator<T, void, void> {
+  for await (const slice of slices) {
+    if (req.raw.signal.aborted) throw disconnectedProblem();
+    yield slice;
   }
 }
 

@@ -121,6 +121,22 @@ describe('/v1/history/around', () => {
     expect((await app.request('/v1/history/around?window=60')).status).toBe(200);
   });
 
+  it('ends the reads of clients that disconnect (regression: four of them caused 429 until they had read all)', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    for (let i = 0; i < 20_000; i++) model.ipcache.upsert('10.2.0.1', pod(i % 2, HOST));
+    const reads = vi.spyOn(model.history.past, 'records');
+    const leaving = new AbortController();
+    const answers = Array.from({ length: 4 }, () =>
+      app.request('/v1/history/around?window=60', { signal: leaving.signal }),
+    );
+    await vi.waitUntil(() => reads.mock.calls.length === 4);
+    leaving.abort();
+    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(400);
+    expect(reads).toHaveBeenCalledTimes(4); // the first of several reads
+    expect((await app.request('/v1/history/around?window=60')).status).toBe(200);
+  });
+
   it('has the largest groups of the changes up to one window before and after the moment', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
