@@ -135,6 +135,8 @@ export interface ServiceDocument {
   readonly nodeSelector?: string | undefined;
   /** Only nodes whose label `service.cilium.io/node` has this value have the frontends; absent for all nodes. */
   readonly nodeLabel?: string | undefined;
+  /** The only type of frontends, apart from external IPs; absent for all types. */
+  readonly exposedType?: string | undefined;
   readonly backends: readonly BackendDocument[];
   /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
@@ -351,6 +353,7 @@ export function serviceDocument(
     affinity,
     ...(service.nodeSelector !== undefined && { nodeSelector: service.nodeSelector }),
     ...(service.nodeLabel !== undefined && { nodeLabel: service.nodeLabel }),
+    ...(service.exposedType !== undefined && { exposedType: service.exposedType }),
     backends: [...endpoints.backends.values()]
       .sort((a, b) => ascending(a.address, b.address))
       .map(backendDocument),

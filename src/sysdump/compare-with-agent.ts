@@ -240,7 +240,9 @@ function knownFrontends({
   global,
   nodeSelector,
   nodeLabel,
+  exposedType = 'ClusterIP',
 }: ServiceDocument): readonly KnownFrontend[] {
+  if (exposedType !== 'ClusterIP') return [];
   return clusterIPs.flatMap((ip) =>
     Object.entries(ports).map(([portName, text]) => {
       const [port = '', protocol = 'TCP'] = text.split('/');

@@ -174,11 +174,12 @@ describe('a backend shows', () => {
 });
 
 describe('a service shows', () => {
-  it('the selectors of its nodes', () => {
+  it('the selectors of its nodes, and its exposed type', () => {
     expect(serviceOf({ nodeSelector: 'zone=a', nodeLabel: 'blue' })).toMatchObject({
       ...{ nodeSelector: 'zone=a', nodeLabel: 'blue' },
     });
-    for (const field of ['nodeSelector', 'nodeLabel', 'restored', 'nodePorts'])
+    expect(serviceOf({ exposedType: 'LoadBalancer' })).toHaveProperty('exposedType', 'LoadBalancer');
+    for (const field of ['nodeSelector', 'nodeLabel', 'exposedType', 'restored', 'nodePorts'])
       expect(serviceOf({})).not.toHaveProperty(field);
   });
 

@@ -223,6 +223,19 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
     ]);
   });
 
+  it('a service whose exposed type is another one has no frontends on its cluster IPs (regression: missing)', async () => {
+    const exposed = (exposedType: string): Ask => {
+      const edge = { ...SERVICES[0], name: 'edge', clusterIPs: ['10.96.0.9'], exposedType };
+      return async (path, ...rest) =>
+        path.startsWith('/v1/services') ? { items: [...SERVICES, edge] } : await ask(path, ...rest);
+    };
+    const list = fileOf(JSON.stringify(SERVICE_LIST));
+    const differencesOf = async (exposedType: string): Promise<number> =>
+      (await compareWithTable(exposed(exposedType), list, { signal })).differences;
+    expect(await differencesOf('ClusterIP')).toBe(1);
+    expect(await differencesOf('LoadBalancer')).toBe(0);
+  });
+
   it('asks the agent of Cilium over its socket', async () => {
     const socket = join(folder, 'cilium.sock');
     const answers: Readonly<Record<string, unknown>> = {
