@@ -219,12 +219,9 @@ function withChange(
 ): ServiceState {
   const correlation = applyOriginChange(state.correlation, change, originsOf(state));
   const endpoints = endpointsOf(state, correlation);
-  return withFields(state, {
-    ...inputs,
-    correlation,
-    endpoints,
-    restored: withoutPart(state.restored, part),
-  });
+  const { slices = state.slices, remotes = state.remotes } = inputs;
+  const restored = withoutPart(state.restored, part);
+  return withFields(state, { slices, remotes, correlation, endpoints, restored });
 }
 
 /** Returns `slices` with a slice replaced or deleted. */
