@@ -33,9 +33,6 @@ export function compareOrigins(a: Origin, b: Origin): number {
   return a.slice < b.slice ? -1 : 1;
 }
 
-/** An index is discarded if this number of changes of its service have not used it. */
-const MAX_UNUSED = 1024;
-
 /**
  * Finds the origins of addresses with one claim. A search checks the slices one by one, and adds as many addresses to
  * the index as cost the same. So the index is built over several searches, and later ones use it. It is created by the
@@ -49,18 +46,22 @@ export class OriginIndex {
   readonly #byAddress = new Map<string, Origin>();
   /** The addresses that are not yet indexed; undefined before the first search. */
   #rest: Iterator<readonly [string, Origin]> | undefined;
-  #unused = 0;
+  /**
+   * The number of changes after which the index is discarded if none uses it: one for each slice, so that slices that
+   * were all replaced are not kept, and another search costs no more than these changes.
+   */
+  #left = 0;
 
   /** Returns true if one of the last changes used the index. Must be called once for each change. */
   wasUsed(): boolean {
-    return this.#rest !== undefined && this.#unused++ < MAX_UNUSED;
+    return this.#left-- > 0;
   }
 
   /** Returns the origin of a winner whose address has one claim, which is not of the changed origin. */
   find(winner: Backend, change: OriginChange, origins: Origins): Origin | undefined {
     const slices = origins.sliceCount(winner.cluster);
     if (slices < 2) return origins.search(winner);
-    this.#unused = 0;
+    this.#left = slices;
     const known = this.#byAddress.get(winner.address);
     if (known !== undefined) return known;
     this.#rest ??= addressesAfter(change, origins);

@@ -379,6 +379,25 @@ describe('many slices with contested addresses', () => {
     expect(reads).toBeLessThan(2500);
   });
 
+  it('are no longer indexed after a change of each slice (regression: the former slices were kept for 1,024 changes)', () => {
+    let state = withService(emptyState(SHOP), service());
+    for (let at = 0; at < 20; at++) state = withCounted(state, `s-${at}`, at);
+    const readsOfContest = (): number => {
+      state = withCounted(state, 's-0', 0, 19);
+      reads = 0;
+      state = withCounted(state, 's-0', 0);
+      state = withCounted(state, 's-0', 0, 19);
+      const before = reads;
+      state = withCounted(state, 's-0', 0);
+      return before;
+    };
+    const indexed = readsOfContest();
+    for (let at = 1; at < 20; at++) state = withCounted(state, `s-${at}`, at, 100 + at);
+    reads = 0;
+    state = withCounted(state, 's-0', 0, 19);
+    expect(reads).toBeGreaterThan(indexed + 10);
+  });
+
   it('have the same claims as if all slices were added at once (I2)', () => {
     const addresses = fc.uniqueArray(fc.integer({ min: 0, max: 9 }), { maxLength: 4 });
     const change = fc.record({
