@@ -30,7 +30,7 @@ export function missingClusters(clusters: readonly ClusterDocument[]): readonly 
     .map((cluster) => `cluster ${cluster.name} is incomplete: ${problemText(cluster)}`);
 }
 
-/** Maximum number of clusters that a line of the log names. */
+/** Maximum number of clusters that one sentence names. */
 const MAX_NAMED = 3;
 
 /** Returns one sentence for all clusters that are not ready; undefined if at most {@link MAX_NAMED} are not. */

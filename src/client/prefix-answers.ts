@@ -18,7 +18,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
-import { missingClusters } from './cluster-text.ts';
+import { manyMissingText, missingClusters } from './cluster-text.ts';
 import { uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, listing, type PrintedList } from './list.ts';
 
@@ -144,7 +144,9 @@ async function unclaimedAnswer(ip: string, ask: Ask): Promise<Answer> {
   return { ...emptyAnswer(ip), lines: [`${ip}: ${text}`, ...(await missingLines(ask))] };
 }
 
-/** Returns a line for each cluster that is not ready, because one of them may have the missing claim. */
+/** Returns lines with the clusters that are not ready, because one of them may have the missing claim. */
 async function missingLines(ask: Ask): Promise<readonly string[]> {
-  return missingClusters(((await ask('/v1/status')) as StatusDocument).clusters);
+  const { clusters } = (await ask('/v1/status')) as StatusDocument;
+  const text = manyMissingText(clusters);
+  return text === undefined ? missingClusters(clusters) : [text];
 }

@@ -746,6 +746,15 @@ describe('an explained prefix', () => {
         why,
       ],
     });
+    const clusters = Array.from({ length: 511 }, (_, index) => ({ ...far, name: `c${index}` }));
+    const { lines } = await answerOf(explainPrefix('10.0.0.1'), {
+      '/v1/ipcache/explain/10.0.0.1': { prefix: '10.0.0.1/32', claims: [], roles },
+      '/v1/status': { clusters },
+    });
+    expect(lines).toHaveLength(3);
+    expect(lines[2]).toContain(
+      '511 of 511 clusters are incomplete: c0, c1, c2 and 508 more; c0: unreachable',
+    );
   });
 
   it('compares the entry of the kernel with the cache', async () => {
