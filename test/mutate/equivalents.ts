@@ -1266,7 +1266,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'makes the same empty set',
   },
   {
-    file: 'src/servicecache/correlation.ts',
+    file: 'src/servicecache/origin-index.ts',
     symbol: 'compareOrigins',
     changes: ['_ < _ → _ <= _'],
     reason: 'equal ones have been told apart before',
