@@ -78,7 +78,7 @@ describe('dpcache tape and replay', () => {
   });
 
   it('replay a tape with a digest that differs: the JSON names its line, its sums and the changed keys', async () => {
-    const text = gunzipSync(readFileSync(TAPE)).toString().replace('"k8s":"7b46dd1229f4cb93"', '"k8s":"0"');
+    const text = gunzipSync(readFileSync(TAPE)).toString().replace('"k8s":"0b49b4b90f39e651"', '"k8s":"0"');
     const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
     writeFileSync(path, gzipSync(text));
     const { status, stdout, stderr } = await dpcache('replay', path, '--ignore-version', '-o', 'json');
@@ -87,11 +87,11 @@ describe('dpcache tape and replay', () => {
       events: 59,
       digests: 0,
       complete: true,
-      difference: { at: `${path}:59`, writer: 'k8s', recorded: '0', replayed: '7b46dd1229f4cb93' },
+      difference: { at: `${path}:59`, writer: 'k8s', recorded: '0', replayed: '0b49b4b90f39e651' },
     });
     expect(JSON.parse(stdout).difference.keys).toHaveLength(10);
     const lines = (await dpcache('replay', path, '--ignore-version')).stdout.split('\n');
-    expect(lines[1]).toBe(`${path}:59: the digest of k8s is 7b46dd1229f4cb93, but the agent had 0`);
+    expect(lines[1]).toBe(`${path}:59: the digest of k8s is 0b49b4b90f39e651, but the agent had 0`);
     expect(lines[2]).toMatch(
       /^changed since the last equal digest: endpointslices shop\/checkout-fx9wd, .*, ciliumnodes node-3$/,
     );
@@ -164,7 +164,7 @@ describe('dpcache tape and replay', () => {
 
   it('replay a tape with digests of another version: they are not compared, and the result says so', async () => {
     const text = gunzipSync(readFileSync(TAPE)).toString();
-    const other = text.replace('"k8s":"7b46dd1229f4cb93"', '"k8s":"0"').replace('"digests":3', '"digests":1');
+    const other = text.replace('"k8s":"0b49b4b90f39e651"', '"k8s":"0"').replace('"digests":4', '"digests":1');
     const path = join(temporaryFolder({}), 'tape-000001.jsonl.gz');
     writeFileSync(path, gzipSync(other));
     const { status, stdout } = await dpcache('replay', path, '--ignore-version');
