@@ -9,14 +9,19 @@ const MAX_SHOWN = 50;
 
 const MAX_SHOWN_ITEMS = 3;
 
-function claimText(claim: DigestClaim | undefined): string {
+/** Returns a claim as text, with the service account and the ports of the pod only if those of `other` differ. */
+function claimText(claim: DigestClaim | undefined, other: DigestClaim | undefined): string {
   if (claim === undefined) return 'none';
-  const { identity, hostIP, namespace, podName, serviceAccount, namedPorts, encryptKey } = claim;
+  const { identity, hostIP, namespace, podName, encryptKey } = claim;
   const pod = podName === undefined ? '' : ` ${namespace ?? ''}/${podName}`;
   const key = encryptKey === 0 ? '' : ` key ${encryptKey}`;
-  const account = serviceAccount === undefined ? '' : ` account ${serviceAccount}`;
-  const ports = namedPorts === undefined ? '' : ` ports ${portsCell(namedPorts)}`;
-  return `${identity}${pod}${account}${ports}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
+  const [details, others] = [podDetails(claim), podDetails(other ?? claim)];
+  const differing = details.filter((detail, index) => detail !== others[index]);
+  return `${identity}${pod}${differing.join('')}${hostIP === undefined ? '' : ` at ${hostIP}`}${key}`;
+}
+
+function podDetails({ serviceAccount = 'none', namedPorts = {} }: DigestClaim): readonly string[] {
+  return [` account ${serviceAccount}`, ` ports ${portsCell(namedPorts)}`];
 }
 
 /**
@@ -67,7 +72,12 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     reason === 'none-found' ? 'no reason found' : detail;
   const rows = differences
     .slice(0, MAX_SHOWN)
-    .map((one) => [`  ${one.key}`, `a: ${claimText(one.a)}`, `b: ${claimText(one.b)}`, detailText(one)]);
+    .map((one) => [
+      `  ${one.key}`,
+      `a: ${claimText(one.a, one.b)}`,
+      `b: ${claimText(one.b, one.a)}`,
+      detailText(one),
+    ]);
   const items = documents
     .slice(0, MAX_SHOWN)
     .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), detailText(one)]);

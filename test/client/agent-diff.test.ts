@@ -120,6 +120,19 @@ describe('claims that differ only in their pod', () => {
     expect(diffLines(diff).join('\n')).toContain(text);
   });
 
+  it('are shown with the ports only if these differ (regression: equal ports made the lines wide)', async () => {
+    const pod = { namedPorts: ports(['web', 80]), serviceAccount: 'cart' };
+    const [a, b] = [claim(pod), claim(pod)];
+    b.model.ipcache.upsert('10.2.0.5', {
+      identity: 301,
+      source: 'clustermesh',
+      owner: 'baltic',
+      k8s: { namespace: 'shop', podName: 'cart-0', ...pod },
+    });
+    const lines = diffLines(await diffAgents(asking(a), asking(b))).join('\n');
+    expect(lines).toContain('a: 300 shop/cart-0  b: 301 shop/cart-0');
+  });
+
   it('are equal, whatever the order of named ports', async () => {
     const [a, b] = [ports(['web', 80], ['api', 81]), ports(['api', 81], ['web', 80])];
     const diff = await diffAgents(asking(claim({ namedPorts: a })), asking(claim({ namedPorts: b })));
