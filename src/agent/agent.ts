@@ -215,12 +215,10 @@ export class Agent implements ReadModel, PlayStage {
       nodeName,
       identities: () => this.#reportedIdentities.entries(),
       identityChanges: () => this.#reportedIdentities.changes,
-      staleClusters: () => {
-        const { followed } = this.#mesh;
-        return (followed ? clusterStatuses(followed) : []).flatMap(({ name, knownAt }) =>
+      staleClusters: () =>
+        this.#clusters().flatMap(({ name, knownAt }) =>
           knownAt === undefined ? [] : [[name, Date.parse(knownAt)] as const],
-        );
-      },
+        ),
     });
   }
 
