@@ -1,4 +1,4 @@
-import { createServer } from 'node:http2';
+import { createServer, type ServerHttp2Stream } from 'node:http2';
 import { status } from '@grpc/grpc-js';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
@@ -210,38 +210,37 @@ describe('the message of a call that failed', () => {
   });
 });
 
-it('an answer in an unknown grpc-encoding is named (regression: "undefined undefined: undefined", and nothing for a watch)', async () => {
+/** Returns a transport to an HTTP/2 server that answers each request in this way, and the server's host and port. */
+async function transportTo(answer: (stream: ServerHttp2Stream) => void): Promise<[EtcdTransport, string]> {
   const server = createServer();
-  server.on('stream', (stream) => {
-    stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-encoding': 'zstd' });
-    stream.write(Buffer.from([1, 0, 0, 0, 1, 7])); // compressed, 1 byte
-  });
+  server.on('stream', answer);
   const port = await freePort();
   server.listen(port, '127.0.0.1');
-  const transport = new EtcdTransport({ endpoints: [`http://127.0.0.1:${port}`] }, () => 0);
+  const host = `127.0.0.1:${port}`;
+  const transport = new EtcdTransport({ endpoints: [`http://${host}`] }, () => 0);
   onTestFinished(async () => {
     await transport.close();
     server.close();
   });
-  const message = `etcd at 127.0.0.1:${port} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
+  return [transport, host];
+}
+
+it('an answer in an unknown grpc-encoding is named (regression: "undefined undefined: undefined", and nothing for a watch)', async () => {
+  const [transport, host] = await transportTo((stream) => {
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-encoding': 'zstd' });
+    stream.write(Buffer.from([1, 0, 0, 0, 1, 7])); // compressed, 1 byte
+  });
+  const message = `etcd at ${host} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'internal', message });
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'internal', message });
 });
 
 it('a page of a proxy is named (regression: "Received message larger than max (1752460652 vs 67108864)")', async () => {
-  const server = createServer();
-  server.on('stream', (stream) => {
+  const [transport, host] = await transportTo((stream) => {
     stream.respond({ ':status': 200, 'content-type': 'text/html' });
     stream.end('<html>');
   });
-  const port = await freePort();
-  server.listen(port, '127.0.0.1');
-  const transport = new EtcdTransport({ endpoints: [`http://127.0.0.1:${port}`] }, () => 0);
-  onTestFinished(async () => {
-    await transport.close();
-    server.close();
-  });
-  const message = `no etcd at 127.0.0.1:${port}: the answer is of type text/html; ${PROXY}`;
+  const message = `no etcd at ${host}: the answer is of type text/html; ${PROXY}`;
   await expect(transport.range(keyRange('a'))).rejects.toMatchObject({ code: 'unavailable', message });
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'unavailable', message });
 });
