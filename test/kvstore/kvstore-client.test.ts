@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { RateLimit } from '../../src/base/rate-limit.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../src/kvstore/codec/bytes.ts';
-import { KvstoreClient } from '../../src/kvstore/kvstore-client.ts';
+import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
 import { FaultyLink } from '../../src/kvstore/memory/faulty-link.ts';
 import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryBackend } from '../../src/kvstore/memory/memory-backend.ts';
@@ -145,11 +145,21 @@ it('counts its requests by outcome, once each', async () => {
   await backend.close();
 });
 
-it('a caller that waits for a turn when the client is closed gets that error (regression: that it had aborted itself)', async () => {
+/** Returns a client that may make one call per second, its clock, and its link to a kvstore. */
+function oneCallPerSecond(options: Pick<KvstoreClientOptions, 'mayWrite' | 'writeTimeoutMs'> = {}): {
+  readonly clock: ManualClock;
+  readonly link: FaultyLink;
+  readonly client: KvstoreClient;
+} {
   const clock = new ManualClock();
-  const transport = new MemoryTransport(new MemoryServer({ clock }));
+  const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
   const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
-  const client = new KvstoreClient({ kind: 'memory', transport, clock, random: () => 0.5, rateLimit });
+  const parts = { kind: 'memory', transport: link, clock, random: () => 0.5, rateLimit } as const;
+  return { clock, link, client: new KvstoreClient({ ...parts, ...options }) };
+}
+
+it('a caller that waits for a turn when the client is closed gets that error (regression: that it had aborted itself)', async () => {
+  const { client } = oneCallPerSecond();
   await client.get('a');
   const waiting = client.get('a');
   await settle();
@@ -168,16 +178,7 @@ it.each([
 ])(
   '%s waits for its turn within its deadline (regression: only the call itself did)',
   async (_name, call) => {
-    const clock = new ManualClock();
-    const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
-    const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
-    const client = new KvstoreClient({
-      kind: 'memory',
-      transport: link,
-      clock,
-      random: () => 0.5,
-      rateLimit,
-    });
+    const { clock, link, client } = oneCallPerSecond();
     await client.get('a');
     const late = call(client, 500).catch((error: unknown) => error);
     await advance(clock, 500);
@@ -227,19 +228,8 @@ it('lists all pages within one deadline (regression: each page had the whole tim
 });
 
 it('sends no write that its owner may not make at its turn, and gives an admitted write its own deadline', async () => {
-  const clock = new ManualClock();
-  const link = new FaultyLink(new MemoryTransport(new MemoryServer({ clock })), clock);
-  const rateLimit = new RateLimit({ qps: 1 }, clock, abortedError);
   let leads = true;
-  const client = new KvstoreClient({
-    kind: 'memory',
-    transport: link,
-    clock,
-    random: () => 0.5,
-    rateLimit,
-    mayWrite: () => leads,
-    writeTimeoutMs: 700,
-  });
+  const { clock, link, client } = oneCallPerSecond({ mayWrite: () => leads, writeTimeoutMs: 700 });
   await client.update('k', bytesOfText('1'));
   const writes = [client.update('k', bytesOfText('2')), client.delete('k'), client.deletePrefix('k')];
   const outcomes = Promise.allSettled(writes);
