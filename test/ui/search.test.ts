@@ -51,6 +51,15 @@ describe('the search', () => {
     await page.getByText('No matches.').waitFor();
   });
 
+  it('asks again if the agent has not answered', async () => {
+    const { page } = await open();
+    let asked = 0;
+    await page.route('**/v1/search?*', (route) => (asked++ === 0 ? route.abort() : route.continue()));
+    await page.getByRole('combobox', { name: 'Search' }).fill('checkout');
+    await page.getByText('The agent is unreachable.').waitFor();
+    await page.getByRole('option').first().waitFor();
+  });
+
   it('leads from the IP of a service to the service', async () => {
     const { page } = await open('#/ip/172.16.0.10');
     await page.getByText('Address of a service').waitFor();

@@ -1,7 +1,7 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SearchDocument, SearchResultDocument } from '../../src/api/search.ts';
 import { addressOf, shortPrefix } from '../address.ts';
-import { ask, withQuery } from './ask.ts';
+import { type Answered, useAnswer, withQuery } from './ask.ts';
 
 /** A result of a search. */
 export type Result = SearchResultDocument;
@@ -34,28 +34,22 @@ export function addressOfResult({ kind, key }: Result): string {
 }
 
 /**
- * Returns the results for a text; undefined before the first answer. Keeps the last results while the next ones are
- * read.
+ * Returns the results for a text, as {@link useAnswer} does. Keeps the last results while the next ones are read; they
+ * name the text that they are for.
  */
-export function useResults(text: string): { readonly results?: SearchDocument; readonly problem?: string } {
-  const [state, setState] = useState<{ readonly results?: SearchDocument; readonly problem?: string }>({});
+export function useResults(text: string): Answered<SearchDocument> {
   const query = text.trim();
+  const [settled, setSettled] = useState(query);
   useEffect(() => {
-    if (query === '') {
-      setState({});
-      return;
-    }
-    const ended = new AbortController();
-    const timer = setTimeout(() => {
-      ask<SearchDocument>(withQuery('/v1/search', { q: query }), ended.signal).then(
-        (results) => setState({ results }),
-        (error: Error) => ended.signal.aborted || setState({ problem: error.message }),
-      );
-    }, SETTLED_MS);
-    return () => {
-      clearTimeout(timer);
-      ended.abort();
-    };
+    const timer = setTimeout(() => setSettled(query), SETTLED_MS);
+    return () => clearTimeout(timer);
   }, [query]);
-  return state;
+  const answered = useAnswer<SearchDocument>(
+    settled === '' ? undefined : withQuery('/v1/search', { q: settled }),
+  );
+  const last = useRef(answered);
+  if (settled === '' || answered.document !== undefined || answered.problem !== undefined) {
+    last.current = answered;
+  }
+  return last.current;
 }

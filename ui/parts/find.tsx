@@ -1,5 +1,6 @@
 import type { VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { SearchDocument } from '../../src/api/search.ts';
 import { addressOfResult, type Result, useResults } from '../agent/search.ts';
 import { counted, countText } from '../format.ts';
 import { Icon } from './icons.tsx';
@@ -31,7 +32,7 @@ function SearchBox({
   const [text, setText] = useState('');
   const [isOpen, setOpen] = useState(false);
   const [chosen, setChosen] = useState(0);
-  const { results, problem } = useResults(text);
+  const { document: results, problem } = useResults(text);
   const items = results?.groups.flatMap((group) => group.items) ?? [];
   const isShown = text.trim() !== '' && (isOpen || isOpenAlways);
   useEffect(() => setChosen(0), [results]);
@@ -112,7 +113,7 @@ function ResultList({
   children,
 }: {
   id: string;
-  groups: NonNullable<ReturnType<typeof useResults>['results']>['groups'];
+  groups: SearchDocument['groups'];
   chosen: number;
   onChoose: (place: number) => void;
   onOpen: (result: Result) => void;
