@@ -14,20 +14,11 @@ export interface Address {
 
 type Parameters = Readonly<Record<string, string>>;
 
-/** Addresses of earlier versions: a parameter of a list selected one object, which now has its own view. */
-const EARLIER: ReadonlyMap<string, readonly [parameter: string, view: string]> = new Map([
-  ['prefixes', ['ip', 'ip']],
-  ['services', ['name', 'service']],
-]);
-
 /** Parses the part of an address after `#`. */
 function parseAddress(hash: string): Address {
   const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
   const parameters = new URLSearchParams(query);
   const [view = '', ...names] = path.split('/');
-  const [parameter = '', card = ''] = EARLIER.get(view) ?? [];
-  const earlier = parameters.get(parameter);
-  if (earlier !== null && parameter !== '') return { view: card, name: earlier, parameters };
   return {
     view: view || 'overview',
     name: names.map((name) => decodedSegment(decoded(name))).join('/'),

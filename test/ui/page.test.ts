@@ -320,14 +320,6 @@ describe('the page', () => {
       .waitFor();
   });
 
-  it.each([
-    ['#prefixes?ip=10.0.0.1', '10.0.0.1'],
-    ['#services?name=shop/checkout', 'shop/checkout'],
-  ])('opens the address %s of an earlier version', async (hash, title) => {
-    const { page } = await open(hash);
-    await page.waitForSelector(`h1:has-text("${title}")`);
-  });
-
   it('is at most 120 kB compressed, and may load nothing from elsewhere', async () => {
     const { url } = await open();
     const answer = await fetch(url);
@@ -453,6 +445,7 @@ describe('the page', () => {
     const health = page.locator('.health');
     await health.getByText('No problems').waitFor();
     const answers = [
+      ['not from the agent, or incomplete', { status: 200, json: null }],
       ['no upstream', { status: 503, json: { detail: 'no upstream' } }],
       ['not from the agent, or incomplete', { status: 200, body: '{"items":[' }],
     ] as const;

@@ -203,6 +203,25 @@ describe('lists', () => {
     expect(await box.evaluate((of) => of.scrollTop)).toBe(2_500 * 32);
   });
 
+  it('of nodes are read again if their next page is not held any more (regression: only after a change)', async () => {
+    const { page } = await open('', { ownPage: true });
+    const node = { cluster: 'baltic', name: 'node-1', source: 'kvstore', addresses: [], podCIDRs: [] };
+    const answers = [
+      { json: { items: [node], continue: 'expired' } },
+      { status: 410, json: { detail: 'expired' } },
+    ];
+    await page.route(/v1\/nodes\?/, (route) => {
+      const answer = answers.shift();
+      return answer === undefined ? route.continue() : route.fulfill(answer);
+    });
+    await page.clock.install();
+    await page.evaluate(`location.hash = '#/nodes'`);
+    await page.getByRole('alert').getByText('expired').waitFor();
+    await page.clock.runFor(4_000);
+    await page.getByRole('link', { name: 'baltic/node-1' }).first().waitFor();
+    expect(await page.getByRole('alert').count()).toBe(0);
+  });
+
   it('of few prefixes follow continuous changes (regression: they stopped after the second read)', async () => {
     const { page, model } = await open('#/prefixes', { ownPage: true });
     await page.locator('.rows a').first().waitFor();
@@ -376,6 +395,20 @@ describe('the live view', () => {
       await show(hash);
       await page.locator('.change time').getByText('2020').waitFor();
     }
+  });
+
+  it('names an identity whose labels arrive later (regression: only after a reload of the page)', async () => {
+    const { page, show, model } = await open('#/live', { ownPage: true });
+    let labels: readonly string[] = [];
+    await page.route(/v1\/identities\/777/, (route) => route.fulfill({ json: { identity: 777, labels } }));
+    model.ipcache.upsert('10.7.7.7', { identity: 777, source: 'k8s' });
+    const line = page.locator('.feed li', { hasText: '10.7.7.7' });
+    await line.first().waitFor();
+    await settled(page);
+    labels = ['k8s:app=late'];
+    await show('#/nodes');
+    await show('#/live');
+    await line.getByText('late').first().waitFor();
   });
 
   it('links the subject of a mark only if it is a cluster', async () => {

@@ -21,7 +21,8 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   try {
     const answer = await fetchAgent(path, AbortSignal.any([late.signal, ...(signal ? [signal] : [])]));
     const document: unknown = await answer.json();
-    if (answer.ok || isReadiness(document)) return document as T;
+    if (typeof document !== 'object' || document === null) throw new SyntaxError('no document');
+    if (answer.ok || 'ready' in document) return document as T; // `/readyz` answers 503 if the agent is not ready
     throw problemOf(answer, document);
   } catch (error) {
     if (late.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
@@ -41,11 +42,6 @@ export async function askLines<T>(path: string, body: object, signal: AbortSigna
   } catch (error) {
     throw withSentence(error);
   }
-}
-
-/** Returns true for the answer of `/readyz`, which has the status 503 while the agent is not ready. */
-function isReadiness(document: unknown): boolean {
-  return typeof document === 'object' && document !== null && 'ready' in document;
 }
 
 /** Returns the error of an answer. A proxy may have sent it instead of the agent. */

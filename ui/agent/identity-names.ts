@@ -14,12 +14,10 @@ function labelsOf(identity: number): Promise<readonly string[]> {
   if (known !== undefined) return known;
   const read = ask<IdentityDocument>(`/v1/identities/${identity}`).then(
     ({ labels }) => labels,
-    () => {
-      KNOWN.delete(identity); // so that the identity is read again
-      return [];
-    },
+    () => [],
   );
   KNOWN.set(identity, read);
+  void read.then((labels) => labels.length === 0 && KNOWN.delete(identity)); // the agent may receive them later
   const [oldest] = KNOWN.keys();
   if (KNOWN.size > MAX_KNOWN && oldest !== undefined) KNOWN.delete(oldest);
   return read;

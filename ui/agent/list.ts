@@ -1,4 +1,4 @@
-import { type Answered, ask, useRead, withQuery } from './ask.ts';
+import { type Answered, ask, NoAnswer, useRead, withQuery } from './ask.ts';
 
 /** A list that was read in pages. */
 export interface List<T> {
@@ -10,13 +10,21 @@ export interface List<T> {
 /** Maximum number of items of a list that is read completely. */
 export const MAX_ITEMS = 5_000;
 
+interface Page<T> {
+  readonly items: readonly T[];
+  readonly continue?: string;
+}
+
 type Filters = Readonly<Record<string, string | undefined>>;
 
 async function readAll<T>(path: string, filters: Filters, signal: AbortSignal): Promise<List<T>> {
   const items: T[] = [];
   let next: string | undefined = withQuery(path, { ...filters, limit: '1000' });
   while (next !== undefined && items.length < MAX_ITEMS) {
-    const page: { items: readonly T[]; continue?: string } = await ask(next, signal);
+    const page: Page<T> = await ask<Page<T>>(next, signal).catch((error: Error) => {
+      // If the agent does not hold the next page any more, the list is read again.
+      throw items.length === 0 ? error : new NoAnswer(error.message);
+    });
     items.push(...page.items);
     next = page.continue && withQuery(path, { continue: page.continue, limit: '1000' });
   }
