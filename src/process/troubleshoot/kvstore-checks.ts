@@ -1,6 +1,6 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
-import { counted } from '../../base/show-value.ts';
+import { counted, durationText } from '../../base/show-value.ts';
 import {
   type ClusterConfig,
   decodeClusterConfig,
@@ -237,7 +237,7 @@ async function checkHeartbeat(
   const decoded = decodeTimestamp(kv.value, HEARTBEAT_KEY);
   if (!decoded.ok) return invalidCheck(check, decoded.rejection);
   const ageMs = now - decoded.value;
-  const age = `${Math.round(Math.abs(ageMs) / 1000)} s`;
+  const age = durationText(Math.abs(ageMs));
   if (ageMs > STALE_MS) return { ...check, status: 'failed', text: `${age} old`, remedy: CHECK_WRITER };
   if (ageMs >= -STALE_MS)
     return { ...check, status: 'ok', text: ageMs < 0 ? `${age} in the future` : `${age} old` };

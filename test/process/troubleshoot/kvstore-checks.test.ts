@@ -181,7 +181,7 @@ describe('the checks of a kvstore', () => {
     expect(await check()).toEqual([
       ok('auth', ENDPOINT, 'accepted without a user'),
       ok('cluster-id', 'etcd', 'ff'),
-      ok('heartbeat', HEARTBEAT_KEY, '0 s old'),
+      ok('heartbeat', HEARTBEAT_KEY, '0 ms old'),
       ok('cluster-config', CONFIG_KEY, 'id 7, with canaries, cached by kvstoremesh'),
       ok('canaries', 'cilium/synced/baltic/', 'complete: nodes, services, identities, ip'),
       ok('read', 'cilium/cluster-config/', '1 key'),
@@ -265,16 +265,17 @@ describe('the checks of a kvstore', () => {
   });
 
   it.each([
-    ['is 120 s old', -120, { status: 'ok', text: '120 s old' }],
-    ['is 121 s old', -121, { status: 'failed', text: '121 s old', remedy: CHECK_WRITER }],
+    ['is 120 s old', -120, { status: 'ok', text: '2 min old' }],
+    ['is 121 s old', -121, { status: 'failed', text: '2 min old', remedy: CHECK_WRITER }],
+    ['is 8 d old', -749_146, { status: 'failed', text: '8 d old', remedy: CHECK_WRITER }],
     ['is 1 s in the future', 1, { status: 'ok', text: '1 s in the future' }],
-    ['is 120 s in the future', 120, { status: 'ok', text: '120 s in the future' }],
+    ['is 120 s in the future', 120, { status: 'ok', text: '2 min in the future' }],
     [
       'is 121 s in the future',
       121,
       {
         status: 'warning',
-        text: '121 s in the future',
+        text: '2 min in the future',
         remedy: 'check the clocks of this host and of the cluster',
       },
     ],

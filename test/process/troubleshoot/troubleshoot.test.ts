@@ -138,7 +138,7 @@ describe('dpcache clustermesh troubleshoot', () => {
     expect(stderr).toBe('');
     const stable = stdout
       .replaceAll(/valid to \S+/g, 'valid to DATE')
-      .replaceAll(/\d+ s old/g, 'N s old')
+      .replaceAll(/\d+ m?s old/g, 'N s old')
       .replaceAll(secured.url, 'URL')
       .replace(/(id of etcd: )\w+/, '$1ID')
       .replace(/file \S+baltic/, 'file PATH');
@@ -309,10 +309,10 @@ describe('dpcache clustermesh troubleshoot', () => {
       return problems(config);
     };
     const old = await beat(150);
-    expect(old.failed).toEqual([expect.stringMatching(/^heartbeat \S+: 15\d s old: check that the cluster/)]);
+    expect(old.failed).toEqual([expect.stringMatching(/^heartbeat \S+: 2 min old: check that the cluster/)]);
     const ahead = await beat(-300);
     expect(ahead.failed).toEqual([
-      expect.stringMatching(/^heartbeat \S+: \d+ s in the future: check the clocks/),
+      expect.stringMatching(/^heartbeat \S+: \d min in the future: check the clocks/),
     ]);
     await open.ctl(['del', 'cilium/.heartbeat']);
     const missing = await problems(config);
