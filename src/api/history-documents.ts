@@ -172,11 +172,11 @@ function pastOfDocument(moment: DocumentMoment): PastDocument {
 }
 
 /**
- * Returns the recorded fields of a service or node at a moment. Throws `ProblemError` if the moment is not held or the
- * object did not exist.
+ * Returns the recorded fields of a service or node at the moment `at`. Throws `ProblemError` if the moment is not held
+ * or the object did not exist.
  */
-function heldFields(moment: DocumentMoment, name: string): PastFields {
-  if (moment.reason === 'before-held') throw notHeldProblem(moment.held);
+function heldFields(moment: DocumentMoment, name: string, at: string): PastFields {
+  if (moment.reason === 'before-held') throw notHeldProblem(at, moment.held);
   if (moment.document !== undefined) return moment.document;
   throw notFoundProblem('name', name, moment);
 }
@@ -196,8 +196,8 @@ export function notFoundProblem(
  * Returns a service of an earlier moment. Its explanation has the effective backends only, because others are not
  * recorded.
  */
-export function pastService(moment: DocumentMoment, name: string): ExplainedServiceDocument {
-  const fields = heldFields(moment, name) as unknown as ServiceDocument; // recorded as a document
+export function pastService(moment: DocumentMoment, name: string, at: string): ExplainedServiceDocument {
+  const fields = heldFields(moment, name, at) as unknown as ServiceDocument; // recorded as a document
   const { backends } = fields;
   const clusters = new Map<string, number>();
   for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
@@ -216,8 +216,8 @@ export function pastService(moment: DocumentMoment, name: string): ExplainedServ
 /**
  * Returns a node of an earlier moment. Its explanation has the effective claim only, because others are not recorded.
  */
-export function pastNode(moment: DocumentMoment, name: string): ExplainedNodeDocument {
-  const fields = heldFields(moment, name) as unknown as NodeDocument; // recorded as a document
+export function pastNode(moment: DocumentMoment, name: string, at: string): ExplainedNodeDocument {
+  const fields = heldFields(moment, name, at) as unknown as NodeDocument; // recorded as a document
   const explain = { claims: [fields], heldBack: false, lostAddresses: [] };
   return { ...fields, past: pastOfDocument(moment), explain };
 }
@@ -295,8 +295,9 @@ export function notListedProblem(held: HeldInterval): ProblemError {
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
-/** Returns the problem that a moment is not held. */
-export function notHeldProblem(held: HeldInterval): ProblemError {
+/** Returns the problem that the moment `at` is not held. */
+export function notHeldProblem(at: string, held: HeldInterval): ProblemError {
   const document = heldDocument(held);
-  return new ProblemError('not-held', `Changes are held from ${document.from} on.`, { held: document });
+  const detail = `${at} is not held. Changes are held from ${document.from} on.`;
+  return new ProblemError('not-held', detail, { field: 'at', value: at, held: document });
 }

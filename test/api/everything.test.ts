@@ -523,7 +523,7 @@ describe('an object of an earlier moment', () => {
 
   it('is explained with its effective parts only', () => {
     const backends = [{ address: 'a' }, { address: 'b', cluster: 'far' }, { address: 'c', cluster: 'far' }];
-    const service = pastService(moment({ name: 'cart', backends }), 'shop/cart');
+    const service = pastService(moment({ name: 'cart', backends }), 'shop/cart', '-1m');
     expect(service).toMatchObject({
       name: 'cart',
       explain: {
@@ -536,7 +536,7 @@ describe('an object of an earlier moment', () => {
         backends: backends.map((backend) => ({ ...backend, slice: '', verdict: 'effective' })),
       },
     });
-    const node = pastNode(moment({ name: 'n1' }), 'own/n1');
+    const node = pastNode(moment({ name: 'n1' }), 'own/n1', '-1m');
     expect(node).toMatchObject({ name: 'n1', explain: { heldBack: false, lostAddresses: [] } });
     expect(node.explain.claims).toEqual([{ name: 'n1' }]);
   });

@@ -180,7 +180,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
       const past = await history.past.documentAt('service', formatServiceID(id), current, when);
-      return answerJSON(c, pastService(past, `${id.namespace}/${id.name}`));
+      return answerJSON(c, pastService(past, formatServiceID(id), at));
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
@@ -226,7 +226,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
       const past = await history.past.documentAt('node', fullName, current, when);
-      return answerJSON(c, pastNode(past, fullName));
+      return answerJSON(c, pastNode(past, fullName, at));
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)

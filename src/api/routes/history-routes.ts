@@ -19,6 +19,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
+import { whenText } from '../when.ts';
 import { answerJSON } from './answer.ts';
 import {
   answers,
@@ -125,7 +126,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     const now = clock.wallTime();
     const when = at === undefined ? now : await boundary(past, whenParameter(history, 'at', at, now));
     const { held } = past;
-    if (when < held.from) throw notHeldProblem(held);
+    if (when < held.from) throw notHeldProblem(at ?? 'now', held);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
     const groups = await limitGroupings(async () => groupedChanges(c, { model, gate }, range));
@@ -280,5 +281,5 @@ async function boundary(past: PastReader, when: When): Promise<number> {
   if (typeof when === 'number') return when;
   const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;
-  throw notHeldProblem(past.held);
+  throw notHeldProblem(whenText(when), past.held);
 }

@@ -200,7 +200,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastEntry(model, ip, await pastOf(endpointParameter('ip', ip), at)));
+      return answerJSON(c, pastEntry(model, { key: ip, at }, await pastOf(endpointParameter('ip', ip), at)));
     const entry = ipcache.lookup(endpointParameter('ip', ip));
     if (entry === undefined) throw unknownProblem('ip', ip);
     return answerJSON(c, entryDocument(entry, model));
@@ -209,14 +209,18 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
     if (at !== undefined)
-      return answerJSON(c, pastExplained(model, ip, await pastOf(endpointParameter('ip', ip), at)));
+      return answerJSON(
+        c,
+        pastExplained(model, { key: ip, at }, await pastOf(endpointParameter('ip', ip), at)),
+      );
     return answerJSON(c, explainIP(model, ip, endpointParameter('ip', ip)));
   });
   app.openapi(EXPLAIN_CIDR, async (c) => {
     const { ip, length } = c.req.valid('param');
     const cidr = prefixParameter('ip', `${ip}/${length}`).toString();
     const { at } = c.req.valid('query');
-    if (at !== undefined) return answerJSON(c, pastExplained(model, cidr, await pastOf(cidr, at)));
+    if (at !== undefined)
+      return answerJSON(c, pastExplained(model, { key: cidr, at }, await pastOf(cidr, at)));
     return answerJSON(c, explainKey(model, cidr, ipcache.lookupByPrefix(cidr)));
   });
 }

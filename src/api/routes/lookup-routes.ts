@@ -71,9 +71,9 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
     const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
     const onDisk: LookupOnDisk[] = [];
     await runWhileConnected(c, gate, lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
-    for (const { index, ip, read } of onDisk) {
+    for (const item of onDisk) {
       if (c.req.raw.signal.aborted) throw disconnectedProblem();
-      setPastEntry(model, { index, ip }, await read(), { entries, errors });
+      setPastEntry(model, item, await item.read(), { entries, errors });
     }
     errors.sort((a, b) => a.index - b.index);
     return c.json({ revision, entries, errors }, 200);
@@ -90,10 +90,15 @@ interface LookupError {
 /** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
 type PastAnswer = PrefixMoment | undefined | (() => Promise<PrefixMoment | undefined>);
 
-/** An item whose answer must be read from the disk. */
-interface LookupOnDisk {
+/** An item with the moment `at`. */
+interface PastItem {
   readonly index: number;
   readonly ip: string;
+  readonly at: string;
+}
+
+/** An item whose answer must be read from the disk. */
+interface LookupOnDisk extends PastItem {
   readonly read: () => Promise<PrefixMoment | undefined>;
 }
 
@@ -123,12 +128,12 @@ function answerItem(
 /** Sets the entry of an earlier moment. */
 function setPastEntry(
   model: ReadModel,
-  item: Omit<LookupError, 'detail'>,
+  item: PastItem,
   moment: PrefixMoment | undefined,
   { entries, errors }: LookupAnswers,
 ): void {
   answerItem(item, errors, () => {
-    entries[item.index] = pastEntry(model, item.ip, moment);
+    entries[item.index] = pastEntry(model, { key: item.ip, at: item.at }, moment);
   });
 }
 
@@ -161,9 +166,10 @@ function* lookUp(
       entries.push(null);
       if (address !== undefined)
         answerItem({ index, ip }, errors, () => {
-          const answer = pastAnswerOf(address, item.at);
-          if (typeof answer === 'function') onDisk.push({ index, ip, read: answer });
-          else setPastEntry(model, { index, ip }, answer, { entries, errors });
+          const { at } = item;
+          const answer = pastAnswerOf(address, at);
+          if (typeof answer === 'function') onDisk.push({ index, ip, at, read: answer });
+          else setPastEntry(model, { index, ip, at }, answer, { entries, errors });
         });
     }
     if (entries.length % ADDRESSES_PER_SLICE === 0) yield;

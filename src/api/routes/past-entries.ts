@@ -50,34 +50,40 @@ export function unknownProblem(field: string, value: string): ProblemError {
   return new ProblemError('not-found', `No entry for ${value}.`, { field, value });
 }
 
+/** The IP or CIDR and the moment of a request, as texts. */
+interface PastRequest {
+  readonly key: string;
+  readonly at: string;
+}
+
 /** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
-function heldMoment(requested: string, moment: PrefixMoment | undefined): PrefixMoment {
-  if (moment?.reason === 'before-held') throw notHeldProblem(moment.held);
-  if (moment === undefined) throw unknownProblem('ip', requested);
-  if (moment.effective === undefined) throw notFoundProblem('ip', requested, moment);
+function heldMoment({ key, at }: PastRequest, moment: PrefixMoment | undefined): PrefixMoment {
+  if (moment?.reason === 'before-held') throw notHeldProblem(at, moment.held);
+  if (moment === undefined) throw unknownProblem('ip', key);
+  if (moment.effective === undefined) throw notFoundProblem('ip', key, moment);
   return moment;
 }
 
 /** Returns the claims of a moment. Throws `ProblemError` if it is not held or has no claims. */
 export function pastExplained(
   model: ReadModel,
-  requested: string,
+  requested: PastRequest,
   moment: PrefixMoment | undefined,
 ): ExplanationDocument {
   const document = pastExplanation(heldMoment(requested, moment), model);
-  if (document === undefined) throw unknownProblem('ip', requested);
+  if (document === undefined) throw unknownProblem('ip', requested.key);
   return document;
 }
 
 /** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
 export function pastEntry(
   model: ReadModel,
-  requested: string,
+  requested: PastRequest,
   moment: PrefixMoment | undefined,
 ): EntryDocument {
   const past = heldMoment(requested, moment);
   const { effective } = past;
-  if (effective === undefined) throw unknownProblem('ip', requested);
+  if (effective === undefined) throw unknownProblem('ip', requested.key);
   return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
 }
 

@@ -274,7 +274,7 @@ describe('at', () => {
       entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null, null],
       errors: [
         { index: 3, detail: 'not a valid IP address' },
-        { index: 4, detail: expect.stringContaining('Changes are held from') },
+        { index: 4, detail: `${at(-5)} is not held. Changes are held from ${at(0)} on.` },
         { index: 6, detail: expect.stringContaining('not certain') },
       ],
     });
