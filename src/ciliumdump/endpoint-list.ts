@@ -1,7 +1,6 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
-import { isObject } from '../net/fields.ts';
+import type { Rejection } from '../base/rejection.ts';
 import { canonicalAddress } from '../net/prefix.ts';
-import { parseOutputJson } from './output-json.ts';
+import { fieldsOf, parseOutputList } from './output-json.ts';
 
 /** Returns the addresses of a node's own endpoints in the output of `endpoint list`, as a table or with `-o json`. */
 export function readEndpointList(
@@ -30,20 +29,13 @@ function addressesOfJson(
   at: string,
   onReject: (rejection: Rejection) => void,
 ): ReadonlySet<string> {
-  const json = parseOutputJson(text);
-  if ('problem' in json)
-    onReject(rejection('invalid-json', 'endpoint list', text.slice(0, 64), json.problem, at));
-  const list = 'value' in json && Array.isArray(json.value) ? json.value : [];
   const addresses = new Set<string>();
-  for (const item of list) {
-    const status = isObject(item) && isObject(item['status']) ? item['status'] : {};
-    const networking = isObject(status['networking']) ? status['networking'] : {};
-    const pairs = Array.isArray(networking['addressing']) ? networking['addressing'] : [];
-    for (const pair of pairs.filter(isObject))
-      for (const value of [pair['ipv4'], pair['ipv6']]) {
-        const address = typeof value === 'string' ? canonicalAddress(value) : undefined;
+  for (const item of parseOutputList(text, 'endpoint list', at, onReject) ?? []) {
+    const networking = fieldsOf(item)?.object('status')?.object('networking');
+    const pairs = networking?.list('addressing').items((list, index) => list.item(index)) ?? [];
+    for (const pair of pairs)
+      for (const address of [pair.address('ipv4'), pair.address('ipv6')])
         if (address !== undefined) addresses.add(address);
-      }
   }
   return addresses;
 }

@@ -1,6 +1,6 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
-import { parseOutputJson } from './output-json.ts';
+import { parseOutputList } from './output-json.ts';
 import { identityOf } from './table-entry.ts';
 
 /**
@@ -35,10 +35,7 @@ function identitiesOfJson(
   onReject: (rejection: Rejection) => void,
 ): ReadonlyMap<number, readonly string[]> {
   const identities = new Map<number, readonly string[]>();
-  const json = parseOutputJson(text);
-  const list = 'value' in json && Array.isArray(json.value) ? json.value : [];
-  if ('problem' in json)
-    onReject(rejection('invalid-json', 'identity list', text.slice(0, 64), json.problem, at));
+  const list = parseOutputList(text, 'identity list', at, onReject) ?? [];
   for (const [index, item] of list.entries()) {
     const identity = isObject(item) ? identityOf(item['id']) : undefined;
     const labels: unknown = isObject(item) ? item['labels'] : undefined;

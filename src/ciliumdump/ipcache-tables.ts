@@ -1,6 +1,6 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
-import { parseOutputJson } from './output-json.ts';
+import { parseOutputJson, parseOutputList } from './output-json.ts';
 import { hostOf, identityOf, parseMapValue, type TableEntry, tablePrefix } from './table-entry.ts';
 
 /** Receives the entries and the unreadable parts of a table. `onEntry` is called in the order of the table. */
@@ -17,15 +17,9 @@ export interface TableReader {
  * ignored. Linear in the text.
  */
 export function readIPList(text: string, reader: TableReader): boolean {
-  const json = parseOutputJson(text);
-  const list = 'value' in json ? (json.value ?? []) : undefined;
-  if (!Array.isArray(list)) {
-    const why = 'problem' in json ? json.problem : 'must be a list';
-    reader.onReject(rejection('invalid-json', 'ip list', text.slice(0, 64), why, reader.at));
-    return false;
-  }
-  for (const [index, item] of list.entries()) readIPItem(item, index, reader);
-  return true;
+  const list = parseOutputList(text, 'ip list', reader.at, reader.onReject);
+  for (const [index, item] of list?.entries() ?? []) readIPItem(item, index, reader);
+  return list !== undefined;
 }
 
 function readIPItem(item: unknown, index: number, { at, onEntry, onReject }: TableReader): void {

@@ -1,7 +1,6 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
-import { isObject } from '../net/fields.ts';
-import { canonicalAddress, canonicalCIDR } from '../net/prefix.ts';
-import { parseOutputJson } from './output-json.ts';
+import type { Fields } from '../net/fields.ts';
+import { fieldsOf, parseOutputList } from './output-json.ts';
 
 /** A node that an agent knows. */
 export interface ListedNode {
@@ -16,25 +15,6 @@ export interface ListedNode {
   readonly podCIDRs: readonly string[];
 }
 
-type Dictionary = Readonly<Record<string, unknown>>;
-
-function objectIn(value: unknown, name: string): Dictionary {
-  const inner = isObject(value) ? value[name] : undefined;
-  return isObject(inner) ? inner : {};
-}
-
-function addressIn(value: Dictionary): readonly string[] {
-  const ip = value['ip'];
-  const address = typeof ip === 'string' ? canonicalAddress(ip) : undefined;
-  return address === undefined ? [] : [address];
-}
-
-function podCIDRIn(value: Dictionary): readonly string[] {
-  const range = value['alloc-range'];
-  const cidr = typeof range === 'string' ? canonicalCIDR(range) : undefined;
-  return cidr === undefined ? [] : [cidr];
-}
-
 /**
  * Reads `node list -o json`, or the `nodes-added` of `GET /v1/cluster/nodes`. Returns undefined if the text is no such
  * list. A node without a name is rejected without affecting the others. Unknown fields and invalid addresses are
@@ -45,46 +25,39 @@ export function readNodeList(
   at: string,
   onReject: (rejection: Rejection) => void,
 ): readonly ListedNode[] | undefined {
-  const json = parseOutputJson(text);
-  const list = 'value' in json ? listOf(json.value) : undefined;
-  if (list === undefined) {
-    const why = 'problem' in json ? json.problem : 'must be a list of nodes';
-    onReject(rejection('invalid-json', 'node list', text.slice(0, 64), why, at));
-    return undefined;
-  }
-  return list.flatMap((item, index) => {
+  const list = parseOutputList(text, 'node list', at, onReject, 'nodes-added');
+  return list?.flatMap((item, index) => {
     const node = listedNode(item);
     if (node === undefined) onReject(rejection('invalid-node', `[${index}]`, item, 'must have a name', at));
     return node ?? [];
   });
 }
 
-function listOf(value: unknown): readonly unknown[] | undefined {
-  if (Array.isArray(value)) return value;
-  if (value === null) return [];
-  const added = isObject(value) ? value['nodes-added'] : undefined;
-  return Array.isArray(added) ? added : undefined;
-}
-
 function listedNode(item: unknown): ListedNode | undefined {
-  const name = isObject(item) ? item['name'] : undefined;
-  if (!isObject(item) || typeof name !== 'string' || name === '') return undefined;
+  const node = fieldsOf(item);
+  const name = node?.text('name');
+  if (node === undefined || name === undefined) return undefined;
   const slash = name.indexOf('/');
-  const primary = objectIn(item, 'primary-address');
-  const families = [objectIn(primary, 'ipv4'), objectIn(primary, 'ipv6')];
-  const secondary = Array.isArray(item['secondary-addresses']) ? item['secondary-addresses'] : [];
-  const others = [objectIn(item, 'health-endpoint-address'), objectIn(item, 'ingress-address')];
-  const main = families.flatMap(addressIn);
+  const families = familiesOf(node, 'primary-address');
+  const secondary = node.list('secondary-addresses').items((list, index) => list.item(index));
+  const primary = families.flatMap((one) => one.address('ip') ?? []);
+  const others = [
+    ...secondary,
+    ...familiesOf(node, 'health-endpoint-address'),
+    ...familiesOf(node, 'ingress-address'),
+  ];
   return {
     cluster: slash < 0 ? '' : name.slice(0, slash),
     name: name.slice(slash + 1),
-    source: typeof item['source'] === 'string' ? item['source'] : '',
-    primary: main,
-    addresses: [
-      ...main,
-      ...secondary.filter(isObject).flatMap(addressIn),
-      ...others.flatMap((one) => [objectIn(one, 'ipv4'), objectIn(one, 'ipv6')].flatMap(addressIn)),
-    ],
-    podCIDRs: families.flatMap(podCIDRIn),
+    source: node.string('source') ?? '',
+    primary,
+    addresses: [...primary, ...others.flatMap((one) => one.address('ip') ?? [])],
+    podCIDRs: families.flatMap((one) => one.cidr('alloc-range') ?? []),
   };
+}
+
+/** Returns the IPv4 and IPv6 parts of an address field that exist. */
+function familiesOf(node: Fields<undefined>, name: string): readonly Fields<undefined>[] {
+  const address = node.object(name);
+  return [address?.object('ipv4'), address?.object('ipv6')].filter((family) => family !== undefined);
 }

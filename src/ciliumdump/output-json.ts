@@ -1,3 +1,6 @@
+import { type Rejection, rejection } from '../base/rejection.ts';
+import { Fields, isObject } from '../net/fields.ts';
+
 /** The result of {@link parseOutputJson}: a value, or the reason why there is none. */
 export type OutputJson = { readonly value: unknown } | { readonly problem: string };
 
@@ -14,6 +17,31 @@ export function parseOutputJson(text: string): OutputJson {
   } catch (error) {
     return { problem: error instanceof Error ? error.message : 'is not JSON' };
   }
+}
+
+/**
+ * Returns the list in the output of a command, which may be in the field `inner` of an object. Rejects other output, and
+ * returns undefined then.
+ */
+export function parseOutputList(
+  text: string,
+  command: string,
+  at: string,
+  onReject: (rejection: Rejection) => void,
+  inner = '',
+): readonly unknown[] | undefined {
+  const json = parseOutputJson(text);
+  const value = 'value' in json ? (json.value ?? []) : undefined;
+  const list = isObject(value) ? value[inner] : value;
+  if (Array.isArray(list)) return list;
+  const why = 'problem' in json ? json.problem : 'must be a list';
+  onReject(rejection('invalid-json', command, text.slice(0, 64), why, at));
+  return undefined;
+}
+
+/** Returns the fields of an element of a list; undefined if it is not an object. Invalid fields are ignored. */
+export function fieldsOf(item: unknown): Fields<undefined> | undefined {
+  return Fields.of(item, () => undefined, '');
 }
 
 /** Returns the offset of the first line that begins like JSON, or -1. */

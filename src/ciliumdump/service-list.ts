@@ -1,7 +1,6 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
-import { isObject } from '../net/fields.ts';
-import { canonicalAddress } from '../net/prefix.ts';
-import { parseOutputJson } from './output-json.ts';
+import type { Fields } from '../net/fields.ts';
+import { fieldsOf, parseOutputList } from './output-json.ts';
 
 /** A frontend of a service on a node. */
 export interface ListedService {
@@ -31,69 +30,52 @@ export function hostPort(address: string, port: number): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
 
-type Dictionary = Readonly<Record<string, unknown>>;
-
-function dictionary(value: unknown): Dictionary {
-  return isObject(value) ? value : {};
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
-}
-
 /**
  * Reads `service list -o json`, or the answer of `GET /v1/service`. Returns undefined if the text is no such list. A
  * frontend without an address or port is rejected without affecting the others. Unknown fields are ignored. The
  * realized state takes precedence over the specification.
  */
 export function readServiceList(
-  output: string,
+  text: string,
   at: string,
   onReject: (rejection: Rejection) => void,
 ): readonly ListedService[] | undefined {
-  const json = parseOutputJson(output);
-  const list = 'value' in json ? (json.value ?? []) : undefined;
-  if (!Array.isArray(list)) {
-    const why = 'problem' in json ? json.problem : 'must be a list of services';
-    onReject(rejection('invalid-json', 'service list', output.slice(0, 64), why, at));
-    return undefined;
-  }
-  return list.flatMap((item: unknown, index) => {
-    const { spec, status } = dictionary(item);
-    const realized = dictionary(dictionary(status)['realized']);
-    const service = listedService('frontend-address' in realized ? realized : dictionary(spec));
+  const list = parseOutputList(text, 'service list', at, onReject);
+  return list?.flatMap((item, index) => {
+    const fields = fieldsOf(item);
+    const realized = fields?.object('status')?.object('realized');
+    const hasFrontend = realized?.object('frontend-address') !== undefined;
+    const service = listedService(hasFrontend ? realized : fields?.object('spec'));
     if (service === undefined)
       onReject(rejection('invalid-service', `[${index}]`, item, 'must have an address and a port', at));
     return service ?? [];
   });
 }
 
-function listedService(spec: Dictionary): ListedService | undefined {
-  const front = dictionary(spec['frontend-address']);
-  const address = canonicalAddress(text(front['ip']));
-  const port = front['port'];
-  if (address === undefined || typeof port !== 'number') return undefined;
-  const flags = dictionary(spec['flags']);
-  const [namespace, name] = [text(flags['namespace']), text(flags['name'])];
-  const policies = [flags['trafficPolicy'], flags['extTrafficPolicy'], flags['intTrafficPolicy']];
-  const list = spec['backend-addresses'];
-  const backends = Array.isArray(list) ? list.filter(isObject) : [];
+function listedService(spec: Fields<undefined> | undefined): ListedService | undefined {
+  const frontend = spec?.object('frontend-address');
+  const address = frontend?.address('ip');
+  const port = frontend?.number('port', 0, 65_535);
+  if (spec === undefined || address === undefined || port === undefined) return undefined;
+  const flags = spec.map('flags');
+  const name = flags.string('name') ?? '';
+  const policies = ['trafficPolicy', 'extTrafficPolicy', 'intTrafficPolicy'];
+  const backends = spec.list('backend-addresses').items((list, index) => list.item(index));
   return {
-    frontend: frontendText(address, port, text(front['protocol']) || 'TCP'),
-    scope: text(front['scope']) || 'external',
-    type: text(flags['type']),
-    service: name === '' ? '' : `${namespace}/${name}`,
-    cluster: text(flags['cluster']),
-    isLocal: policies.includes('Local'),
+    frontend: frontendText(address, port, frontend?.string('protocol') || 'TCP'),
+    scope: frontend?.string('scope') || 'external',
+    type: flags.string('type') ?? '',
+    service: name === '' ? '' : `${flags.string('namespace') ?? ''}/${name}`,
+    cluster: flags.string('cluster') ?? '',
+    isLocal: policies.some((policy) => flags.value(policy) === 'Local'),
     active: backends.flatMap(activeBackend).sort(),
     backends: backends.length,
   };
 }
 
-function activeBackend(backend: Dictionary): readonly string[] {
-  const address = canonicalAddress(text(backend['ip']));
-  const port = backend['port'];
-  const state = text(backend['state']) || 'active';
-  if (address === undefined || typeof port !== 'number' || state !== 'active') return [];
-  return [hostPort(address, port)];
+function activeBackend(backend: Fields<undefined>): readonly string[] {
+  const address = backend.address('ip');
+  const port = backend.number('port', 0, 65_535);
+  const state = backend.string('state') || 'active';
+  return address === undefined || port === undefined || state !== 'active' ? [] : [hostPort(address, port)];
 }
