@@ -9,11 +9,13 @@ import {
 import type { TableEntry } from './table-entry.ts';
 import type { KnownPrefix, PrefixValue, Truth } from './truth.ts';
 
+const DIFFERENCES = ['identity', 'stale', 'missing', 'host', 'duplicate'] as const;
+
 /**
  * The kind of a difference between the sources and a table. `missing`: the table lacks the prefix. `stale`: no source
  * has it. `identity`, `host`: both have it with other values. `duplicate`: the table has it more than once.
  */
-export type DifferenceKind = 'identity' | 'stale' | 'missing' | 'host' | 'duplicate';
+export type DifferenceKind = (typeof DIFFERENCES)[number];
 
 /**
  * Differences that are no faults. `local-identity`: each node numbers the identities of CIDRs itself. `reserved`:
@@ -42,11 +44,14 @@ export interface Difference {
   readonly truth: KnownPrefix | undefined;
 }
 
+/** The node whose table is compared. */
 export interface TableOwner {
   /** Name of the node in the sources; undefined if it is unknown. */
   readonly name: string | undefined;
   readonly addresses: ReadonlySet<string>;
+  /** Addresses of its own endpoints. */
   readonly endpoints: ReadonlySet<string>;
+  /** Addresses of nodes of clusters that the sources do not contain. */
   readonly otherClusters: ReadonlySet<string>;
   /** False if `otherClusters` may be incomplete, because the report has no list of the agent's nodes. */
   readonly knowsOtherClusters: boolean;
@@ -58,18 +63,11 @@ export interface TableOwner {
  */
 export type Verdict = 'equal' | 'hostless' | DifferenceKind | ExpectedKind;
 
-const DIFFERENCES: ReadonlySet<string> = new Set<DifferenceKind>([
-  'identity',
-  'stale',
-  'missing',
-  'host',
-  'duplicate',
-]);
-
 function isDifference(verdict: Verdict): verdict is DifferenceKind {
-  return DIFFERENCES.has(verdict);
+  return DIFFERENCES.some((kind) => kind === verdict);
 }
 
+/** The result of comparing a table. */
 export interface TableComparisonResult {
   readonly entries: number;
   /** Number of entries that are equal to the sources. */
@@ -117,9 +115,6 @@ export class TableComparison {
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #onDifference: (difference: Difference) => void;
-  /**
-   * Entries of pods on other nodes that lack a host. They are faults only if other entries of the table have a host.
-   */
   readonly #hostless: TableEntry[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;
@@ -150,7 +145,7 @@ export class TableComparison {
   finish(): TableComparisonResult {
     for (const [prefix, truth] of this.#truth.prefixes)
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);
-    // The entries of the node's own endpoints have no host, but a missing object may have its addresses.
+    // Entries of the node's own endpoints have no host. Without the node's addresses, they cannot be distinguished.
     const isUnknownOwner = this.#truth.incomplete.has('nodes') && this.#owner.addresses.size === 0;
     const hostlessVerdict = isUnknownOwner ? 'undecidable' : 'host';
     for (const entry of this.#hostless)
@@ -160,11 +155,7 @@ export class TableComparison {
         entry,
         this.#truth.prefixes.get(entry.prefix),
       );
-    return {
-      entries: this.#entries,
-      equal: this.#equal,
-      expected: this.#expected,
-    };
+    return { entries: this.#entries, equal: this.#equal, expected: this.#expected };
   }
 
   #record(

@@ -20,8 +20,8 @@ export function parseOutputJson(text: string): OutputJson {
 }
 
 /**
- * Returns the list in the output of a command, which may be in the field `inner` of an object. Rejects other output, and
- * returns undefined then.
+ * Returns the list in the output of a command, which may be in the field `inner` of an object. Otherwise rejects the
+ * output and returns undefined.
  */
 export function parseOutputList(
   text: string,

@@ -9,6 +9,7 @@ import { identityScope } from '../model/numeric-identity.ts';
 import { ownerCluster } from '../model/source.ts';
 import { type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import {
+  addToSum,
   BUCKETS,
   bucketTexts,
   type GroupDigest,
@@ -55,7 +56,7 @@ function setKey(key: Readonly<PrefixRegister>): void {
   keyB = b;
 }
 
-/** Returns the place of a key: 16 bits of its hash, of which the upper 8 are the bucket. */
+/** Returns the place of a key. */
 export function digestPlaceOf(key: Readonly<PrefixRegister>): number {
   setKey(key);
   return placeOfLanes(keyA, keyB);
@@ -119,8 +120,8 @@ interface WriterGroup {
   readonly sums: Int32Array;
 }
 
-/** A writer's group, and the hash of its owner. */
-interface Member {
+/** The group of a writer, and the hash of the writer's owner. */
+interface GroupMember {
   readonly group: WriterGroup;
   readonly owner: number;
 }
@@ -133,8 +134,7 @@ interface OverruledTerm {
   readonly b: number;
 }
 
-// Columns of a row: the hash of its effective claim, as it was added to the sums, and the index of the group above the
-// bucket.
+// Columns of a row: the two lanes that its effective claim added to the sums, then group index and bucket in one word.
 const LANE_A = 0;
 const LANE_B = 1;
 const GROUP_AND_BUCKET = 2;
@@ -165,16 +165,16 @@ export class ClaimDigest {
   /** The groups by index. Index 0 is no group. */
   readonly #groupList: (WriterGroup | undefined)[] = [undefined];
   /** The group of each writer, by source and owner. */
-  readonly #byWriter = new Map<string, Map<string, Member>>();
+  readonly #byWriter = new Map<string, Map<string, GroupMember>>();
   readonly #key = prefixRegister();
-  /** By row: the hash of the effective claim in the sums, and those of the overruled claims. */
+  /** The hashes that each row added to the sums: of its effective claim, and of its overruled claims. */
   readonly #effective = new Int32Rows(3);
   readonly #overruled = new PagedMap<readonly OverruledTerm[]>();
   /** The rows with claims of local identities, whose labels may change. */
   readonly #locals = new Set<number>();
   #tracker: ClaimTracker | undefined;
   #lastWriter: ClaimWriter = { source: 'unspec', owner: '' };
-  #lastMember: Member | undefined;
+  #lastMember: GroupMember | undefined;
 
   constructor({ ipcache, labelsOf }: ClaimDigestOptions) {
     this.#ipcache = ipcache;
@@ -248,14 +248,12 @@ export class ClaimDigest {
     isWanted: (place: number) => boolean,
   ): Generator<void, ReadonlyMap<number, string>, void> {
     const lanes = new Map<number, Int32Array>();
-    yield* this.claimsIn(writer, isWanted, (claim, key, place) => {
+    yield* this.claimsIn(writer, isWanted, (claim, _key, place) => {
       const sums = lanes.get(place) ?? new Int32Array(2);
       lanes.set(place, sums);
-      if (!parseKey(key, this.#key)) return;
-      setKey(this.#key);
+      // The lanes of the key are those of `claimsIn`.
       this.#setClaim(claim, textHash(0, claim.owner));
-      sums[0] = (sums[0] ?? 0) + claimA;
-      sums[1] = (sums[1] ?? 0) + claimB;
+      addToSum(sums, 0, claimA, claimB);
     });
     return new Map(Array.from(lanes, ([place, [a = 0, b = 0]]) => [place, sumText(a, b)]));
   }
@@ -268,7 +266,7 @@ export class ClaimDigest {
     const bucket = placeOfLanes(keyA, keyB) >>> BUCKET_BITS;
     const { group, owner } = this.#memberOf(effective);
     let isLocal = this.#setClaim(effective, owner);
-    addTo(group, bucket, claimA, claimB);
+    add(group, bucket, claimA, claimB);
     this.#effective.reserve(row);
     const page = this.#effective.writablePageOf(row);
     const at = this.#effective.offsetOf(row);
@@ -280,7 +278,7 @@ export class ClaimDigest {
       for (const claim of overruled) {
         const member = this.#memberOf(claim);
         if (this.#setClaim(claim, member.owner)) isLocal = true;
-        addTo(member.group, bucket, claimA, claimB);
+        add(member.group, bucket, claimA, claimB);
         added.push({ group: member.group, bucket, a: claimA, b: claimB });
       }
       this.#overruled.set(row, added);
@@ -296,11 +294,11 @@ export class ClaimDigest {
     const groupAndBucket = page[at + GROUP_AND_BUCKET] ?? 0;
     const group = this.#groupList[groupAndBucket >>> BUCKET_BITS];
     if (group === undefined) return;
-    removeFrom(group, groupAndBucket & BUCKET_MASK, page[at + LANE_A] ?? 0, page[at + LANE_B] ?? 0);
+    subtract(group, groupAndBucket & BUCKET_MASK, page[at + LANE_A] ?? 0, page[at + LANE_B] ?? 0);
     this.#effective.set(row, GROUP_AND_BUCKET, 0);
     if (this.#overruled.size === 0) return;
     for (const { group: other, bucket, a, b } of this.#overruled.get(row) ?? [])
-      removeFrom(other, bucket, a, b);
+      subtract(other, bucket, a, b);
     this.#overruled.delete(row);
   }
 
@@ -311,12 +309,12 @@ export class ClaimDigest {
     return isLocal;
   }
 
-  #memberOf(writer: ClaimWriter): Member {
+  #memberOf(writer: ClaimWriter): GroupMember {
     const { source, owner } = writer;
     const last = this.#lastWriter;
     if (this.#lastMember !== undefined && last.owner === owner && last.source === source)
       return this.#lastMember;
-    const owners = this.#byWriter.get(source) ?? new Map<string, Member>();
+    const owners = this.#byWriter.get(source) ?? new Map<string, GroupMember>();
     let member = owners.get(owner);
     if (member === undefined) {
       if (owners.size >= CACHED_NAMES) owners.clear();
@@ -338,17 +336,13 @@ export class ClaimDigest {
   }
 }
 
-function addTo(group: WriterGroup, bucket: number, a: number, b: number): void {
-  const { sums } = group;
-  sums[bucket * 2] = (sums[bucket * 2] ?? 0) + a;
-  sums[bucket * 2 + 1] = (sums[bucket * 2 + 1] ?? 0) + b;
+function add(group: WriterGroup, bucket: number, a: number, b: number): void {
+  addToSum(group.sums, bucket * 2, a, b);
   group.claims++;
 }
 
-function removeFrom(group: WriterGroup, bucket: number, a: number, b: number): void {
-  const { sums } = group;
-  sums[bucket * 2] = (sums[bucket * 2] ?? 0) - a;
-  sums[bucket * 2 + 1] = (sums[bucket * 2 + 1] ?? 0) - b;
+function subtract(group: WriterGroup, bucket: number, a: number, b: number): void {
+  addToSum(group.sums, bucket * 2, -a, -b);
   group.claims--;
 }
 

@@ -35,7 +35,7 @@ export function textHash(hash: number, text: string): number {
   return mix(result, length + 1);
 }
 
-/** Returns the place of a key from both lanes of its hash. */
+/** Returns the place of a key by both lanes of its hash: 16 bits, of which the upper 8 are the bucket. */
 export function placeOfLanes(a: number, b: number): number {
   return mix(a, b) >>> 16;
 }
@@ -59,6 +59,12 @@ export function totalText(sums: Int32Array): string {
     b = (b + (sums[at + 1] ?? 0)) | 0;
   }
   return sumText(a, b);
+}
+
+/** Adds a hash to the sum whose two lanes begin at `at`. */
+export function addToSum(sums: Int32Array, at: number, a: number, b: number): void {
+  sums[at] = (sums[at] ?? 0) + a;
+  sums[at + 1] = (sums[at + 1] ?? 0) + b;
 }
 
 /** The digest of the claims of a group of writers, or of the documents of a cluster. */

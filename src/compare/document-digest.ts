@@ -1,9 +1,9 @@
 import {
+  addToSum,
   BUCKETS,
   bucketTexts,
   type GroupDigest,
   mixOther,
-  PLACES,
   placeOfLanes,
   sumText,
   textHash,
@@ -79,8 +79,8 @@ export class DocumentDigest {
       const sums = group.places.get(place) ?? new Int32Array(2);
       group.places.set(place, sums);
       group.claims++;
-      add(sums, 0, a, b);
-      add(group.buckets, (place >>> 8) * 2, a, b);
+      addToSum(sums, 0, a, b);
+      addToSum(group.buckets, (place >>> 8) * 2, a, b);
       texts += weightOf(fields);
       if (texts < TEXTS_PER_STEP) continue;
       texts = 0;
@@ -121,8 +121,10 @@ export class DocumentDigest {
   ): Generator<void, void, void> {
     let texts = 0;
     for (const document of this.#options.documents()) {
-      const place = document.writer === writer ? placeOfKey(document.key) : PLACES;
-      if (place < PLACES && isWanted(place)) onDocument(document, place);
+      if (document.writer === writer) {
+        const place = placeOfKey(document.key);
+        if (isWanted(place)) onDocument(document, place);
+      }
       texts += weightOf(document.fields);
       if (texts < TEXTS_PER_STEP) continue;
       texts = 0;
@@ -136,9 +138,4 @@ export function weightOf(fields: ComparedDocument['fields']): number {
   let weight = 1;
   for (const value of Object.values(fields)) weight += typeof value === 'string' ? 1 : value.length;
   return weight;
-}
-
-function add(sums: Int32Array, at: number, a: number, b: number): void {
-  sums[at] = (sums[at] ?? 0) + a;
-  sums[at + 1] = (sums[at + 1] ?? 0) + b;
 }
