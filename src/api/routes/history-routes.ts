@@ -35,7 +35,10 @@ const RECORDS_PER_STEP = 512;
 /** Maximum number of records that are held to be grouped. Limits their memory: about 900 bytes each. */
 const RECORDS_PER_READ = 16_384;
 
-/** Maximum number of concurrent requests for groups. Each holds up to twice {@link RECORDS_PER_READ} records. */
+/**
+ * Maximum number of concurrent requests for groups, over TCP and over the unix socket. Each holds up to twice
+ * {@link RECORDS_PER_READ} records.
+ */
 const MAX_GROUPINGS = 4;
 
 const RANGE = {
@@ -129,7 +132,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     if (when < held.from) throw notHeldProblem(at ?? 'now', held);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
-    const groups = await limitGroupings(async () => groupedChanges(c, { model, gate }, range));
+    const groups = await limitGroupings(c, async () => groupedChanges(c, { model, gate }, range));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.sorted().slice(0, limit).map(causeDocument),

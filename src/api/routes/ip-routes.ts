@@ -37,7 +37,7 @@ import {
 } from './route-parts.ts';
 import { SnapshotViews } from './snapshot-views.ts';
 
-/** Maximum number of concurrent sorts. Each takes up to 5 MB. */
+/** Maximum number of concurrent sorts, over TCP and over the unix socket. Each takes up to 5 MB. */
 const MAX_SORTS = 16;
 
 /** Maximum `offset`: more prefixes than fit into memory. */
@@ -163,7 +163,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       return answerJSON(c, { items, revision });
     }
     const page = await readPage(pages, gate, query, async () => {
-      if (at !== undefined) return pastLists.list(at, rest);
+      if (at !== undefined) return pastLists.list(c, at, rest);
       const filters = parseFilters(query, model);
       // The indexes by pod and host are those of the current cache, so the snapshot must be current, too.
       const isCurrent = filters.pod !== undefined || filters.host !== undefined;
@@ -181,7 +181,7 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const sorted: KeyedEntry[] = [];
       const first = after === undefined ? undefined : prefixParameter('after', after);
       const steps = selectSorted(matching(model, snapshot, filters), sort, first, sorted);
-      await limitSorts(() => runWhileConnected(c, gate, steps));
+      await limitSorts(c, () => runWhileConnected(c, gate, steps));
       return list(sorted);
     });
     return answerJSON(c, page);

@@ -1,9 +1,11 @@
+import type { Context } from 'hono';
 import type { Clock } from '../../base/clock.ts';
 import type { ChangedSince } from '../../history/past/past-reader.ts';
 import type { PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { prefixOfKey } from '../../net/prefix.ts';
+import type { ApiEnv } from '../api-context.ts';
 import { type EntryDocument, type ExplanationDocument, entryDocument } from '../documents.ts';
 import {
   historyOf,
@@ -26,7 +28,7 @@ import type { SnapshotViews } from './snapshot-views.ts';
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 700 bytes each. */
 const MAX_CHANGED = 100_000;
 
-/** Maximum number of concurrent reads of changes. Each takes up to 70 MB. */
+/** Maximum number of concurrent reads of changes, over TCP and over the unix socket. Each takes up to 70 MB. */
 const MAX_READS = 4;
 
 /**
@@ -104,12 +106,12 @@ export class PastLists {
   }
 
   /** Returns the list of the moment `at`. Throws `ProblemError` if it cannot be listed. */
-  async list(at: string, query: FilterValues): Promise<PagedSource<EntryDocument>> {
+  async list(c: Context<ApiEnv>, at: string, query: FilterValues): Promise<PagedSource<EntryDocument>> {
     const history = historyOf(this.#model);
     const { past: reader } = history;
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
-    const { snapshot, revision, changed } = await this.#limitReads(async () => {
+    const { snapshot, revision, changed } = await this.#limitReads(c, async () => {
       // In the same turn as the read of the history, so that its changes lead to this snapshot.
       const view = this.#views.snapshot('current');
       return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };

@@ -16,7 +16,7 @@ import { disconnectedProblem } from './route-parts.ts';
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
 
-/** Maximum number of concurrent evaluations. Each holds up to 64 MiB. */
+/** Maximum number of concurrent evaluations, over TCP and over the unix socket. Each holds up to 64 MiB. */
 const MAX_EVALUATIONS = 4;
 
 /** Lines of an answer in one turn of the event loop. */
@@ -108,7 +108,7 @@ export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): voi
   const limitEvaluations = limitConcurrency(MAX_EVALUATIONS, 'what-ifs');
   app.openapi(WHAT_IF, async (c) => {
     const { edits } = c.req.valid('json');
-    const answer = await limitEvaluations(async () => {
+    const answer = await limitEvaluations(c, async () => {
       const parsed = edits.map((edit, index) => editsOf(edit, index, model));
       return evaluate(model, parsed, gate, c.req.raw.signal);
     });

@@ -6,10 +6,7 @@ import { ProblemError } from '../problem.ts';
 /** Maximum size of a request body in bytes. 10,000 addresses of 64 characters fit. */
 const MAX_BODY_BYTES: number = 1 << 20;
 
-/**
- * Maximum number of concurrent requests with a body over TCP. The unix socket has the same maximum, so all bodies take
- * at most 64 MiB.
- */
+/** Maximum number of concurrent requests with a body, over TCP and over the unix socket: 64 MiB in total. */
 const MAX_BODIES = 32;
 
 /** Methods whose requests have no body. If one has a body, Node.js discards it. */
@@ -32,19 +29,23 @@ export function isLocal(c: Context<ApiEnv>): boolean {
 }
 
 /**
- * Returns a function that runs work, at most `max` at a time. If more is requested, it rejects with `too-many`, whose
- * message contains `what`.
+ * Returns a function that runs the work of a request: at most `max` at a time for requests over TCP, and as many for
+ * those over the unix socket. If more is requested, it rejects with `too-many`, whose message contains `what`.
  */
-export function limitConcurrency(max: number, what: string): <T>(work: () => Promise<T>) => Promise<T> {
-  let running = 0;
-  return async (work) => {
-    if (running >= max)
+export function limitConcurrency(
+  max: number,
+  what: string,
+): <T>(c: Context<ApiEnv>, work: () => Promise<T>) => Promise<T> {
+  const running = { local: 0, tcp: 0 };
+  return async (c, work) => {
+    const transport = isLocal(c) ? 'local' : 'tcp';
+    if (running[transport] >= max)
       throw new ProblemError('too-many', `More than ${max} concurrent ${what}: try again later.`);
-    running++;
+    running[transport]++;
     try {
       return await work();
     } finally {
-      running--;
+      running[transport]--;
     }
   };
 }
@@ -52,12 +53,10 @@ export function limitConcurrency(max: number, what: string): <T>(work: () => Pro
 /**
  * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large
  * is refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`).
- * If there are too many requests, a request is refused before anything is read (`too-many`). Requests over TCP and over
- * the unix socket are counted separately.
+ * A compressed body, or one of too many requests, is refused unread (`unsupported-media-type`, `too-many`).
  */
 export function limitBodies(): MiddlewareHandler<ApiEnv> {
-  const local = limitConcurrency(MAX_BODIES, 'requests with a body');
-  const tcp = limitConcurrency(MAX_BODIES, 'requests with a body');
+  const limitRequests = limitConcurrency(MAX_BODIES, 'requests with a body');
   const limitSize = bodyLimit({
     maxSize: MAX_BODY_BYTES,
     onError: () => {
@@ -66,7 +65,12 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
   });
   return async (c, next) => {
     if (WITHOUT_BODY.has(c.req.method)) return next();
-    const limited = isLocal(c) ? local : tcp;
-    return limited(async () => limitSize(c, next));
+    const encoding = c.req.header('content-encoding') ?? 'identity';
+    if (encoding.toLowerCase() !== 'identity')
+      throw new ProblemError('unsupported-media-type', 'The body must not be compressed.', {
+        field: 'Content-Encoding',
+        value: encoding,
+      });
+    return limitRequests(c, async () => limitSize(c, next));
   };
 }

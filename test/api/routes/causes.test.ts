@@ -121,6 +121,17 @@ describe('/v1/history/around', () => {
     expect((await app.request('/v1/history/around?window=60')).status).toBe(200);
   });
 
+  it('is served over the unix socket while clients over TCP use all places (regression: 429)', async () => {
+    const { app } = testApp();
+    const ask = (isUnixSocket: boolean): Promise<Response> =>
+      Promise.resolve(app.request('/v1/history/around', undefined, { incoming: {}, isUnixSocket } as object));
+    const overTCP = Array.from({ length: 5 }, () => ask(false));
+    expect((await ask(true)).status).toBe(200);
+    expect((await Promise.all(overTCP)).map(({ status }) => status).sort()).toEqual([
+      200, 200, 200, 200, 429,
+    ]);
+  });
+
   it('ends the reads of clients that disconnect (regression: four of them caused 429 until they had read all)', async () => {
     const model = new TestModel();
     const { app } = testApp(model);

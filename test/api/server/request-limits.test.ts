@@ -48,6 +48,22 @@ describe('a request body', () => {
     expect(await statusOfHead({ path: socket })).toBe(413);
   });
 
+  it('that is compressed is rejected unread with 415 (regression: 400, not valid JSON)', async () => {
+    const { app } = testApp();
+    const post = (encoding: string): Promise<Response> =>
+      Promise.resolve(
+        app.request('/v1/lookup', {
+          method: 'POST',
+          body: '{"ips":[]}',
+          headers: { 'content-type': 'application/json', 'content-encoding': encoding },
+        }),
+      );
+    expect((await post('identity')).status).toBe(200);
+    const answer = await post('gzip');
+    expect(answer.status).toBe(415);
+    expect(await answer.json()).toMatchObject({ field: 'Content-Encoding', value: 'gzip' });
+  });
+
   it('over the unix socket is served while those over TCP use all their places', async () => {
     const { app } = testApp();
     const ask = (isUnixSocket: boolean, body: ReadableStream | string): Promise<Response> => {
