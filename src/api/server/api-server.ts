@@ -177,6 +177,8 @@ export class ApiServer {
   async #add(server: Server, limit: ConnectionLimit, listening: Promise<void>): Promise<void> {
     server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
     answerMalformed(server);
+    // Expectations other than 100-continue are ignored (RFC 9110, 10.1.1). By default, Node.js answers 417.
+    server.on('checkExpectation', (incoming, outgoing) => server.emit('request', incoming, outgoing));
     await listening;
     this.#servers.set(server, limit);
   }
