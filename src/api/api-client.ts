@@ -14,6 +14,9 @@ export class AgentError extends Error {
   }
 }
 
+/** Maximum length of an answer, or of one line of a stream. A service with 100,000 backends has some 40 MB. */
+const MAX_ANSWER_MIB = 64;
+
 /** Requests a path of the API and returns the answer: a document, or a list for JSON lines. */
 export type Ask = (path: string, body?: unknown) => Promise<unknown>;
 
@@ -59,12 +62,14 @@ export class ApiClient {
     answer.setEncoding('utf8');
     try {
       for await (const part of answer) {
-        const lines = (rest + part).split('\n');
+        rest = this.#limited(rest + part);
+        if (!part.includes('\n')) continue; // a split of each part of a long line would take quadratic time
+        const lines = rest.split('\n');
         rest = lines.pop() ?? '';
         yield* lines;
       }
     } catch (cause) {
-      throw this.#interruptedError(cause);
+      throw this.#readError(cause);
     }
   }
 
@@ -72,14 +77,21 @@ export class ApiClient {
     let text = '';
     answer.setEncoding('utf8');
     try {
-      for await (const part of answer) text += part;
+      for await (const part of answer) text = this.#limited(text + part);
     } catch (cause) {
-      throw this.#interruptedError(cause);
+      throw this.#readError(cause);
     }
     return parseAnswerOf(this.#name, answer.headers['content-type'], text);
   }
 
-  #interruptedError(cause: unknown): AgentError {
+  /** Returns a text that was read. Throws if it is too long. */
+  #limited(text: string): string {
+    if (text.length <= MAX_ANSWER_MIB << 20) return text;
+    throw new AgentError(`${this.#name}: the answer has more than ${MAX_ANSWER_MIB} MiB`);
+  }
+
+  #readError(cause: unknown): AgentError {
+    if (cause instanceof AgentError) return cause;
     return new AgentError(`${this.#name}: the agent has stopped`, undefined, cause);
   }
 

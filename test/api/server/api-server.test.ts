@@ -578,6 +578,13 @@ describe('TCP', () => {
     ]);
   });
 
+  it('ignores an unknown expectation, but not the access of its request (regression: 417 without a problem)', async () => {
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
+    const expecting = { expect: 'an-answer' };
+    expect((await send(`${server.url}/healthz`, expecting)).status).toBe(200);
+    expect((await send(`${server.url}/healthz`, { ...expecting, host: 'other' })).status).toBe(403);
+  });
+
   it('limits the size of headers', async () => {
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } });
     expect((await send(`${server.url}/healthz`, { 'x-large': 'x'.repeat(20_000) })).status).toBe(431);
@@ -1024,4 +1031,19 @@ it('reports that an answer is not from an agent', async () => {
   onTestFinished(() => void other.close());
   await once(other, 'listening');
   await expect(new ApiClient(path, NEVER).ask('/v1/status')).rejects.toThrow(AgentError);
+});
+
+it('rejects an answer that does not end (regression: it filled the memory; a line took minutes)', async () => {
+  const path = join(temporaryFolder({}), 'dpcache.sock');
+  const chunk = Buffer.alloc(1 << 20, 'x');
+  const other = createServer((socket) => {
+    socket.on('error', () => {}).write('HTTP/1.1 200 OK\r\n\r\n');
+    const send = (): void => void socket.write(chunk, (error) => error ?? send());
+    send();
+  }).listen(path);
+  onTestFinished(() => void other.close());
+  await once(other, 'listening');
+  const { signal } = new AbortController();
+  await expect(new ApiClient(path, signal).ask('/v1/status')).rejects.toThrow('more than 64 MiB');
+  await expect(new ApiClient(path, signal).lines('/v1/monitor').next()).rejects.toThrow('more than 64 MiB');
 });
