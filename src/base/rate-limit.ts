@@ -73,9 +73,9 @@ export class RateLimit {
   readonly #clock: Clock;
   readonly #options: RateLimitOptions;
   #isBootstrapped = false;
-  /** Scheduled time of the next call if calls are evenly spaced. How far it may lie in the past limits a burst. */
+  /** When the next call is due. After a pause it lags behind the clock, at most by the length of a burst. */
   #next: number;
-  /** Callers that wait for their scheduled time. */
+  /** Callers that wait for their turn. */
   readonly #line: Line;
   /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
@@ -132,9 +132,9 @@ export class RateLimit {
   #serve(): void {
     if (this.#timer !== undefined) return;
     while (!this.#line.isEmpty) {
-      const wait = this.#wait();
-      if (wait > 0) {
-        this.#timer = this.#clock.after(wait, () => {
+      const delay = this.#delay();
+      if (delay > 0) {
+        this.#timer = this.#clock.after(delay, () => {
           this.#timer = undefined;
           this.#serve();
         });
@@ -154,7 +154,7 @@ export class RateLimit {
     return this.#options.qps ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Milliseconds between two evenly spaced calls. */
+  /** Milliseconds between two evenly spaced calls; 0 without a limit. */
   get #step(): number {
     return 1000 / (this.#isBootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
   }
@@ -164,11 +164,11 @@ export class RateLimit {
   }
 
   /** Returns the milliseconds until the next turn; 0 or less if it is due. */
-  #wait(): number {
+  #delay(): number {
     const now = this.#clock.now();
-    const { burst = 1000 / this.#step } = this.#options;
-    const earliest = now - Math.max(0, burst - 1) * this.#step; // with it, `burst` calls are due now
-    this.#next = Math.max(this.#next, earliest);
+    const { burst } = this.#options;
+    const maxLag = burst === undefined ? 1000 - this.#step : (burst - 1) * this.#step;
+    this.#next = Math.max(this.#next, now - Math.max(0, maxLag));
     return this.#next - now;
   }
 

@@ -47,6 +47,18 @@ describe('a rate limit', () => {
     expect(then).toEqual([10, 1010, 2010]);
   });
 
+  it('applies a limit that is set after calls without a limit', async () => {
+    const clock = new ManualClock();
+    const options: { qps?: number } = {};
+    const limit = new RateLimit(options, clock);
+    expect(ask(limit, clock, 100)).toEqual([]);
+    await settle();
+    options.qps = 10;
+    const at = ask(limit, clock, 12);
+    await advance(clock, 1000);
+    expect(at).toEqual([...new Array(10).fill(0), 100, 200]);
+  });
+
   it('applies changed options from the next turn', async () => {
     const clock = new ManualClock();
     const options = { qps: 1, maxInflight: 1 };
