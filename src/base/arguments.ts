@@ -11,8 +11,8 @@ export function isObjectOrList(value: unknown): value is Readonly<Record<string 
   return typeof value === 'object' && value !== null;
 }
 
-function ofType(type: string, words: string): Check {
-  return (value) => (typeof value === type ? undefined : ` must be ${words}`);
+function ofType(type: string, noun: string): Check {
+  return (value) => (typeof value === type ? undefined : ` must be ${noun}`);
 }
 
 export const TEXT: Check = ofType('string', 'a string');
@@ -38,10 +38,16 @@ export function objectWith(members: Readonly<Record<string, Check>> = {}): Check
   };
 }
 
-/** Accepts an object if `isShaped` returns true. `words` is the fault. Ten times faster than {@link objectWith}. */
-export function shaped<T extends object>(words: string, isShaped: (value: Partial<T>) => boolean): Check {
+/**
+ * Accepts an object if `isShaped` returns true; otherwise the fault is ` ${requirement}`. Ten times faster than {@link
+ * objectWith}.
+ */
+export function shaped<T extends object>(
+  requirement: string,
+  isShaped: (value: Partial<T>) => boolean,
+): Check {
   // Partial, because any member may be missing.
-  return (value) => (isObjectOrList(value) && isShaped(value as Partial<T>) ? undefined : ` ${words}`);
+  return (value) => (isObjectOrList(value) && isShaped(value as Partial<T>) ? undefined : ` ${requirement}`);
 }
 
 /** Accepts an array with any elements. */

@@ -9,9 +9,8 @@ export interface Backoff {
 }
 
 /**
- * Returns the delay before the next attempt in milliseconds: uniform in [0, min(cap, base × 2^(failures − 1))], with
- * `failures` ≥
- * 1. The jitter is *full*, so that clients that failed together do not retry together.
+ * Returns the delay before the next attempt in milliseconds: uniform in [0, min(cap, base × 2^(failures − 1))].
+ * `failures` is at least 1. The jitter is *full*, so that clients that failed together do not retry together.
  */
 export function backoffDelay(failures: number, { baseMs, capMs }: Backoff, random: Random): number {
   return random() * Math.min(capMs, baseMs * 2 ** (failures - 1));

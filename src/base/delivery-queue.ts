@@ -1,10 +1,9 @@
 import type { CallbackGuard } from './guard.ts';
 
 /**
- * Runs the deliveries of one engine one after the other. A callback may call the engine; deliveries that it causes run
- * after the current one has reached all listeners. A replay with all its steps is one delivery. Every listener
- * therefore receives everything in order. The queue holds only the deliveries caused by callbacks of one delivery
- * (I11).
+ * Runs the deliveries of one engine one after the other, so that every listener receives all changes in order. A
+ * callback may write to the engine: the resulting deliveries are queued until the current one has reached all
+ * listeners. A replay with all its steps is one delivery. Between deliveries the queue is empty (I11).
  */
 export class DeliveryQueue {
   /** Calls every callback of the engine's user. */

@@ -1,7 +1,7 @@
-/** The followers of a signal and the one listener that fires them. Node warns of a leak at more than ten listeners. */
+/** The controllers that follow a signal, and its one listener. Node warns of a leak at more than ten listeners. */
 interface Followers {
-  readonly all: Set<AbortController>;
-  readonly fire: () => void;
+  readonly controllers: Set<AbortController>;
+  readonly abortAll: () => void;
 }
 
 const followers = new WeakMap<AbortSignal, Followers>();
@@ -16,18 +16,18 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
     controller.abort(signal.reason);
     return () => {};
   }
-  const { all, fire } = followers.get(signal) ?? addListener(signal);
-  all.add(controller);
+  const { controllers, abortAll } = followers.get(signal) ?? addListener(signal);
+  controllers.add(controller);
   return () => {
-    if (!all.delete(controller) || all.size > 0) return;
-    signal.removeEventListener('abort', fire);
+    if (!controllers.delete(controller) || controllers.size > 0) return;
+    signal.removeEventListener('abort', abortAll);
     followers.delete(signal);
   };
 }
 
 /**
- * A signal that fires when one of several signals fires, until it is disposed of. Unlike `AbortSignal.any`, it leaves
- * no entry in those signals.
+ * A signal that fires when one of several signals fires. Unlike `AbortSignal.any`, it leaves no entry in those signals
+ * after it was disposed of.
  */
 export class EitherSignal implements Disposable {
   readonly signal: AbortSignal;
@@ -52,14 +52,13 @@ export function fired(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Adds the one listener of a signal, without followers yet. */
 function addListener(signal: AbortSignal): Followers {
-  const all = new Set<AbortController>();
-  const fire = (): void => {
-    for (const controller of all) controller.abort(signal.reason);
+  const controllers = new Set<AbortController>();
+  const abortAll = (): void => {
+    for (const controller of controllers) controller.abort(signal.reason);
   };
-  const added = { all, fire };
+  const added = { controllers, abortAll };
   followers.set(signal, added);
-  signal.addEventListener('abort', fire, { once: true });
+  signal.addEventListener('abort', abortAll, { once: true });
   return added;
 }

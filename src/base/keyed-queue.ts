@@ -39,8 +39,8 @@ interface QueuedKey<K, V> extends ListLink<QueuedKey<K, V>> {
 
 /**
  * A first-in, first-out queue of distinct keys, each with a value. Every operation except iteration takes constant
- * time. In a `Map`, reading the first key takes linear time after many deletes of the first key: each new iterator
- * skips the slots of all keys that were deleted since the map last changed its capacity.
+ * time. A `Map` alone does not suffice: after many deletes of the first key, reading the first key takes linear time,
+ * because each new iterator skips the slots of the deleted keys.
  *
  *     #list ─► a ◄─► b ◄─► c        #entries: key → entry
  */

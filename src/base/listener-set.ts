@@ -4,8 +4,8 @@ import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
 /** The existing state, which a new listener receives before the changes. */
 export interface Replay<L> {
   /**
-   * Returns the calls that show a listener the state at this moment. If they are computed lazily, the owner of the
-   * state must call {@link ListenerSet.beforeChange} before each change of it.
+   * Returns the calls that deliver the current state to a listener. If they are computed lazily, the owner of the state
+   * must call {@link ListenerSet.beforeChange} before each change.
    */
   steps(): IterableIterator<(listener: L) => unknown>;
   /** Notifies a listener that its subscription has ended because a step threw an error. */
@@ -62,8 +62,8 @@ export class ListenerSet<L extends object> {
   }
 
   /**
-   * Reads the rest of the running replay, because the state that it shows is about to change. Cheap if no replay is
-   * running.
+   * Must be called before a change of the state that a replay delivers: computes the remaining steps of a running
+   * replay. Cheap if no replay is running.
    */
   beforeChange(): void {
     this.#steps?.readAll();
@@ -92,7 +92,7 @@ export class ListenerSet<L extends object> {
   }
 }
 
-/** The steps of a running replay. They are read one by one, until `readAll` reads the rest. */
+/** The steps of a running replay, computed one by one until `readAll` computes the rest. */
 class ReplaySteps<S> {
   #source: IterableIterator<S>;
   #isRead = false;

@@ -85,13 +85,13 @@ const UNITS: readonly (readonly [name: string, seconds: number])[] = [
 /** Returns a duration with one unit, such as `4 min`. */
 export function durationText(ms: number): string {
   const seconds = Math.max(0, ms) / 1_000;
-  const [name, size] = UNITS.find(([, of]) => seconds >= of) ?? ['ms', 0.001];
-  return `${Math.floor(seconds / size)} ${name}`;
+  const [unit, size] = UNITS.find(([, unitSeconds]) => seconds >= unitSeconds) ?? ['ms', 0.001];
+  return `${Math.floor(seconds / size)} ${unit}`;
 }
 
 /** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
 export function distance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index);
+  let row = [0, ...Array.from(to, (_, index) => index + 1)];
   for (const [i, letter] of [...from].entries()) {
     const next = [i + 1];
     for (const [j, other] of [...to].entries()) {
@@ -100,7 +100,7 @@ export function distance(from: string, to: string): number {
     }
     row = next;
   }
-  return row[to.length] ?? 0;
+  return row.at(-1) ?? 0;
 }
 
 /** Longer words are not compared, because no known word is that long. */

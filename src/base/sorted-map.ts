@@ -12,15 +12,14 @@ interface Block<K, V> {
 }
 
 /**
- * A map whose keys are in the order of `compare`, divided into blocks so that a change does not cost the length of the
- * map. A key takes 16 bytes. It grows in small steps, unlike a `Map`. It searches first in the block of the last
- * access.
+ * A map whose keys are in the order of `compare`. It is divided into blocks, so that a change moves few entries, and
+ * grows in small steps, unlike a `Map`. An entry takes 16 bytes. A search begins in the block of the last access.
  */
 export class SortedMap<K, V> {
   readonly #compare: (a: K, b: K) => number;
   #blocks: Block<K, V>[] = [{ keys: [], values: [] }];
   #size = 0;
-  /** The place of the last key that was searched: the key is there, or would be inserted there. */
+  /** Where the last searched key is, or would be inserted. */
   #block = 0;
   #position = 0;
 
@@ -133,8 +132,8 @@ export class SortedMap<K, V> {
 }
 
 /**
- * Returns the index of the first item for which `isBefore` returns false; the length if there is none. The items for
- * which it returns true must precede all others. A binary search.
+ * Returns the index of the first item for which `isBefore` returns false; the length if there is none. It is a binary
+ * search, so the items for which `isBefore` returns true must precede all others.
  */
 export function lowerBound<T>(items: readonly T[], isBefore: (item: T) => boolean): number {
   let low = 0;

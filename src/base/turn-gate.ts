@@ -15,8 +15,8 @@ export interface TurnGateOptions {
   /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
   /**
-   * Returns the time that the event loop was not idle. With it, a turn lasts from the end of the pieces of the previous
-   * one, so that it includes received messages and other callbacks. Default: a turn begins with its first piece.
+   * Returns the time that the event loop was not idle. If given, a turn begins when the pieces of the previous turn have
+   * ended, so that received messages and other callbacks count. Default: a turn begins with its first piece.
    */
   readonly activeMs?: (() => number) | undefined;
   /** Receives each error of {@link TurnGate.runInBackground}. Default: errors are only counted. */
@@ -49,7 +49,7 @@ export class TurnGate {
   readonly #waiting = new KeyedQueue<Piece>();
   /** Weight of the pieces that this turn has started. */
   #spent = 0;
-  /** When this turn began, by `#now`. */
+  /** When this turn began, by {@link now}. */
   #begun = 0;
   #isTurnScheduled = false;
 
