@@ -15,8 +15,8 @@ export interface TurnGateOptions {
   /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
   /**
-   * Returns the time that the event loop was not idle. If given, a turn begins when the pieces of the previous turn have
-   * ended, so that received messages and other callbacks count. Default: a turn begins with its first piece.
+   * Returns the time that the event loop was not idle. If given, a turn begins when the pieces of the previous turn
+   * have ended, so that received messages and other callbacks count. Default: a turn begins with its first piece.
    */
   readonly activeMs?: (() => number) | undefined;
   /** Receives each error of {@link TurnGate.runInBackground}. Default: errors are only counted. */
