@@ -39,7 +39,7 @@ const PROGRESS_BYTES_PER_MS = 1;
 // because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
-export const passThrough = (bytes: Buffer): Buffer => bytes;
+const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
  * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives
@@ -75,13 +75,6 @@ const CLOSED = /Connection dropped|Failed to connect|the connection was closed|S
  * @param contentType see {@link foreignType}
  */
 type FailedCall = (thrown: Error, contentType: string | undefined) => KvstoreError;
-
-/** A call that is ready to be sent. */
-export interface UnaryCall<T> {
-  readonly path: string;
-  readonly request: Buffer;
-  readonly decode: (answer: Buffer) => T;
-}
 
 /** Time limit of an operation. */
 export interface Deadline {
@@ -246,19 +239,19 @@ export class EtcdConnection {
     return stream;
   }
 
-  /** Makes a call and returns its decoded answer. Rejects with a `KvstoreError`. */
-  unary<T>(
-    call: UnaryCall<T>,
+  /** Makes a call and returns its answer. Rejects with a `KvstoreError`. */
+  unary(
+    path: string,
+    request: Buffer,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
-  ): Promise<T> {
-    const { path, request, decode } = call;
+  ): Promise<Buffer> {
     const signal = allowManyListeners(limits.signal);
     const client = this.#acquireClient();
-    return new Promise<T>((resolve, reject) => {
+    return new Promise((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
-      const callError = (thrown: Error | null, answer: T | undefined): KvstoreError | undefined => {
+      const callError = (thrown: Error | null, answer: Buffer | undefined): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
         if (thrown === null && answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
@@ -267,7 +260,7 @@ export class EtcdConnection {
       const sent = client.makeUnaryRequest(
         path,
         passThrough,
-        decode,
+        passThrough,
         request,
         metadata,
         {},

@@ -3,35 +3,29 @@ import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
-import {
-  type Deadline,
-  EtcdConnection,
-  type EtcdStream,
-  passThrough,
-  type StreamObserver,
-  type UnaryCall,
-} from './etcd-connection.ts';
-import type { EtcdService } from './etcd-definitions.ts';
+import { type Deadline, EtcdConnection, type EtcdStream, type StreamObserver } from './etcd-connection.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
+import { decodeToken, encodeAuthenticate } from './member-messages.ts';
+
+/** The methods in use, with their services. */
+type EtcdMethod =
+  | 'Auth/Authenticate'
+  | 'KV/Range'
+  | 'KV/Txn'
+  | 'Lease/LeaseGrant'
+  | 'Lease/LeaseKeepAlive'
+  | 'Lease/LeaseRevoke'
+  | 'Maintenance/Status'
+  | 'Watch/Watch';
 
 const NO_USERS = 'authentication is not enabled';
-
-/**
- * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user
- * does not need it.
- */
-async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
-  const { encodedCall } = await import('./etcd-definitions.ts');
-  return encodedCall<T>(service, method, payload);
-}
 
 /**
  * One endpoint of an etcd cluster, with a separate connection, so that the answering server is known, and with the
  * token of the user. Every call has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried
  * here.
  *
- * Tokens are fetched over the same connection. etcd3 would open a second connection for each token and never close it,
- * and after an outage of some seconds it would wait up to two minutes before it reconnects.
+ * Tokens are fetched over the same connection.
  */
 export class EtcdEndpoint {
   readonly address: string;
@@ -57,32 +51,27 @@ export class EtcdEndpoint {
     return this.#connection.streams;
   }
 
-  /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
-  async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
-    return this.#unary(await encoded<T>(service, method, payload), options);
-  }
-
   /**
-   * Calls a method and returns the undecoded answer, for large answers.
+   * Calls a method. Returns the encoded answer.
    *
    * @param startedAt start of the call, by `performance.now`; its deadline counts from there
    */
-  raw(
-    service: EtcdService,
-    method: string,
+  async call(
+    method: EtcdMethod,
     request: Buffer,
-    options?: CallOptions,
-    startedAt?: number,
+    options: CallOptions = {},
+    startedAt: number = performance.now(),
   ): Promise<Buffer> {
-    const call = { path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough };
-    return this.#unary(call, options, startedAt);
+    if (options.signal?.aborted === true) throw abortedError();
+    const metadata = await this.#metadataWithin(options, startedAt);
+    return this.#send(method, request, metadata, options, startedAt);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
-  async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
+  async stream(method: EtcdMethod, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#sharedMetadata();
     if (this.#closed) throw disconnectedError();
-    return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
+    return this.#connection.stream(pathOf(method), metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
     });
@@ -158,26 +147,14 @@ export class EtcdEndpoint {
     // With this, a member that lost its cluster fails immediately instead of serving stale data.
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
-    const payload = { name: this.#auth.username, password: this.#auth.password };
-    const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
+    const request = encodeAuthenticate(this.#auth.username, this.#auth.password);
     try {
-      const { token } = await this.#send(call, metadata);
-      metadata.set('token', token);
+      metadata.set('token', decodeToken(await this.#send('Auth/Authenticate', request, metadata)));
     } catch (error) {
       // A cluster without users accepts every client and name. The clients of etcd behave the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;
     }
     return metadata;
-  }
-
-  async #unary<T>(
-    call: UnaryCall<T>,
-    options: CallOptions = {},
-    startedAt: number = performance.now(),
-  ): Promise<T> {
-    if (options.signal?.aborted === true) throw abortedError();
-    const metadata = await this.#metadataWithin(options, startedAt);
-    return this.#send(call, metadata, options, startedAt);
   }
 
   /** Returns {@link #sharedMetadata} within the limits of one call. Other callers keep waiting for it. */
@@ -199,15 +176,17 @@ export class EtcdEndpoint {
   }
 
   /** @param startedAt start of the call, by `performance.now`; its deadline counts from there */
-  async #send<T>(
-    call: UnaryCall<T>,
+  async #send(
+    method: EtcdMethod,
+    request: Buffer,
     metadata: Metadata,
     { signal, deadlineMs }: CallOptions = {},
     startedAt?: number,
-  ): Promise<T> {
+  ): Promise<Buffer> {
     if (this.#closed) throw disconnectedError();
+    const limits = { ...this.#limits(deadlineMs, startedAt), signal };
     try {
-      return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, startedAt), signal });
+      return await this.#connection.unary(pathOf(method), request, metadata, limits);
     } catch (error) {
       throw this.explain(this.#failure(asKvstoreError(error)));
     }
@@ -216,6 +195,10 @@ export class EtcdEndpoint {
   #failure(error: KvstoreError): KvstoreError {
     return this.#closed && error.code !== 'aborted' ? disconnectedError() : error;
   }
+}
+
+function pathOf(method: EtcdMethod): string {
+  return `/etcdserverpb.${method}`;
 }
 
 /**
