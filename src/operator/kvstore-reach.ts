@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import { asKvstoreError, OUT_OF_REACH } from '../kvstore/session/errors.ts';
+import { asKvstoreError, UNREACHABLE } from '../kvstore/session/errors.ts';
 
 /** Options of {@link KvstoreReach}. */
 export interface KvstoreReachOptions {
@@ -67,7 +67,7 @@ export class KvstoreReach {
       this.#answered();
     } catch (error) {
       if (signal.aborted) return;
-      if (!OUT_OF_REACH.has(asKvstoreError(error).code)) return this.#answered();
+      if (!UNREACHABLE.has(asKvstoreError(error).code)) return this.#answered();
       this.#answers = false;
       this.#downSince ??= sentAt;
       this.#problem = messageOf(error);

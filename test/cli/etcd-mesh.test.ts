@@ -281,7 +281,7 @@ describe('dpcache over three real etcds and a folder of configurations', () => {
     expect(status).toBe(1);
     expect(stdout).toMatch(/atlantic: connected, complete/);
     expect(stderr).toMatch(
-      /^error cluster far is incomplete: .*: cannot connect to etcd at [\d.:]+: connection refused; check that etcd runs and the endpoint of the configuration$/m,
+      /^error cluster far is incomplete: .*: cannot connect to etcd at [\d.:]+: connection refused; check that etcd runs at the endpoint of the configuration$/m,
     );
   });
 });

@@ -1,17 +1,14 @@
 import { systemErrorText } from '../../base/failure.ts';
 
-const CHECK_SERVER = 'check that etcd runs and the endpoint of the configuration';
+const CHECK_SERVER = 'check that etcd runs at the endpoint of the configuration';
 const CHECK_NETWORK = 'check the network and the endpoint of the configuration';
-const CHECK_SCHEME = 'check that etcd runs and the scheme (http or https) of the endpoint';
+const CHECK_SCHEME = 'check that etcd runs at the endpoint with this scheme (http or https)';
 const CHECK_PROXY = 'check the endpoint of the configuration, and the proxy before etcd';
 const CHECK_CA = 'check trusted-ca-file of the configuration';
 const CHECK_CLIENT_CERTIFICATE = 'check cert-file and key-file of the configuration';
 const RENEW_SERVER_CERTIFICATE = 'renew it, or check the clock of this machine';
 
-/**
- * The problem and the remedy for an error text of OpenSSL, Node.js or grpc-js. The text is part of the message of
- * grpc-js.
- */
+/** The problem and the remedy for an error text of OpenSSL, Node.js or grpc-js within a message of grpc-js. */
 const CAUSES: readonly (readonly [part: RegExp, problem: string, remedy: string])[] = [
   [
     /name resolution failed|no addresses resolved/i,
@@ -23,10 +20,14 @@ const CAUSES: readonly (readonly [part: RegExp, problem: string, remedy: string]
   // The verification errors of OpenSSL 1.1 to 3 for a chain without a trusted root; 1.1 writes `self signed`.
   [
     /self.signed certificate|unable to verify the first certificate/,
-    'the server certificate is of an unknown CA',
+    'the server certificate is signed by an unknown CA',
     CHECK_CA,
   ],
-  [/unable to get (local )?issuer certificate/, 'the server certificate is of an unknown CA', CHECK_CA],
+  [
+    /unable to get (local )?issuer certificate/,
+    'the server certificate is signed by an unknown CA',
+    CHECK_CA,
+  ],
   // Alerts of RFC 8446, section 6. A server in Go sends 42 for a missing, an untrusted and an expired certificate.
   [/SSL alert number 42\b/, 'the server requires a valid client certificate', CHECK_CLIENT_CERTIFICATE],
   [/SSL alert number 116\b/, 'the server requires a client certificate', CHECK_CLIENT_CERTIFICATE],
@@ -64,7 +65,7 @@ const DROPPED = /^(Connection dropped|Received RST_STREAM|Stream refused|.*GOAWA
 /** An answer of a proxy, or of a gRPC server that is not etcd (grpc-js 1.14). */
 const FOREIGN = /^(?:Received )?(HTTP status|unknown service)(?: code)? (.*)/;
 
-/** Another error of the last attempt to connect (grpc-js 1.14), before the time of the attempt. */
+/** The message of grpc-js 1.14 if all attempts to connect failed. Its end is the time of the last attempt. */
 const LAST_ERROR = /^No connection established\. Last error: (?:Error: )?(.*?)(?: \([\dT:.-]+Z\))?$/s;
 
 /**

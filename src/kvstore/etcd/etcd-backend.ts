@@ -60,9 +60,9 @@ export class EtcdBackend extends KvstoreClient {
 
   /**
    * Returns a backend for a Cilium etcd configuration file. Until `close`, the backend reads the file and the
-   * certificates named in it every ten seconds, and applies changes. It compares the content, because Kubernetes
-   * changes mounted files through symbolic links, which a watch of the file does not detect. Rejects if the file cannot
-   * be read, and with `EtcdConfigError` if it is invalid.
+   * certificates named in it at intervals, and applies changes. It does not watch the file, because Kubernetes changes
+   * mounted files through symbolic links. Rejects if the file cannot be read, and with `EtcdConfigError` if it is
+   * invalid.
    */
   static async open(path: string, options: OpenEtcdOptions = {}): Promise<EtcdBackend> {
     const loaded = await loadEtcdConfigFile(path);
@@ -82,8 +82,8 @@ export class EtcdBackend extends KvstoreClient {
   }
 
   /**
-   * Replaces the configuration (certificates, password or endpoints) without loss of state. Streams and calls on the
-   * old connections fail like on any disconnect, and are resumed on the new ones.
+   * Replaces the configuration: certificates, password or endpoints. Leases and the state of watches are kept. Calls on
+   * the old connections fail like on any disconnect, and watches resume on the new ones.
    */
   reconfigure(config: EtcdConfig): void {
     this.#transport.reconfigure(config);

@@ -29,7 +29,7 @@ export interface LoadedEtcdConfig {
   readonly parts: readonly (string | Uint8Array)[];
 }
 
-/** Reads a file that is named in a configuration. Rejects with the fault of the file. */
+/** Reads a file that is named in a configuration. Rejects if the file is unusable. */
 export type ReadPem = (path: string) => Promise<Buffer>;
 
 /** Reads a PEM file. Rejects a file of more than 1 MiB, and one without PEM. */

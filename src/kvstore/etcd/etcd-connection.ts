@@ -8,7 +8,7 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { withoutBrackets } from '../../net/url-host.ts';
-import { abortedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
+import { abortedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
@@ -27,9 +27,9 @@ const KEEPALIVE_TIMEOUT_MS = 10_000;
 const ACCEPTED_KEEPALIVE_TIME_MS = 300_000;
 // Number of checks within the time after which a silent connection is closed.
 const SILENT_CHECKS = 4;
-// Maximum of all times: a Node timer of more than 24 days fires immediately. As the ping timeout of grpc-js it has no
-// effect in practice, because that timeout would close a connection whose ping waits behind data on a slow link.
-// `EtcdConnection` detects silent connections instead.
+// Maximum of all times: a Node timer of more than 24 days fires immediately. It is also the ping timeout of grpc-js,
+// because a shorter one would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
+// silent connections instead.
 const ONE_DAY_MS = 86_400_000;
 
 // Minimum rate that counts as progress: 1 kB/s. Answers to pings and keepalives are below this rate, so they extend no
@@ -74,7 +74,7 @@ const CLOSED = /Connection dropped|Failed to connect|the connection was closed|S
  *
  * @param contentType see {@link foreignType}
  */
-type FailedCall = (thrown: Error, contentType: string | undefined) => KvstoreError;
+type ToCallError = (thrown: Error, contentType: string | undefined) => KvstoreError;
 
 /** Time limit of an operation. */
 export interface Deadline {
@@ -109,7 +109,7 @@ export class EtcdStream {
    */
   constructor(
     call: ReturnType<ChannelInterface['createCall']>,
-    failedCall: FailedCall,
+    toCallError: ToCallError,
     metadata: Metadata,
     observer: StreamObserver,
     onStatus: (failure: KvstoreError | undefined) => void,
@@ -127,7 +127,7 @@ export class EtcdStream {
         this.#observer?.onMessage(message);
       },
       onReceiveStatus: (end) => {
-        const error = endError(end, contentType, failedCall);
+        const error = endError(end, contentType, toCallError);
         const ended = this.#observer;
         this.#observer = undefined;
         const isCancelled = ended === undefined;
@@ -168,10 +168,10 @@ function foreignType(headers: Metadata): string | undefined {
 function endError(
   { code, details }: StatusObject,
   contentType: string | undefined,
-  failedCall: FailedCall,
+  toCallError: ToCallError,
 ): KvstoreError {
   if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
-  return failedCall(Object.assign(new Error(details), { code }), contentType);
+  return toCallError(Object.assign(new Error(details), { code }), contentType);
 }
 
 /**
@@ -195,7 +195,7 @@ export class EtcdConnection {
   #closedBytes = 0;
   #keepAliveTimeMs: number;
   /** Number of active calls and streams. */
-  #active = 0;
+  #activeCalls = 0;
   #watchdog: NodeJS.Timeout | undefined;
   /** True if `#watchdog` found the connection silent, and has closed it. */
   #isSilent = false;
@@ -232,7 +232,7 @@ export class EtcdConnection {
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
     const client = this.#acquireClient();
     const call = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
-    const stream = new EtcdStream(call, this.#failedCall, metadata, observer, (error) => {
+    const stream = new EtcdStream(call, this.#toCallError, metadata, observer, (error) => {
       if (this.#streams.delete(stream)) this.#releaseClient(client, error);
     });
     this.#streams.add(stream);
@@ -251,13 +251,13 @@ export class EtcdConnection {
     return new Promise((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
-      const callError = (thrown: Error | null, answer: Buffer | undefined): KvstoreError | undefined => {
+      const errorOf = (thrown: Error | null, answer: Buffer | undefined): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
         if (thrown === null && answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
-        return this.#failedCall(thrown ?? new Error('the response is empty'), contentType);
+        return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };
-      const sent = client.makeUnaryRequest(
+      const call = client.makeUnaryRequest(
         path,
         passThrough,
         passThrough,
@@ -265,7 +265,7 @@ export class EtcdConnection {
         metadata,
         {},
         (thrown, answer) => {
-          const error = callError(thrown, answer);
+          const error = errorOf(thrown, answer);
           this.#releaseClient(client, error);
           cancelDeadline();
           signal?.removeEventListener('abort', abort);
@@ -273,13 +273,13 @@ export class EtcdConnection {
           else reject(error);
         },
       );
-      sent.on('metadata', (headers) => {
+      call.on('metadata', (headers) => {
         contentType = foreignType(headers);
       });
-      const abort = (): void => inLaterTurn(() => sent.cancel());
+      const abort = (): void => inLaterTurn(() => call.cancel());
       const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;
-        sent.cancel();
+        call.cancel();
       });
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();
@@ -320,7 +320,7 @@ export class EtcdConnection {
     this.#closeClient();
   }
 
-  readonly #failedCall: FailedCall = (thrown, contentType) => {
+  readonly #toCallError: ToCallError = (thrown, contentType) => {
     const error = etcdError(thrown, this.host);
     // grpc-js decodes a page of a proxy as a message, which is then too large.
     if (error.code !== 'unavailable' && contentType !== undefined)
@@ -343,7 +343,7 @@ export class EtcdConnection {
   }
 
   #acquireClient(): Client {
-    if (this.#active++ === 0) this.#watch();
+    if (this.#activeCalls++ === 0) this.#startWatchdog();
     this.#client ??= this.#newClient();
     return this.#client;
   }
@@ -353,13 +353,13 @@ export class EtcdConnection {
       const doubled = Math.min(2 * this.#keepAliveTimeMs, ACCEPTED_KEEPALIVE_TIME_MS);
       this.#keepAliveTimeMs = Math.max(this.#keepAliveTimeMs, doubled);
       this.#closeClient();
-      this.#watch();
+      this.#startWatchdog();
     }
-    if (--this.#active > 0) return;
+    if (--this.#activeCalls > 0) return;
     clearInterval(this.#watchdog);
     this.#watchdog = undefined;
     // An aborted call does not prove that the server is reachable.
-    if (error?.code === 'aborted' || (error !== undefined && OUT_OF_REACH.has(error.code)))
+    if (error?.code === 'aborted' || (error !== undefined && UNREACHABLE.has(error.code)))
       this.#closeClient();
   }
 
@@ -377,7 +377,7 @@ export class EtcdConnection {
   }
 
   /** Breaks the connection if nothing arrives during a ping and its timeout. */
-  #watch(): void {
+  #startWatchdog(): void {
     clearInterval(this.#watchdog);
     this.#isSilent = false;
     const { keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;

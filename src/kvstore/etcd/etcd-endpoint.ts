@@ -21,11 +21,8 @@ type EtcdMethod =
 const NO_USERS = 'authentication is not enabled';
 
 /**
- * One endpoint of an etcd cluster, with a separate connection, so that the answering server is known, and with the
- * token of the user. Every call has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried
- * here.
- *
- * Tokens are fetched over the same connection.
+ * One endpoint of an etcd cluster: its connection, and the token of the user, which is fetched over this connection.
+ * Every call has a deadline and can be aborted. All errors are `KvstoreError`s. Nothing is retried here.
  */
 export class EtcdEndpoint {
   readonly address: string;
@@ -105,7 +102,7 @@ export class EtcdEndpoint {
    * This error is therefore reported as `forbidden` only if the token was fetched after `startedAt`, the start of the
    * watch.
    */
-  explain(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
+  reportedError(error: KvstoreError, startedAt: number = Number.NEGATIVE_INFINITY): KvstoreError {
     if (error.code !== 'invalid-token' && error.code !== 'forbidden') return error;
     if (this.#auth === undefined) {
       const message = `${error.message}: the configuration has no user; set username and password`;
@@ -188,7 +185,7 @@ export class EtcdEndpoint {
     try {
       return await this.#connection.unary(pathOf(method), request, metadata, limits);
     } catch (error) {
-      throw this.explain(this.#failure(asKvstoreError(error)));
+      throw this.reportedError(this.#failure(asKvstoreError(error)));
     }
   }
 

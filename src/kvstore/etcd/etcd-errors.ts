@@ -3,22 +3,22 @@ import { KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { connectionFailure, foreignAnswer } from './connection-failure.ts';
 
 /** The text of grpc-js 1.14 if the server closes the connection with ENHANCE_YOUR_CALM. */
-const CALMED = 'Bandwidth exhausted or memory limit exceeded';
+const ENHANCE_YOUR_CALM = 'Bandwidth exhausted or memory limit exceeded';
 const TOO_MANY_REQUESTS = 'too many requests';
 const TOO_MANY_PINGS = 'closed the connection because of too many pings';
 
-/** The start of the messages of etcd. */
-const BY_ETCD = 'etcdserver: ';
+/** All messages of etcd begin with this. */
+const ETCD_PREFIX = 'etcdserver: ';
 
 /** Messages of etcd that are more specific than the gRPC status. */
-const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
+const CODE_BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
   ['invalid auth token', 'invalid-token'],
   ['user name is empty', 'invalid-token'], // no token was sent: authentication was enabled later
   ['auth: revision in header is old', 'invalid-token'],
   ['revision of auth store is old', 'invalid-token'],
   ['permission denied', 'forbidden'],
   ['invalid user ID or password', 'forbidden'],
-  [CALMED, 'unavailable'],
+  [ENHANCE_YOUR_CALM, 'unavailable'],
   ['required revision has been compacted', 'compacted'],
   ['required revision is a future revision', 'future-revision'],
   ['requested lease not found', 'lease-not-found'],
@@ -33,7 +33,7 @@ const BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] =
   ['unknown service', 'unavailable'],
 ];
 
-const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, KvstoreErrorCode>([
+const CODE_BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, KvstoreErrorCode>([
   [status.CANCELLED, 'unavailable'],
   [status.DEADLINE_EXCEEDED, 'deadline'],
   [status.PERMISSION_DENIED, 'forbidden'],
@@ -46,7 +46,7 @@ const BY_STATUS: ReadonlyMap<number, KvstoreErrorCode> = new Map<number, Kvstore
 
 /** Returns the code for a message of etcd, such as the cancel reason of a watch; `undefined` if it is unknown. */
 export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
-  return BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
+  return CODE_BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
 }
 
 /** The status before the text, and an empty note after it, both added by grpc-js 1.14. */
@@ -55,7 +55,7 @@ const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
 const UNKNOWN_ENCODING: ReadonlySet<string> = new Set(['undefined undefined: undefined', '']);
 
 /**
- * Returns an error of grpc-js or etcd3 as a {@link KvstoreError}. For common causes, the message names the problem, the
+ * Returns an error of grpc-js as a {@link KvstoreError}. For common causes, the message names the problem, the
  * endpoint and the remedy; otherwise it is the text of the server. The original error is the `cause`.
  *
  * @param host the endpoint without its scheme
@@ -63,11 +63,11 @@ const UNKNOWN_ENCODING: ReadonlySet<string> = new Set(['undefined undefined: und
 export function etcdError(thrown: unknown, host?: string): KvstoreError {
   if (thrown instanceof KvstoreError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-  const number = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
-  const byStatus = number === undefined ? undefined : BY_STATUS.get(number);
-  const text = number === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
+  const grpcStatus = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
+  const byStatus = grpcStatus === undefined ? undefined : CODE_BY_STATUS.get(grpcStatus);
+  const text = grpcStatus === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
-  return new KvstoreError(code, plainMessage(text, number, code, host) ?? text, { cause: error });
+  return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? text, { cause: error });
 }
 
 /** Returns the error of a call whose answer has a content type other than gRPC, such as a page of a proxy. */
@@ -76,8 +76,8 @@ export function foreignAnswerError(host: string, contentType: string): KvstoreEr
 }
 
 /**
- * Returns true if the server applies entries too slowly. Others may be faster, unlike with other causes of
- * `overloaded`: all members are without space at the same time.
+ * Returns true if the server applies entries too slowly, while another member may be faster. The other cause of
+ * `overloaded`, a full database, concerns all members.
  */
 export function isTooManyRequests(error: KvstoreError): boolean {
   return error.message.includes(TOO_MANY_REQUESTS);
@@ -95,7 +95,7 @@ export function etcdDeadlineError(host: string): KvstoreError {
 
 function plainMessage(
   text: string,
-  number: number | undefined,
+  grpcStatus: number | undefined,
   code: KvstoreErrorCode,
   host: string | undefined,
 ): string | undefined {
@@ -104,13 +104,14 @@ function plainMessage(
     return `${server} rejects the user or the password; check username and password of the configuration`;
   // `namingRight` appends the remedy, because only the caller knows the key.
   if (text.includes('permission denied')) return `permission denied by ${server}`;
-  if (number === status.DEADLINE_EXCEEDED) return noAnswer(server);
-  if (number === undefined && UNKNOWN_ENCODING.has(text))
+  if (grpcStatus === status.DEADLINE_EXCEEDED) return noAnswer(server);
+  if (grpcStatus === undefined && UNKNOWN_ENCODING.has(text))
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
-  if (text === CALMED) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
-  if (text === '') return `${server} gave no reason for status ${number}`;
+  if (text === ENHANCE_YOUR_CALM) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
+  if (text === '') return `${server} gave no reason for status ${grpcStatus}`;
   // With several endpoints, only the failing one may have the problem.
-  if (host !== undefined && text.startsWith(BY_ETCD)) return `${server}: ${text.slice(BY_ETCD.length)}`;
+  if (host !== undefined && text.startsWith(ETCD_PREFIX))
+    return `${server}: ${text.slice(ETCD_PREFIX.length)}`;
   return code === 'unavailable' ? connectionFailure(text, server) : undefined;
 }
 

@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
-import { abortedError, asKvstoreError, closedError, KvstoreError, OUT_OF_REACH } from '../session/errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import {
   type CallOptions,
@@ -27,7 +27,7 @@ import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } 
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
 /** Errors after which the next endpoint is used. */
-const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...OUT_OF_REACH, 'internal']);
+const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACHABLE, 'internal']);
 
 /**
  * Errors after which tokens are fetched again. A simple token of etcd contains the raft index at its creation, and a
@@ -49,20 +49,19 @@ const WEIGHT_OF_CALL = 64;
  */
 export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
-  /** Number of the present endpoint, modulo the number of endpoints. */
-  #current: number;
+  /** Number of the endpoint in use, modulo the number of endpoints. */
+  #endpointNumber: number;
   #closed = false;
   /** Prefixes whose watch received an answer that was too large. For these, the server is asked to split answers. */
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
 
   /**
-   * @param gate admits the answers, because those of many connections arrive in the same turn. Default: they are
-   *   admitted immediately
+   * @param gate admits the answers, because those of many connections arrive in the same turn; default: no gate
    */
   constructor(config: EtcdConfig, random: Random, gate?: TurnGate) {
     this.#endpoints = endpointsOf(config);
-    this.#current = Math.floor(random() * this.#endpoints.length);
+    this.#endpointNumber = Math.floor(random() * this.#endpoints.length);
     this.#gate = gate;
   }
 
@@ -97,14 +96,14 @@ export class EtcdTransport implements Transport {
   }
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
-    const endpoint = this.#endpoint();
+    const endpoint = this.#currentEndpoint();
     const startedAt = performance.now();
     return new EtcdWatchStream(endpoint, request, observer, {
       fragment: this.#fragmented.has(request.prefix),
       gate: this.#gate,
       range: (read, options) => this.#range(read, options, endpoint),
       onEnd: (ended) => {
-        const error = endpoint.explain(ended, startedAt);
+        const error = endpoint.reportedError(ended, startedAt);
         if (error.code === 'too-large') this.#fragmented.add(request.prefix);
         this.#handleFailure(endpoint, error, performance.now());
         // If a new token is refused, invalidate it, so that the next attempt immediately fetches another token.
@@ -147,8 +146,8 @@ export class EtcdTransport implements Transport {
     return Promise.resolve();
   }
 
-  #endpoint(): EtcdEndpoint {
-    const endpoint = this.#endpoints[this.#current % this.#endpoints.length];
+  #currentEndpoint(): EtcdEndpoint {
+    const endpoint = this.#endpoints[this.#endpointNumber % this.#endpoints.length];
     assert(endpoint, 'the client has an endpoint');
     return endpoint;
   }
@@ -161,7 +160,7 @@ export class EtcdTransport implements Transport {
   #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
     const mustSwitch = TRY_NEXT_ENDPOINT.has(error.code) || isTooManyRequests(error);
-    if (mustSwitch && endpoint === this.#endpoint()) this.#current++;
+    if (mustSwitch && endpoint === this.#currentEndpoint()) this.#endpointNumber++;
   }
 
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
@@ -173,8 +172,9 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * @param call makes one attempt; its deadline counts from `startedAt`
-   * @param firstAt start of the refused attempt that is repeated
+   * Makes a call, and repeats it once if the token is refused. Its deadline counts from the first attempt.
+   *
+   * @param firstAt start of the first attempt, if this is the second
    */
   async #call<T>(
     call: (endpoint: EtcdEndpoint, startedAt: number) => Promise<T>,
@@ -182,7 +182,7 @@ export class EtcdTransport implements Transport {
     firstAt?: number,
   ): Promise<T> {
     if (this.#closed) throw closedError();
-    const endpoint = preferred ?? this.#endpoint();
+    const endpoint = preferred ?? this.#currentEndpoint();
     const startedAt = performance.now();
     try {
       return await call(endpoint, firstAt ?? startedAt);

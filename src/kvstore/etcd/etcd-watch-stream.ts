@@ -17,9 +17,8 @@ import { decodeWatch, encodeWatchCreate, encodeWatchProgress, type WatchAnswer }
 
 // Events that are decoded and compared in one turn: about a millisecond.
 const SLICE_EVENTS = 512;
-// Bytes of a message for each unit of its weight at the gate, which is at most SLICE_EVENTS. A put has 250 bytes, a
-// delete 60.
-const BYTES_OF_WEIGHT = 128;
+// Bytes of a message per unit of its weight at the gate. A put has 250 bytes, a delete 60.
+const BYTES_PER_WEIGHT = 128;
 
 /** Options of an {@link EtcdWatchStream}, and callbacks of its transport. */
 export interface EtcdWatchOptions {
@@ -45,7 +44,7 @@ export class EtcdWatchStream implements WatchStream {
   #stream: EtcdStream | undefined;
   /** The answer whose events are being delivered. */
   #delivering: WatchAnswer | undefined;
-  /** Set while `#continue` is scheduled. */
+  /** Set while `#deliverNext` is scheduled. */
   #immediate: NodeJS.Immediate | undefined;
   #paused = false;
   /** True if a message was requested and has not arrived. */
@@ -72,7 +71,7 @@ export class EtcdWatchStream implements WatchStream {
       onMessage: (answer: Buffer) => {
         this.#reading = false;
         this.#arrived = answer;
-        this.#next();
+        this.#readNext();
       },
       onEnd: (error: KvstoreError) => this.#end(error),
     };
@@ -95,8 +94,8 @@ export class EtcdWatchStream implements WatchStream {
 
   resume(): void {
     this.#paused = false;
-    if (this.#delivering === undefined) this.#next();
-    else this.#immediate ??= setImmediate(this.#continue);
+    if (this.#delivering === undefined) this.#readNext();
+    else this.#immediate ??= setImmediate(this.#deliverNext);
   }
 
   requestProgress(): void {
@@ -122,11 +121,11 @@ export class EtcdWatchStream implements WatchStream {
     }
     this.#stream = stream;
     stream.write(create);
-    this.#next();
+    this.#readNext();
   }
 
   /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
-  #next(): void {
+  #readNext(): void {
     if (this.#isEnded || this.#paused || this.#reading || this.#isWaiting || this.#delivering !== undefined)
       return;
     const answer = this.#arrived;
@@ -135,11 +134,11 @@ export class EtcdWatchStream implements WatchStream {
       this.#stream?.read();
       return;
     }
-    const weight = 1 + Math.floor(answer.length / BYTES_OF_WEIGHT);
+    const weight = 1 + Math.floor(answer.length / BYTES_PER_WEIGHT);
     this.#admit(weight, () => {
       this.#arrived = undefined;
       this.#receive(decodeWatch(answer));
-      this.#next();
+      this.#readNext();
     });
   }
 
@@ -198,11 +197,11 @@ export class EtcdWatchStream implements WatchStream {
     if (isLast) this.#delivering = undefined;
     const isPartial = isLast ? answer.fragment : nextRevision === events.at(-1)?.modRevision;
     this.#observer.onEvents(events, answer.header, isPartial);
-    if (isLast) this.#next();
-    else this.#immediate ??= setImmediate(this.#continue);
+    if (isLast) this.#readNext();
+    else this.#immediate ??= setImmediate(this.#deliverNext);
   }
 
-  readonly #continue = (): void => {
+  readonly #deliverNext = (): void => {
     this.#immediate = undefined;
     const answer = this.#delivering;
     if (answer === undefined || this.#isWaiting || this.#isEnded || this.#paused) return;

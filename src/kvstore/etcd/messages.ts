@@ -23,8 +23,8 @@ import type {
 import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /*
- * A handwritten codec for the range, watch and keepalive messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Almost
- * all traffic consists of these messages. Decoding takes a sixth of the time of the generated decoder (ETCD.md).
+ * A handwritten codec for the range, watch and lease messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Decoding
+ * takes a sixth of the time of the generated decoder (ETCD.md).
  */
 
 const EMPTY = new Uint8Array(0);
@@ -128,8 +128,8 @@ function readKeyValue(reader: ProtoReader, end: number): WireKeyValue {
 /** Keys of a range that are decoded in one slice: about 0.15 ms, as long as 64 events. */
 const SLICE_KEYS = 1024;
 const SLICE_WEIGHT = 64;
-/** Bytes of an answer for each unit of the weight of its slices, which is at most `SLICE_WEIGHT`. */
-const BYTES_OF_WEIGHT = 4096;
+/** Bytes of an answer per unit of the weight of its slices. The weight is at most `SLICE_WEIGHT`. */
+const BYTES_PER_WEIGHT = 4096;
 
 /**
  * Decodes the answer to a range request in slices of {@link SLICE_KEYS}.
@@ -139,7 +139,7 @@ const BYTES_OF_WEIGHT = 4096;
 export async function decodeRange(buffer: Buffer, gate?: TurnGate): Promise<RangeResponse> {
   const answer = new RangeReader(buffer);
   const read = (): void => answer.read(SLICE_KEYS);
-  const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_OF_WEIGHT));
+  const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_PER_WEIGHT));
   while (!answer.isDone) {
     if (gate !== undefined) await gate.run(weight, read);
     else {

@@ -33,7 +33,7 @@ export type KvstoreErrorCode =
   | 'internal';
 
 /** Failures to reach a server. */
-export const OUT_OF_REACH: ReadonlySet<KvstoreErrorCode> = new Set(['unavailable', 'deadline', 'no-leader']);
+export const UNREACHABLE: ReadonlySet<KvstoreErrorCode> = new Set(['unavailable', 'deadline', 'no-leader']);
 
 const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
   'unavailable',

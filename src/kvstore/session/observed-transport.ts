@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
-import { asKvstoreError, type KvstoreErrorCode, OUT_OF_REACH } from './errors.ts';
+import { asKvstoreError, type KvstoreErrorCode, UNREACHABLE } from './errors.ts';
 import type {
   CallOptions,
   EndpointStatus,
@@ -175,7 +175,7 @@ export class ObservedTransport implements Transport {
   #recordFailure(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
     if (!LOCAL.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
-    if (code !== 'aborted') this.#connected = code !== 'closed' && !OUT_OF_REACH.has(code);
+    if (code !== 'aborted') this.#connected = code !== 'closed' && !UNREACHABLE.has(code);
     if (code === 'forbidden') this.#onRefused();
   }
 }

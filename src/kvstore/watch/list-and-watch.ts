@@ -8,7 +8,7 @@ import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
-import { asKvstoreError, KvstoreError, namingRight, OUT_OF_REACH } from '../session/errors.ts';
+import { asKvstoreError, KvstoreError, namingRight, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -288,7 +288,7 @@ export class ListAndWatch implements Watch {
     const backoff = isForbidden ? FORBIDDEN_BACKOFF : outageBackoff;
     const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
     const { signal } = this.#ended;
-    const isReachable = !OUT_OF_REACH.has(error.code);
+    const isReachable = !UNREACHABLE.has(error.code);
     if (isReachable) reconnects?.wakeAll();
     await sleep(clock, delay, signal);
     if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);

@@ -36,7 +36,7 @@ it.each(CODES)(
   (code) => {
     const error = new KvstoreError(code, 'denied');
     for (const startedAt of [undefined, -1, 1]) {
-      const explained = endpointWith(undefined).explain(error, startedAt);
+      const explained = endpointWith(undefined).reportedError(error, startedAt);
       if (!isOfToken(code)) expect(explained).toBe(error);
       else
         expect([explained.code, explained.message, explained.cause]).toEqual([
@@ -60,7 +60,7 @@ it.each(CODES)(
       [500, true],
       [501, true],
     ] as const) {
-      const explained = endpoint.explain(error, startedAt);
+      const explained = endpoint.reportedError(error, startedAt);
       if (!isOfToken(code) || !isTokenOlder) expect(explained).toBe(error);
       else
         expect([explained.code, explained.message, explained.cause]).toEqual([
@@ -92,7 +92,7 @@ it.each([
   // A call with the dropped token may not wait longer than its deadline.
   expect(limits.map((isExtendable) => isExtendable())).toEqual([!isDropped, true]);
   const error = new KvstoreError('forbidden', 'denied');
-  expect(endpoint.explain(error, 550).code).toBe(isDropped ? 'forbidden' : 'invalid-token');
+  expect(endpoint.reportedError(error, 550).code).toBe(isDropped ? 'forbidden' : 'invalid-token');
 });
 
 it('a call that waited for a token leaves no listener and no timer', async () => {

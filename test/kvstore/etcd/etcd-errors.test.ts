@@ -10,7 +10,7 @@ import { freePort } from '../../base/support/free-port.ts';
 import { FakeServer } from './support/fake-server.ts';
 
 const HOST = 'etcd.local:2379';
-const SCHEME = 'check that etcd runs and the scheme (http or https) of the endpoint';
+const SCHEME = 'check that etcd runs at the endpoint with this scheme (http or https)';
 const CLIENT = 'check cert-file and key-file of the configuration';
 const CA = 'check trusted-ca-file of the configuration';
 const RENEW = 'renew it, or check the clock of this machine';
@@ -38,7 +38,7 @@ describe('the message of a connection that failed', () => {
   it.each([
     [
       'Error: connect ECONNREFUSED 10.0.0.1:2379',
-      `(10.0.0.1:2379): connection refused; check that etcd runs and the endpoint of the configuration`,
+      `(10.0.0.1:2379): connection refused; check that etcd runs at the endpoint of the configuration`,
     ],
     ['Error: connect EHOSTUNREACH 2001:db8::1:2379', `([2001:db8::1]:2379): host unreachable; ${NETWORK}`],
     [
@@ -59,14 +59,20 @@ describe('the message of a connection that failed', () => {
   });
 
   it.each([
-    ['Error: unable to verify the first certificate', `the server certificate is of an unknown CA; ${CA}`],
-    ['Error: self-signed certificate', `the server certificate is of an unknown CA; ${CA}`],
+    [
+      'Error: unable to verify the first certificate',
+      `the server certificate is signed by an unknown CA; ${CA}`,
+    ],
+    ['Error: self-signed certificate', `the server certificate is signed by an unknown CA; ${CA}`],
     [
       'Error: self signed certificate in certificate chain',
-      `the server certificate is of an unknown CA; ${CA}`,
+      `the server certificate is signed by an unknown CA; ${CA}`,
     ],
-    ['Error: unable to get local issuer certificate', `the server certificate is of an unknown CA; ${CA}`],
-    ['Error: unable to get issuer certificate', `the server certificate is of an unknown CA; ${CA}`],
+    [
+      'Error: unable to get local issuer certificate',
+      `the server certificate is signed by an unknown CA; ${CA}`,
+    ],
+    ['Error: unable to get issuer certificate', `the server certificate is signed by an unknown CA; ${CA}`],
     ['Error: certificate has expired', `the server certificate has expired; ${RENEW}`],
     ['Error: certificate is not yet valid', `the server certificate is not yet valid; ${RENEW}`],
     [
@@ -276,7 +282,7 @@ it.each(['127.0.0.1', '[::1]'])(
       new Set(
         hosts.map(
           (host) =>
-            `cannot connect to etcd at ${host}: connection refused; check that etcd runs and the endpoint of the configuration`,
+            `cannot connect to etcd at ${host}: connection refused; check that etcd runs at the endpoint of the configuration`,
         ),
       ),
     );

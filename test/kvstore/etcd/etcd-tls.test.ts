@@ -81,7 +81,7 @@ describe('etcd over TLS', () => {
     const { code, message } = await failure(backend.get('a/b'));
     expect([code, message]).toEqual([
       'unavailable',
-      `cannot connect to etcd at ${new URL(etcd.url).host}: the server certificate is of an unknown CA; check trusted-ca-file of the configuration`,
+      `cannot connect to etcd at ${new URL(etcd.url).host}: the server certificate is signed by an unknown CA; check trusted-ca-file of the configuration`,
     ]);
   });
 

@@ -5,7 +5,7 @@ import {
   isOutcomeKnown,
   KvstoreError,
   namingRight,
-  OUT_OF_REACH,
+  UNREACHABLE,
 } from '../../../src/kvstore/session/errors.ts';
 
 describe('an error of a kvstore', () => {
@@ -30,7 +30,7 @@ describe('an error of a kvstore', () => {
     const error = new KvstoreError(code, 'why');
     const is = [
       ...(error.retryable ? ['retryable'] : []),
-      ...(OUT_OF_REACH.has(code) ? ['out of reach'] : []),
+      ...(UNREACHABLE.has(code) ? ['out of reach'] : []),
       ...(isOutcomeKnown(error) ? ['not done'] : []),
     ];
     expect([is.join(', '), error.name]).toEqual([expected, 'KvstoreError']);
