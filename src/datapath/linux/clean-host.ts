@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { messageOf } from '../../base/failure.ts';
 import { Bpf } from './bpf/bpf.ts';
 import type { PinnedShape } from './bpf/bpf-map.ts';
+import { STAGING_SUFFIX } from './bpf/pin.ts';
 import { type CleanOutcome, cleanAll, cleanPins, cleanTable } from './clean-tables.ts';
 import { ipcacheShape } from './ipcache-map.ts';
-import { IPCACHE_LAYOUTS, IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
+import { IPCACHE_LAYOUTS, IPCACHE_PINS } from './kernel-names.ts';
 import { NftServices } from './nftables/nft-services.ts';
 import { lockFolder, lockNamespace } from './part-locks.ts';
 import { PathTable } from './paths/path-table.ts';
@@ -14,7 +15,7 @@ import { FAMILIES, serviceCapacity, serviceMapShapes } from './services/service-
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** The maps that this project pins, with their shapes; also the new maps that an interrupted replacement has left. */
+/** Shapes of our pinned maps by name, also of the new maps that an interrupted replacement has left. */
 const PINNED_SHAPES: ReadonlyMap<string, PinnedShape> = new Map(
   [
     ...IPCACHE_LAYOUTS.map((layout) => [IPCACHE_PINS[layout], ipcacheShape(layout)] as const),

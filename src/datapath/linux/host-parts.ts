@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { disposeOnError } from '../../base/dispose-on-error.ts';
 import type { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError, unpinMap } from './bpf/bpf-map.ts';
-import { movePin } from './bpf/pin.ts';
+import { movePin, STAGING_SUFFIX } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
 import type { HostAccess } from './host-access.ts';
@@ -16,7 +16,7 @@ import {
 } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
-import { IPCACHE_LAYOUTS, IPCACHE_PINS, STAGING_SUFFIX } from './kernel-names.ts';
+import { IPCACHE_LAYOUTS, IPCACHE_PINS } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';

@@ -12,9 +12,6 @@ export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
 
 export const IPCACHE_LAYOUTS: readonly IPCacheLayout[] = ['1.18', '1.17', '1.8'];
 
-/** Suffix of the pin of a new map, while it is filled beside a map of another size. */
-export const STAGING_SUFFIX = '_new';
-
 /** Our nftables table, in each family. */
 export const NFT_TABLE = 'dpcache';
 

@@ -42,12 +42,12 @@ export function lockFolder(kernel: Kernel, folder: string): Disposable {
   return locked(fd, 'EAGAIN', message, () => void kernel.call('flock', fd, LOCK_EXCLUSIVE_NOW));
 }
 
-function locked(fd: number, conflict: string, words: string, lock: () => void): Disposable {
+function locked(fd: number, conflict: string, message: string, lock: () => void): Disposable {
   try {
     lock();
   } catch (error) {
     closeSync(fd);
-    if (error instanceof SyscallError && error.code === conflict) throw new PartLockedError(words);
+    if (error instanceof SyscallError && error.code === conflict) throw new PartLockedError(message);
     throw error;
   }
   let isHeld = true;

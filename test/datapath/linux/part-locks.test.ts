@@ -10,7 +10,7 @@ import { openHostDatapath } from '../../../src/datapath/linux/host-datapath.ts';
 import type { HostDatapathOptions } from '../../../src/datapath/linux/host-options.ts';
 import { retireNodes } from '../../../src/datapath/linux/host-parts.ts';
 import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
-import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
+import { STAGING_SUFFIX } from '../../../src/datapath/linux/bpf/pin.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
 import { retirePrograms, retireRules } from '../../../src/datapath/linux/services/service-parts.ts';

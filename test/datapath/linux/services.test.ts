@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { DatapathDiffDocument } from '../../../src/api/datapath-document.ts';
-import { STAGING_SUFFIX } from '../../../src/datapath/linux/kernel-names.ts';
+import { STAGING_SUFFIX } from '../../../src/datapath/linux/bpf/pin.ts';
 import { AgentHere, AgentProcess } from './support/agent-process.ts';
 import { describeOnLinux } from './support/requirements.ts';
 import { exec, type Namespace, Scratch } from './support/scratch.ts';

@@ -1,11 +1,12 @@
 import { closeSync } from 'node:fs';
+import { constants } from 'node:os';
 import { basename } from 'node:path';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
 import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from './info.ts';
-import { kindOf, openPin, pin, unpin, usePin } from './pin.ts';
+import { kindOf, openPin, pin, STAGING_SUFFIX, unpin, usePin } from './pin.ts';
 
 /**
  * Allocates memory when an entry is added. LPM tries require this flag. Without it, hash maps of services would take
@@ -13,12 +14,10 @@ import { kindOf, openPin, pin, unpin, usePin } from './pin.ts';
  */
 const BPF_F_NO_PREALLOC = 1;
 const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
-const ENOENT = 2;
-const EINTR = 4;
-const ENOSPC = 28;
+const { EINTR, ENOENT, ENOSPC, EPERM } = constants.errno;
 
 /** Maximum number of attempts for a batch that was interrupted before its first entry. */
-const TRIES = 8;
+const MAX_TRIES = 8;
 
 /** Maximum number of entries of one batch. Reading a batch takes about 1 ms. */
 export const BATCH_ENTRIES = 1024;
@@ -41,10 +40,7 @@ export class ForeignMapError extends Error {
   readonly path: string;
   /** True if the map differs only in its capacity. */
   readonly isResized: boolean;
-  /**
-   * True if the map has the type and the name of its pin. If it is not `isResized`, a release with another layout
-   * created it.
-   */
+  /** True if the map has the type and the name of its pin, as if a release with another layout created it. */
   readonly isOtherLayout: boolean;
 
   constructor(path: string, found: MapInfo, desired: MapShape) {
@@ -56,7 +52,7 @@ export class ForeignMapError extends Error {
       `${path} is a different map: found ${actual}; expected ${shapeText(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
     );
     this.path = path;
-    this.isOtherLayout = found.type === MAP_TYPES[desired.type] && found.name === basename(path).slice(0, 15);
+    this.isOtherLayout = isOfPin(path, found, desired);
     this.isResized = hasShape(found, desired);
   }
 }
@@ -93,7 +89,13 @@ export class BpfMap implements BatchedMap {
     attributes.setUint32(12, shape.maxEntries, true);
     attributes.setUint32(16, BY_ENTRY.has(shape.type) ? BPF_F_NO_PREALLOC : 0, true);
     setName(attributes, 28, name);
-    return new BpfMap(bpf, bpf.call('MAP_CREATE', name), shape);
+    let fd = bpf.try('MAP_CREATE');
+    if (fd === -EPERM) {
+      bpf.unlimitLockedMemory();
+      fd = bpf.try('MAP_CREATE');
+    }
+    if (fd < 0) throw refusal('MAP_CREATE', -fd, name);
+    return new BpfMap(bpf, fd, shape);
   }
 
   /**
@@ -130,9 +132,9 @@ export class BpfMap implements BatchedMap {
   ): BpfMap {
     const found = BpfMap.open(bpf, shape, path, capacity);
     if (found !== undefined) return found;
-    const made = BpfMap.create(bpf, shape, name);
-    if (isPinned) disposeOnError([made], () => pin(bpf, made.fd, path));
-    return made;
+    const created = BpfMap.create(bpf, shape, name);
+    if (isPinned) disposeOnError([created], () => pin(bpf, created.fd, path));
+    return created;
   }
 
   /**
@@ -183,7 +185,7 @@ export class BpfMap implements BatchedMap {
       const count = attributes.getUint32(32, true);
       // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The
       // dump then continues after the entries that were returned.
-      if (result === -EINTR && count === 0 && ++interrupted < TRIES) {
+      if (result === -EINTR && count === 0 && ++interrupted < MAX_TRIES) {
         round--;
         continue;
       }
@@ -243,11 +245,22 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 /** The shape of a map without its capacity. */
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
-/** Removes the pin of a map of this shape, if there is one. Keeps another object, and returns false. */
+/**
+ * Removes the pin of a map of this shape or, in another layout, of the name of the pin, if there is one. Keeps another
+ * object, and returns false.
+ */
 export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
-  const isOurs = usePin(bpf, path, (fd) => kindOf(fd) === 'map' && hasShape(mapInfo(bpf, fd), shape));
+  const isOurs = usePin(bpf, path, (fd) => {
+    const info = kindOf(fd) === 'map' ? mapInfo(bpf, fd) : undefined;
+    return info !== undefined && (hasShape(info, shape) || isOfPin(path, info, shape));
+  });
   if (isOurs === true) unpin(path);
   return isOurs !== false;
+}
+
+/** Returns true if a map has this type, and the name of its pin. */
+function isOfPin(path: string, { type, name }: MapInfo, shape: PinnedShape): boolean {
+  return type === MAP_TYPES[shape.type] && name === basename(path, STAGING_SUFFIX).slice(0, 15);
 }
 
 /** Returns true if a map has this shape, whatever its capacity. */

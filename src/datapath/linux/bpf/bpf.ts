@@ -26,6 +26,10 @@ export type BpfCommand = keyof typeof COMMANDS;
 const ATTRIBUTE_BYTES = 128;
 const SCRATCH_BYTES = 1 << 16;
 
+const RLIMIT_MEMLOCK = 8;
+/** Size of `struct rlimit`. All bits set: no limit. */
+const RLIMIT_BYTES = 16;
+
 /** Makes `bpf()` calls with attributes in memory that each call reuses. */
 export class Bpf implements Disposable {
   readonly #kernel: Kernel;
@@ -60,6 +64,15 @@ export class Bpf implements Disposable {
     const result = this.try(command);
     if (result < 0) throw refusal(command, -result, subject);
     return result;
+  }
+
+  /**
+   * Removes the limit of locked memory of this process, to which kernels before 5.11 charge maps. Without
+   * `CAP_SYS_RESOURCE`, the limit stays.
+   */
+  unlimitLockedMemory(): void {
+    this.scratch.bytes.fill(0xff, 0, RLIMIT_BYTES);
+    this.#kernel.native.call('setrlimit', RLIMIT_MEMLOCK, this.scratch.address);
   }
 
   /** Returns the address of a zero-terminated text, valid until the scratch memory is written again. */

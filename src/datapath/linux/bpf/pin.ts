@@ -3,6 +3,9 @@ import { useDescriptor } from '../syscall/descriptor.ts';
 import { syscallErrorOf } from '../syscall/syscall-error.ts';
 import { type Bpf, setAddress } from './bpf.ts';
 
+/** Suffix of the pin of a new map, until it replaces a map of another size or layout. */
+export const STAGING_SUFFIX = '_new';
+
 /** Pins an object at a path in a bpffs, so that it outlives this process. */
 export function pin(bpf: Bpf, fd: number, path: string): void {
   const attributes = bpf.attributes();
@@ -46,18 +49,18 @@ export function kindOf(fd: number): 'map' | 'prog' | 'link' | undefined {
  * the path is a folder.
  */
 export function unpin(path: string): void {
-  if (existsSync(path)) naming(`unlink ${path}`, () => unlinkSync(path));
+  if (existsSync(path)) changeFile(`unlink ${path}`, () => unlinkSync(path));
 }
 
 /** Moves a pin to another path, and replaces the pin there atomically. Throws `SyscallError`. */
 export function movePin(from: string, to: string): void {
-  naming(`rename to ${to}`, () => renameSync(from, to));
+  changeFile(`rename to ${to}`, () => renameSync(from, to));
 }
 
-/** Runs a call of `node:fs`. Its error names the path, which `messageOf` omits for errors of Node. */
-function naming(call: string, run: () => void): void {
+/** Runs `change`, a call of `node:fs`. The error names the path, which `messageOf` omits for errors of Node. */
+function changeFile(call: string, change: () => void): void {
   try {
-    run();
+    change();
   } catch (error) {
     throw syscallErrorOf(call, error);
   }

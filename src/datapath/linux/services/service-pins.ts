@@ -5,8 +5,7 @@ import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap, ForeignMapError, unpinMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
-import { movePin, pin } from '../bpf/pin.ts';
-import { STAGING_SUFFIX } from '../kernel-names.ts';
+import { movePin, pin, STAGING_SUFFIX } from '../bpf/pin.ts';
 import {
   FAMILIES,
   SERVICE_MAPS,

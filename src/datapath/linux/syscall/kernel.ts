@@ -38,7 +38,7 @@ export class Kernel implements Disposable {
   }
 
   bind(fd: number, address: Uint8Array): void {
-    this.call('bind', fd, this.#lend(address), address.length);
+    this.call('bind', fd, this.#copyIn(address), address.length);
   }
 
   /** Returns the local address of a socket, at most `size` bytes. */
@@ -50,7 +50,7 @@ export class Kernel implements Disposable {
   }
 
   setSocketOption(fd: number, level: number, option: number, value: Uint8Array): void {
-    this.call('setsockopt', fd, level, option, this.#lend(value), value.length);
+    this.call('setsockopt', fd, level, option, this.#copyIn(value), value.length);
   }
 
   /** Returns the value of a socket option, at most `size` bytes. */
@@ -63,7 +63,7 @@ export class Kernel implements Disposable {
 
   /** Sends at most 64 KB as one message to `to`. Returns the number of bytes sent. */
   send(fd: number, message: Uint8Array, to: Uint8Array): number {
-    const at = this.#lend(message, to);
+    const at = this.#copyIn(message, to);
     return this.call('sendto', fd, at, message.length, 0, at + message.length, to.length);
   }
 
@@ -82,7 +82,7 @@ export class Kernel implements Disposable {
   }
 
   /** Copies the bytes one after the other into the buffer. Returns its address, valid until the next call. */
-  #lend(...parts: readonly Uint8Array[]): number {
+  #copyIn(...parts: readonly Uint8Array[]): number {
     let at = 0;
     for (const part of parts) {
       if (at + part.length > this.#buffer.size)

@@ -14,6 +14,7 @@ const NUMBERS = {
   recvfrom: { x64: 45, arm64: 207 },
   setns: { x64: 308, arm64: 268 },
   flock: { x64: 73, arm64: 32 },
+  setrlimit: { x64: 160, arm64: 164 },
 } as const;
 
 /**

@@ -10,7 +10,7 @@ import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { exec, Scratch } from '../support/scratch.ts';
 
-const { EINTR } = constants.errno;
+const { EINTR, EPERM } = constants.errno;
 const NUMBERS: MapShape = { type: 'hash', keySize: 4, valueSize: 8, maxEntries: 3000 };
 
 function setUp() {
@@ -91,6 +91,24 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
       return -EINTR;
     });
     expect(read(map)).toEqual(range(0, 2500));
+  });
+
+  it('is created on a kernel that charges it to the limit of locked memory (regression: EPERM before 5.11)', () => {
+    const kernel = new Kernel();
+    const bpf = new Bpf(kernel);
+    const [tryCall, systemCall] = [bpf.try.bind(bpf), kernel.native.call.bind(kernel.native)];
+    let limit = '';
+    vi.spyOn(kernel.native, 'call').mockImplementation((name, ...words) => {
+      if (name !== 'setrlimit') return systemCall(name, ...words);
+      limit = Buffer.from(bpf.scratch.bytes.subarray(0, 16)).toString('hex');
+      return 0;
+    });
+    vi.spyOn(bpf, 'try').mockImplementation((command) =>
+      command === 'MAP_CREATE' && limit !== 'f'.repeat(32) ? -EPERM : tryCall(command),
+    );
+    BpfMap.create(bpf, NUMBERS, 'numbers')[Symbol.dispose]();
+    vi.mocked(bpf.try).mockReturnValue(-EPERM);
+    expect(() => BpfMap.create(bpf, NUMBERS, 'numbers')).toThrow('bpf(MAP_CREATE): EPERM: numbers');
   });
 
   it('closes only its own descriptors if it is disposed of twice', () => {

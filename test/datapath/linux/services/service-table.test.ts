@@ -1,9 +1,10 @@
-import { mkdirSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, rmdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
+import { BpfMap } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
+import { STAGING_SUFFIX } from '../../../../src/datapath/linux/bpf/pin.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
-import { STAGING_SUFFIX } from '../../../../src/datapath/linux/kernel-names.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
 import {
   type ServiceCapacity,
@@ -434,6 +435,21 @@ describeOnLinux('services in the maps of this kernel', ['maps', 'bpftool'], () =
     rmdirSync(`${folder}/backends4${STAGING_SUFFIX}`);
     for (const _ of pins.resize(() => void attached++));
     expect([sizes(), pins.isResized, attached]).toEqual([[1024, 1024], false, 1]);
+  });
+
+  it('are replaced if a killed process left a new map of another layout (regression: EEXIST until an rm)', () => {
+    using scratch = new Scratch();
+    const bpf = new Bpf(new Kernel());
+    const folder = scratch.bpffs();
+    new ServicePins(bpf, { folder, capacity: { slots: 2048, backends: 512, clients: 64 } })[Symbol.dispose]();
+    using pins = new ServicePins(bpf, { folder, capacity: CAPACITY });
+    const [path, other] = [`${folder}/backends4${STAGING_SUFFIX}`, `${folder}/services4${STAGING_SUFFIX}`];
+    const shape = { type: 'hash', keySize: 40, valueSize: 4, maxEntries: 8 } as const;
+    BpfMap.openOrCreate(bpf, shape, path, 'backends4')[Symbol.dispose]();
+    BpfMap.openOrCreate(bpf, shape, other, 'of_others')[Symbol.dispose]();
+    const resize = (): unknown => [...pins.resize(() => {})];
+    expect(resize).toThrow(`EEXIST: ${other}`);
+    expect([path, other].map((one) => existsSync(one))).toEqual([false, true]);
   });
 
   it('keep their size if the new one has no room for the entries, and report the reason', async () => {
