@@ -1,5 +1,5 @@
 import { ownerCluster } from '../model/source.ts';
-import type { HistoryRecord } from './types.ts';
+import type { DocumentRecord, HistoryRecord, MarkRecord } from './types.ts';
 
 const MAX_SAMPLES = 3;
 
@@ -48,126 +48,163 @@ export interface AroundOptions {
   readonly isEmptied?: ((service: string) => boolean) | undefined;
 }
 
-type MutableGroup = { -readonly [K in keyof CauseGroup]: CauseGroup[K] } & {
-  revisions: [string, string];
-  kinds: Partial<Record<HistoryRecord['kind'], number>>;
-  samples: string[];
-};
+type ChangeRecord = Exclude<HistoryRecord, MarkRecord>;
+
+/** The records of one cause. */
+interface RecordGroup {
+  readonly store: string;
+  readonly withdrawal: boolean;
+  /** Undefined if claims of several hosts have changed. */
+  host: string | undefined;
+  node: string | undefined;
+  oldest: HistoryRecord;
+  newest: HistoryRecord;
+  /** The oldest and the newest record with a revision. */
+  revised: readonly [oldest: ChangeRecord, newest: ChangeRecord] | undefined;
+  added: number;
+  changed: number;
+  deleted: number;
+  readonly kinds: Partial<Record<HistoryRecord['kind'], number>>;
+  readonly services: Set<string>;
+  /** The oldest changes. */
+  samples: readonly ChangeRecord[];
+}
 
 /**
- * Groups records by their cause. Changes of claims belong together if they have one store and one host, because a
- * failed node deletes its pods at many revisions. Other changes belong together if they have one store. The withdrawal
- * of a store is one group. A mark is its own group.
+ * Groups records by their cause, in any order. Changes of claims belong together if they have one store and one node or
+ * host, because a failed node deletes its pods at many revisions. Other changes belong together if they have one store.
+ * The withdrawal of a store is one group. A mark is its own group.
  */
 export class CauseGroups {
-  readonly #groups = new Map<string, MutableGroup>();
-  /** The services of each group that lost their last backend. A service may have several records. */
-  readonly #emptied = new Map<MutableGroup, Set<string>>();
-  readonly #nodeOf: NodeOfHost;
-  readonly #isEmptied: (service: string) => boolean;
+  readonly #groups = new Map<string, RecordGroup>();
+  /** The records of nodes by address; the newest one of each address. */
+  readonly #nodes = new Map<string, DocumentRecord>();
+  /** By service: the change of the number of its backends. */
+  readonly #backendChanges = new Map<string, number>();
 
-  constructor(nodeOf: NodeOfHost, isEmptied: (service: string) => boolean = () => false) {
-    this.#nodeOf = nodeOf;
-    this.#isEmptied = isEmptied;
-  }
-
-  /** Adds a record that is newer than all added before. */
   add(record: HistoryRecord): void {
-    const { store, host, revision, withdrawal } = originOf(record);
-    const node = withdrawal ? undefined : this.#nodeOfRecord(record, host);
-    const group = groupOf(this.#groups, record, { store, host, node, withdrawal });
-    countRecord(group, record, revision);
-    if (record.kind !== 'service' || !this.#isEmptied(record.key)) return;
-    const emptied = this.#emptied.get(group) ?? new Set<string>();
-    this.#emptied.set(group, emptied.add(record.key));
+    const group = groupOf(record);
+    const { store, withdrawal, host, node } = group;
+    const cause = withdrawal ? 'withdrawal' : (node ?? host ?? record.kind);
+    addGroup(this.#groups, record.kind === 'mark' ? ['mark', record.sequence] : [store, cause], group);
+    if (record.kind === 'node') this.#addNode(record);
+    if (record.kind !== 'service') return;
+    const change = backendCount(record.after) - backendCount(record.before);
+    this.#backendChanges.set(record.key, change + (this.#backendChanges.get(record.key) ?? 0));
   }
 
-  #nodeOfRecord(record: HistoryRecord, host: string | undefined): string | undefined {
-    if (record.kind === 'node') return record.key;
-    return host === undefined ? undefined : this.#nodeOf(host);
+  #addNode(record: DocumentRecord): void {
+    const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
+    for (const { ip } of addresses)
+      if (record.sequence > (this.#nodes.get(ip)?.sequence ?? 0)) this.#nodes.set(ip, record);
   }
 
-  /** Returns the groups, largest first. */
-  sorted(): readonly CauseGroup[] {
-    for (const [group, emptied] of this.#emptied) group.emptied = [...emptied];
-    return [...this.#groups.values()].sort((a, b) => sizeOf(b) - sizeOf(a) || a.at - b.at);
+  /** The services with fewer backends after all records than before. */
+  get reducedServices(): readonly string[] {
+    return [...this.#backendChanges].flatMap(([service, change]) => (change < 0 ? service : []));
+  }
+
+  /** Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. */
+  sorted({
+    limit = DEFAULT_LIMIT,
+    nodeOf,
+    isEmptied,
+  }: Omit<AroundOptions, 'windowMs'>): readonly CauseGroup[] {
+    const groups = new Map<string, RecordGroup>();
+    for (const group of this.#groups.values()) {
+      const { host } = group;
+      if (host !== undefined) group.node ??= nodeOf?.(host) ?? this.#nodes.get(host)?.key;
+      const { node, store, oldest } = group;
+      addGroup(groups, node === undefined ? [oldest.sequence] : [store, node], group);
+    }
+    return [...groups.values()]
+      .sort((a, b) => sizeOf(b) - sizeOf(a) || a.oldest.sequence - b.oldest.sequence)
+      .slice(0, limit)
+      .map((group) => causeGroup(group, isEmptied));
   }
 }
 
-/** Returns the groups of `records`, which must be oldest first. The largest group is first. */
-export function causeGroups(
-  records: readonly HistoryRecord[],
-  { limit = DEFAULT_LIMIT, nodeOf = () => undefined, isEmptied }: AroundOptions,
-): readonly CauseGroup[] {
-  const groups = new CauseGroups(nodeOf, isEmptied);
-  for (const record of records) groups.add(record);
-  return groups.sorted().slice(0, limit);
+function backendCount(fields: unknown): number {
+  return (fields as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
 }
 
-function sizeOf({ added, changed, deleted }: CauseGroup): number {
+function sizeOf({ added, changed, deleted }: RecordGroup): number {
   return added + changed + deleted;
 }
 
-function originOf(record: HistoryRecord): {
-  readonly store: string;
-  readonly host: string | undefined;
-  readonly revision: string;
-  readonly withdrawal: boolean;
-} {
-  const none = { host: undefined, revision: '', withdrawal: false };
-  if (record.kind === 'mark') return { ...none, store: record.mark };
-  const { cause } = record;
-  if (cause?.withdrawal === true) return { ...none, store: cause.store, withdrawal: true };
-  const revision = cause?.revision ?? '';
-  if (record.kind !== 'prefix') return { ...none, store: cause?.store ?? record.writer, revision };
-  const { source, owner } = record.writer;
-  const cluster = ownerCluster(owner);
-  const host = record.before?.hostIP ?? record.after?.hostIP;
-  return { ...none, store: cause?.store ?? (cluster || source), host, revision };
-}
-
-function groupOf(
-  groups: Map<string, MutableGroup>,
-  record: HistoryRecord,
-  { store, host, node, withdrawal }: Pick<CauseGroup, 'store' | 'host' | 'node' | 'withdrawal'>,
-): MutableGroup {
-  const key = JSON.stringify(
-    record.kind === 'mark'
-      ? ['mark', record.sequence]
-      : [store, withdrawal ? 'withdrawal' : (node ?? host ?? record.kind)],
-  );
-  const known = groups.get(key);
-  if (known !== undefined) {
-    known.until = record.at;
-    if (record.kind === 'prefix' && known.host !== host) known.host = undefined;
-    return known;
-  }
-  const group: MutableGroup = {
-    at: record.at,
-    until: record.at,
-    store,
-    host,
-    node,
-    withdrawal,
+/** Returns the group of one record. */
+function groupOf(record: HistoryRecord): RecordGroup {
+  const common = {
+    host: undefined,
+    node: undefined,
+    withdrawal: false,
+    oldest: record,
+    newest: record,
+    revised: undefined,
     added: 0,
     changed: 0,
     deleted: 0,
-    revisions: ['', ''],
-    kinds: {},
+    kinds: { [record.kind]: 1 },
+    services: new Set<string>(),
     samples: [],
-    emptied: [],
-    mark: record.kind === 'mark' ? { subject: record.subject, detail: record.detail } : undefined,
   };
-  groups.set(key, group);
-  return group;
+  if (record.kind === 'mark') return { ...common, store: record.mark };
+  const { cause, before, after } = record;
+  const change = before === undefined ? 'added' : after === undefined ? 'deleted' : 'changed';
+  const group = { ...common, [change]: 1, samples: [record] };
+  if (cause?.withdrawal === true) return { ...group, store: cause.store, withdrawal: true };
+  const store = cause?.store ?? writerName(record);
+  const revised = cause === undefined || cause.revision === '' ? undefined : ([record, record] as const);
+  const withStore = { ...group, store, revised };
+  if (record.kind === 'prefix') return { ...withStore, host: record.before?.hostIP ?? record.after?.hostIP };
+  const { kind, key } = record;
+  return kind === 'node' ? { ...withStore, node: key } : { ...withStore, services: new Set([key]) };
 }
 
-function countRecord(group: MutableGroup, record: HistoryRecord, revision: string): void {
-  group.kinds[record.kind] = (group.kinds[record.kind] ?? 0) + 1;
-  if (revision !== '') group.revisions = [group.revisions[0] || revision, revision];
-  if (record.kind === 'mark') return;
-  if (record.before === undefined) group.added++;
-  else if (record.after === undefined) group.deleted++;
-  else group.changed++;
-  if (group.samples.length < MAX_SAMPLES) group.samples.push(record.key);
+/** Returns the cluster or the source of a change. */
+function writerName({ writer }: ChangeRecord): string {
+  return typeof writer === 'string' ? writer : ownerCluster(writer.owner) || writer.source;
+}
+
+/** Adds a group to the one with the same key. */
+function addGroup(groups: Map<string, RecordGroup>, key: readonly unknown[], group: RecordGroup): void {
+  const text = JSON.stringify(key);
+  const known = groups.get(text);
+  if (known === undefined) {
+    groups.set(text, group);
+    return;
+  }
+  const { oldest, newest, revised, kinds } = group;
+  if (kinds.prefix !== undefined)
+    known.host = known.kinds.prefix === undefined || known.host === group.host ? group.host : undefined;
+  if (oldest.sequence < known.oldest.sequence) known.oldest = oldest;
+  if (newest.sequence > known.newest.sequence) known.newest = newest;
+  const both = [...(known.revised ?? []), ...(revised ?? [])].sort(bySequence);
+  const [first, last] = [both[0], both.at(-1)];
+  if (first !== undefined && last !== undefined) known.revised = [first, last];
+  for (const name of ['added', 'changed', 'deleted'] as const) known[name] += group[name];
+  for (const kind of ['prefix', 'service', 'node', 'mark'] as const)
+    if (kinds[kind] !== undefined) known.kinds[kind] = kinds[kind] + (known.kinds[kind] ?? 0);
+  for (const service of group.services) known.services.add(service);
+  known.samples = [...known.samples, ...group.samples].sort(bySequence).slice(0, MAX_SAMPLES);
+}
+
+function bySequence(a: ChangeRecord, b: ChangeRecord): number {
+  return a.sequence - b.sequence;
+}
+
+function causeGroup(
+  { oldest, newest, revised, services, samples, ...group }: RecordGroup,
+  isEmptied: AroundOptions['isEmptied'] = () => false,
+): CauseGroup {
+  const [first, last] = (revised ?? []).map(({ cause }) => cause?.revision);
+  return {
+    ...group,
+    at: oldest.at,
+    until: newest.at,
+    revisions: [first ?? '', last ?? ''],
+    emptied: [...services].filter(isEmptied),
+    samples: samples.map(({ key }) => key),
+    mark: oldest.kind === 'mark' ? { subject: oldest.subject, detail: oldest.detail } : undefined,
+  };
 }

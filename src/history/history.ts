@@ -19,7 +19,7 @@ import type { IPCache } from '../ipcache/ipcache.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import { type AroundOptions, type CauseGroup, causeGroups } from './causes.ts';
+import { type AroundOptions, type CauseGroup, CauseGroups } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
@@ -393,7 +393,9 @@ export class History {
    */
   around(when: number, options: AroundOptions): readonly CauseGroup[] {
     const range = { from: when - options.windowMs, to: when + options.windowMs };
-    return causeGroups([...this.records(range)].reverse(), options);
+    const groups = new CauseGroups();
+    for (const record of this.records(range)) groups.add(record);
+    return groups.sorted(options);
   }
 
   #segments(): readonly Segment[] {

@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
-import { CauseGroups } from '../../history/causes.ts';
+import { type CauseGroup, CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
@@ -21,23 +21,11 @@ import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whenText } from '../when.ts';
 import { answerJSON } from './answer.ts';
-import {
-  answers,
-  disconnectedProblem,
-  filterParameter,
-  prefixParameter,
-  runWhileConnected,
-} from './route-parts.ts';
-
-/** Number of records that are grouped per step. */
-const RECORDS_PER_STEP = 512;
-
-/** Maximum number of records that are held to be grouped. Limits their memory: about 900 bytes each. */
-const RECORDS_PER_READ = 16_384;
+import { answers, disconnectedProblem, filterParameter, prefixParameter } from './route-parts.ts';
 
 /**
- * Maximum number of concurrent requests for groups, over TCP and over the unix socket. Each holds up to twice
- * {@link RECORDS_PER_READ} records.
+ * Maximum number of concurrent requests for groups, over TCP and over the unix socket. Each reads all records of its
+ * window.
  */
 const MAX_GROUPINGS = 4;
 
@@ -89,7 +77,7 @@ const AROUND = createRoute({
   responses: answers(CAUSES, 'Groups of changes'),
 });
 
-export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteContext): void {
+export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): void {
   app.openapi(LIST, async (c) => {
     const { key, from, to, after, limit } = c.req.valid('query');
     const history = historyOf(model);
@@ -132,10 +120,10 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
     if (when < held.from) throw notHeldProblem(at ?? 'now', held);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
-    const groups = await limitGroupings(c, async () => groupedChanges(c, { model, gate }, range));
+    const groups = await limitGroupings(c, async () => groupedChanges(c, model, range, limit));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
-      groups: groups.sorted().slice(0, limit).map(causeDocument),
+      groups: groups.map(causeDocument),
       held: heldDocument(held),
     });
   });
@@ -144,103 +132,41 @@ export function addHistoryRoutes(app: ApiApp, { model, clock, gate }: RouteConte
 /** Returns the changes of a range, grouped by cause. Throws `ProblemError` if the client disconnects. */
 async function groupedChanges(
   c: Context,
-  { model, gate }: Pick<RouteContext, 'model' | 'gate'>,
-  range: { readonly from: number; readonly to: number },
-): Promise<CauseGroups> {
-  const { past } = historyOf(model);
-  const overview = await overviewOf(whileConnected(c, past.records(range)));
-  const groups = await causeGroups(model, past, { range, ...overview });
-  let since: number | undefined;
-  for (const before of overview.ends.toReversed()) {
-    const records: HistoryRecord[] = [];
-    await collect(whileConnected(c, past.records({ ...range, since, before })), records);
-    await runWhileConnected(c, gate, addRecords(records, groups));
-    since = before;
-  }
-  await runWhileConnected(c, gate, addRecords(overview.newest, groups));
-  return groups;
-}
-
-/** The parts of a range of records that are needed before the records are grouped. */
-interface RangeOverview {
-  /** The newest {@link RECORDS_PER_READ} records. */
-  readonly newest: readonly HistoryRecord[];
-  /** For each further {@link RECORDS_PER_READ} records the sequence number after the last one, newest first. */
-  readonly ends: readonly number[];
-  /** Full names of the changed nodes by address; the last node with an address. */
-  readonly nodes: ReadonlyMap<string, string>;
-  /** Names of the changed services. */
-  readonly services: ReadonlySet<string>;
-}
-
-async function overviewOf(slices: AsyncIterable<readonly HistoryRecord[]>): Promise<RangeOverview> {
-  const newest: HistoryRecord[] = [];
-  const ends: number[] = [];
-  const nodes = new Map<string, string>();
-  const services = new Set<string>();
-  let count = 0;
-  for await (const slice of slices)
-    for (const record of slice) {
-      if (count < RECORDS_PER_READ) newest.push(record);
-      else if (count % RECORDS_PER_READ === 0) ends.push(record.sequence + 1);
-      count++;
-      if (record.kind === 'service') services.add(record.key);
-      if (record.kind !== 'node') continue;
-      const { addresses = [] } = (record.before ?? record.after) as { addresses?: readonly { ip: string }[] };
-      for (const { ip } of addresses) if (!nodes.has(ip)) nodes.set(ip, record.key);
-    }
-  return { newest, ends, nodes, services };
-}
-
-/**
- * Returns groups without records. They have the names of the nodes of that time and the services that lost their last
- * backend.
- */
-async function causeGroups(
   model: ReadModel,
-  past: PastReader,
-  {
-    range,
-    nodes,
-    services,
-  }: Pick<RangeOverview, 'nodes' | 'services'> & {
-    readonly range: { readonly from: number; readonly to: number };
-  },
-): Promise<CauseGroups> {
-  const nodeByHost = new Map(nodes); // with those that exist no longer
+  range: { readonly from: number; readonly to: number },
+  limit: number,
+): Promise<readonly CauseGroup[]> {
+  const { past } = historyOf(model);
+  const end = Math.min(range.to, past.held.to);
+  const groups = new CauseGroups();
+  for await (const records of whileConnected(c, past.records(range)))
+    for (const record of records) groups.add(record);
+  const nodeByHost = new Map<string, string>();
   for (const node of model.nodes.nodes())
     for (const { ip } of node.fields.addresses) nodeByHost.set(ip, node.fullName);
-  const countAt = async (service: string, moment: number): Promise<number> => {
+  const emptied = new Set<string>();
+  for await (const service of whileConnected(c, groups.reducedServices)) {
     const announced = model.services.get(parseServiceKey(service));
     const current = announced && { ...serviceDocument(announced, model) };
-    const { document } = await past.documentAt('service', service, current, moment);
-    return (document as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
-  };
-  const { held } = past;
-  const end = Math.min(range.to, held.to);
-  const begin = Math.max(range.from - 1, held.from);
-  const emptied = new Set<string>();
-  for (const service of services)
-    if ((await countAt(service, end)) === 0 && (await countAt(service, begin)) > 0) emptied.add(service);
-  return new CauseGroups(
-    (host) => nodeByHost.get(host),
-    (service) => emptied.has(service),
-  );
-}
-
-/** Adds records, newest first, to groups in the order of time, a slice in each step. */
-function* addRecords(records: readonly HistoryRecord[], groups: CauseGroups): Generator<void, void, void> {
-  for (let rest = records.length; rest > 0; rest--) {
-    groups.add(records[rest - 1] as HistoryRecord); // above 0
-    if (rest % RECORDS_PER_STEP === 0) yield;
+    const { document } = await past.documentAt('service', service, current, end);
+    const { backends } = (document ?? {}) as { readonly backends?: readonly unknown[] };
+    if (backends === undefined || backends.length === 0) emptied.add(service);
   }
+  return groups.sorted({
+    limit,
+    nodeOf: (host) => nodeByHost.get(host),
+    isEmptied: (service) => emptied.has(service),
+  });
 }
 
-/** Yields slices. Throws `ProblemError` if the client disconnects. */
-async function* whileConnected<T>({ req }: Context, slices: AsyncIterable<T>): AsyncGenerator<T, void, void> {
-  for await (const slice of slices) {
+/** Yields items. Throws `ProblemError` if the client disconnects. */
+async function* whileConnected<T>(
+  { req }: Context,
+  items: AsyncIterable<T> | Iterable<T>,
+): AsyncGenerator<T, void, void> {
+  for await (const item of items) {
     if (req.raw.signal.aborted) throw disconnectedProblem();
-    yield slice;
+    yield item;
   }
 }
 
