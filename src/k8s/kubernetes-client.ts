@@ -80,7 +80,7 @@ export class KubernetesClient implements ResourceSource {
     const reflector = new Reflector(kind, sink, options, this.#context);
     this.#followed.add(reflector);
     void reflector.stopped.then(() => this.#followed.delete(reflector));
-    this.#healthChecks ??= this.#transport.watch();
+    this.#healthChecks ??= this.#transport.runChecks();
     return reflector;
   }
 

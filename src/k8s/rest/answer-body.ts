@@ -1,11 +1,11 @@
 import { Buffer } from 'node:buffer';
 
 /** Maximum number of unread bytes before the connection is paused. */
-const MAX_WAITING_BYTES = 64 * 1024;
+const MAX_UNREAD_BYTES = 64 * 1024;
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** The connection of a body. */
+/** Controls the connection from which a body arrives. */
 export interface Flow {
   pause(): void;
   resume(): void;
@@ -19,7 +19,7 @@ export interface Flow {
  */
 export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;
-  #waiting: Uint8Array[] = [];
+  #unread: Uint8Array[] = [];
   #size = 0;
   /** Buffer that joins chunks. It is reused, so that no memory waits for the garbage collector. */
   #joined = NO_BYTES;
@@ -33,9 +33,9 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
 
   push(bytes: Uint8Array): void {
     if (bytes.length === 0) return;
-    this.#waiting.push(bytes);
+    this.#unread.push(bytes);
     this.#size += bytes.length;
-    if (this.#size > MAX_WAITING_BYTES) this.#flow.pause();
+    if (this.#size > MAX_UNREAD_BYTES) this.#flow.pause();
     this.#wakeReader();
   }
 
@@ -63,11 +63,11 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   }
 
   #nextBytes(): Uint8Array | undefined {
-    const [first] = this.#waiting;
+    const [first] = this.#unread;
     if (first === undefined) return undefined;
-    const wasPaused = this.#size > MAX_WAITING_BYTES;
-    const bytes = this.#waiting.length === 1 ? first : this.#concatenate();
-    this.#waiting = [];
+    const wasPaused = this.#size > MAX_UNREAD_BYTES;
+    const bytes = this.#unread.length === 1 ? first : this.#concatenate();
+    this.#unread = [];
     this.#size = 0;
     if (wasPaused) this.#flow.resume();
     return bytes;
@@ -76,7 +76,7 @@ export class AnswerBody implements AsyncIterable<Uint8Array> {
   #concatenate(): Uint8Array {
     if (this.#size > this.#joined.length) this.#joined = Buffer.allocUnsafeSlow(this.#size);
     let size = 0;
-    for (const bytes of this.#waiting) {
+    for (const bytes of this.#unread) {
       this.#joined.set(bytes, size);
       size += bytes.length;
     }

@@ -91,22 +91,24 @@ function codeOf(status: number, details: unknown, message: string): ApiErrorCode
   return BY_STATUS.get(status) ?? (status >= 500 ? 'internal' : 'rejected');
 }
 
-/** Returns the error of a Status object. In a stream, all fields except the code may be missing. */
+/** Returns the error of a Status object; fields may be missing. `httpStatus` replaces a missing code. */
 export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0): ApiError {
   const fields = isObject(status) ? status : {};
-  const { code = httpStatus, message = '', details } = fields;
-  const words = typeof message === 'string' ? message : '';
-  const number = typeof code === 'number' ? code : httpStatus;
-  const asked = isObject(details) ? retryAfter(details['retryAfterSeconds']) : 0;
-  const text = cutText(words === '' ? `status ${number}` : words, MESSAGE_LENGTH);
-  return new ApiError(codeOf(number, details, words), text, { retryAfterMs: Math.max(retryAfterMs, asked) });
+  const { details } = fields;
+  const message = typeof fields['message'] === 'string' ? fields['message'] : '';
+  const code = typeof fields['code'] === 'number' ? fields['code'] : httpStatus;
+  const detailMs = isObject(details) ? retryAfter(details['retryAfterSeconds']) : 0;
+  const shown = cutText(message === '' ? `status ${code}` : message, MESSAGE_LENGTH);
+  return new ApiError(codeOf(code, details, message), shown, {
+    retryAfterMs: Math.max(retryAfterMs, detailMs),
+  });
 }
 
-/** Returns the error of a response other than 200: a Status, a Status without kind, plain text, or HTML. */
+/** Returns the error of a failed response, whose body is a Status, plain text or HTML. */
 export function errorOfAnswer(httpStatus: number, text: string, retryAfterMs: number): ApiError {
   const status = parseJson(text);
-  const shown = isObject(status) ? status : { message: `status ${httpStatus}: ${text.trim()}` };
-  return errorOfStatus(shown, httpStatus, retryAfterMs);
+  const fields = isObject(status) ? status : { message: `status ${httpStatus}: ${text.trim()}` };
+  return errorOfStatus(fields, httpStatus, retryAfterMs);
 }
 
 /** Converts a thrown value to an ApiError. Unexpected values become `broken`. */

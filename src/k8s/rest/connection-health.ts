@@ -9,8 +9,8 @@ import { Exchange } from './exchange.ts';
 const QUIET_MS = 30_000;
 
 /**
- * Detects dead connections: a stopped server, or a network that drops packets. If no data arrives, it requests
- * `/healthz`, and closes all connections if that fails. It forwards all requests and observes their responses.
+ * A transport that detects dead connections: of a stopped server, or a network that drops packets. If no data arrives,
+ * it requests `/healthz`, and closes all connections if this request fails.
  */
 export class ConnectionHealth implements ApiTransport {
   readonly #transport: ApiTransport;
@@ -31,8 +31,8 @@ export class ConnectionHealth implements ApiTransport {
     return { probes: this.#probes, resets: this.#resets, lastFailure: this.#lastFailure };
   }
 
-  /** Runs until it is closed. */
-  async watch(): Promise<void> {
+  /** Checks the connections until the transport is closed. */
+  async runChecks(): Promise<void> {
     const { signal } = this.#closed;
     while (!signal.aborted) {
       const quietMs = this.#clock.now() - this.#lastBytesAt;
@@ -90,7 +90,7 @@ export class ConnectionHealth implements ApiTransport {
 }
 
 /**
- * Errors that are retried, but do not mean that connections are dead. Without credentials, no request was sent, and
- * open connections need none.
+ * Retryable errors that do not show a dead connection. Without `credentials`, no request was sent; open watches
+ * continue.
  */
 const HARMLESS: ReadonlySet<ApiError['code']> = new Set(['credentials', 'throttled', 'unauthorized']);

@@ -12,13 +12,13 @@ export interface ExchangeOptions {
 }
 
 /**
- * One request and its response, with deadlines, over any transport. Deadlines are needed because the kernel of a server
- * that hangs still answers TCP keepalives. Must always be disposed of.
+ * One request and its response, with deadlines, over any transport. Without a deadline, a server that hangs is not
+ * detected, because its kernel still answers TCP keepalives. Must always be disposed of.
  */
 export class Exchange implements Disposable {
   readonly #options: ExchangeOptions;
   readonly #end = new AbortController();
-  #timer: Timer | undefined;
+  #silence: Timer | undefined;
   #deadline: Timer | undefined;
 
   constructor(options: ExchangeOptions) {
@@ -31,11 +31,11 @@ export class Exchange implements Disposable {
 
   /** Sets the maximum time without data; `undefined` for no limit. */
   allowSilence(ms: number | undefined): void {
-    this.#timer?.cancel();
-    this.#timer = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);
+    this.#silence?.cancel();
+    this.#silence = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);
   }
 
-  /** Sets the maximum remaining time. */
+  /** Sets the maximum time from now to the end of the response. */
   allowTime(ms: number): void {
     this.#deadline?.cancel();
     this.#deadline = this.#failAfter(ms, `not complete after ${ms / 1000} s`);
@@ -57,7 +57,7 @@ export class Exchange implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#timer?.cancel();
+    this.#silence?.cancel();
     this.#deadline?.cancel();
     this.#options.signal.removeEventListener('abort', this.#abort);
     this.#abort();

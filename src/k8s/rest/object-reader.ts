@@ -107,7 +107,7 @@ interface ObjectPage {
 
 async function readObjectPage(
   kind: ResourceKind,
-  requested: string | undefined,
+  token: string | undefined,
   body: AsyncIterable<Uint8Array>,
 ): Promise<ObjectPage> {
   const scanner = new ListScanner(MAX_OBJECT_BYTES);
@@ -115,12 +115,12 @@ async function readObjectPage(
   for await (const bytes of body) {
     for (const text of scanner.feed(bytes)) {
       const object = parseJson(text);
-      // Do not skip an invalid object: it may be the reason why another object must not be deleted.
+      // An invalid object is not skipped, because a collector would delete what only this object uses.
       if (!isKubernetesObject(object)) throw new ApiError('garbled', 'an object in the list has no name');
       objects.push(object);
     }
   }
   if (scanner.tooLarge > 0)
     throw new ApiError('garbled', `an object of the list of ${resourceName(kind)} ${TOO_LARGE}`);
-  return { objects, token: readListShell(scanner.shell, requested).token };
+  return { objects, token: readListShell(scanner.shell, token).token };
 }

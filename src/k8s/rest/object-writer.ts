@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
-import { parseJson } from '../../net/fields.ts';
+import { isObject, parseJson } from '../../net/fields.ts';
 import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { MAX_OBJECT_BYTES } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
@@ -53,9 +53,7 @@ export type ObjectWrite =
 export type WriteOutcome =
   /** The new object; `undefined` if it was deleted. */
   | { readonly outcome: 'done'; readonly object: KubernetesObject | undefined }
-  /**
-   * Another client has changed the object before: it already exists, has another version or UID, or a `test` failed.
-   */
+  /** Another client was first: the object exists, has another version or UID, or a `test` failed. */
   | { readonly outcome: 'conflict'; readonly message: string }
   /** The object or the kind does not exist. */
   | { readonly outcome: 'not-found'; readonly message: string }
@@ -99,7 +97,7 @@ export interface ObjectWriterOptions {
 
 const TIMEOUT_MS = 30_000;
 const MAX_TRIES = 5;
-/** Minimum delay between two attempts. */
+/** Minimum delay after a throttled request. */
 const MIN_WAIT_MS = 1000;
 
 /** Returns the JSON pointer of these names: `['status', 'nodes', 'a/b']` is `/status/nodes/a~1b`. */
@@ -107,11 +105,12 @@ export function pointer(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
+/** Returns the place of the written object. */
 export function placeOf(write: ObjectWrite): ObjectPlace {
   if (write.verb !== 'create') return write.place;
   const metadata = write.object['metadata'];
-  const name = typeof metadata === 'object' && metadata !== null && 'name' in metadata ? metadata.name : '';
-  return { kind: write.kind, namespace: write.namespace, name: String(name) };
+  const name = isObject(metadata) ? String(metadata['name'] ?? '') : '';
+  return { kind: write.kind, namespace: write.namespace, name };
 }
 
 /** Returns a place as text: `ciliumendpoints.cilium.io/v2 shop/web-0`. */

@@ -1,6 +1,6 @@
 import type { ResourceKind } from '../resource.ts';
 
-/** The place of one object of a kind, or of all. */
+/** The place of one object, or of all objects of a namespace or of all namespaces. */
 export interface ResourcePlace {
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;

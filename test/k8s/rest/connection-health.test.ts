@@ -47,7 +47,7 @@ beforeEach(() => {
     close: async () => {},
   };
   health = new ConnectionHealth(transport, clock);
-  watching = health.watch();
+  watching = health.runChecks();
 });
 afterEach(async () => {
   await health.close();
