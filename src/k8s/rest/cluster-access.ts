@@ -21,10 +21,10 @@ export interface Credentials {
   /** Resolves to the certificate for a new connection. */
   certificate(): Promise<ClientCertificate | undefined>;
   /**
-   * Called when the server has rejected a request with this value of {@link authorization}, so that it is no longer
-   * cached.
+   * Called when the server has rejected a request with this value of {@link authorization}, over a connection with this
+   * {@link certificate}, so that both are no longer cached.
    */
-  refused(authorization: string | undefined): void;
+  refused(authorization: string | undefined, certificate?: ClientCertificate): void;
 }
 
 /** Address and credentials of an API server. */
@@ -53,6 +53,11 @@ export async function pemBytes(pem: Pem): Promise<Uint8Array> {
   } catch (cause) {
     throw new ApiError('credentials', `cannot read ${pem.file}: ${messageOf(cause)}`, { cause });
   }
+}
+
+/** Returns true if a bearer token can be sent in a header: it has only visible ASCII characters. */
+export function isBearerToken(token: string): boolean {
+  return /^[!-~]+$/.test(token);
 }
 
 /** Returns constant credentials: a token, a certificate, or none. */

@@ -5,7 +5,13 @@ import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 import { ApiError } from './api-error.ts';
-import { type ClientCertificate, type Credentials, type Pem, pemBytes } from './cluster-access.ts';
+import {
+  type ClientCertificate,
+  type Credentials,
+  isBearerToken,
+  type Pem,
+  pemBytes,
+} from './cluster-access.ts';
 
 /** A credential plugin of a kubeconfig: `users[].user.exec`. */
 export interface ExecPlugin {
@@ -56,8 +62,9 @@ export class ExecCredentials implements Credentials {
     return (await this.#current()).certificate;
   }
 
-  refused(authorization: string | undefined): void {
-    if (this.#credential !== undefined && bearerOf(this.#credential) === authorization)
+  refused(authorization: string | undefined, certificate?: ClientCertificate): void {
+    const known = this.#credential;
+    if (known !== undefined && bearerOf(known) === authorization && known.certificate === certificate)
       this.#credential = undefined;
   }
 
@@ -73,7 +80,7 @@ export class ExecCredentials implements Credentials {
 
   async #run(): Promise<Credential> {
     const plugin = this.#plugin;
-    const output = await outputOf(plugin, await infoOf(plugin), this.#clock);
+    const output = await runPlugin(plugin, await execInfo(plugin), this.#clock);
     this.#credential = readCredential(plugin, output);
     return this.#credential;
   }
@@ -83,15 +90,15 @@ function bearerOf({ token }: Credential): string | undefined {
   return token === undefined ? undefined : `Bearer ${token}`;
 }
 
-/** Returns the input of the plugin. */
-async function infoOf({ apiVersion, cluster, ca }: ExecPlugin): Promise<string> {
+/** Returns the value of `KUBERNETES_EXEC_INFO`. */
+async function execInfo({ apiVersion, cluster, ca }: ExecPlugin): Promise<string> {
   const pem = cluster && ca && Buffer.from(await pemBytes(ca)).toString('base64');
   const spec = { interactive: false, cluster: cluster && { ...cluster, 'certificate-authority-data': pem } };
   return JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
 }
 
-/** Runs the plugin, and returns its output. */
-function outputOf(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>): Promise<string> {
+/** Runs the plugin, and resolves to its output. */
+function runPlugin(plugin: ExecPlugin, info: string, clock: Pick<Clock, 'after'>): Promise<string> {
   const { command, args, env, installHint = '', folder } = plugin;
   const options = {
     cwd: folder,
@@ -140,6 +147,11 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
         }
       : undefined;
   const bearer = typeof token === 'string' && token !== '' ? token : undefined;
+  if (bearer !== undefined && !isBearerToken(bearer))
+    throw pluginError(
+      plugin,
+      'the token in its output has a space, a line break or another invalid character',
+    );
   if (bearer === undefined && certificate === undefined)
     throw pluginError(plugin, 'its output has no token and no certificate with a key');
   const expiresAt = typeof expirationTimestamp === 'string' ? Date.parse(expirationTimestamp) : undefined;

@@ -9,14 +9,14 @@ import { withoutBrackets } from '../../net/url-host.ts';
 import { AnswerBody } from './answer-body.ts';
 import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
-import { type ClusterAccess, type Pem, pemBytes } from './cluster-access.ts';
+import { type ClientCertificate, type ClusterAccess, type Pem, pemBytes } from './cluster-access.ts';
 
 const CONNECT_MS = 10_000;
 /** Time after which idle connections are closed, because a dead connection is detected only when it is used. */
 const IDLE_MS = 4_000;
-const KEEP_ALIVE = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
-/** Chunk size of decompressed data. Each chunk costs a turn of a thread and of the event loop. */
-const UNZIPPED_PIECE = 64 * 1024;
+const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
+/** Size of decompressed chunks, each of which costs a turn of a thread and of the event loop. */
+const UNZIPPED_CHUNK_BYTES = 64 * 1024;
 
 /**
  * HTTP/1.1 to one API server with one connection pool. Each watch has a separate connection, so that no request waits
@@ -26,8 +26,9 @@ const UNZIPPED_PIECE = 64 * 1024;
 export class HttpTransport implements ApiTransport {
   readonly #access: ClusterAccess;
   readonly #server: URL;
-  /** Running requests and their responses. */
-  readonly #open = new Set<PendingExchange>();
+  readonly #pending = new Set<PendingRequest>();
+  /** The client certificates of connections. */
+  readonly #certificates = new WeakMap<Socket, ClientCertificate>();
   #pool: Pool;
 
   constructor(access: ClusterAccess) {
@@ -54,9 +55,9 @@ export class HttpTransport implements ApiTransport {
     }
     if (signal.aborted) throw asError(signal.reason);
     const sent = request({ agent: this.#pool, method, path: pathname.replace(/\/$/, '') + path, headers });
-    const answer = await this.#exchange(new PendingExchange(sent), signal, text);
+    const answer = await this.#start(new PendingRequest(sent), signal, text);
     const { statusCode: status = 0, headers: rawHeaders } = answer.head;
-    if (status === 401) credentials.refused(authorization);
+    if (status === 401) credentials.refused(authorization, this.#certificates.get(answer.head.socket));
     const { 'content-encoding': encoding, 'content-length': length } = rawHeaders;
     // An empty body is never compressed, even if the header claims it.
     const isEmpty = status === 204 || length === '0';
@@ -70,48 +71,57 @@ export class HttpTransport implements ApiTransport {
   reset(): void {
     const pool = this.#pool;
     this.#pool = new Pool(() => this.#connect());
-    this.#end(pool, new ApiError('unreachable', 'connection closed, because the server does not answer'));
+    this.#closeAll(
+      pool,
+      new ApiError('unreachable', 'connection closed, because the server does not answer'),
+    );
   }
 
   async close(): Promise<void> {
-    this.#end(this.#pool, new ApiError('broken', 'closed'));
+    this.#closeAll(this.#pool, new ApiError('broken', 'closed'));
   }
 
-  #end(pool: Pool, reason: ApiError): void {
-    for (const pending of this.#open) pending.abort(reason);
+  #closeAll(pool: Pool, reason: ApiError): void {
+    for (const pending of this.#pending) pending.abort(reason);
     pool.destroy();
   }
 
   /** Sends a request and resolves with the head of the response. */
-  async #exchange(pending: PendingExchange, signal: AbortSignal, text: string): Promise<HttpAnswer> {
+  async #start(pending: PendingRequest, signal: AbortSignal, text: string): Promise<HttpAnswer> {
     const abort = (): void => pending.abort(asError(signal.reason));
     signal.addEventListener('abort', abort);
-    this.#open.add(pending);
+    this.#pending.add(pending);
     pending.onEnd = () => {
       signal.removeEventListener('abort', abort);
-      this.#open.delete(pending);
+      this.#pending.delete(pending);
     };
     return pending.send(text);
   }
 
   async #connect(): Promise<Socket> {
-    const { ca, serverName, insecureSkipVerify, credentials } = this.#access;
+    const certificate = await this.#access.credentials.certificate();
+    const socket = await this.#openSocket(certificate);
+    if (certificate !== undefined) this.#certificates.set(socket, certificate);
+    return socket;
+  }
+
+  async #openSocket(certificate: ClientCertificate | undefined): Promise<Socket> {
+    const { ca, serverName, insecureSkipVerify } = this.#access;
     const { protocol, hostname, port } = this.#server;
     const host = withoutBrackets(hostname);
-    const clientCertificate = await credentials.certificate();
     if (protocol === 'http:')
-      return connected(connectPlain({ host, port: Number(port || 80), ...KEEP_ALIVE }), 'connect');
+      return connected(connectPlain({ host, port: Number(port || 80), ...SOCKET_OPTIONS }), 'connect');
     const servername = serverName ?? (isIP(host) === 0 ? host : undefined);
     const socket = connectTLS({
       host,
       port: Number(port || 443),
-      ...KEEP_ALIVE,
+      ...SOCKET_OPTIONS,
       rejectUnauthorized: !insecureSkipVerify,
       ...(servername === undefined ? {} : { servername }),
       ...(ca === undefined ? {} : { ca: await pemText(ca) }),
-      ...(clientCertificate === undefined
+      ...(certificate === undefined
         ? {}
-        : { cert: await pemText(clientCertificate.certificate), key: await pemText(clientCertificate.key) }),
+        : { cert: await pemText(certificate.certificate), key: await pemText(certificate.key) }),
     });
     return connected(socket, 'secureConnect');
   }
@@ -154,8 +164,8 @@ class Pool extends Agent {
   }
 }
 
-/** Texts for the messages of Node.js, by message. */
-const CLOSED_TEXTS: ReadonlyMap<string, string> = new Map([
+/** Messages that replace unclear messages of Node.js. */
+const CLEARER_MESSAGES: ReadonlyMap<string, string> = new Map([
   ['socket hang up', 'the server closed the connection without a response'],
   ['aborted', 'the server closed the connection during the response'],
 ]);
@@ -165,8 +175,8 @@ interface HttpAnswer {
   readonly body: AnswerBody;
 }
 
-/** A request and its response until it has ended or was cancelled. */
-class PendingExchange {
+/** A request until its response has ended or it was cancelled. */
+class PendingRequest {
   readonly #request: ClientRequest;
   #body: AnswerBody | undefined;
   #reject: (error: Error) => void = () => {};
@@ -215,7 +225,7 @@ class PendingExchange {
     const failure =
       error instanceof ApiError
         ? error
-        : new ApiError('broken', CLOSED_TEXTS.get(error.message) ?? messageOf(error), { cause: error });
+        : new ApiError('broken', CLEARER_MESSAGES.get(error.message) ?? messageOf(error), { cause: error });
     this.#body?.end(failure);
     this.#reject(failure);
   }
@@ -231,7 +241,7 @@ async function pemText(pem: Pem): Promise<string> {
 
 /** Returns the decompressed body. An error of either stream ends both. */
 function unzipped(body: AnswerBody): AsyncIterable<Uint8Array> {
-  const gunzip = createGunzip({ chunkSize: UNZIPPED_PIECE });
+  const gunzip = createGunzip({ chunkSize: UNZIPPED_CHUNK_BYTES });
   // The reader receives the error. If the response was cancelled, there is no reader.
   return pipeline(Readable.from(copied(body)), gunzip, () => {});
 }

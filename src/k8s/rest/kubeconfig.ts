@@ -12,6 +12,7 @@ import {
   type ClusterAccess,
   type Credentials,
   fixedCredentials,
+  isBearerToken,
   type Pem,
 } from './cluster-access.ts';
 import { ExecCredentials, type ExecPlugin } from './exec-credentials.ts';
@@ -189,6 +190,13 @@ class KubeconfigReader {
 
   #authorization(user: KubeconfigSection): string | undefined {
     const token = secret(user, 'token');
+    if (token && !isBearerToken(token))
+      return user.reject(
+        'token',
+        'invalid-token',
+        'must have no space, line break or other invalid character',
+        SECRET,
+      );
     if (token) return `Bearer ${token}`;
     const [name, password] = [user.string('username'), secret(user, 'password')];
     if (!name) return undefined;

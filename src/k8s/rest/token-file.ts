@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { readRegularFile } from '../../base/files/regular-file.ts';
 import { ApiError } from './api-error.ts';
-import type { ClientCertificate, Credentials } from './cluster-access.ts';
+import { type ClientCertificate, type Credentials, isBearerToken } from './cluster-access.ts';
 
 /** Lifetime of a cached token. Kubelets renew tokens long before they expire. */
 const FRESH_MS = 10_000;
@@ -41,6 +41,7 @@ export class TokenFile implements Credentials {
     try {
       const token = (await readRegularFile(this.#path)).toString('utf8').trim();
       if (token === '') throw new Error('the file is empty');
+      if (!isBearerToken(token)) throw new Error('the token has an invalid character');
       this.#token = token;
       this.#readAt = this.#clock.now();
     } catch (cause) {

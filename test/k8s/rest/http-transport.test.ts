@@ -6,7 +6,11 @@ import { gzipSync } from 'node:zlib';
 import { afterEach, expect, it, vi } from 'vitest';
 import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import { textOf } from '../../../src/k8s/rest/api-transport.ts';
-import { type ClusterAccess, fixedCredentials } from '../../../src/k8s/rest/cluster-access.ts';
+import {
+  type ClientCertificate,
+  type ClusterAccess,
+  fixedCredentials,
+} from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { until } from '../../base/support/until.ts';
 
@@ -135,9 +139,11 @@ it('connects again after a 401, because a client certificate belongs to its conn
   let isRenewed = false;
   const accepted = new Set<Socket>();
   const connections: Socket[] = [];
-  const certificate = (): Promise<undefined> => {
+  const certificates = ['first', 'second'].map((file) => ({ certificate: { file }, key: { file } }));
+  const refused: unknown[] = [];
+  const certificate = (): Promise<ClientCertificate | undefined> => {
     isRenewed = connections.length > 0;
-    return Promise.resolve(undefined);
+    return Promise.resolve(certificates[connections.length]);
   };
   const transport = await wayTo(
     ({ socket }, response) => {
@@ -145,7 +151,13 @@ it('connects again after a 401, because a client certificate belongs to its conn
       if (isRenewed) accepted.add(socket);
       response.writeHead(accepted.has(socket) ? 200 : 401).end('');
     },
-    { credentials: { ...fixedCredentials(undefined, undefined), certificate } },
+    {
+      credentials: {
+        ...fixedCredentials(undefined, undefined),
+        certificate,
+        refused: (_authorization, rejected) => void refused.push(rejected),
+      },
+    },
   );
   const statuses: number[] = [];
   for (let i = 0; i < 3; i++) {
@@ -155,6 +167,7 @@ it('connects again after a 401, because a client certificate belongs to its conn
   }
   expect(statuses).toEqual([401, 200, 200]);
   expect(connections).toHaveLength(2);
+  expect(refused, 'the certificate of the connection').toEqual(certificates.slice(0, 1));
 });
 
 it('distinguishes an unreachable server from a broken connection, and both from failed credentials', async () => {

@@ -356,6 +356,29 @@ describe('credentials', () => {
     expect(await credentials.authorization()).toBe('Bearer t3');
   });
 
+  it('of a plugin stay if an earlier certificate is refused late (regression: each connection ran the plugin)', async () => {
+    const status = { clientCertificateData: PEM, clientKeyData: PEM };
+    plugin(says(status).replaceAll('\\n', '\\\\n'));
+    const { credentials } = parse({ user: { exec: EXEC } });
+    const [first, again] = [await credentials.certificate(), await credentials.certificate()];
+    expect(again).toBe(first);
+    credentials.refused(undefined, first);
+    const second = await credentials.certificate();
+    expect(second).not.toBe(first);
+    credentials.refused(undefined, first);
+    expect(await credentials.certificate()).toBe(second);
+    expect(readFileSync(join(folder, 'runs'), 'utf8')).toBe('run\nrun\n');
+  });
+
+  it('with a token that no header can contain are rejected by field (regression: each request failed without its name)', async () => {
+    for (const token of ['t\n', 't\nu', 't\u2026']) {
+      expect(mistakes({ user: { token } })).toEqual(['users[0].user.token: invalid-token']);
+      plugin(says({ token }).replaceAll('\\n', '\\\\n'));
+      const { credentials } = parse({ user: { exec: EXEC } });
+      await expect(credentials.authorization()).rejects.toThrow(/plugin.*token/);
+    }
+  });
+
   it('of a plugin that is not installed fail with its hint', async () => {
     const user = { exec: { ...EXEC, command: 'no-such-plugin', installHint: 'get it' } };
     await expect(parse({ user }).credentials.authorization()).rejects.toThrow(
