@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 
-/** Initial size of the buffer. Up to {@link MAX_KEPT_BYTES}, a larger buffer is kept for the next text. */
 const INITIAL_BYTES = 4096;
+/** A larger buffer is released after its text. */
 const MAX_KEPT_BYTES = 1024 * 1024;
 
 /** Joins texts that arrive in several runs of bytes. A text above the limit is dropped while it arrives. */
@@ -53,13 +53,11 @@ export class ByteRuns {
     this.keep(bytes, from, to);
     const size = this.#size;
     this.#size = 0;
-    if (size > this.#maxBytes) {
-      this.#tooLarge++;
-      return undefined;
-    }
     const joined = this.#buffer.subarray(0, size);
     if (this.#buffer.length > MAX_KEPT_BYTES) this.#buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
-    return joined;
+    if (size <= this.#maxBytes) return joined;
+    this.#tooLarge++;
+    return undefined;
   }
 
   #grow(size: number): void {

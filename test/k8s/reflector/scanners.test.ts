@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { FieldTree } from '../../../src/k8s/reflector/field-tree.ts';
 import { LineScanner } from '../../../src/k8s/reflector/line-scanner.ts';
 import { ListScanner } from '../../../src/k8s/reflector/list-scanner.ts';
+import { bytesInUse } from '../../base/support/garbage.ts';
 import { askedFields, isPartOf } from '../support/asked-fields.ts';
 
 /** Cuts bytes at these positions. */
@@ -188,4 +189,13 @@ describe('a watch that arrives in pieces', () => {
     expect(scanner.feed(encoder.encode(`1\n\n${'x'.repeat(20)}\n2\n3`))).toEqual(['1', '2']);
     expect(scanner).toMatchObject({ isCut: true, tooLarge: 1 });
   });
+});
+
+it('a line that is too large takes no memory after its end (regression: its buffer stayed)', async () => {
+  const scanner = new LineScanner(4 * 1024 * 1024);
+  const before = await bytesInUse();
+  for (let part = 0; part < 3; part++) scanner.feed(Buffer.alloc(2 * 1024 * 1024, 'x'));
+  scanner.feed(Buffer.from('\n'));
+  expect(scanner.tooLarge).toBe(1);
+  expect((await bytesInUse()) - before).toBeLessThan(1024 * 1024);
 });
