@@ -20,7 +20,7 @@ export function isKubernetesObject(value: unknown): value is KubernetesObject {
 }
 
 /**
- * The object of the last put. If the server still has the object at this version, a watch may continue after a failure.
+ * The last put. After a lost connection, the watch continues if the server still has the object at this version.
  */
 export interface LastPut {
   readonly name: string;
@@ -40,8 +40,8 @@ function versionOf(kept: Kept): ObjectVersion {
   return isComplete(kept) ? kept.metadata : kept;
 }
 
-/** Returns the object of a delete event. */
-function keptObject({ namespace = '', name }: ObjectName, kept: Kept): KubernetesObject {
+/** Returns the object of a delete event: its last known state, as far as it is kept. */
+function tombstone({ namespace = '', name }: ObjectName, kept: Kept): KubernetesObject {
   if (isComplete(kept)) return kept;
   return { metadata: namespace === '' ? { name, ...kept } : { name, namespace, ...kept } };
 }
@@ -57,7 +57,7 @@ export class KnownObjects {
   readonly #objects = new AgingTable<Kept>();
   readonly #keep: (object: KubernetesObject) => Kept;
   #version = '';
-  #anchor: LastPut | undefined;
+  #lastPut: LastPut | undefined;
 
   /** @param keep returns the part of an object to keep */
   constructor(keep: (object: KubernetesObject) => Kept = (object) => object) {
@@ -74,8 +74,8 @@ export class KnownObjects {
   }
 
   /** Returns the last put; undefined if the last event was not a put. */
-  get anchor(): LastPut | undefined {
-    return this.#anchor;
+  get lastPut(): LastPut | undefined {
+    return this.#lastPut;
   }
 
   beginList(): void {
@@ -89,7 +89,7 @@ export class KnownObjects {
     const version = known && versionOf(known);
     const hasSameUid = version?.uid === metadata.uid;
     if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
-      // Removes the mark. The key consists of the strings of the stored object, so that those of the new one are freed.
+      // The value is no longer old. Its key has the strings of the stored object, so that those of the new one are freed.
       this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
       return [];
     }
@@ -97,24 +97,24 @@ export class KnownObjects {
     const put: ResourceEvent = { type: 'put', object };
     return known === undefined || hasSameUid
       ? [put]
-      : [{ type: 'delete', object: keptObject(metadata, known) }, put];
+      : [{ type: 'delete', object: tombstone(metadata, known) }, put];
   }
 
   /** Yields a delete for each object that the list did not contain, and then sets `version`. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
     for (const [name, kept] of this.#objects.oldEntries()) {
       this.#objects.delete(name);
-      yield { type: 'delete', object: keptObject(name, kept) };
+      yield { type: 'delete', object: tombstone(name, kept) };
     }
     this.#version = version;
-    this.#anchor = undefined;
+    this.#lastPut = undefined;
   }
 
   /** Applies a put of a watch. */
   put(object: KubernetesObject): readonly ResourceEvent[] {
     const { name, namespace, uid, resourceVersion: version } = object.metadata;
     this.#version = version;
-    this.#anchor = { name, namespace, uid, version };
+    this.#lastPut = { name, namespace, uid, version };
     return this.putListed(object);
   }
 
@@ -124,12 +124,12 @@ export class KnownObjects {
   delete(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     this.#version = metadata.resourceVersion;
-    this.#anchor = undefined; // an earlier put does not prove that the server knows this delete
+    this.#lastPut = undefined; // no put proves that the server knows this delete
     const known = this.#objects.get(metadata);
     // The object was created again; the delete of the earlier object was already delivered.
     if (known === undefined || versionOf(known).uid !== metadata.uid) return [];
     this.#objects.delete(metadata);
-    return [{ type: 'delete', object: keptObject(metadata, known) }];
+    return [{ type: 'delete', object: tombstone(metadata, known) }];
   }
 
   /** Applies a bookmark: there are no changes of this kind up to `version`. */
@@ -137,8 +137,8 @@ export class KnownObjects {
     this.#version = version;
   }
 
-  /** Sets the version back to that of the anchor, so that another server repeats all later changes. */
-  backToAnchor(): void {
-    this.#version = this.#anchor?.version ?? this.#version;
+  /** Sets the version back to that of the last put, so that another server repeats all later changes. */
+  backToLastPut(): void {
+    this.#version = this.#lastPut?.version ?? this.#version;
   }
 }

@@ -7,7 +7,7 @@ const NEWLINE = 0x0a;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** Larger lines are returned as whole texts, because a text is decoded in steps, but scanned in one. */
+/** Larger lines are returned as texts: a text can be decoded in steps, but a line is scanned in one step. */
 const MAX_SCANNED_BYTES = 256 * 1024;
 
 /** Splits a stream into lines while it arrives. */

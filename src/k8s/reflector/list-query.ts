@@ -32,7 +32,7 @@ export function listPath(
 ): string {
   const limit = from === 'pages' ? String(pageSize) : undefined;
   if (token !== undefined) return path(kind, { limit, continue: token });
-  // The answer must not be older than the last known version. The first list may have any age (KUBERNETES 1).
+  // With a version, the response is not older than this version. The first list may have any age (KUBERNETES 1).
   if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
   return path(kind, { limit });
 }
@@ -60,10 +60,9 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
 }
 
 /**
- * Returns the path that reads the current version of one object. It is a list, which needs no right in addition to
- * those of a reflector.
+ * Returns the path that reads the current version of an object, as a list, for which a reflector has the right.
  */
-export function anchorPath(kind: ResourceKind, { name, namespace }: LastPut): string {
+export function lastPutPath(kind: ResourceKind, { name, namespace }: LastPut): string {
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
   return path(kind, { fieldSelector }, namespace);
@@ -93,7 +92,7 @@ export function readListShell(
   // Version 0 is rejected, because a watch from version 0 sends all objects in any order and cannot be resumed.
   if (typeof version !== 'string' || version === '' || version === '0')
     throw new ApiError('garbled', 'the list has no resourceVersion');
-  // An answer of another kind must not count as an empty list, which deletes all objects. Go may write one as null.
+  // Another response must not count as an empty list, which deletes all objects. Go may encode an empty list as null.
   if (items !== null && !Array.isArray(items)) throw new ApiError('garbled', 'the list has no items');
   if (token !== undefined && token === requested)
     throw new ApiError('garbled', `the list repeats its continue token ${cutText(requested, 100)}`);

@@ -18,9 +18,9 @@ const MAX_SHELL_BYTES = 64 * 1024;
 
 const NOT_HERE = -1;
 
-/** Maximum size of an incomplete item that waits for the next bytes for the scanner of items. */
+/** Maximum size of an incomplete item that is stored to be scanned again with the next bytes. */
 const MAX_CUT_BYTES = 64 * 1024;
-/** Number of the next bytes with which the scanner tries first to read a cut item. */
+/** Number of the next bytes that are first added to a cut item; if it is still incomplete, all are added. */
 const REST_BYTES = 4096;
 
 /** Reads items from bytes. */
@@ -50,14 +50,14 @@ export class ListScanner<T = never> {
   readonly #item: ByteRuns;
   readonly #fields: FieldTree | undefined;
   readonly #itemsDepth: number;
-  readonly #items: ItemScanner<T> | undefined;
-  /** The first bytes of an item that the scanner of items may read when it is complete; undefined if there is none. */
+  readonly #scanner: ItemScanner<T> | undefined;
+  /** The first bytes of an incomplete item, which is scanned again with the next bytes; undefined if there is none. */
   #cut: Uint8Array | undefined;
   #shell = '';
   #depth = 0;
   #inString = false;
   /** Number of escaped bytes at the start of the next bytes: 0 or 1. */
-  #skip = 0;
+  #escaped = 0;
   #inItems: boolean;
   /** Index in the current bytes of the first byte that is neither kept nor removed. */
   #from = 0;
@@ -70,28 +70,28 @@ export class ListScanner<T = never> {
   readonly #enclosing: { readonly tree: FieldTree; readonly isObject: boolean }[] = [];
   /** True if the next string is the name of a field. */
   #isName = false;
-  /** Index in the current bytes of the name of the current field; then, of the comma or bracket before the name. */
-  #name = NOT_HERE;
-  #separator = NOT_HERE;
+  /** Indices in the current bytes: of the name of the current field, and of the comma or bracket before the name. */
+  #nameStart = NOT_HERE;
+  #separatorAt = NOT_HERE;
   /** True if no field of the current object has been kept yet. */
   #isFirst = false;
-  /** The part of the next field to keep; undefined if the whole field is kept. */
-  #next: FieldTree | undefined;
+  /** The part to keep of the field whose name was read last; undefined if the whole field is kept. */
+  #fieldTree: FieldTree | undefined;
 
   /**
    * @param largestItem maximum number of bytes of an item without removed fields; larger items are dropped and counted
    * @param fields the fields of an item to keep; default: all
-   * @param items reads items; default: none
+   * @param scanner reads items; default: none
    */
   constructor(
     largestItem: number,
     fields?: FieldTree,
     shape: 'list' | 'lines' = 'list',
-    items?: ItemScanner<T>,
+    scanner?: ItemScanner<T>,
   ) {
     this.#item = new ByteRuns(largestItem);
     this.#fields = fields;
-    this.#items = items;
+    this.#scanner = scanner;
     this.#inItems = shape === 'lines';
     this.#itemsDepth = this.#inItems ? IN_NOTHING : IN_LIST;
   }
@@ -112,7 +112,7 @@ export class ListScanner<T = never> {
   }
 
   /**
-   * Returns the items that end in these bytes, as texts if there is no scanner of items or if it does not read them.
+   * Returns the items that end in these bytes, as texts if there is no scanner or if it does not read them.
    */
   feed(bytes: Uint8Array): readonly (string | T)[] {
     const items: (string | T)[] = [];
@@ -128,8 +128,8 @@ export class ListScanner<T = never> {
       const joined = new Uint8Array(cut.length + size);
       joined.set(cut);
       joined.set(bytes.subarray(0, size), cut.length);
-      const item = this.#items?.scan(joined, 0);
-      const end = this.#items?.end ?? 0;
+      const item = this.#scanner?.scan(joined, 0);
+      const end = this.#scanner?.end ?? 0;
       if (item !== undefined) {
         this.#cut = undefined;
         items.push(item);
@@ -147,21 +147,21 @@ export class ListScanner<T = never> {
     this.#split(bytes, 0, items);
   }
 
-  /** Splits the bytes from an index. If the scanner has refused the item at the start of the bytes, `#cut` is set. */
+  /** Splits the bytes from an index. If `#cut` is set, the scanner has refused the item at the start of the bytes. */
   #split(bytes: Uint8Array, start: number, items: (string | T)[]): void {
     const { length } = bytes;
     let inString = this.#inString;
-    let i = start + this.#skip;
+    let i = start + this.#escaped;
     this.#from = start;
-    this.#name = NOT_HERE;
-    this.#separator = NOT_HERE;
+    this.#nameStart = NOT_HERE;
+    this.#separatorAt = NOT_HERE;
     for (; i < length; i++) {
       let byte = bytes[i] ?? 0;
       if (inString) {
         while (byte !== QUOTE && byte !== BACKSLASH && ++i < length) byte = bytes[i] ?? 0;
         if (i === length) break;
         if (byte === BACKSLASH) {
-          this.#name = NOT_HERE; // names with escapes are not compared
+          this.#nameStart = NOT_HERE; // names with escapes are not compared
           i++; // skip the escaped byte
         } else {
           inString = false;
@@ -169,25 +169,16 @@ export class ListScanner<T = never> {
         }
       } else if (byte === QUOTE) {
         inString = true;
-        this.#name = i + 1;
+        this.#nameStart = i + 1;
       } else if (byte === COMMA) {
         if (this.#wholeDepth === 0) this.#comma(bytes, i);
       } else if ((byte | 0x20) === 0x7b) {
         // [ and { are 5B and 7B, ] and } are 5D and 7D.
-        if (this.#items !== undefined && this.#inItems && this.#depth === this.#itemsDepth && !this.#cut) {
-          const item = this.#items.scan(bytes, i);
-          const { end } = this.#items;
-          if (item !== undefined) {
-            items.push(item);
-            this.#keepShell(bytes, i);
-            this.#from = end;
+        if (this.#scanner !== undefined && this.#inItems && this.#depth === this.#itemsDepth && !this.#cut) {
+          const end = this.#scanItem(this.#scanner, bytes, i, items);
+          if (end > i) {
             i = end - 1;
             continue;
-          }
-          if (end >= length && length - i <= MAX_CUT_BYTES) {
-            this.#keepShell(bytes, i);
-            this.#cut = new Uint8Array(bytes.subarray(i)); // a copy, also of a Buffer
-            break;
           }
         }
         this.#depth++;
@@ -198,10 +189,27 @@ export class ListScanner<T = never> {
       }
     }
     this.#inString = inString;
-    this.#skip = Math.max(0, i - length);
+    this.#escaped = Math.max(0, i - length);
     if (this.#inItems && this.#depth > this.#itemsDepth) {
       if (this.#removalDepth === 0) this.#item.keep(bytes, this.#from, length);
     } else if (i >= length) this.#keepShell(bytes, length);
+  }
+
+  /**
+   * Scans the item at an index; if it is incomplete, stores its bytes in `#cut`. Returns the index behind the item or
+   * the stored bytes. If the scanner has refused the item, returns its index.
+   */
+  #scanItem(scanner: ItemScanner<T>, bytes: Uint8Array, at: number, items: (string | T)[]): number {
+    const item = scanner.scan(bytes, at);
+    let { end } = scanner;
+    if (item !== undefined) items.push(item);
+    else if (end >= bytes.length && bytes.length - at <= MAX_CUT_BYTES) {
+      this.#cut = new Uint8Array(bytes.subarray(at)); // a copy, also of a Buffer
+      end = bytes.length;
+    } else return at;
+    this.#keepShell(bytes, at);
+    this.#from = end;
+    return end;
   }
 
   #open(bracket: number, bytes: Uint8Array, at: number): void {
@@ -227,26 +235,26 @@ export class ListScanner<T = never> {
   #treeOf(depth: number, isObject: boolean): FieldTree | undefined {
     if (depth === this.#itemsDepth + 1) return this.#fields;
     const parent = this.#enclosing[depth - 1];
-    if (parent?.isObject === true) return this.#next;
+    if (parent?.isObject === true) return this.#fieldTree;
     return isObject ? parent?.tree : undefined;
   }
 
   #expectName(separator: number, isFirst: boolean): void {
     this.#isName = true;
-    this.#separator = separator;
+    this.#separatorAt = separator;
     this.#isFirst = isFirst;
   }
 
   /** Starts to remove the field if it is not requested. If the name began in earlier bytes, the whole field is kept. */
   #endName(bytes: Uint8Array, at: number): void {
     this.#isName = false;
-    this.#next = undefined;
-    if (this.#name === NOT_HERE) return;
-    const found = this.#enclosing[this.#depth]?.tree.find(bytes, this.#name, at);
-    if (found !== OMITTED) this.#next = found;
-    else if (this.#separator !== NOT_HERE) {
+    this.#fieldTree = undefined;
+    if (this.#nameStart === NOT_HERE) return;
+    const found = this.#enclosing[this.#depth]?.tree.find(bytes, this.#nameStart, at);
+    if (found !== OMITTED) this.#fieldTree = found;
+    else if (this.#separatorAt !== NOT_HERE) {
       this.#removalDepth = this.#depth;
-      this.#item.keep(bytes, this.#from, this.#isFirst ? this.#separator + 1 : this.#separator);
+      this.#item.keep(bytes, this.#from, this.#isFirst ? this.#separatorAt + 1 : this.#separatorAt);
     }
   }
 

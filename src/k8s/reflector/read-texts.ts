@@ -26,9 +26,9 @@ function* runs<T>(
 }
 
 /**
- * Decodes texts in order and passes their values to `onValues` in groups. Large texts are decoded in steps, so that
- * other work can run in between. If a text is not JSON, its value is undefined. Objects that were read before are
- * passed unchanged. Ends early when the signal fires.
+ * Decodes texts in order and passes their values to `onValues` in groups. Objects that a scanner has read are passed
+ * unchanged. Large texts are decoded in steps, so that other work can run in between. If a text is not JSON, its value
+ * is undefined. Ends early when the signal fires.
  */
 export async function readTexts<T extends object = never>(
   texts: readonly (string | T)[],

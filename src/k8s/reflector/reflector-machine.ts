@@ -17,9 +17,9 @@ export type ReflectorEffect =
   /** From the last known version. */
   | { readonly do: 'watch' }
   /**
-   * Checks that the server has the same history. After a failure it may be another server, or was restored from a
-   * backup. If `isQuick` is true, the connection was lost only now, so that no restore can have happened, and a history
-   * that cannot be checked counts as the same.
+   * Checks that the server has the same history: it may be another server, or restored from a backup. If `isQuick` is
+   * true, the connection was lost only now, too short a time for a restore, so that a history without a last put counts
+   * as the same.
    */
   | { readonly do: 'prove'; readonly isQuick?: true }
   | { readonly do: 'wait'; readonly failures: number; readonly atLeastMs: number };
@@ -84,7 +84,7 @@ const SHORT_MS = 1000;
 /** Resets of watches that were open for this time are rare. Proxies close idle connections after 30 to 60 s. */
 const LONG_MS = 20_000;
 
-const FIRST: ReflectorState = {
+const INITIAL: ReflectorState = {
   phase: 'listing',
   reportedState: 'listing',
   from: 'stream',
@@ -99,7 +99,7 @@ const FIRST: ReflectorState = {
 };
 
 export function beginReflector(): ReflectorStep {
-  return { state: FIRST, effect: { do: 'list', from: FIRST.from } };
+  return { state: INITIAL, effect: { do: 'list', from: INITIAL.from } };
 }
 
 /** Returns the step that lists. The reported state of a refused kind does not change until a list succeeds. */
@@ -143,7 +143,7 @@ function waitStep(
 
 /**
  * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another
- * one, so its history must be proven. If nothing else is certain to be correct, the action is a list, which costs most.
+ * one, so its history must be proven. After an error that is not listed here, only a list is certain to be correct.
  */
 function nextAfterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
   switch (code) {
@@ -183,9 +183,9 @@ const PREFERRED_AFTER: ReadonlyMap<ApiErrorCode, 'stream' | 'cache'> = new Map([
 ]);
 
 /**
- * Returns true if the reflector has already waited for this server and must list immediately after a 410, which a
- * restarted server usually answers. The wait has already distributed the lists of all reflectors over time; a second
- * wait would double the time with outdated state.
+ * Returns true if a list must follow a 410 without a wait, because the reflector has waited since the last failure. A
+ * restarted server usually answers 410. The wait has already distributed the lists of all reflectors over time; a
+ * second wait would double the time with outdated state.
  */
 function isOverdue(state: ReflectorState, code: ApiErrorCode, now: number): boolean {
   return state.phase === 'watching' && code === 'expired' && state.waited && !isHealthy(state, now);

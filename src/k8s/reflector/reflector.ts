@@ -22,7 +22,7 @@ import { FieldTree } from './field-tree.ts';
 import { isKubernetesObject, type Kept, KnownObjects } from './known-objects.ts';
 import { LineScanner } from './line-scanner.ts';
 import {
-  anchorPath,
+  lastPutPath,
   listPath,
   MAX_OBJECT_BYTES,
   parseList,
@@ -444,25 +444,25 @@ export class Reflector implements FollowedResource {
 
   /**
    * Checks if the server has the object of the last put at the same version. If so, it has the same history up to this
-   * version, and the watch continues from it. If the object has changed, the histories cannot be distinguished, and a
-   * list follows. If the last event was not a put, the result is `isQuick`.
+   * version, from which the watch continues. Otherwise a list follows, also if the object has changed, because its
+   * earlier versions cannot be read. If the last event was not a put, the result is `isQuick`.
    */
   async #prove(isQuick: boolean): Promise<ActionResult> {
-    const { anchor } = this.#known;
-    if (anchor === undefined) return { type: 'proven', same: isQuick };
+    const { lastPut } = this.#known;
+    if (lastPut === undefined) return { type: 'proven', same: isQuick };
     using exchange = this.#newExchange();
     exchange.allowSilence(LIST_SILENCE_MS);
-    const answer = await exchange.open({ path: anchorPath(this.#kind, anchor) });
+    const answer = await exchange.open({ path: lastPutPath(this.#kind, lastPut) });
     const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
     const list = parseList(text);
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
     const same = items.some(
       (item) =>
         isKubernetesObject(item) &&
-        item.metadata.uid === anchor.uid &&
-        item.metadata.resourceVersion === anchor.version,
+        item.metadata.uid === lastPut.uid &&
+        item.metadata.resourceVersion === lastPut.version,
     );
-    if (same) this.#known.backToAnchor();
+    if (same) this.#known.backToLastPut();
     return { type: 'proven', same };
   }
 

@@ -53,7 +53,7 @@ function startsWith(line: Buffer, start: Buffer): boolean {
   return true;
 }
 
-function bookmark(object: unknown): WatchLine {
+function readBookmark(object: unknown): WatchLine {
   const metadata = isObject(object) ? object['metadata'] : undefined;
   const version = isObject(metadata) ? metadata['resourceVersion'] : undefined;
   // A watch from version 0 repeats all objects, but omits the deletes of objects that are gone.
@@ -77,7 +77,7 @@ export function readWatchLine(line: unknown): WatchLine {
   if (type === 'ERROR') throw errorOfStatus(object, 500);
   const isStatus = line['code'] !== undefined || line['message'] !== undefined;
   if (type === undefined) throw isStatus ? errorOfStatus(line, 500) : noEvent();
-  if (type === 'BOOKMARK') return bookmark(object);
+  if (type === 'BOOKMARK') return readBookmark(object);
   const change = TYPES.get(type);
   return change === undefined || !isKubernetesObject(object) ? INVALID : { type: change, object };
 }

@@ -71,7 +71,7 @@ function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly Re
   if (what.do === 'put') yield known.put(what.object);
   else if (what.do === 'delete') yield known.delete(what.object);
   else if (what.do === 'bookmark') known.advanceTo(what.version);
-  else if (what.do === 'back') known.backToAnchor();
+  else if (what.do === 'back') known.backToLastPut();
   else if (what.do === 'list') {
     known.beginList();
     for (const one of what.objects) yield known.putListed(one);
@@ -79,8 +79,8 @@ function* batchesOf(known: KnownObjects, what: Happening): Generator<readonly Re
   }
 }
 
-/** Returns the anchor after an event of this object. A watch can continue there. */
-function anchorOf({ metadata }: KubernetesObject): LastPut {
+/** Returns the last put after the put of this object. */
+function lastPutOf({ metadata }: KubernetesObject): LastPut {
   const { name: own, namespace, uid: life, resourceVersion } = metadata;
   return { name: own, namespace, uid: life, version: resourceVersion };
 }
@@ -101,11 +101,11 @@ describe('the known objects of a reflector', () => {
           expect(sink.breaches).toEqual([]);
           const versions = [...naive.objects].map(([path, { metadata }]) => [path, metadata.resourceVersion]);
           expect([...sink.versions].sort()).toEqual(versions.sort());
-          const { size, version: at, anchor } = known;
-          expect({ size, at, anchor }).toEqual({
+          const { size, version: at, lastPut } = known;
+          expect({ size, at, lastPut }).toEqual({
             size: naive.objects.size,
             at: naive.version,
-            anchor: naive.last && anchorOf(naive.last),
+            lastPut: naive.last && lastPutOf(naive.last),
           });
         }
       }),

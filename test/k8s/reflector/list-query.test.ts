@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
-  anchorPath,
+  lastPutPath,
   listPath,
   parseList,
   readListShell,
@@ -58,13 +58,13 @@ describe('a list request', () => {
 
   it('for one object selects its name', () => {
     const anchor = { name: 'own', namespace: undefined, uid: 'u', version: '17' };
-    expect(asked(anchorPath(NODES, anchor))).toEqual({ fieldSelector: 'metadata.name=own' });
-    expect(asked(anchorPath(SELECTED, anchor))).toEqual({
+    expect(asked(lastPutPath(NODES, anchor))).toEqual({ fieldSelector: 'metadata.name=own' });
+    expect(asked(lastPutPath(SELECTED, anchor))).toEqual({
       ...SELECTORS,
       fieldSelector: 'spec.x=1,metadata.name=own',
     });
     const pods = { ...NODES, plural: 'pods' };
-    const inNamespace = anchorPath(pods, { ...anchor, namespace: 'n' });
+    const inNamespace = lastPutPath(pods, { ...anchor, namespace: 'n' });
     expect(asked(inNamespace, '/api/v1/namespaces/n/pods')).toEqual({ fieldSelector: 'metadata.name=own' });
   });
 });

@@ -406,14 +406,14 @@ describe('a watch', () => {
 });
 
 describe('a server that was lost', () => {
-  const anchored = async (): Promise<AskedRequest> => {
+  const watchingAfterPut = async (): Promise<AskedRequest> => {
     const watch = await followedFrom([pod('a', '1')]);
     await watch.say(added(pod('b', '6')), bookmark('9'));
     return watch;
   };
 
   it('has proven itself with the last written object: the watch continues from there', async () => {
-    const proof = await provingAfter(await anchored());
+    const proof = await provingAfter(await watchingAfterPut());
     expect(proof.query.get('fieldSelector')).toBe('metadata.name=b');
     await proof.list('70', [pod('x', '3'), pod('b', '6')]);
     const watch = await api.takes('watch');
@@ -422,7 +422,7 @@ describe('a server that was lost', () => {
   });
 
   it('has proven itself with an object of 3 MB, the largest that it stores (regression: all objects were listed)', async () => {
-    const proof = await provingAfter(await anchored());
+    const proof = await provingAfter(await watchingAfterPut());
     await proof.list('70', [{ ...pod('b', '6'), data: 'x'.repeat(3 << 20) }]);
     await api.takes('watch');
     expect(reflector.status()).toMatchObject({ lists: 1, failures: 1 });
@@ -435,7 +435,7 @@ describe('a server that was lost', () => {
     ['has something that is no object', [7, {}, { metadata: { uid: 'b-1' } }]],
     ['has no items', undefined],
   ])('that %s is listed again', async (_, items) => {
-    const proof = await provingAfter(await anchored());
+    const proof = await provingAfter(await watchingAfterPut());
     await proof.write(JSON.stringify({ metadata: {}, items }));
     await proof.end();
     const list = await api.takes('list');
@@ -469,7 +469,7 @@ describe('a server that was lost', () => {
   });
 
   it('that hangs during its proof is abandoned', async () => {
-    const proof = await provingAfter(await anchored());
+    const proof = await provingAfter(await watchingAfterPut());
     await advance(clock, 60_000);
     expect(proof.signal.aborted).toBe(true);
     expect(reflector.status().lastFailure?.code).toBe('silent');
