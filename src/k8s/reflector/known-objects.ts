@@ -89,7 +89,7 @@ export class KnownObjects {
     const version = known && versionOf(known);
     const hasSameUid = version?.uid === metadata.uid;
     if (known !== undefined && hasSameUid && version?.resourceVersion === metadata.resourceVersion) {
-      // The value is no longer old. Its key has the strings of the stored object, so that those of the new one are freed.
+      // The value is no longer old. Its key has the strings of the stored object, so that the new strings are freed.
       this.#objects.set(isComplete(known) ? known.metadata : metadata, known);
       return [];
     }
