@@ -106,13 +106,18 @@ export class LocalKeys {
     this.#orphans.set(key, labels);
   }
 
-  /** Assigns the number to the labels and adds one reference. */
+  /** Assigns the number to the labels, also if other labels of this node had it, and adds one reference. */
   assign(key: string, id: NumericIdentity, labels: Labels): void {
-    const references = (this.#inUse.get(key)?.references ?? 0) + 1;
-    const local = { id, labels, references };
+    const present = this.#inUse.get(key);
+    const former = this.#byID.get(id);
+    const local = { id, labels, references: (present?.references ?? 0) + 1 };
     this.#orphans.delete(key);
     this.#inUse.set(key, local);
     this.#byID.set(id, local);
+    if (former === undefined || former === present) return;
+    const formerKey = formatLabels(former.labels);
+    this.#loseNumber(formerKey, former);
+    this.check(formerKey);
   }
 
   /** Queues a check of the keys of these labels. */
@@ -145,21 +150,26 @@ export class LocalKeys {
   }
 
   async #reconcile(key: string, signal: AbortSignal | undefined): Promise<void> {
-    const { keys, onReassigned } = this.#options;
+    const { keys } = this.#options;
     const local = this.get(key);
     if (local !== undefined) {
       if (await keys.ensureMaster(local.id, local.labels, { signal })) {
         await keys.putSlave(local.id, local.labels, { signal });
         return;
       }
-      this.#forgetNumber(local);
-      this.#orphans.set(key, local.labels);
-      onReassigned(local);
+      this.#loseNumber(key, local);
     }
     const orphan = this.#orphans.get(key);
     if (orphan === undefined) return;
     await keys.deleteSlave(orphan, { signal });
     this.#orphans.delete(key);
+  }
+
+  /** Records and reports that the number of these labels is taken. */
+  #loseNumber(key: string, local: LocalKey): void {
+    this.#forgetNumber(local);
+    this.#orphans.set(key, local.labels);
+    this.#options.onReassigned(local);
   }
 
   #forgetNumber(local: LocalKey): void {

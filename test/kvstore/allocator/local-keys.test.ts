@@ -22,6 +22,25 @@ describe('the local keys of a node', () => {
     expect([local.size, local.reassigned]).toEqual([1, 0]);
   });
 
+  it('report labels whose number this node gets for other labels, and delete their slave key (regression: neither)', async () => {
+    const deletes: string[] = [];
+    const deleteSlave = async (labels: Labels): Promise<void> => void deletes.push(formatLabels(labels));
+    const keys = { deleteSlave } as unknown as IdentityKeys;
+    const onReassigned = vi.fn();
+    const local = new LocalKeys({ keys, clock: new ManualClock(), random: () => 0.5, onReassigned });
+    const stop = new AbortController();
+    const running = local.run(stop.signal);
+    const former: Labels = [{ source: 'k8s', key: 'a', value: '1' }];
+    const present: Labels = [{ source: 'k8s', key: 'a', value: '2' }];
+    const id = 300 as NumericIdentity;
+    for (const labels of [former, present, present]) local.assign(formatLabels(labels), id, labels);
+    await settle();
+    expect(onReassigned.mock.calls).toEqual([[{ id, labels: former, references: 1 }]]);
+    expect(deletes).toEqual([formatLabels(former)]);
+    stop.abort();
+    await running;
+  });
+
   it('checked many times during an allocation are checked once after it (regression: a waiter per check)', async () => {
     const putSlave = vi.fn(() => Promise.resolve());
     const keys = { ensureMaster: () => Promise.resolve(true), putSlave } as unknown as IdentityKeys;
