@@ -41,7 +41,7 @@ import {
   type WrittenAll,
 } from './session/backend.ts';
 import { asKvstoreError, closedError, isOutcomeKnown, KvstoreError, namingRight } from './session/errors.ts';
-import { type Binding, LeaseKeeper } from './session/lease-keeper.ts';
+import { type Binding, isWritten, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
@@ -336,15 +336,14 @@ export class KvstoreClient implements KvstoreBackend {
     const puts = writes.filter(isPut);
     const keeper = puts.length === 0 ? undefined : this.#keeperOf(options);
     const released = this.#releasedBy(writes, keeper);
-    const previous = puts.map(({ key }) => keeper?.bindingOf(key));
     const bindings =
       keeper === undefined ? [] : await this.#wait(timed, (signal) => keeper.bindAll(puts, signal));
     for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
     const request = transactionOf(writes, bindings, condition);
-    // The key of a put that has not taken effect does not belong to this client, unless it was bound before.
+    // The key of a put that has not taken effect does not belong to this client, unless it has written it before.
     const settle = (mayBeWritten: boolean, revision?: number): void => {
-      for (const [index, binding] of bindings.entries())
-        if (mayBeWritten || previous[index] !== undefined) keeper?.confirm(binding, revision);
+      for (const binding of bindings)
+        if (mayBeWritten || isWritten(binding)) keeper?.confirm(binding, revision);
         else keeper?.unbind(binding);
     };
     let answer: TxnResponse;

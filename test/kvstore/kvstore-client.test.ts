@@ -417,6 +417,28 @@ describe('a key that is deleted and written under a lease at the same time', () 
     await expire();
     expect(lost).toEqual(['k', 'other']);
   });
+
+  it('uses no place if two concurrent first writes were refused (regression: its loss was reported)', async () => {
+    await put('other');
+    forbidWrites(backend.link, 'k');
+    for (const refused of await Promise.allSettled([put('k'), put('k'), put('k')]))
+      expect(refused).toMatchObject({ status: 'rejected', reason: { code: 'forbidden' } });
+    vi.restoreAllMocks();
+    await put('other');
+    await expire();
+    expect(lost).toEqual(['other']);
+  });
+
+  it.each([true, false])(
+    'stays on its lease if the first of concurrent writes takes effect (there is a lease: %s) (regression: its loss was not reported)',
+    async (hasLease) => {
+      if (hasLease) await put('first');
+      const create = (): Promise<boolean> => backend.createOnly('k', bytesOfText('v'), { leased: true });
+      expect(await Promise.all([create(), create(), create()])).toEqual([true, false, false]);
+      await expire();
+      expect(lost).toContain('k');
+    },
+  );
 });
 
 describe('a key that expires first', () => {

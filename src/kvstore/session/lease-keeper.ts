@@ -46,8 +46,20 @@ export interface Binding {
   readonly order: number;
   /** @internal Number of bindings that the keeper had removed before this one was made. */
   readonly removed: number;
-  /** Revision of the store after the write; 0 if unknown. */
+  /**
+   * Revision of the store after the last write of the key that may have taken effect; 0 if unknown, {@link UNWRITTEN}
+   * if there is none.
+   */
   writtenAt: number;
+  /** @internal The binding that this one replaced, if its write had no answer at that time. */
+  previous: Binding | undefined;
+}
+
+const UNWRITTEN = -1;
+
+/** Returns true if the key was written under this binding or an earlier one. */
+export function isWritten({ writtenAt, previous }: Binding): boolean {
+  return writtenAt !== UNWRITTEN || (previous !== undefined && isWritten(previous));
 }
 
 // etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
@@ -124,32 +136,30 @@ export class LeaseKeeper {
    * @param signal ends the wait for a new lease; nothing is bound then
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
-    const find = (): HeldLease | undefined => this.#leaseFor(key);
-    return this.#withLease(find, (lease) => this.#bindTo(lease, key), signal);
+    const find = (): HeldLease | undefined => this.bindingOf(key)?.held ?? this.#withRoom.first;
+    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.bindingOf(key)), signal);
   }
 
-  /** Like {@link bind} for several keys. If it rejects, only keys that were bound before are bound. */
+  /** Like {@link bind} for several keys. If it rejects, only keys that were written before are bound. */
   async bindAll(
     writes: readonly { readonly key: string }[],
     signal?: AbortSignal,
   ): Promise<readonly Binding[]> {
     const bindings: Binding[] = [];
-    const added: Binding[] = []; // of keys that were not bound
     let unexpired: HeldLease | undefined; // checked in this turn
     try {
       for (const { key } of writes) {
-        const bound = this.bindingOf(key)?.held;
-        const lease = bound ?? this.#withRoom.first;
+        const bound = this.bindingOf(key);
+        const lease = bound?.held ?? this.#withRoom.first;
         if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
         const isChecked = lease !== undefined && lease === unexpired;
-        const binding = isChecked ? this.#bindTo(lease, key) : await this.bind(key, signal);
+        const binding = isChecked ? this.#bindTo(lease, key, bound) : await this.bind(key, signal);
         if (!isChecked) unexpired = undefined;
         bindings.push(binding);
-        if (bound === undefined) added.push(binding);
       }
       return bindings;
     } catch (error) {
-      for (const binding of added) this.unbind(binding);
+      for (const binding of bindings) if (!isWritten(binding)) this.unbind(binding);
       throw error;
     }
   }
@@ -170,7 +180,7 @@ export class LeaseKeeper {
   ): Promise<boolean> {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
-    for (const key of keys) this.#bindTo(lease, key);
+    for (const key of keys) this.#bindTo(lease, key).writtenAt = 0;
     return true;
   }
 
@@ -269,6 +279,7 @@ export class LeaseKeeper {
    */
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
+    binding.previous = undefined;
     const { held: lease } = binding;
     const isBound = binding.removed === this.#removed; // no lookup if nothing was removed since
     if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
@@ -369,13 +380,15 @@ export class LeaseKeeper {
     }
   }
 
-  #bindTo(lease: HeldLease, key: string): Binding {
+  /** @param previous the present binding of the key, if it has one */
+  #bindTo(lease: HeldLease, key: string, previous?: Binding): Binding {
     const binding: Binding = {
       key,
       held: lease,
       order: this.#bindingCount++,
       removed: this.#removed,
-      writtenAt: 0,
+      writtenAt: previous?.writtenAt ?? UNWRITTEN,
+      previous: previous?.writtenAt === UNWRITTEN ? previous : undefined,
     };
     const isFirst = lease.keys.size === 0;
     this.#bindings.set(key, binding);
@@ -387,11 +400,6 @@ export class LeaseKeeper {
   #addKey(lease: HeldLease, key: string): void {
     lease.keys.add(key);
     if (lease.keys.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
-  }
-
-  /** Returns the lease of a bound key, or one with room. */
-  #leaseFor(key: string): HeldLease | undefined {
-    return this.bindingOf(key)?.held ?? this.#withRoom.first;
   }
 
   /** Requests a new lease, one at a time. Concurrent callers share the request. */
