@@ -484,6 +484,22 @@ describe('a key that expires first', () => {
     await watcher.close();
   });
 
+  it('delays the close by at most 5 s if the server does not answer (regression: 20 s)', async () => {
+    const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
+    await backend.update('data', bytesOfText('v'), { leased: true });
+    await backend.update('config', bytesOfText('v'), { leased: 'expires-first' });
+    await backend.lock('path');
+    backend.link.blackHole();
+    const begun = clock.now();
+    let closedAfterMs: number | undefined;
+    const closing = backend.close().then(() => {
+      closedAfterMs = clock.now() - begun;
+    });
+    await advance(clock, 30_000);
+    await closing;
+    expect(closedAfterMs).toBeLessThanOrEqual(5000);
+  });
+
   it('leaves its earlier lease, and is reported as lost alone', async () => {
     const backend = new FaultyMemoryBackend({ server, clock, random: () => 0.5 });
     const lost: string[] = [];
