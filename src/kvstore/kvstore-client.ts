@@ -114,9 +114,8 @@ const LEASE_SECONDS = 15 * 60;
 /** The longest lease that etcd grants (`MaxLeaseTTL`). */
 const MAX_LEASE_SECONDS = 9e9;
 /**
- * Part of the lease time after which the keys that expire first expire. Keepalives are sent when a third of the time of
- * a lease is over. After the last keepalive, all other leases therefore have at least two thirds of their time left,
- * which is more than this part.
+ * Lease time of the keys that expire first, as a part of `leaseSeconds`. All other leases always have at least two
+ * thirds of their time left, because keepalives are sent after a third of it.
  */
 const FIRST_LEASE_PART = 0.6;
 

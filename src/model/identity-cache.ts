@@ -59,7 +59,7 @@ export class IdentityCache {
     this.#byID.set(id, { id, key, labels });
     const others = this.#byLabels.get(key);
     if (others === undefined) this.#byLabels.set(key, id);
-    else this.#byLabels.set(key, this.#with(others, id));
+    else this.#byLabels.set(key, this.#listWith(others, id));
   }
 
   /** Removes an identity. Returns true if it was in the cache. */
@@ -80,8 +80,8 @@ export class IdentityCache {
     this.#byLabels.clear();
   }
 
-  /** Returns a list of the numbers with the same labels as `id`, and `id`. */
-  #with(
+  /** Returns a list of `id` and the other numbers with its labels. */
+  #listWith(
     others: NumericIdentity | SortedMap<NumericIdentity, true>,
     id: NumericIdentity,
   ): SortedMap<NumericIdentity, true> {

@@ -1,5 +1,4 @@
-import type { RejectionLog } from '../../base/rejection.ts';
-import { rejection } from '../../base/rejection.ts';
+import { type RejectionLog, rejection } from '../../base/rejection.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { textOfBytes } from '../codec/bytes.ts';
@@ -40,8 +39,8 @@ export interface KnownMasters {
   /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;
   /**
-   * All writes before this revision are in the cache. Must be read while the lock is held: a later restore loses the
-   * lock.
+   * All writes before this revision are in the cache. Read it while the lock is held, which is lost if the store is
+   * restored later.
    */
   readonly revision: number;
 }

@@ -6,8 +6,8 @@ const ROUND_BYTES = 16;
 /** The bits that are 0 in four ASCII characters. */
 const NOT_ASCII = 0x8080_8080 | 0;
 
-// The view of the buffer that was read last. The values of a page are in one buffer, and a view costs more than reading
-// a value.
+// The view of the buffer that was read last. The values of a page are in one buffer, and creating a view takes longer
+// than reading a value.
 let buffer: ArrayBufferLike | undefined;
 let view: DataView = new DataView(new ArrayBuffer(0));
 

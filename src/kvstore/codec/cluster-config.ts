@@ -58,7 +58,7 @@ export function exportsResource(
   return resource !== 'endpointslices' || mode !== undefined;
 }
 
-/** The value has about 100 bytes and is decoded in one turn. */
+/** A lower limit on the size, because the value is decoded in one turn. It usually has about 100 bytes. */
 const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
 function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | undefined {
@@ -70,7 +70,7 @@ function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | u
     : capabilities.reject(name, 'out-of-range', 'must be 255 or 511');
 }
 
-/** Returns the mode. Drops an unknown word; the format `services/v1` of such a cluster is then followed. */
+/** Returns the mode. Drops an unknown word; readers then follow `services/v1`. */
 function readExportMode(
   capabilities: Fields<never>,
   drop: RejectField<undefined>,
@@ -143,7 +143,7 @@ export function decodeClusterConfig(value: Uint8Array, at: string): Decoded<Clus
 }
 
 /**
- * Returns the bytes that upstream writes, then other capabilities. Omits unset fields, and false ones except
+ * Returns the bytes that upstream writes, then other capabilities. Omits unset and false fields, but writes a false
  * `serviceExportsEnabled`.
  */
 export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8Array {

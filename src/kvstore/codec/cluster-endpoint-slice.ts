@@ -10,7 +10,7 @@ import {
   type SlicePort,
 } from '../../model/cluster-endpoint-slice.ts';
 import { type Decoded, decodeInSteps, decodeWith, type RejectField, rejectInput } from '../../net/fields.ts';
-import { PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
+import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { canonicalAddress, MAX_CLUSTER_ID } from '../../net/prefix.ts';
 import { bytesOfText, textOfBytes } from './bytes.ts';
 import { compareKeys } from './key-range.ts';
@@ -39,12 +39,6 @@ const MAX_FIELDS = 65_536;
 
 /** Content with more bytes is decoded in steps. Smaller content takes at most about 2 ms. */
 const LARGE = 64 * 1024;
-
-const PROTOCOLS: ReadonlyMap<string, number> = new Map([
-  ['TCP', PROTOCOL_NUMBERS.TCP],
-  ['UDP', PROTOCOL_NUMBERS.UDP],
-  ['SCTP', PROTOCOL_NUMBERS.SCTP],
-]);
 
 const NO_ENTRIES: ReadonlyMap<string, string> = new Map();
 
@@ -225,12 +219,12 @@ class SliceReader {
       else if (reader.field === 3) port = this.#number(path);
       else reader.skip();
     }
-    const protocol = PROTOCOLS.get(protocolText);
+    const protocol = PORT_PROTOCOLS.find((known) => known === protocolText);
     if (protocol === undefined)
       return this.#drop('unknown-protocol', `${path}.protocol`, protocolText, 'must be TCP, UDP or SCTP');
     if (port === undefined || port < 1 || port > 0xffff)
       return this.#drop('out-of-range', `${path}.port`, port, 'must be a port number from 1 to 65535');
-    return { name, port, protocol };
+    return { name, port, protocol: PROTOCOL_NUMBERS[protocol] };
   }
 
   /** Adds an entry of a map of strings. `count` includes entries with the same key. */

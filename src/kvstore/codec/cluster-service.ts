@@ -8,6 +8,7 @@ import {
   decodeJson,
   type EncodedValue,
   type FormatVersion,
+  readKeyPart,
   VALUE_LIMITS,
   type ValueLimits,
 } from './value.ts';
@@ -68,15 +69,6 @@ function readHostname(map: Fields<never>, address: string): string {
   return map.string(address) ?? map.reject(address, 'wrong-type', 'must be a string', null);
 }
 
-function readKey(fields: Fields<never>, expected: ClusterServiceKey): ClusterServiceKey {
-  for (const field of ['cluster', 'namespace', 'name'] as const) {
-    const value = fields.text(field);
-    if (value !== expected[field])
-      fields.reject(field, 'key-mismatch', `must be ${expected[field]}, as in the key`, value);
-  }
-  return { cluster: expected.cluster, namespace: expected.namespace, name: expected.name };
-}
-
 /**
  * Decodes the value of `…/services/v1/<cluster>/<namespace>/<name>`. Reasons of rejection: `too-large`, `too-many`,
  * `missing-field`, `key-mismatch`, `invalid-json`, `wrong-type`, `out-of-range`, `duplicate-address`. Drops an entry if
@@ -91,12 +83,11 @@ export function decodeClusterService(
   return decodeJson(value, at, limits, (fields, drop) => {
     const entries = new Entries(limits.serviceEntries, drop);
     const has = (name: string): boolean => fields.value(name) !== undefined;
-    const { cluster, namespace, name } = readKey(fields, expected);
     // All objects have the same fields in the same order, because objects of one hidden class are read faster.
     return {
-      cluster,
-      namespace,
-      name,
+      cluster: readKeyPart(fields, 'cluster', expected.cluster),
+      namespace: readKeyPart(fields, 'namespace', expected.namespace),
+      name: readKeyPart(fields, 'name', expected.name),
       frontends: entries.byAddress(fields.map('frontends'), entries.ports),
       backends: entries.byAddress(fields.map('backends'), entries.ports),
       labels: fields.strings('labels', limits.labels),

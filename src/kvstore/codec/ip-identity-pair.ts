@@ -1,7 +1,7 @@
 import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { formatKeyOf, parseKey, parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import { canonicalKey, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { scanIPIdentityPair } from './ip-pair-scanner.ts';
 import { JsonBytes } from './json-bytes.ts';
@@ -27,11 +27,6 @@ export interface IPIdentityPair {
 
 const register = prefixRegister();
 
-/** Returns the canonical form of the name in a key, or `undefined` if it is not an IP. */
-function canonicalName(name: string): string | undefined {
-  return parseKey(name, register) ? formatKeyOf(name, register) : undefined;
-}
-
 /** Returns the address or CIDR of a key without its address space, which values do not contain. */
 function withoutSpace(key: string): string {
   const at = key.lastIndexOf('@');
@@ -49,7 +44,7 @@ export function addressSpaceOf({ key }: Pick<IPIdentityPair, 'key'>): number {
  * would be one claim, and the delete of either key would remove the claim. Upstream writes only canonical names.
  */
 function readKeyName(name: string): string {
-  const canonical = canonicalName(name);
+  const canonical = canonicalKey(name);
   if (canonical === undefined) return rejectInput('invalid-key', 'key', name, 'is not an IP or prefix');
   return canonical === name
     ? name
@@ -68,8 +63,8 @@ function nameInValue(fields: Fields<never>): string {
 function checkAgreement(fields: Fields<never>, key: string): void {
   const claimed = nameInValue(fields);
   if (claimed === key) return; // fast path: one comparison
-  const isAddress = parsePrefix(claimed, register);
-  if (!isAddress) fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
+  if (!parsePrefix(claimed, register))
+    fields.reject('IP', 'invalid-address', 'is not a valid IP address', claimed);
   const canonical = formatKeyOf(claimed, register);
   const name = withoutSpace(key);
   if (canonical !== name) fields.reject('IP', 'key-mismatch', `must be ${name}, as in the key`, canonical);

@@ -2,7 +2,7 @@ import { decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { canonicalAddress, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
 import { bufferView, equalFrom } from './byte-words.ts';
-import { asciiText } from './bytes.ts';
+import { charactersIn } from './bytes.ts';
 import { InternedBytes } from './interned-bytes.ts';
 import type { IPIdentityPair } from './ip-identity-pair.ts';
 import { maskText } from './mask.ts';
@@ -218,7 +218,7 @@ export function scanIPIdentityPair(
   if (!scanFields(name, buffer, from, to, limits)) return undefined;
   const { hostIP, identity, encryptKey, namespace, podFrom, podTo, serviceAccount, ports } = fields;
   const { byteOffset } = buffer;
-  const podName = podFrom === podTo ? '' : asciiText(buffer, podFrom - byteOffset, podTo - byteOffset);
+  const podName = podFrom === podTo ? '' : charactersIn(buffer, podFrom - byteOffset, podTo - byteOffset);
   const pair: { -readonly [K in keyof IPIdentityPair]: IPIdentityPair[K] } = {
     key: name,
     identity,

@@ -10,6 +10,7 @@ import {
   decodeJson,
   type EncodedValue,
   type FormatVersion,
+  readKeyPart,
   VALUE_LIMITS,
   type ValueLimits,
 } from './value.ts';
@@ -41,16 +42,6 @@ function readCIDR(family: Family, parent: Fields<never>, name: string | number):
   return prefix?.toString() ?? fields.reject('Mask', 'invalid-mask', 'is missing', '');
 }
 
-function readNodeKey(fields: Fields<never>, expected: NodeName): NodeName {
-  const name = fields.text('Name');
-  const cluster = fields.text('Cluster');
-  if (cluster !== expected.cluster)
-    fields.reject('Cluster', 'key-mismatch', `must be ${expected.cluster}, as in the key`, cluster);
-  if (name !== expected.name)
-    fields.reject('Name', 'key-mismatch', `must be ${expected.name}, as in the key`, name);
-  return { cluster, name };
-}
-
 /**
  * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for
  * the reader. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
@@ -63,15 +54,14 @@ export function decodeNode(
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ClusterNode> {
   return decodeJson(value, at, limits, (fields) => {
-    const { name, cluster } = readNodeKey(fields, expected);
     const cidr = (family: Family, field: string): string | undefined =>
       fields.value(field) === undefined ? undefined : readCIDR(family, fields, field);
     const cidrs = (family: Family, field: string): readonly string[] =>
       fields.list(field, limits.nodeAddresses).items((list, index) => readCIDR(family, list, index));
     // Names every field, because V8 gives each object literal with fields after a spread its own hidden class.
     return {
-      name,
-      cluster,
+      name: readKeyPart(fields, 'Name', expected.name),
+      cluster: readKeyPart(fields, 'Cluster', expected.cluster),
       clusterID: fields.integer('ClusterID', 0, MAX_CLUSTER_ID) ?? 0,
       addresses: fields.list('IPAddresses', limits.nodeAddresses).items(decodeAddress),
       ipv4AllocCIDR: cidr(4, 'IPv4AllocCIDR'),

@@ -13,8 +13,8 @@ import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
-import { timestampText } from './timestamp.ts';
-import { decodeJson, type EncodedValue, VALUE_LIMITS, type ValueLimits } from './value.ts';
+import { parseTimestamp, timestampText } from './timestamp.ts';
+import { decodeJson, type EncodedValue, readKeyPart, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** More than the ports of any Service of Kubernetes. */
 const MAX_PORTS = 250;
@@ -24,33 +24,26 @@ const MAX_AFFINITY_SECONDS = 86_400;
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 /** Maximum size of all annotations: 256 KiB in Kubernetes, with room for those of the import. */
 const MAX_ANNOTATION_BYTES = 255 << 10;
-const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 
-/** Returns a field that must be equal to a part of the key. */
-function readPart(fields: Fields<never>, field: keyof ServiceExportKey, expected: string): string {
-  const value = fields.text(field);
-  if (value !== expected) fields.reject(field, 'key-mismatch', `must be ${expected}, as in the key`, value);
-  if (field !== 'cluster' && !DNS_LABEL.test(value))
-    fields.reject(field, 'invalid-name', 'must be a DNS label', value);
-  return value;
+/** Returns the name or namespace, which must be equal to that in the key. */
+function readName(fields: Fields<never>, field: 'namespace' | 'name', expected: string): string {
+  const value = readKeyPart(fields, field, expected);
+  return DNS_LABEL.test(value) ? value : fields.reject(field, 'invalid-name', 'must be a DNS label', value);
 }
 
 function readCreation(fields: Fields<never>): number {
   const field = 'exportCreationTimestamp';
   const text = fields.text(field);
-  const time = RFC3339.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(time) ? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text) : time;
+  return parseTimestamp(text) ?? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text);
 }
 
-/** Returns a required word. */
+/** Returns the type, which is required. */
 function readType(fields: Fields<never>): ServiceExport['type'] {
   fields.text('type');
   return fields.word('type', EXPORT_TYPES) ?? fields.reject('type', 'missing-field', 'is missing');
 }
 
-/**
- * Returns a port. Drops a port with an invalid field, because a Service with such a port would be invalid.
- */
+/** Returns a port. Drops a port with an invalid field, because a Service with such a port would be invalid. */
 function readPort(fields: Fields<never>, drop: RejectField<undefined>): ExportedPort | undefined {
   const port = fields.value('port');
   if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 0xffff)
@@ -123,9 +116,9 @@ export function decodeServiceExport(
     };
     const clientIP = fields.map('sessionAffinityConfig').map('clientIP');
     return {
-      cluster: readPart(fields, 'cluster', expected.cluster),
-      namespace: readPart(fields, 'namespace', expected.namespace),
-      name: readPart(fields, 'name', expected.name),
+      cluster: readKeyPart(fields, 'cluster', expected.cluster),
+      namespace: readName(fields, 'namespace', expected.namespace),
+      name: readName(fields, 'name', expected.name),
       annotations: validTexts('annotations', texts('annotations', 'Annotations'), drop),
       labels: validTexts('labels', texts('labels', 'Labels'), drop),
       createdAt: readCreation(fields),

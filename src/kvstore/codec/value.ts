@@ -34,8 +34,8 @@ export const VALUE_LIMITS: ValueLimits = {
 };
 
 /**
- * Maximum size of a key and its value in a write. etcd limits the whole request; fence and framing take less than 128
- * bytes of it.
+ * Maximum size of a key and its value in a write. etcd limits the whole request, which also contains the fence and the
+ * framing: less than 512 bytes.
  */
 export const MAX_PUT_BYTES: number = VALUE_LIMITS.bytes - 512;
 
@@ -106,7 +106,7 @@ function readJson(value: EncodedValue, limits: ValueLimits): unknown {
   return rejectInput('invalid-json', 'value', 'a large value', value.syntaxError);
 }
 
-/** Decodes a value that must be a JSON object. `read` checks its fields and calls `drop` for omitted details. */
+/** Decodes a value that must be a JSON object. `read` checks its fields, and calls `drop` for invalid parts. */
 export function decodeJson<T>(
   value: EncodedValue,
   at: string,
@@ -114,4 +114,11 @@ export function decodeJson<T>(
   read: (fields: Fields<never>, drop: RejectField<undefined>) => T,
 ): Decoded<T> {
   return decodeWith(at, (drop) => read(Fields.of(readJson(value, limits), rejectInput, 'value'), drop));
+}
+
+/** Returns a field that must be equal to a part of the key. */
+export function readKeyPart(fields: Fields<never>, field: string, expected: string): string {
+  const value = fields.text(field);
+  if (value !== expected) fields.reject(field, 'key-mismatch', `must be ${expected}, as in the key`, value);
+  return value;
 }

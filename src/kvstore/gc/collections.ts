@@ -74,9 +74,9 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Returns the `Collection` of the holders of locks. Each holder counts as stale, so a lock that one client holds in two
- * rounds is deleted, because a client that hangs keeps its lease alive and never releases its lock. The holder is the
- * oldest key of a path; the keys of waiting clients are never stale.
+ * Returns the `Collection` of the holders of locks: the oldest key of each path. All holders count as stale. A lock is
+ * therefore deleted if one client holds it in two rounds: a client that hangs keeps its lease alive, but never releases
+ * its lock. The keys of waiting clients are never stale.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
   return {

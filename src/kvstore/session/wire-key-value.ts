@@ -1,5 +1,5 @@
 import { bufferView, isAscii } from '../codec/byte-words.ts';
-import { asciiText, bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
+import { bytesOfKey, charactersIn, keyOfBytes } from '../codec/bytes.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import type { KeyValue, LeaseID } from './transport.ts';
 
@@ -88,7 +88,7 @@ function leaseIn(buffer: Buffer, at: number): LeaseID {
 function textOf(buffer: Buffer, from: number, to: number): string {
   const { byteOffset } = buffer;
   return isAscii(bufferView(buffer), byteOffset + from, byteOffset + to)
-    ? asciiText(buffer, from, to)
+    ? charactersIn(buffer, from, to)
     : keyOfBytes(buffer.subarray(from, to));
 }
 
