@@ -1,6 +1,5 @@
 import { counted } from '../base/show-value.ts';
 import { ascending } from '../base/sorted-map.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
 import { labelName } from '../model/label-name.ts';
 import { type Label, type Labels, labelText, parseLabelQuery } from '../model/labels.ts';
@@ -409,15 +408,15 @@ function serviceText(announced: AnnouncedService | undefined): string {
  * Searches all objects for a text: an IP, a CIDR or the start of an IPv4 address, the number or a label of an identity,
  * and a part of the name of a cluster, namespace, service, node or pod, in any case of letters. Exact keys, except
  * labels and namespaces, are always found. Names are compared up to {@link MAX_COMPARED}. `limit` is the maximum number
- * of results of each kind. The work is done in turns of the gate.
+ * of results of each kind. `run` runs the steps of the search; each takes less than a millisecond.
  */
 export async function search(
   model: SearchModel,
-  gate: TurnGate,
+  run: (steps: Iterable<unknown>) => Promise<unknown>,
   query: string,
   limit: number,
 ): Promise<SearchDocument> {
-  const run = new Search(model, query, limit);
-  await gate.runSteps(run.steps());
-  return { query, truncated: run.truncated, groups: run.groups() };
+  const comparison = new Search(model, query, limit);
+  await run(comparison.steps());
+  return { query, truncated: comparison.truncated, groups: comparison.groups() };
 }

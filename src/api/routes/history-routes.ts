@@ -21,7 +21,7 @@ import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whenText } from '../when.ts';
 import { answerJSON } from './answer.ts';
-import { answers, disconnectedProblem, filterParameter, prefixParameter } from './route-parts.ts';
+import { answers, checkConnected, filterParameter, prefixParameter } from './route-parts.ts';
 
 /**
  * Maximum number of concurrent requests for groups, over TCP and over the unix socket. Each reads all records of its
@@ -94,13 +94,13 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const items: HistoryRecord[] = [];
     const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
     if (isName) {
-      await collect(past.documentsOf('service', key, options), items);
-      await collect(past.documentsOf('node', key, options), items);
+      await collect(c, past.documentsOf('service', key, options), items);
+      await collect(c, past.documentsOf('node', key, options), items);
       items.sort((a, b) => b.sequence - a.sequence);
-    } else if (key === undefined) await collect(past.records(options), items);
+    } else if (key === undefined) await collect(c, past.records(options), items);
     else {
       const prefix = prefixParameter('key', key);
-      await collect(past.of(prefix.isFullLength ? key : prefix.toString(), options), items);
+      await collect(c, past.of(prefix.isFullLength ? key : prefix.toString(), options), items);
     }
     return answerJSON(c, {
       items: items.slice(0, limit).map(recordDocument),
@@ -115,7 +115,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const history = historyOf(model);
     const { past } = history;
     const now = clock.wallTime();
-    const when = at === undefined ? now : await boundary(past, whenParameter(history, 'at', at, now));
+    const when = at === undefined ? now : await wallTimeOf(past, whenParameter(history, 'at', at, now));
     const { held } = past;
     if (when < held.from) throw notHeldProblem(at ?? 'now', held);
     const windowMs = window * 1000;
@@ -161,21 +161,22 @@ async function groupedChanges(
 
 /** Yields items. Throws `ProblemError` if the client disconnects. */
 async function* whileConnected<T>(
-  { req }: Context,
+  c: Context,
   items: AsyncIterable<T> | Iterable<T>,
 ): AsyncGenerator<T, void, void> {
   for await (const item of items) {
-    if (req.raw.signal.aborted) throw disconnectedProblem();
+    checkConnected(c);
     yield item;
   }
 }
 
-/** Adds all records of slices to a list. */
+/** Adds all records of slices to a list. Throws `ProblemError` if the client disconnects. */
 async function collect(
+  c: Context,
   slices: AsyncIterable<readonly HistoryRecord[]>,
-  into: HistoryRecord[],
+  records: HistoryRecord[],
 ): Promise<void> {
-  for await (const slice of slices) for (const record of slice) into.push(record);
+  for await (const slice of whileConnected(c, slices)) records.push(...slice);
 }
 
 /** Returns true if a moment is after another one of the same form. */
@@ -186,7 +187,7 @@ function isAfter(a: When | undefined, b: When | undefined): boolean {
 
 /**
  * Returns the range from one moment to another, both included. A moment is a time or a sequence number; several records
- * may have the same time.
+ * may have the same time. Throws `ProblemError` if a sequence number is not held.
  */
 async function rangeOf(
   past: PastReader,
@@ -194,7 +195,7 @@ async function rangeOf(
   to: When | undefined,
   after: number | undefined,
 ): Promise<HistoryRange> {
-  for (const when of [from, to]) if (typeof when === 'object') await boundary(past, when);
+  for (const when of [from, to]) if (typeof when === 'object') await wallTimeOf(past, when);
   const before =
     typeof to === 'object' ? Math.min(to.sequence + 1, after ?? Number.POSITIVE_INFINITY) : after;
   return {
@@ -205,8 +206,8 @@ async function rangeOf(
   };
 }
 
-/** Returns the wall time of a boundary. */
-async function boundary(past: PastReader, when: When): Promise<number> {
+/** Returns the wall time of a moment. Throws `ProblemError` if it is not held. */
+async function wallTimeOf(past: PastReader, when: When): Promise<number> {
   if (typeof when === 'number') return when;
   const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;

@@ -9,7 +9,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY } from '../schemas/engine-schemas.ts';
 import { pastEntry } from './past-entries.ts';
-import { answers, disconnectedProblem, runWhileConnected } from './route-parts.ts';
+import { answers, checkConnected, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of IPs of one lookup request. */
 const MAX_IPS = 10_000;
@@ -72,7 +72,7 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
     const onDisk: LookupOnDisk[] = [];
     await runWhileConnected(c, gate, lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
     for (const item of onDisk) {
-      if (c.req.raw.signal.aborted) throw disconnectedProblem();
+      checkConnected(c);
       setPastEntry(model, item, await item.read(), { entries, errors });
     }
     errors.sort((a, b) => a.index - b.index);

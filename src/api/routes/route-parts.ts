@@ -122,6 +122,11 @@ export async function runWhileConnected(
   if (!(await gate.runSteps(steps, req.raw.signal))) throw disconnectedProblem();
 }
 
+/** Throws `ProblemError` if the client has disconnected. */
+export function checkConnected({ req }: Context): void {
+  if (req.raw.signal.aborted) throw disconnectedProblem();
+}
+
 /** Returns the problem of a request whose client has disconnected. */
 export function disconnectedProblem(): ProblemError {
   return new ProblemError('bad-request', 'The client disconnected before the answer.');

@@ -3,7 +3,7 @@ import type { ApiApp, RouteContext } from '../api-context.ts';
 import { ProblemError } from '../problem.ts';
 import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument, search } from '../search.ts';
 import { answerJSON } from './answer.ts';
-import { answers } from './route-parts.ts';
+import { answers, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of results of each kind. */
 const MAX_RESULTS = 50;
@@ -59,7 +59,8 @@ export function addSearchRoutes(app: ApiApp, { model, gate }: RouteContext): voi
   app.openapi(SEARCH_ALL, async (c) => {
     const { q, limit } = c.req.valid('query');
     const query = q.trim();
-    if (query !== '') return answerJSON(c, await search(model, gate, query, limit));
+    const run = (steps: Iterable<unknown>): Promise<void> => runWhileConnected(c, gate, steps);
+    if (query !== '') return answerJSON(c, await search(model, run, query, limit));
     throw new ProblemError(
       'invalid-parameter',
       'q is empty: set it to an IP, a number or a part of a name.',

@@ -349,6 +349,18 @@ describe('/v1/history', () => {
     });
   });
 
+  it.each(['?', '?key=10.0.0.1&', '?key=shop%2Fcart&'])(
+    '%s ends when the client disconnects (regression: it read all segments)',
+    async (query) => {
+      const { model } = await lived();
+      const { app } = testApp(model);
+      const leaving = new AbortController();
+      const answer = app.request(`/v1/history${query}from=-1h`, { signal: leaving.signal });
+      leaving.abort();
+      expect((await answer).status).toBe(400);
+    },
+  );
+
   it('lists a range of time', async () => {
     const { ask, begun } = await lived();
     const { body } = await ask(`/v1/history?from=${iso(begun + 900)}&to=${iso(begun + 2100)}`);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { MAX_COMPARED, search } from '../../../src/api/search.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
@@ -6,9 +6,10 @@ import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
 
 const gate = new TurnGate({ clock: systemClock, nextTurn: setImmediate });
+const run = (steps: Iterable<unknown>): Promise<unknown> => gate.runSteps(steps);
 
 async function found(text: string, model: TestModel = new TestModel().fill()): Promise<readonly string[]> {
-  const { groups } = await search(model, gate, text, 8);
+  const { groups } = await search(model, run, text, 8);
   return groups.flatMap(({ items }) => items.map(({ kind, key, match }) => `${kind} ${key} ${match}`));
 }
 
@@ -66,7 +67,7 @@ describe('search', () => {
     for (const name of ['xweb', 'web-b', 'web-a', 'web-long', 'web', 'a-web-1'])
       model.nodes.nodeUpdated({ cluster: 'own', name, source: 'k8s' });
     const keysOf = async (limit: number): Promise<readonly string[]> => {
-      const { groups } = await search(model, gate, 'WEB', limit);
+      const { groups } = await search(model, run, 'WEB', limit);
       expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['node', 6]]);
       return groups.flatMap(({ items }) => items.map(({ key, match }) => `${key} ${match}`));
     };
@@ -101,7 +102,7 @@ describe('search', () => {
     model.nodes.nodeUpdated({ cluster: 'own', name: 'shop', source: 'k8s' });
     model.addService({ namespace: 'bank', name: 'my-shop' }, '172.16.0.11');
     model.services.markSynced();
-    const { groups } = await search(model, gate, 'shop', 8);
+    const { groups } = await search(model, run, 'shop', 8);
     expect(groups.map(({ kind }) => kind)).toEqual(['node', 'service']);
   });
 
@@ -127,7 +128,7 @@ describe('search', () => {
     model.ipcache.upsert('10.0.0.4', { identity: 1, source: 'k8s' });
     model.ipcache.upsert('10.0.0.5', { identity: 99, source: 'k8s' });
     const textOf = async (text: string, kind: string): Promise<string | undefined> => {
-      const { groups } = await search(model, gate, text, 8);
+      const { groups } = await search(model, run, text, 8);
       const item = groups.find((group) => group.kind === kind)?.items[0];
       return item && `${item.title}: ${item.detail}`;
     };
@@ -164,7 +165,7 @@ describe('search', () => {
     Object.assign(model.nodes, { get: () => undefined });
     Object.assign(model.services, { get: () => undefined });
     const details = async (text: string): Promise<readonly string[]> =>
-      (await search(model, gate, text, 8)).groups.flatMap(({ items }) =>
+      (await search(model, run, text, 8)).groups.flatMap(({ items }) =>
         items.filter(({ kind }) => kind !== 'namespace').map(({ kind, detail }) => `${kind} ${detail}`),
       );
     expect(await details('10.0.0.')).toEqual(['prefix removed']);
@@ -181,10 +182,10 @@ describe('search', () => {
         source: 'k8s',
         k8s: { namespace: 'shop', podName: `web-${host}`, namedPorts: new Map() },
       });
-    const { groups } = await search(model, gate, 'web-1', 3);
+    const { groups } = await search(model, run, 'web-1', 3);
     expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['pod', 11]]);
     expect(groups[0]?.items.map(({ key }) => key)).toEqual(['shop/web-1', 'shop/web-10', 'shop/web-11']);
-    const [prefixes] = (await search(model, gate, '10.0.0.', 3)).groups;
+    const [prefixes] = (await search(model, run, '10.0.0.', 3)).groups;
     expect([prefixes?.items.length, prefixes?.total]).toEqual([3, 4]);
   });
 
@@ -196,7 +197,7 @@ describe('search', () => {
         source: 'k8s',
         k8s: { namespace, podName: 'web', namedPorts: new Map() },
       });
-    const { groups } = await search(model, gate, 'web', 1);
+    const { groups } = await search(model, run, 'web', 1);
     expect(groups.map(({ kind, total }) => [kind, total])).toEqual([['pod', 3]]);
   });
 
@@ -210,10 +211,10 @@ describe('search', () => {
         k8s: k8s(pod),
       });
     expect(MAX_COMPARED.pod).toBeLessThan(250_000);
-    const result = await search(model, gate, 'web-249999', 8);
+    const result = await search(model, run, 'web-249999', 8);
     expect(result.truncated).toBe(true);
     expect(result.groups[0]?.items).toMatchObject([{ key: 'shop/web-249999', match: 'exact' }]);
-    expect((await search(model, gate, '10.3.208.143', 8)).groups[0]?.items).toMatchObject([
+    expect((await search(model, run, '10.3.208.143', 8)).groups[0]?.items).toMatchObject([
       { kind: 'prefix', key: '10.3.208.143/32' },
     ]);
   });
@@ -232,7 +233,7 @@ describe('search', () => {
     Object.assign(model.nodes, { nodes: () => repeated(node) });
     expect(await found('Shop/last', model)).toEqual(['service shop/last exact']);
     expect(await found('own/last', model)).toEqual(['node own/last exact']);
-    const { groups, truncated } = await search(model, gate, 'baltic/node-1', 8);
+    const { groups, truncated } = await search(model, run, 'baltic/node-1', 8);
     expect([truncated, groups.map(({ kind, total }) => [kind, total])]).toEqual([true, [['node', 1]]]);
   });
 
@@ -245,7 +246,7 @@ describe('search', () => {
         k8s: { namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() },
       });
     expect(await found('checkou', model)).toEqual(['label k8s:app=checkout start', 'identity 1234 related']);
-    const { truncated, groups } = await search(model, gate, 'app=checkout', 8);
+    const { truncated, groups } = await search(model, run, 'app=checkout', 8);
     expect(truncated).toBe(false);
     expect(groups.map(({ kind, total }) => [kind, total])).toEqual([
       ['label', 1],
@@ -262,11 +263,21 @@ describe('search', () => {
         cluster: 'own',
         labels: [label('web-long'), label('web'), label('we')],
       }));
-    const { groups } = await search(model, gate, 'we', 1);
+    const { groups } = await search(model, run, 'we', 1);
     expect(groups.map(({ kind, total, items }) => [kind, total, items.length])).toEqual([
       ['label', 3, 1],
       ['identity', 100, 1],
     ]);
+  });
+
+  it('GET /v1/search ends when the client disconnects (regression: it compared everything)', async () => {
+    const { app, model } = testApp();
+    const leaving = new AbortController();
+    const nodes = vi.spyOn(model.nodes, 'nodes');
+    const answer = app.request('/v1/search?q=web', { signal: leaving.signal });
+    leaving.abort();
+    expect((await answer).status).toBe(400);
+    expect(nodes).not.toHaveBeenCalled();
   });
 
   it('GET /v1/search refuses an empty text and a limit that is too large', async () => {
