@@ -9,6 +9,7 @@ import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
+import type { Service } from '../servicecache/service.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
 import type { KernelEntryDocument } from './datapath-document.ts';
 import type { PastDocument } from './past-document.ts';
@@ -137,6 +138,10 @@ export interface ServiceDocument {
   readonly nodeLabel?: string | undefined;
   /** The only type of frontends, apart from external IPs; absent for all types. */
   readonly exposedType?: string | undefined;
+  /** CIDRs of clients of the load balancer; absent if all clients are admitted. */
+  readonly sourceRanges?: readonly string[] | undefined;
+  /** `allow`: only clients in `sourceRanges` are admitted; `deny`: only others. Present with `sourceRanges`. */
+  readonly sourceRangesPolicy?: Service['sourceRangesPolicy'] | undefined;
   readonly backends: readonly BackendDocument[];
   /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
@@ -354,6 +359,10 @@ export function serviceDocument(
     ...(service.nodeSelector !== undefined && { nodeSelector: service.nodeSelector }),
     ...(service.nodeLabel !== undefined && { nodeLabel: service.nodeLabel }),
     ...(service.exposedType !== undefined && { exposedType: service.exposedType }),
+    ...(service.sourceRanges !== undefined && {
+      sourceRanges: [...service.sourceRanges].sort(ascending),
+      sourceRangesPolicy: service.sourceRangesPolicy,
+    }),
     backends: [...endpoints.backends.values()]
       .sort((a, b) => ascending(a.address, b.address))
       .map(backendDocument),

@@ -30,6 +30,12 @@ function nodesText({ nodeSelector, nodeLabel }: ServiceDocument): string {
   return nodeSelector ?? (nodeLabel === undefined ? 'all' : `service.cilium.io/node=${nodeLabel}`);
 }
 
+function clientLines({ sourceRanges, sourceRangesPolicy }: ServiceDocument): readonly string[] {
+  if (sourceRanges === undefined) return [];
+  const where = sourceRangesPolicy === 'deny' ? 'outside of' : 'in';
+  return [`Its load balancer admits only clients ${where} ${sourceRanges.join(' ') || 'no range'}.`];
+}
+
 const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
   { title: 'SERVICE', cell: serviceName },
   { title: 'TYPE', cell: ({ type }) => type },
@@ -135,6 +141,7 @@ export function explainService(name: string, at?: string): Question {
         ...(nodesText(service) === 'all'
           ? []
           : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),
+        ...clientLines(service),
         ...(rows.length === 0 ? [] : table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view)),
         ...pastLines(service.past),
       ],

@@ -18,14 +18,14 @@ import { getService } from '../../src/client/service-answers.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
-import { createService, type Service } from '../../src/servicecache/service.ts';
+import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 
 const MODEL = { restoredOf: () => undefined };
 const ID = { namespace: 'shop', name: 'cart' };
 
-function serviceOf(fields: Partial<Service>): ServiceDocument {
+function serviceOf(fields: Partial<Parameters<typeof createService>[0]>): ServiceDocument {
   const services = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   services.updateService(
     createService({ id: ID, addressing: 'assigned', clusterIPs: ['10.96.0.1'], ...fields }),
@@ -179,8 +179,18 @@ describe('a service shows', () => {
       ...{ nodeSelector: 'zone=a', nodeLabel: 'blue' },
     });
     expect(serviceOf({ exposedType: 'LoadBalancer' })).toHaveProperty('exposedType', 'LoadBalancer');
-    for (const field of ['nodeSelector', 'nodeLabel', 'exposedType', 'restored', 'nodePorts'])
+    for (const field of ['nodeSelector', 'nodeLabel', 'exposedType', 'sourceRanges', 'sourceRangesPolicy'])
       expect(serviceOf({})).not.toHaveProperty(field);
+    for (const field of ['restored', 'nodePorts']) expect(serviceOf({})).not.toHaveProperty(field);
+  });
+
+  it('which clients are admitted, also if they are none (regression: absent)', () => {
+    const sourceRanges = ['10.0.0.0/8', '1.0.0.0/8'];
+    expect(serviceOf({ sourceRanges, sourceRangesPolicy: 'deny' })).toMatchObject({
+      sourceRanges: ['1.0.0.0/8', '10.0.0.0/8'],
+      sourceRangesPolicy: 'deny',
+    });
+    expect(serviceOf({ sourceRanges: [] })).toMatchObject({ sourceRanges: [], sourceRangesPolicy: 'allow' });
   });
 
   it('the age of its oldest restored part, of those that are still restored', () => {

@@ -667,6 +667,9 @@ describe('a service', () => {
     const some = { ...everywhere, nodeSelector: 'a in (b)' };
     const selected = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': some });
     expect(selected.lines[1]).toBe('Only nodes with a in (b) have its frontends.');
+    const limited = { ...everywhere, sourceRanges: ['1.0.0.0/8', '2.0.0.0/8'], sourceRangesPolicy: 'deny' };
+    const denied = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': limited });
+    expect(denied.lines[1]).toBe('Its load balancer admits only clients outside of 1.0.0.0/8 2.0.0.0/8.');
     const unused = { ...everywhere, backends: [], explain: { backends: [] } };
     const empty = await answerOf(explainService('shop/cart'), { '/v1/services/shop/cart': unused });
     expect(empty.lines).toEqual(['shop/cart: 0 offered, effective: 0 backends.']);

@@ -158,6 +158,14 @@ const SERVICE_FIELDS = {
     .optional()
     .describe('Only nodes whose label service.cilium.io/node has this value have the frontends'),
   exposedType: z.string().optional().describe('The only type of frontends, apart from external IPs'),
+  sourceRanges: z
+    .array(z.string())
+    .optional()
+    .describe('CIDRs of clients of the load balancer; absent: all clients are admitted'),
+  sourceRangesPolicy: z
+    .enum(['allow', 'deny'])
+    .optional()
+    .describe('`allow`: only clients in `sourceRanges` are admitted; `deny`: only others'),
   backends: z.array(BACKEND),
   ...RESTORED_FIELD,
   ...PAST_FIELD,
