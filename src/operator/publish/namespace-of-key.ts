@@ -9,6 +9,7 @@ export function namespaceOfKey(key: string, value: Uint8Array): string | undefin
   switch (parsed?.kind) {
     case 'service':
     case 'endpointslice':
+    case 'serviceexport':
       return parsed.namespace;
     case 'identity': {
       const identity = decodeIdentity(parsed.id, value, key);
