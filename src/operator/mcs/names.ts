@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { services } from '../../k8s/feed/kinds.ts';
 import type { ResourceKind } from '../../k8s/resource.ts';
+import { field } from '../collect/field.ts';
 
 /** The API group of ServiceExports and ServiceImports. */
 export const MCS_GROUP = 'multicluster.x-k8s.io';
@@ -27,6 +28,11 @@ export const FAMILIES_ANNOTATION = 'clustermesh.cilium.io/supported-ip-families'
 
 const BASE32HEX = '0123456789abcdefghijklmnopqrstuv';
 const HASH_LENGTH = 10;
+
+/** Returns the number and protocol of a port of a Service: `80/TCP`. */
+export function portNumberText(port: unknown): string {
+  return `${String(field(port, 'port'))}/${String(field(port, 'protocol') ?? 'TCP')}`;
+}
 
 /** Returns the first `length` letters of bytes in the lower-case base32 of RFC 4648, section 7. */
 function base32Hex(bytes: Uint8Array, length: number): string {

@@ -18,6 +18,7 @@ import {
   MCS_GROUP,
   type McsVersion,
   mcsKind,
+  portNumberText,
   SERVICES,
 } from './names.ts';
 
@@ -168,8 +169,13 @@ function importDeletes(state: McsState): readonly PlannedWrite[] {
   return [...writes, { part: 'import', write, reason }];
 }
 
+/** Returns the name of the import in the label of a derived Service. */
+function importNameOf(derived: KubernetesObject): unknown {
+  return field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL);
+}
+
 function derivedDelete({ derived, name }: McsState, reason: string): readonly PlannedWrite[] {
-  if (derived === undefined || field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL) !== name) return [];
+  if (derived === undefined || importNameOf(derived) !== name) return [];
   return [{ part: 'derived service', write: deleteOf(SERVICES, derived), reason }];
 }
 
@@ -178,10 +184,13 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
     state.families.includes(family),
   );
   const isHeadless = merged.type === 'Headless';
+  const { serviceImport, derived, name } = state;
+  // The hash in the name of a derived Service has 50 bits, so two imports can have the same. Adopts a Service without
+  // the label.
+  const isOther = derived !== undefined && (importNameOf(derived) ?? name) !== name;
   const isCurrent =
-    state.derived !== undefined && (field(state.derived, 'spec', 'clusterIP') === 'None') === isHeadless;
+    derived !== undefined && !isOther && (field(derived, 'spec', 'clusterIP') === 'None') === isHeadless;
   const wanted = { state, merged, supported, isHeadless, isCurrent };
-  const { serviceImport } = state;
   if (serviceImport === undefined) return [importCreate(wanted)];
   return [
     ...importPatch(wanted, serviceImport),
@@ -197,7 +206,7 @@ interface WantedImport {
   /** The families of the service that this cluster supports. */
   readonly supported: readonly SliceAddressType[];
   readonly isHeadless: boolean;
-  /** True if the derived Service exists with the right type. */
+  /** True if the derived Service exists, is that of this import, and is headless only if it should be. */
   readonly isCurrent: boolean;
 }
 
@@ -373,7 +382,7 @@ function ownersOf({ state }: WantedImport, { metadata: { uid } }: KubernetesObje
 function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   const targets = new Map(
     state.local?.isValid === true
-      ? items(state.service, 'spec', 'ports').map((port) => [field(port, 'port'), field(port, 'targetPort')])
+      ? items(state.service, 'spec', 'ports').map((port) => [portNumberText(port), field(port, 'targetPort')])
       : [],
   );
   const { ports } = merged;
@@ -385,7 +394,8 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
       name = wanted;
       for (let suffix = 1; names.has(name); suffix++) name = `${wanted}-${suffix}`;
     }
-    return { ...portOf({ ...port, name }), targetPort: targets.get(port.port) ?? port.port };
+    const object = portOf({ ...port, name });
+    return { ...object, targetPort: targets.get(portNumberText(object)) ?? port.port };
   });
 }
 

@@ -10,7 +10,7 @@ import { field, items } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
 import { readLocalExport } from '../mcs/local-export.ts';
 import type { McsKindName, McsObjects } from '../mcs/mcs-objects.ts';
-import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL } from '../mcs/names.ts';
+import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL, portNumberText } from '../mcs/names.ts';
 import type { FollowContext } from '../publish/producer.ts';
 import { SetMap } from '../set-map.ts';
 import { FollowedList } from './followed-list.ts';
@@ -111,21 +111,16 @@ function sameSlice(a: LocalSlice, b: LocalSlice): boolean {
   );
 }
 
-/** Returns a port of a Service as `80/TCP`. */
-function portText(port: unknown): string {
-  return `${String(field(port, 'port'))}/${String(field(port, 'protocol') ?? 'TCP')}`;
-}
-
 /**
  * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by
  * port names. Omits ports whose name an older export of another cluster uses for another number or protocol.
  */
 function copiedPorts(ports: readonly unknown[], { service, derived }: DerivedService): readonly unknown[] {
   const names = new Map(
-    items(derived, 'spec', 'ports').map((port) => [portText(port), field(port, 'name') ?? '']),
+    items(derived, 'spec', 'ports').map((port) => [portNumberText(port), field(port, 'name') ?? '']),
   );
   const numbers = new Map(
-    items(service, 'spec', 'ports').map((port) => [field(port, 'name') ?? '', portText(port)]),
+    items(service, 'spec', 'ports').map((port) => [field(port, 'name') ?? '', portNumberText(port)]),
   );
   return ports.flatMap((port) => {
     const name = names.get(numbers.get(field(port, 'name') ?? '') ?? '');

@@ -192,6 +192,40 @@ it('a derived Service has port names of a valid length (regression: the API serv
   expect(new Set(names).size).toBe(ports.length);
 });
 
+it('a Service of this name that belongs to another import is not changed (regression: both names patched it in turn)', () => {
+  const metadata = { labels: { 'multicluster.kubernetes.io/service-name': 'other' } };
+  const derived = objectOf(DERIVED, { metadata, spec: { clusterIP: '10.96.0.1' } });
+  const planned = plan({}, { serviceImport: objectOf('cart', {}), derived });
+  expect(planned['derived service']).toBeUndefined();
+  expect(planned['import']).toMatchObject([
+    {},
+    {},
+    { value: expect.not.objectContaining({ ips: ['10.96.0.1'] }) },
+  ]);
+  expect(JSON.stringify(planned['import status'])).toContain('"reason":"Pending"');
+});
+
+it('a derived Service has the target port of its protocol (regression: that of the last port with the same number)', () => {
+  const ports = [
+    { name: 'dns', port: 53, protocol: 17 },
+    { name: 'dns-tcp', port: 53, protocol: 6 },
+  ];
+  const service = objectOf('cart', {
+    spec: {
+      ports: [
+        { name: 'dns', port: 53, protocol: 'UDP', targetPort: 5353 },
+        { name: 'dns-tcp', port: 53, targetPort: 5354 }, // the API server adds the default protocol, TCP
+      ],
+    },
+  });
+  const local = { isValid: true, service: { ...EXPORT, ports }, dropped: [] } as const;
+  const { 'derived service': derived } = plan(
+    { ports },
+    { serviceImport: objectOf('cart', {}), local, service },
+  );
+  expect(derived).toMatchObject({ spec: { ports: [{ targetPort: 5353 }, { targetPort: 5354 }] } });
+});
+
 it('the message of a conflict has the maximum length of a condition (regression: the API server rejected the status)', () => {
   const annotations = new Map([['note', 'x'.repeat(40_000)]]);
   const service: ServiceExport = { ...EXPORT, cluster: 'own', createdAt: 2 };
