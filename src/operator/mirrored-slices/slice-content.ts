@@ -102,6 +102,7 @@ export function sliceBody({ namespace, name, labels, owner, content }: WantedSli
 export function digestOf(slice: Readonly<Record<string, unknown>>): string {
   const { addressType, endpoints, ports, metadata } = slice;
   const [labels, owners] = [field(metadata, 'labels'), field(metadata, 'ownerReferences')];
-  const content = JSON.stringify(normalForm({ addressType, endpoints, ports, labels, owners }, ''));
-  return createHash('sha256').update(content).digest('base64');
+  // An empty text is a missing one in a port or an endpoint, but a value in a label.
+  const content = [normalForm({ addressType, endpoints, ports, owners }, ''), normalForm(labels)];
+  return createHash('sha256').update(JSON.stringify(content)).digest('base64');
 }
