@@ -19,6 +19,9 @@ export interface DutyOptions {
 
 /** Time between two checks of the inputs. */
 const POLL_MS = 500;
+/** Maximum number of reports of one error code in a period. Without a right, each write of a duty fails. */
+const MAX_REPORTS = 10;
+const PERIOD_MS = 60_000;
 
 /** Reports the failures, waits and writes of a duty. */
 export class DutyReport {
@@ -27,6 +30,8 @@ export class DutyReport {
   readonly #guard = new CallbackGuard();
   #failures = 0;
   #last: Failure | undefined;
+  /** The errors of the current period, by code. */
+  readonly #periods = new Map<string, { readonly since: number; errors: number }>();
 
   constructor(duty: string, options: DutyOptions) {
     this.#duty = duty;
@@ -37,12 +42,20 @@ export class DutyReport {
     return { failures: this.#failures, lastFailure: this.#last };
   }
 
-  /** Reports an error. Counts it as a failure unless it is a {@link NotReadyError}. */
+  /**
+   * Counts an error as a failure, unless it is a {@link NotReadyError}. Reports it, unless {@link MAX_REPORTS} errors of
+   * its code were reported in this period.
+   */
   add(error: unknown): void {
     const { clock, onFailure } = this.#options;
     if (!(error instanceof NotReadyError)) this.#failures++;
     this.#last = failureOf(error, clock);
-    this.#guard.call(onFailure, error, this.#duty);
+    const { code } = this.#last;
+    const now = clock.now();
+    const known = this.#periods.get(code);
+    const period = known !== undefined && now - known.since < PERIOD_MS ? known : { since: now, errors: 0 };
+    this.#periods.set(code, period);
+    if (++period.errors <= MAX_REPORTS) this.#guard.call(onFailure, error, this.#duty);
   }
 
   /** Reports a write. */

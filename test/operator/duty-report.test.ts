@@ -32,6 +32,33 @@ describe('the report of a duty', () => {
     expect([isReady, report.status().lastFailure, clock.pending]).toEqual([true, undefined, 0]);
   });
 
+  it('reports at most 10 errors of one code a minute, and counts all (regression: without a right, 20 log lines a second)', () => {
+    const clock = new ManualClock();
+    const failed: unknown[] = [];
+    const report = new DutyReport('slices', { clock, onFailure: (error) => void failed.push(error) });
+    const refused = (slice: number): Error => Object.assign(new Error(`slice ${slice}`), { code: 'refused' });
+    for (let slice = 0; slice < 1200; slice++) {
+      report.add(refused(slice));
+      clock.advance(50);
+    }
+    expect([failed.length, report.status().failures]).toEqual([10, 1200]);
+    expect(report.status().lastFailure?.message).toBe('slice 1199');
+    report.add(new Error('timeout'));
+    report.add(refused(1200));
+    expect(failed.slice(10).map(String)).toEqual(['Error: timeout', 'Error: slice 1200']);
+  });
+
+  it('reports alternating missing inputs at a limited rate (regression: two log lines a second)', () => {
+    const clock = new ManualClock();
+    const failed: unknown[] = [];
+    const report = new DutyReport('gc', { clock, onFailure: (error) => void failed.push(error) });
+    for (let look = 0; look < 100; look++) {
+      report.notReady(look % 2 === 0 ? 'no list' : 'no watch');
+      clock.advance(500);
+    }
+    expect(failed.length).toBe(10);
+  });
+
   it('stops to wait if the signal fires', async () => {
     const clock = new ManualClock();
     const report = new DutyReport('gc', { clock });

@@ -27,8 +27,14 @@ export function placeOfObject(
   return { kind, namespace, name };
 }
 
-/** An outcome in which nothing was written, except for that of a dry run. */
+/** The outcome of a write that was neither made nor printed by a dry run. */
 export type UnsuccessfulWrite = Exclude<WriteOutcome, { readonly outcome: 'done' | 'dry-run' }>;
+
+/** Returns true if a write was neither made nor printed. A delete of a missing object counts as made. */
+export function isUnsuccessful({ verb }: ObjectWrite, answer: WriteOutcome): answer is UnsuccessfulWrite {
+  const { outcome } = answer;
+  return outcome !== 'done' && outcome !== 'dry-run' && !(verb === 'delete' && outcome === 'not-found');
+}
 
 /** Returns the error of a write that was not made. */
 export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): Error {

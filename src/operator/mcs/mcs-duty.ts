@@ -10,7 +10,7 @@ import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
-import { type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
+import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
@@ -322,13 +322,12 @@ export class McsDuty implements Duty {
     this.#own.begin(objectOf(planned), known);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
-    if (answer.outcome !== 'failed' && !part.endsWith('status'))
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
-    if (answer.outcome !== 'done' && answer.outcome !== 'dry-run' && !isGone) {
+    if (isUnsuccessful(write, answer)) {
       await this.#handleFailure(key, planned, answer, signal);
       return false;
     }
+    if (!part.endsWith('status'))
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
     const object = answer.outcome === 'done' ? answer.object : simulated(planned, known);
     this.#own.end(object);

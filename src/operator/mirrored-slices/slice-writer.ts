@@ -2,15 +2,10 @@ import type { Random } from '../../base/clock.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
-import {
-  type ObjectWrite,
-  type ObjectWriter,
-  type WriteOutcome,
-  writeText,
-} from '../../k8s/rest/object-writer.ts';
+import { type ObjectWrite, type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { writeError } from '../collect/perform-write.ts';
+import { isUnsuccessful, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
@@ -186,32 +181,24 @@ export class SliceWriter implements Duty {
     this.#pending.delete(key);
     if (planned === undefined) return this.#queue.forget(key);
     this.#pending.add(key);
-    const { write, reason } = planned;
+    const { write, reason, written } = planned;
     this.#own.begin(key, this.#known(key));
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
-    if (write.verb !== 'update' && answer.outcome !== 'failed')
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    this.#conclude(key, planned, answer);
-  }
-
-  /**
-   * Records the result of a write, or plans a retry. If the watch has delivered the result or a later state before the
-   * answer, that state is compared again.
-   */
-  #conclude(key: string, { write, written }: SliceWrite, answer: WriteOutcome): void {
-    const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
-    if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
-      const object = answer.outcome === 'done' ? answer.object : undefined;
-      if (this.#own.end(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
-      this.#writes++;
-      this.#writtenAt.set(key, this.#options.clock.now());
-      this.#queue.forget(key);
-      this.#queue.addAfter(key, WRITE_PAUSE_MS);
+    if (isUnsuccessful(write, answer)) {
+      this.#queue.retry(key);
+      this.#report.add(writeError(write, answer));
       return;
     }
-    this.#queue.retry(key);
-    this.#report.add(writeError(write, answer));
+    if (write.verb !== 'update')
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+    const object = answer.outcome === 'done' ? answer.object : undefined;
+    // If the watch has delivered the result or a later state before the answer, that state is compared again.
+    if (this.#own.end(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
+    this.#writes++;
+    this.#writtenAt.set(key, clock.now());
+    this.#queue.forget(key);
+    this.#queue.addAfter(key, WRITE_PAUSE_MS);
   }
 
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */

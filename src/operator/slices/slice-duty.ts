@@ -10,7 +10,7 @@ import {
   writeText,
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
+import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
@@ -231,17 +231,16 @@ export class SliceDuty implements Duty {
     const known = this.#known(name);
     this.#own.begin(`/${name}`, known);
     const answer = await writer.write(write, reason, signal);
-    if (write.verb !== 'update' && answer.outcome !== 'failed')
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
-    const isGone = write.verb === 'delete' && answer.outcome === 'not-found';
-    if (answer.outcome === 'done' || answer.outcome === 'dry-run' || isGone) {
-      this.#writes++;
-      this.#failed.delete(name);
-      this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
-      return true;
+    if (isUnsuccessful(write, answer)) {
+      if (!signal.aborted) await this.#handleFailure(name, write, answer, signal);
+      return false;
     }
-    if (!signal.aborted) await this.#handleFailure(name, write, answer, signal);
-    return false;
+    if (write.verb !== 'update')
+      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+    this.#writes++;
+    this.#failed.delete(name);
+    this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
+    return true;
   }
 
   /** Records a write, unless the watch has delivered a later version, which was adopted. */
