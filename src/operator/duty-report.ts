@@ -43,8 +43,8 @@ export class DutyReport {
   }
 
   /**
-   * Counts an error as a failure, unless it is a {@link NotReadyError}. Reports it, unless {@link MAX_REPORTS} errors of
-   * its code were reported in this period.
+   * Counts an error as a failure, unless it is a {@link NotReadyError}. Reports at most {@link MAX_REPORTS} errors of one
+   * code in a period.
    */
   add(error: unknown): void {
     const { clock, onFailure } = this.#options;

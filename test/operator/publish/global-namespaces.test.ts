@@ -324,7 +324,7 @@ it('a dry run names the namespace of each key that it would delete because of it
     'delete cilium/state/identities/v1/id/65800: namespace shop is not global',
     'delete cilium/state/services/v1/a/shop/web: namespace shop is not global',
     'delete cilium/state/endpointslices/v1/a/shop/web-1: namespace shop is not global',
-    'delete cilium/state/serviceexports/v1/a/shop/web: namespace shop is not global', // regression: `no object requires it`
+    'delete cilium/state/serviceexports/v1/a/shop/web: namespace shop is not global', // regression: another reason
     'delete cilium/state/services/v1/a/game/web: no object requires it',
     'delete cilium/state/nodes/v1/a/shop: no object requires it',
   ]);
