@@ -8,10 +8,10 @@ export function reservedLabel(key: string): Label {
   return { source: 'reserved', key, value: '' };
 }
 
-/** Returns the world label for the address family of a CIDR. */
-export function worldLabel(cidr: string, world: WorldLabels): Label {
-  if (world === 'single-stack') return reservedLabel('world');
-  return reservedLabel(cidr.includes(':') ? 'world-ipv6' : 'world-ipv4');
+/** Returns the key of the world label for the address family of a CIDR, which is also the name of its identity. */
+export function worldName(cidr: string, world: WorldLabels): 'world' | 'world-ipv4' | 'world-ipv6' {
+  if (world === 'single-stack') return 'world';
+  return cidr.includes(':') ? 'world-ipv6' : 'world-ipv4';
 }
 
 /** Prefix of labels that only Cilium sets. */
@@ -31,7 +31,7 @@ export function cidrGroupLabels(
   return [
     ...groupLabels.map(([key, value]) => ({ source: 'cidrgroup', key, value })),
     { source: 'cidrgroup', key: `io.cilium.policy.cidrgroupname/${name}`, value: '' },
-    worldLabel(cidr, world),
+    reservedLabel(worldName(cidr, world)),
   ];
 }
 
@@ -40,7 +40,7 @@ export function cidrGroupLabels(
  * label. Label keys contain no `:` and neither start nor end with `-`, so `fd00::/8` becomes `fd00--0/8`.
  */
 export function cidrLabels(cidr: string, world: WorldLabels): Labels {
-  const ofWorld = worldLabel(cidr, world);
+  const ofWorld = reservedLabel(worldName(cidr, world));
   if (cidr.endsWith('/0')) return [ofWorld];
   const [address = '', length = ''] = cidr.split('/');
   const start = address.startsWith(':') ? '0' : '';

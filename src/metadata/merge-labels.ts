@@ -1,7 +1,7 @@
 import type { Label, Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { compareWriters, type Source } from '../model/source.ts';
-import { cidrLabels, reservedLabel, type WorldLabels, worldLabel } from './cidr-labels.ts';
+import { cidrLabels, reservedLabel, type WorldLabels, worldName } from './cidr-labels.ts';
 
 /** The labels that one resource assigns to a prefix. */
 export interface ResourceLabels {
@@ -60,10 +60,10 @@ export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLab
     [...merged].filter(([key, { source }]) => source !== 'reserved' || !WORLD.has(key)),
   );
   if (has('kube-apiserver') && !hasSource(outside, 'cidr')) addLabels(outside, cidrLabels(cidr, world));
-  const ofWorld = worldLabel(cidr, world);
-  if (![...outside.values()].some(({ key }) => !WORLD.has(key)))
-    return { kind: 'reserved', identity: worldIdentity(ofWorld.key) };
-  outside.set(ofWorld.key, ofWorld);
+  const name = worldName(cidr, world);
+  if ([...outside.keys()].every((key) => WORLD.has(key)))
+    return { kind: 'reserved', identity: RESERVED_IDENTITIES[name] };
+  outside.set(name, reservedLabel(name));
   return { kind: 'labels', labels: [...outside.values()] };
 }
 
@@ -76,10 +76,4 @@ export function nodeLabel(identity: number): Label | undefined {
 function hasSource(labels: ReadonlyMap<string, Label>, source: string): boolean {
   for (const label of labels.values()) if (label.source === source) return true;
   return false;
-}
-
-function worldIdentity(key: string): number {
-  const { world, 'world-ipv4': ipv4, 'world-ipv6': ipv6 } = RESERVED_IDENTITIES;
-  if (key === 'world') return world;
-  return key === 'world-ipv4' ? ipv4 : ipv6;
 }

@@ -311,8 +311,11 @@ export class MetadataLayer {
     for (const text of texts) this.#enqueue(text, this.#revision + 1);
   }
 
-  /** Notes if a prefix waits for an identity. If it has one, enqueues the prefixes that wait with the same labels. */
-  #noteIdentity(text: string, desired: DesiredClaim | undefined, identity: number | undefined): void {
+  /**
+   * Records if a prefix has its identity, or waits for one because none is free. If it has its identity, enqueues the
+   * prefixes that wait for the same one.
+   */
+  #recordIdentity(text: string, desired: DesiredClaim | undefined, identity: number | undefined): void {
     const isMissing = desired !== undefined && identity === undefined;
     if (this.#withoutIdentity.size === 0 && !isMissing) return;
     const labels = desired?.resolved.kind === 'labels' ? formatLabels(desired.resolved.labels) : '';
@@ -401,7 +404,7 @@ export class MetadataLayer {
     const { ipcache } = this.#options;
     const previous = known.claimed;
     const identity = desired && this.#identityOf(desired);
-    this.#noteIdentity(text, desired, identity);
+    this.#recordIdentity(text, desired, identity);
     known.claimed = undefined;
     if (desired !== undefined && identity !== undefined) {
       const { key, source, hostIP, encryptKey, resolved } = desired;

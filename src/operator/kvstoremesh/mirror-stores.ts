@@ -75,10 +75,9 @@ export class MirrorStores extends ResourceStores {
     super(cluster);
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random });
-    const prefix = CLUSTER_CONFIG_PREFIX;
     this.#config = new SyncStore({
       backend,
-      prefix,
+      prefix: CLUSTER_CONFIG_PREFIX,
       clock,
       random,
       leased: 'expires-first',
@@ -138,7 +137,8 @@ export class MirrorStores extends ResourceStores {
     const last = (failing.length > 0 ? failing : all)
       .flatMap(({ lastFailure }) => lastFailure ?? [])
       .sort((a, b) => b.at - a.at)[0];
-    const sum = (of: 'keys' | 'pending' | 'failures'): number => all.reduce((n, status) => n + status[of], 0);
+    const sum = (field: 'keys' | 'pending' | 'failures'): number =>
+      all.reduce((total, status) => total + status[field], 0);
     return {
       keys: sum('keys'),
       pending: sum('pending'),
@@ -158,7 +158,7 @@ export class MirrorStores extends ResourceStores {
     // Keys of another id belong to another cluster (OPERATOR 47).
     const hasOtherID = this.#id !== 0 && config.id !== 0 && this.#id !== config.id;
     if (hasOtherID || this.#mustClear) await this.#clear(signal);
-    await this.#clearAdded(config, signal);
+    await this.#clearNewlyExported(config, signal);
     if (signal.aborted) return;
     this.#id = config.id;
     this.#capabilities = config.capabilities;
@@ -172,21 +172,18 @@ export class MirrorStores extends ResourceStores {
   }
 
   /**
-   * Deletes the canaries of resources that the cluster did not export until now. Their canaries were written for an
-   * empty copy, which readers would consider complete as soon as the configuration names the resource.
+   * Clears resources that the cluster did not export until now. Their canaries were written for an empty copy, which
+   * readers would consider complete as soon as the configuration names the resource.
    */
-  async #clearAdded({ capabilities: next }: ClusterConfig, signal: AbortSignal): Promise<void> {
+  async #clearNewlyExported({ capabilities: next }: ClusterConfig, signal: AbortSignal): Promise<void> {
     const known = this.#capabilities;
     if (known === undefined) return;
-    const added = [...this.#mirrors].filter(
-      ([resource]) => exportsResource(resource, next) && !exportsResource(resource, known),
+    const added = [...this.#mirrors].flatMap(([resource, mirror]) =>
+      exportsResource(resource, next) && !exportsResource(resource, known) ? mirror : [],
     );
     if (added.length === 0 || signal.aborted) return;
     await this.#stopWriting();
-    await this.#clearMirrors(
-      added.map(([, mirror]) => mirror),
-      signal,
-    );
+    await this.#clearMirrors(added, signal);
   }
 
   /**

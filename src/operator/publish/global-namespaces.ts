@@ -20,9 +20,7 @@ export function isGlobalNamespace(annotation: string | undefined, globalByDefaul
   return annotation === undefined ? globalByDefault : annotation.toLowerCase() === 'true';
 }
 
-/**
- * The two steps of an export: identities are put before the keys that contain their numbers, and deleted after them.
- */
+/** The keys of a namespace: identities are put before the others, which contain their numbers, and deleted after. */
 export type ExportStage = 'identities' | 'others';
 
 /** The keys of a producer whose objects have namespaces. */
@@ -129,8 +127,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Returns true if the keys of a namespace and stage are published. When a namespace becomes global, `identities`
-   * changes first; when it ceases to be global, last.
+   * Returns true if these keys of a namespace are published. When a namespace becomes global, `identities` changes
+   * first; when it is not global any more, last.
    */
   exports(stage: ExportStage, namespace: string): boolean {
     return this.#exported[stage].has(namespace);

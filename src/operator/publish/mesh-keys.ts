@@ -37,10 +37,7 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
       );
     },
     isEquivalent: (found, wanted) => {
-      const [foundJson, wantedJson] = [
-        parseJson(textOfBytes(found) ?? ''),
-        parseJson(textOfBytes(wanted) ?? ''),
-      ];
+      const [foundJson, wantedJson] = [found, wanted].map((value) => parseJson(textOfBytes(value) ?? ''));
       if (!isObject(foundJson) || !isObject(wantedJson) || foundJson['Source'] !== 'local') return false;
       const expected = { cluster, name: String(wantedJson['Name']) };
       const [wantedNode, foundNode] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
@@ -51,12 +48,13 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
   };
 }
 
-/** Returns true if the cluster may have allocated the identity: it is in its range, or older than the cluster's id. */
+/** Returns true if the cluster may have allocated the identity: in its range, or before the cluster had an id. */
 function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: number): boolean {
   const allocator = clusterIDOf(identity, maxConnectedClusters);
   return allocator === 0 || allocator === clusterID;
 }
 
+/** Returns the rules of a resource. */
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':
