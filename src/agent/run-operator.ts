@@ -299,7 +299,7 @@ class OperatorProcess implements ServedProcess {
    * expired, even if the duties have not ended yet.
    */
   get #isLeader(): boolean {
-    return !this.#hasElection || this.#election?.mayDelete() === true;
+    return !this.#hasElection || this.#election?.mayWrite() === true;
   }
 
   #statuses(): readonly DutyStatus[] {
@@ -355,7 +355,7 @@ class OperatorProcess implements ServedProcess {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
     if (!this.#hasElection) return {};
     return {
-      mayWrite: () => this.#election?.mayDelete() === true,
+      mayWrite: () => this.#election?.mayWrite() === true,
       writeTimeoutMs: leaseMs - renewDeadlineMs,
     };
   }

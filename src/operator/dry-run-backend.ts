@@ -2,7 +2,7 @@ import { equalBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
 import type { KeyWrite, KvstoreBackend, KvstoreLock, WrittenAll } from '../kvstore/session/backend.ts';
 
 /** The methods of a kvstore that only read. */
-type Reads = Pick<
+type ReadMethods = Pick<
   KvstoreBackend,
   'get' | 'read' | 'listPrefix' | 'watch' | 'retryInTurn' | 'onLeaseLost' | 'endpoints' | 'status' | 'close'
 >;
@@ -17,17 +17,15 @@ function valueText(value: Uint8Array): string {
  * then counts as done, so that a repeated write is printed only once.
  */
 export class DryRunBackend implements KvstoreBackend {
-  readonly #backend: Reads;
+  readonly #backend: ReadMethods;
   readonly #print: (line: string) => void;
   readonly #reasonOf: (key: string, value: Uint8Array) => string | undefined;
-  /** The values that the kvstore would have. `undefined` if deleted. */
+  /** The values of the printed writes; `undefined` after a delete. */
   readonly #writes = new Map<string, Uint8Array | undefined>();
 
-  /**
-   * @param reasonOf returns why a key with this value is deleted; undefined: because no object requires it
-   */
+  /** @param reasonOf returns why a key with this value is deleted; default: `no object requires it` */
   constructor(
-    backend: Reads,
+    backend: ReadMethods,
     print: (line: string) => void,
     reasonOf: (key: string, value: Uint8Array) => string | undefined = () => undefined,
   ) {

@@ -21,8 +21,8 @@ export class DueKeys extends WorkQueue<string> {
   }
 
   /**
-   * Calls `work` with each due key, one after the other. Passes `weight` to the gate for each key. Ends when the signal
-   * fires.
+   * Calls `work` with each due key, one after the other, until no key is due or the signal fires. Passes `weight` to
+   * the gate for each key.
    */
   async processDue(
     gate: TurnGate,

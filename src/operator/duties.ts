@@ -117,24 +117,24 @@ export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
       ? new GlobalNamespaces({ ...options, source, globalByDefault, print: options.dryRun })
       : undefined;
   const mcsObjects = options.mcs && new McsObjects({ ...options, source });
-  const published = publishing(options, namespaces, mcsObjects);
+  const published = publishDuties(options, namespaces, mcsObjects);
   const heartbeat = publish.heartbeat
     ? [new HeartbeatDuty(backend, clock, { random, onFailure: (error) => onFailure?.(error, 'heartbeat') })]
     : [];
-  const { all: imports, clusters, mcs } = importing(options, mcsObjects);
+  const { all: imports, clusters, mcs } = importDuties(options, mcsObjects);
   const all = [
     ...(namespaces ? [namespaces] : []),
     ...published,
     ...heartbeat,
-    ...collecting(options),
-    ...removing(options),
+    ...collectorDuties(options),
+    ...removalDuties(options),
     ...imports,
   ];
   return { all, published, namespaces, clusters, mcs };
 }
 
 /** Returns the duties that publish the local cluster, and then its configuration. */
-function publishing(
+function publishDuties(
   options: OperatorDutiesOptions,
   namespaces: GlobalNamespaces | undefined,
   mcsObjects: McsObjects | undefined,
@@ -152,19 +152,19 @@ function publishing(
             .filter(({ resource }) => resource !== 'identities' && resource !== 'nodes')
             .map((producer) => producer.synced()),
     );
-  const producing: ProducerOptions = { ...options, source, namespaces };
+  const producerOptions: ProducerOptions = { ...options, source, namespaces };
   const objects = new ServiceObjects({
-    ...producing,
+    ...producerOptions,
     selection: { headless: true },
     producers: hasSlices ? 2 : 1,
   });
   const switches: readonly (readonly [isOn: boolean, create: () => Producer])[] = [
-    [isCRD && publish.identities, () => identitySync({ ...producing, sweepAfter })],
-    [publish.nodes, () => nodeSync(producing)],
-    [isCRD && publish.ips, () => ipSync({ ...producing, endpoints })],
-    [publish.services, () => serviceSync({ ...producing, objects })],
-    ...(hasSlices ? ([[publish.services, () => sliceSync(producing, objects)]] as const) : []),
-    ...(mcsObjects ? ([[publish.services, () => exportSync(producing, mcsObjects)]] as const) : []),
+    [isCRD && publish.identities, () => identitySync({ ...producerOptions, sweepAfter })],
+    [publish.nodes, () => nodeSync(producerOptions)],
+    [isCRD && publish.ips, () => ipSync({ ...producerOptions, endpoints })],
+    [publish.services, () => serviceSync({ ...producerOptions, objects })],
+    ...(hasSlices ? ([[publish.services, () => sliceSync(producerOptions, objects)]] as const) : []),
+    ...(mcsObjects ? ([[publish.services, () => exportSync(producerOptions, mcsObjects)]] as const) : []),
   ];
   const producers = switches.flatMap(([isOn, create]) => (isOn ? create() : []));
   if (!publish.clusterConfig || clusterID === 0 || clusterName === NO_MESH) return producers;
@@ -179,17 +179,17 @@ function publishing(
 }
 
 /** Returns the duties that read remote clusters, and the objects of the multi-cluster services API. */
-function importing(
+function importDuties(
   options: OperatorDutiesOptions,
   objects: McsObjects | undefined,
 ): Pick<OperatorDuties, 'all' | 'clusters' | 'mcs'> {
-  const { remotes: source, sliceSync: slicing, mcs: mcsOptions, kubernetes } = options;
+  const { remotes: source, sliceSync, mcs: mcsOptions, kubernetes } = options;
   const objectDuties = objects ? [objects] : [];
-  if (source === undefined || (slicing ?? mcsOptions) === undefined) return { all: objectDuties };
+  if (source === undefined || (sliceSync ?? mcsOptions) === undefined) return { all: objectDuties };
   const clusters = new RemoteClusters({ ...options, source });
   // The writer limits the writes of all these duties together.
-  const context = { ...options, ...slicing, clusters, writer: objectWriter(options) };
-  const all = [...(slicing ? [endpointSliceSync(context)] : []), clusters, ...objectDuties];
+  const context = { ...options, ...sliceSync, clusters, writer: objectWriter(options) };
+  const all = [...(sliceSync ? [endpointSliceSync(context)] : []), clusters, ...objectDuties];
   if (mcsOptions === undefined || objects === undefined) return { all, clusters };
   const globalByDefault = options.identityAllocation === 'crd' ? options.globalByDefault : undefined;
   const reader = kubernetes.reader();
@@ -198,7 +198,7 @@ function importing(
 }
 
 /** Returns the duties that run once on explicit request. */
-function removing(options: OperatorDutiesOptions): readonly Duty[] {
+function removalDuties(options: OperatorDutiesOptions): readonly Duty[] {
   if (options.deleteAllEndpoints !== true) return [];
   const reader = options.kubernetes.reader();
   const writer = fencedWriter(options, { perSecond: REMOVALS_PER_SECOND });
@@ -210,7 +210,7 @@ function intervalsOf({ identityAllocation, intervals }: OperatorDutiesOptions): 
   return { ...intervals, ...(identityAllocation === 'crd' ? { kvstoreIdentities: 0 } : { identities: 0 }) };
 }
 
-function collecting(options: OperatorDutiesOptions): readonly Duty[] {
+function collectorDuties(options: OperatorDutiesOptions): readonly Duty[] {
   const { backend, clusterName, clusterID, maxConnectedClusters, slicing } = options;
   const identities = clusterIdentityRange(clusterID, maxConnectedClusters);
   return collectors({

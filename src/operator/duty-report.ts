@@ -29,7 +29,7 @@ export class DutyReport {
   readonly #options: DutyOptions;
   readonly #guard = new CallbackGuard();
   #failures = 0;
-  #last: Failure | undefined;
+  #lastFailure: Failure | undefined;
   /** The errors of the current period, by code. */
   readonly #periods = new Map<string, { readonly since: number; errors: number }>();
 
@@ -39,18 +39,18 @@ export class DutyReport {
   }
 
   status(): Pick<DutyStatus, 'failures' | 'lastFailure'> {
-    return { failures: this.#failures, lastFailure: this.#last };
+    return { failures: this.#failures, lastFailure: this.#lastFailure };
   }
 
   /**
-   * Counts an error as a failure, unless it is a {@link NotReadyError}. Reports at most {@link MAX_REPORTS} errors of one
-   * code in a period.
+   * Counts an error as a failure, unless it is a {@link NotReadyError}. Reports at most {@link MAX_REPORTS} errors of
+   * one code in a period.
    */
-  add(error: unknown): void {
+  addError(error: unknown): void {
     const { clock, onFailure } = this.#options;
     if (!(error instanceof NotReadyError)) this.#failures++;
-    this.#last = failureOf(error, clock);
-    const { code } = this.#last;
+    this.#lastFailure = failureOf(error, clock);
+    const { code } = this.#lastFailure;
     const now = clock.now();
     const known = this.#periods.get(code);
     const period = known !== undefined && now - known.since < PERIOD_MS ? known : { since: now, errors: 0 };
@@ -59,18 +59,18 @@ export class DutyReport {
   }
 
   /** Reports a write. */
-  action(action: Omit<Action, 'duty'>): void {
+  addAction(action: Omit<Action, 'duty'>): void {
     this.#guard.call(this.#options.onAction, { duty: this.#duty, ...action });
   }
 
   /** Reports an incomplete input, unless it was the last report. */
-  notReady(reason: string): void {
-    if (this.#last?.message !== reason) this.add(new NotReadyError(reason));
+  addNotReady(reason: string): void {
+    if (this.#lastFailure?.message !== reason) this.addError(new NotReadyError(reason));
   }
 
   /** Removes an incomplete input from the status. */
-  ready(): void {
-    if (this.#last?.code === 'not-ready') this.#last = undefined;
+  clearNotReady(): void {
+    if (this.#lastFailure?.code === 'not-ready') this.#lastFailure = undefined;
   }
 
   /**
@@ -86,8 +86,8 @@ export class DutyReport {
     const startedAt = clock.now();
     while (!signal.aborted) {
       const reason = notReadyReason();
-      if (reason === undefined) return this.ready();
-      if (clock.now() - startedAt >= quietMs) this.notReady(reason);
+      if (reason === undefined) return this.clearNotReady();
+      if (clock.now() - startedAt >= quietMs) this.addNotReady(reason);
       await sleep(clock, POLL_MS, signal);
     }
   }

@@ -9,8 +9,7 @@ import type { Failure } from '../base/failure.ts';
 export interface Duty {
   readonly name: string;
   /**
-   * Runs until the signal fires. Rejects only if an assertion fails. Only one run at a time; may be called again after
-   * it.
+   * Runs until the signal fires. Rejects only if an assertion fails. Call it again only when the run has ended.
    */
   run(signal: AbortSignal): Promise<void>;
   status(): DutyStatus;

@@ -24,15 +24,15 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
   }
 
   /** Must be called immediately before a request is sent. `known` is the latest known state of the object. */
-  begin(key: string, known: T | undefined): void {
+  beginRequest(key: string, known: T | undefined): void {
     this.#sent = { key, known, isOvertaken: false };
   }
 
   /**
-   * Records the object after the last request. Returns false, and records nothing, if the watch has already delivered
-   * this state or a later one.
+   * Records the object after the last request; undefined if it does not exist. Returns false, and records nothing, if
+   * the watch has already delivered this state or a later one.
    */
-  end(object: T | undefined): boolean {
+  endRequest(object: T | undefined): boolean {
     if (this.#sent === undefined || this.#sent.isOvertaken) return false;
     const { key, known } = this.#sent;
     const replaced = new Set(this.#results.get(key)?.replaced);
@@ -45,8 +45,8 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
   observe(key: string, { type, object: { metadata } }: ResourceEvent): boolean {
     const { uid, resourceVersion: version } = metadata;
     const result = this.#results.get(key);
-    const isOutdated = type === 'put' ? result?.replaced.has(version) : result && result.uid !== uid;
-    if (isOutdated === true) return true;
+    const isOutdated = type === 'put' ? result?.replaced.has(version) === true : (result?.uid ?? uid) !== uid;
+    if (isOutdated) return true;
     this.#results.delete(key);
     const isKnown =
       result !== undefined &&
@@ -56,12 +56,12 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
   }
 
   /**
-   * Must be called after a later complete list of a kind. Forgets, and returns, the objects that this process has
+   * Must be called after each list of a kind, except the first. Forgets, and returns, the objects that this process has
    * created and the list does not contain: if they were deleted before the list, no event arrives. Keeps objects
-   * without a version, which a dry run has not created.
+   * without a version, which a dry run only printed.
    *
-   * @param prefix that of the keys of the kind
-   * @param observed the objects of the list, by the rest of the key
+   * @param prefix the prefix of the keys of the kind
+   * @param observed the objects of the list, by their key without the prefix
    */
   forgetUnlisted(prefix: string, observed: ReadonlyMap<string, unknown>): readonly string[] {
     const names: string[] = [];

@@ -30,7 +30,7 @@ it('a real kube-apiserver accepts the lease; it is handed over at a clean end, a
     new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
   const ended = new AbortController();
   const first = one.run(lead, ended.signal);
-  await until('one leads', () => one.mayDelete());
+  await until('one leads', () => one.mayWrite());
   const second = two.run(lead, new AbortController().signal);
   await until('it is renewed', async () => {
     const { body } = await user.ask({ path: user.path('cilium-operator-resource-lock') });
@@ -38,14 +38,14 @@ it('a real kube-apiserver accepts the lease; it is handed over at a clean end, a
     expect(spec).toMatchObject({ holderIdentity: 'one', leaseDurationSeconds: 3, leaseTransitions: 0 });
     return spec.renewTime > spec.acquireTime;
   });
-  expect(two.mayDelete()).toBe(false);
+  expect(two.mayWrite()).toBe(false);
   ended.abort();
   expect(await first).toBe('ended');
-  await until('two leads', () => two.mayDelete());
-  expect(one.mayDelete()).toBe(false);
+  await until('two leads', () => two.mayWrite());
+  expect(one.mayWrite()).toBe(false);
   await server.kill();
   expect(await second).toBe('lost');
-  expect(two.mayDelete()).toBe(false);
+  expect(two.mayWrite()).toBe(false);
   await server.restart();
   await client.close();
 });

@@ -38,13 +38,13 @@ describe('the report of a duty', () => {
     const report = new DutyReport('slices', { clock, onFailure: (error) => void failed.push(error) });
     const refused = (slice: number): Error => Object.assign(new Error(`slice ${slice}`), { code: 'refused' });
     for (let slice = 0; slice < 1200; slice++) {
-      report.add(refused(slice));
+      report.addError(refused(slice));
       clock.advance(50);
     }
     expect([failed.length, report.status().failures]).toEqual([10, 1200]);
     expect(report.status().lastFailure?.message).toBe('slice 1199');
-    report.add(new Error('timeout'));
-    report.add(refused(1200));
+    report.addError(new Error('timeout'));
+    report.addError(refused(1200));
     expect(failed.slice(10).map(String)).toEqual(['Error: timeout', 'Error: slice 1200']);
   });
 
@@ -53,7 +53,7 @@ describe('the report of a duty', () => {
     const failed: unknown[] = [];
     const report = new DutyReport('gc', { clock, onFailure: (error) => void failed.push(error) });
     for (let look = 0; look < 100; look++) {
-      report.notReady(look % 2 === 0 ? 'no list' : 'no watch');
+      report.addNotReady(look % 2 === 0 ? 'no list' : 'no watch');
       clock.advance(500);
     }
     expect(failed.length).toBe(10);
@@ -75,13 +75,13 @@ describe('the report of a duty', () => {
     clock.advance(7);
     const actions: Action[] = [];
     const report = new DutyReport('gc', { clock, onAction: (action) => void actions.push(action) });
-    report.add(new Error('refused'));
-    report.ready();
+    report.addError(new Error('refused'));
+    report.clearNotReady();
     expect(report.status()).toMatchObject({
       failures: 1,
       lastFailure: { message: 'refused', at: WALL_TIME_AT_0 + 7 },
     });
-    report.action({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
+    report.addAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
     expect(actions).toEqual([{ duty: 'gc', action: 'delete x', reason: 'it is gone', outcome: 'done' }]);
   });
 });

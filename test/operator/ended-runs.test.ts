@@ -172,7 +172,7 @@ it('a slice that was deleted between two runs is created again in the second', a
   const duty = new SliceWriter({
     clock,
     random: () => 0.5,
-    slices: { objects: new Map(), notReadyReason: () => undefined, use: () => {}, listen: () => {} },
+    slices: { objects: new Map(), notReadyReason: () => undefined, follow: () => {}, listen: () => {} },
     source: {
       name: 'slices',
       start: (changed) => changed('shop/web-1'),

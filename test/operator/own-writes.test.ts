@@ -11,8 +11,8 @@ const [old, written] = [object('1'), object('2')];
 /** Returns the results after a request for `known` with the answer `result`. */
 function afterWrite(result: KubernetesObject | undefined, known: KubernetesObject | undefined): OwnWrites {
   const own = new OwnWrites();
-  own.begin(KEY, known);
-  expect(own.end(result)).toBe(true);
+  own.beginRequest(KEY, known);
+  expect(own.endRequest(result)).toBe(true);
   return own;
 }
 
@@ -29,9 +29,9 @@ describe('the result of a write', () => {
 
   it('of several writes in a row is the latest state until the event of the last one arrives', () => {
     const own = afterWrite(written, old);
-    own.begin(KEY, written);
+    own.beginRequest(KEY, written);
     expect(own.observe(KEY, { type: 'put', object: old })).toBe(true);
-    expect(own.end(object('3'))).toBe(true);
+    expect(own.endRequest(object('3'))).toBe(true);
     for (const one of [old, written]) expect(own.observe(KEY, { type: 'put', object: one })).toBe(true);
     expect(own.latest(KEY, old)?.metadata.resourceVersion).toBe('3');
     expect(own.observe(KEY, { type: 'put', object: object('3') })).toBe(true);
@@ -62,17 +62,17 @@ describe('the result of a write', () => {
     ['a delete', { type: 'delete', object: old }],
   ] as const)('is not recorded if the watch delivers %s before the answer', (_, event) => {
     const own = new OwnWrites();
-    own.begin(KEY, old);
+    own.beginRequest(KEY, old);
     expect(own.observe(KEY, event)).toBe(false);
-    expect(own.end(written)).toBe(false);
+    expect(own.endRequest(written)).toBe(false);
     expect(own.latest(KEY, old)).toBe(old);
   });
 
   it('is recorded if the watch delivers the replaced version before the answer', () => {
     const own = afterWrite(written, old);
-    own.begin(KEY, written);
+    own.beginRequest(KEY, written);
     expect(own.observe(KEY, { type: 'put', object: written })).toBe(true);
-    expect(own.end(object('3'))).toBe(true);
+    expect(own.endRequest(object('3'))).toBe(true);
     expect(own.latest(KEY, written)?.metadata.resourceVersion).toBe('3');
   });
 
@@ -80,16 +80,16 @@ describe('the result of a write', () => {
     const own = afterWrite(written, old);
     expect(own.observe(KEY, { type: 'put', object: written })).toBe(true);
     expect(own.observe(KEY, { type: 'put', object: old })).toBe(false);
-    own.begin(KEY, old);
+    own.beginRequest(KEY, old);
     expect(own.observe(KEY, { type: 'put', object: object('3') })).toBe(false);
     expect(own.observe(KEY, { type: 'put', object: old })).toBe(false);
   });
 
   it('of an earlier run is neither used nor recorded', () => {
     const own = afterWrite(written, old);
-    own.begin(KEY, written);
+    own.beginRequest(KEY, written);
     own.clear();
-    expect(own.end(object('3'))).toBe(false);
+    expect(own.endRequest(object('3'))).toBe(false);
     expect(own.latest(KEY, old)).toBe(old);
   });
 });

@@ -38,11 +38,8 @@ function valuesOf(list: readonly unknown[], ...names: readonly string[]): readon
   return list.flatMap((item) => names.map((name) => field(item, name))).filter((text) => text !== undefined);
 }
 
-/**
- * Returns true if an endpoint has an address of this pod. The endpoint then belongs to this pod, even if it was created
- * for an earlier pod.
- */
-function describesPod(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
+/** Returns true if an endpoint has an address of a pod, to which it then belongs, even if an earlier pod created it. */
+function hasAddressOf(endpoint: KubernetesObject, pod: KubernetesObject): boolean {
   const listed = new Set(valuesOf(items(endpoint, 'status', 'networking', 'addressing'), 'ipv4', 'ipv6'));
   const addresses = [field(pod, 'status', 'podIP'), ...valuesOf(items(pod, 'status', 'podIPs'), 'ip')];
   return addresses.some((address) => address !== undefined && listed.has(address));
@@ -64,7 +61,7 @@ function whyNoPod(
   if (pod === undefined) return `pod ${namespace}/${name} does not exist`;
   const phase = field(pod, 'status', 'phase');
   if (FINISHED.has(phase)) return `pod ${namespace}/${name} is ${String(phase)}`;
-  if (uid === undefined || uid === pod.metadata.uid || describesPod(endpoint, pod)) return undefined;
+  if (uid === undefined || uid === pod.metadata.uid || hasAddressOf(endpoint, pod)) return undefined;
   return `pod ${namespace}/${name} was recreated: its uid is ${pod.metadata.uid}, not ${String(uid)}`;
 }
 
@@ -78,12 +75,12 @@ export function whyStale(endpoint: KubernetesObject, owners: EndpointOwners): st
   if (references.length === 0) return whyNoPod(endpoint, owners, endpoint.metadata.name);
   let reason: string | undefined;
   for (const owner of references) {
-    const [kind, name, uid] = ['kind', 'name', 'uid'].map((part) => field(owner, part));
-    if (kind === 'Pod') reason = whyNoPod(endpoint, owners, String(name), uid);
-    else if (kind !== 'CiliumNode') return undefined;
-    else
-      reason =
-        owners.node(String(name)) === undefined ? `CiliumNode ${String(name)} does not exist` : undefined;
+    const name = String(field(owner, 'name'));
+    const kind = field(owner, 'kind');
+    if (kind === 'Pod') reason = whyNoPod(endpoint, owners, name, field(owner, 'uid'));
+    else if (kind === 'CiliumNode' && owners.node(name) === undefined)
+      reason = `CiliumNode ${name} does not exist`;
+    else return undefined;
     if (reason === undefined) return undefined;
   }
   return reason;
@@ -121,11 +118,11 @@ export class EndpointCollector implements Collector {
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
     const { endpoints, clock, intervalMs } = this.#options;
     const stale = new Map<string, string>();
+    const owners = this.#observedOwners();
     for (const [key, endpoint] of endpoints.objects) {
       const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
       const isYoung = ageMs >= 0 && ageMs < intervalMs;
-      if (!isYoung && whyStale(endpoint, this.#observedOwners()) !== undefined)
-        stale.set(key, versionOf(endpoint));
+      if (!isYoung && whyStale(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
     }
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
@@ -143,14 +140,9 @@ export class EndpointCollector implements Collector {
     if (reason === undefined) return;
     const { uid, resourceVersion } = endpoint.metadata;
     const place = placeOfObject(CILIUM_ENDPOINTS, endpoint);
-    const reasonWithRounds = `${reason}, in rounds ${report.round - 1} and ${report.round}`;
-    await performWrite(
-      writer,
-      { verb: 'delete', place, uid, resourceVersion },
-      reasonWithRounds,
-      report,
-      signal,
-    );
+    const write = { verb: 'delete', place, uid, resourceVersion } as const;
+    const rounds = `in rounds ${report.round - 1} and ${report.round}`;
+    await performWrite(writer, write, `${reason}, ${rounds}`, report, signal);
   }
 
   #observedOwners(): EndpointOwners {

@@ -109,7 +109,7 @@ export class EndpointRemoval implements Duty {
       setMarked: () => {},
       countDelete: () => this.#deleted++,
       countConflict: () => this.#conflicts++,
-      reportAction: (action: Omit<Action, 'duty'>) => this.#report.action(action),
+      addAction: (action: Omit<Action, 'duty'>) => this.#report.addAction(action),
     };
     await performWrite(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
     if (!signal.aborted) this.#pending.delete(uid);

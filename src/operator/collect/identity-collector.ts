@@ -119,13 +119,8 @@ export class IdentityCollector implements Collector {
     const { identities, endpoints, slices, clock } = this.#options;
     const all = [...identities.objects.values()];
     const used = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
-    const { uses, toMark, toDelete } = identityRound(
-      this.#uses,
-      all,
-      used,
-      clock.now(),
-      HEARTBEAT_TIMEOUT_MS,
-    );
+    const now = clock.now();
+    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, now, HEARTBEAT_TIMEOUT_MS);
     this.#uses = uses;
     report.setMarked(all.filter(isMarked).length);
     const unused = toDelete.length === 0 ? toDelete : await this.#stillUnused(toDelete, signal);
@@ -177,12 +172,7 @@ export class IdentityCollector implements Collector {
     const { uid, version: resourceVersion } = known;
     const reason = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;
     const place = placeOfObject(CILIUM_IDENTITIES, identity);
-    await performWrite(
-      this.#options.writer,
-      { verb: 'delete', place, uid, resourceVersion },
-      reason,
-      report,
-      signal,
-    );
+    const write = { verb: 'delete', place, uid, resourceVersion } as const;
+    await performWrite(this.#options.writer, write, reason, report, signal);
   }
 }

@@ -5,7 +5,7 @@ import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Leadership } from '../elect/leader-election.ts';
 import { IDENTITY_DELETES_PER_SECOND } from './identity-collector.ts';
-import { CollectError } from './perform-write.ts';
+import { DutyError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
 
@@ -34,7 +34,7 @@ function kvstoreCollector(
   { clock, election, dryRun }: KvstoreCollectorOptions,
 ): Collector {
   let report: RoundReport | undefined;
-  const printed: Collection = {
+  const dryRunCollection: Collection = {
     ...collection,
     remove: (key) => {
       dryRun?.(`delete ${key}: ${reason}`);
@@ -42,15 +42,15 @@ function kvstoreCollector(
     },
   };
   const collector = new GarbageCollector({
-    collection: dryRun === undefined ? collection : printed,
+    collection: dryRun === undefined ? collection : dryRunCollection,
     clock,
     intervalMs: 0,
     removalsPerSecond,
-    mayDelete: () => election.mayDelete(),
+    mayDelete: () => election.mayWrite(),
     onRemoved: (key, revision, round) => {
       const seen = `${reason}, unchanged since revision ${revision}, in rounds ${round - 1} and ${round}`;
       report?.countDelete();
-      report?.reportAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
+      report?.addAction({ action: `delete ${key}`, reason: seen, outcome: 'done' });
     },
   });
   return {
@@ -62,8 +62,8 @@ function kvstoreCollector(
       await collector.round(signal);
       const { stale, failures, lastFailure } = collector.status();
       report.setMarked(stale);
-      if (failures > previous) throw new CollectError(lastFailure?.code ?? '', lastFailure?.message ?? '');
-      if (!election.mayDelete()) throw new CollectError('not-leader', 'this operator is not the leader');
+      if (failures > previous) throw new DutyError(lastFailure?.code ?? '', lastFailure?.message ?? '');
+      if (!election.mayWrite()) throw new DutyError('not-leader', 'this operator is not the leader');
     },
   };
 }
@@ -71,13 +71,8 @@ function kvstoreCollector(
 /** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
-  return kvstoreCollector(
-    'lock-gc',
-    collection,
-    LOCK_REMOVALS_PER_SECOND,
-    'the lock was not released',
-    options,
-  );
+  const reason = 'the lock was not released';
+  return kvstoreCollector('lock-gc', collection, LOCK_REMOVALS_PER_SECOND, reason, options);
 }
 
 /**

@@ -14,6 +14,11 @@ export function objectKey({ metadata: { namespace = '', name } }: KubernetesObje
   return `${namespace}/${name}`;
 }
 
+interface Following {
+  readonly resource: FollowedResource;
+  readonly ended: AbortController;
+}
+
 /**
  * All objects of a kind as received from an API server, shared by the collectors. The kind is followed while a
  * collector runs. The objects may be outdated: use them to find candidates, and check each candidate by a quorum read
@@ -26,7 +31,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
   readonly #objects = new Map<string, T>();
   readonly #listeners = new Set<(events: readonly ResourceEvent[]) => void>();
   #users = 0;
-  #following: { readonly resource: FollowedResource; readonly ended: AbortController } | undefined;
+  #following: Following | undefined;
 
   constructor(source: ResourceSource, kind: ResourceKind, trim: (object: KubernetesObject) => T) {
     this.#source = source;
@@ -44,11 +49,11 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     return this.#following?.resource.status().state === 'missing';
   }
 
-  /** Follows the kind until the signals of all users have fired. */
-  use(signal: AbortSignal): void {
+  /** Follows the kind until the signals of all callers have fired. */
+  follow(signal: AbortSignal): void {
     if (signal.aborted) return;
     this.#users++;
-    this.#follow();
+    this.#following ??= this.#start();
     const leave = (): void => {
       if (--this.#users > 0) return;
       this.#following?.ended.abort();
@@ -58,7 +63,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     signal.addEventListener('abort', leave, { once: true });
   }
 
-  /** Calls back with the events until the signal fires, and with no events after each later complete list. */
+  /** Calls `listener` with the events until the signal fires; with no events after each list except the first. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
     this.#listeners.add(listener);
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
@@ -79,8 +84,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
     return state === 'watching' ? undefined : `${name} is not watched: ${failureText(lastFailure)}`;
   }
 
-  #follow(): void {
-    if (this.#following !== undefined) return;
+  #start(): Following {
     const ended = new AbortController();
     const sink = {
       apply: (events: readonly ResourceEvent[]): void => this.#apply(events),
@@ -88,7 +92,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
       onRelisted: (): void => this.#apply([]),
     };
     const options = { signal: ended.signal, keep: objectVersion };
-    this.#following = { resource: this.#source.follow(this.kind, sink, options), ended };
+    return { resource: this.#source.follow(this.kind, sink, options), ended };
   }
 
   #apply(events: readonly ResourceEvent[]): void {
@@ -105,12 +109,12 @@ function failureText(failure: Failure | undefined): string {
 }
 
 /** The part of an {@link ObservedKind} that a collector reads. */
-export type ObservedObjects = Pick<ObservedKind, 'objects' | 'isMissing' | 'notReadyReason' | 'use'>;
+export type ObservedObjects = Pick<ObservedKind, 'objects' | 'isMissing' | 'notReadyReason' | 'follow'>;
 
 /** Returns a kind that also counts as complete, without objects, if its CRD is missing. */
-export function optionalKind(kind: ObservedObjects): Pick<ObservedObjects, 'notReadyReason' | 'use'> {
+export function optionalKind(kind: ObservedObjects): Pick<ObservedObjects, 'notReadyReason' | 'follow'> {
   return {
-    use: (signal) => kind.use(signal),
+    follow: (signal) => kind.follow(signal),
     notReadyReason: () => (kind.isMissing ? undefined : kind.notReadyReason()),
   };
 }

@@ -8,9 +8,9 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import type { RoundReport } from './rounds.ts';
 
-/** Ends the round because a write was refused or failed. */
-export class CollectError extends Error {
-  override readonly name = 'CollectError';
+/** A failed or refused write of a duty. `code`: that of its cause. */
+export class DutyError extends Error {
+  override readonly name = 'DutyError';
   readonly code: string;
 
   constructor(code: string, message: string, options?: ErrorOptions) {
@@ -37,10 +37,14 @@ export function isUnsuccessful({ verb }: ObjectWrite, answer: WriteOutcome): ans
 }
 
 /** Returns the error of a write that was not made. */
-export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): Error {
-  if (answer.outcome === 'failed') return answer.error;
+export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): DutyError {
+  const problem = `cannot ${writeText(write)}`;
+  if (answer.outcome === 'failed') {
+    const { error } = answer;
+    return new DutyError(error.code, `${problem}: ${error.message}`, { cause: error });
+  }
   const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
-  return new CollectError(answer.outcome, `cannot ${writeText(write)}: ${reason}`);
+  return new DutyError(answer.outcome, `${problem}: ${reason}`);
 }
 
 /**
@@ -57,23 +61,9 @@ export async function performWrite(
 ): Promise<WriteOutcome['outcome']> {
   const answer = await writer.write(write, reason, signal);
   const { outcome } = answer;
-  const action = writeText(write);
-  if (!signal.aborted) report.reportAction({ action, reason, outcome });
-  switch (outcome) {
-    case 'done':
-      if (write.verb === 'delete') report.countDelete();
-      break;
-    case 'conflict':
-      report.countConflict();
-      break;
-    case 'failed':
-      throw new CollectError(answer.error.code, `cannot ${action}: ${answer.error.message}`, {
-        cause: answer.error,
-      });
-    case 'not-leader':
-    case 'refused':
-    case 'invalid':
-      throw writeError(write, answer);
-  }
+  if (!signal.aborted) report.addAction({ action: writeText(write), reason, outcome });
+  if (outcome === 'done' && write.verb === 'delete') report.countDelete();
+  if (outcome === 'conflict') report.countConflict();
+  else if (outcome !== 'not-found' && isUnsuccessful(write, answer)) throw writeError(write, answer);
   return outcome;
 }

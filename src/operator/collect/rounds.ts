@@ -12,14 +12,14 @@ export interface RoundReport {
   countDelete(): void;
   countConflict(): void;
   /** Reports a write, made or not. */
-  reportAction(action: Omit<Action, 'duty'>): void;
+  addAction(action: Omit<Action, 'duty'>): void;
 }
 
 /** The work of a collector, done in rounds. */
 export interface Collector {
   readonly name: string;
   /** The kinds that must be complete before a round. */
-  readonly needs: readonly Pick<ObservedObjects, 'notReadyReason' | 'use'>[];
+  readonly needs: readonly Pick<ObservedObjects, 'notReadyReason' | 'follow'>[];
   /** Runs one round. Rejects if the round cannot be finished. Must not be called while a round runs. */
   round(report: RoundReport, signal: AbortSignal): Promise<void>;
 }
@@ -35,8 +35,7 @@ const POLL_MS = 5000;
 
 /**
  * Runs the rounds of a collector one after the other. A failed round is counted, and the next round starts as planned.
- * If a kind in `needs` is incomplete, the round does not start. The marks that a collector has in memory are discarded
- * when the duty ends, so the next leader starts without them.
+ * If a kind in `needs` is incomplete, the round does not start.
  */
 export class RoundsDuty implements Duty {
   readonly name: string;
@@ -60,7 +59,7 @@ export class RoundsDuty implements Duty {
 
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;
-    for (const kind of this.#collector.needs) kind.use(signal);
+    for (const kind of this.#collector.needs) kind.follow(signal);
     this.#state = 'waiting';
     while (!signal.aborted) {
       const startedAt = clock.now();
@@ -92,22 +91,20 @@ export class RoundsDuty implements Duty {
   /** Runs a round. Returns false if it was not started because a kind is incomplete. */
   async #round(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
-    const reason = this.#collector.needs
-      .map((kind) => kind.notReadyReason())
-      .find((one) => one !== undefined);
+    const [reason] = this.#collector.needs.flatMap((kind) => kind.notReadyReason() ?? []);
     if (reason !== undefined) {
       this.#state = 'waiting';
-      this.#report.notReady(reason);
+      this.#report.addNotReady(reason);
       return false;
     }
     this.#state = 'running';
-    this.#report.ready();
+    this.#report.clearNotReady();
     this.#lastRoundMs = clock.wallTime();
     try {
       await this.#collector.round(this.#roundReport(), signal);
       this.#rounds++;
     } catch (error) {
-      if (!signal.aborted) this.#report.add(error);
+      if (!signal.aborted) this.#report.addError(error);
     }
     return true;
   }
@@ -124,7 +121,7 @@ export class RoundsDuty implements Duty {
       countConflict: () => {
         this.#conflicts++;
       },
-      reportAction: (action) => this.#report.action(action),
+      addAction: (action) => this.#report.addAction(action),
     };
   }
 }

@@ -16,6 +16,6 @@ export function fencedWriter(
   limits: Pick<ObjectWriterOptions, 'perSecond' | 'burst' | 'fieldManager'>,
 ): ObjectWriter {
   if (dryRun !== undefined) return new DryRunWriter(dryRun);
-  const mayWrite = (): boolean => election.mayDelete();
+  const mayWrite = (): boolean => election.mayWrite();
   return kubernetes.writer({ ...limits, timeoutMs: election.writeMs, mayWrite });
 }

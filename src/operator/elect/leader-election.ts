@@ -10,19 +10,19 @@ import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/r
 import { type ClockReading, clockReading } from '../../kvstore/session/held-lease.ts';
 import { isObject } from '../../net/fields.ts';
 
-/** The permission that each delete requires. */
+/** The permission that each write requires. */
 export interface Leadership {
   /**
    * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most
    * {@link writeMs}.
    */
-  mayDelete(): boolean;
-  /** Maximum duration of a request that {@link mayDelete} has allowed. Default: that of the writer. */
+  mayWrite(): boolean;
+  /** Maximum duration of a request that {@link mayWrite} has allowed. Default: that of the writer. */
   readonly writeMs?: number;
 }
 
 /** The leadership of an operator without Kubernetes: it is always the leader, because there are no other operators. */
-export const SOLE_LEADER: Leadership = { mayDelete: () => true };
+export const SOLE_LEADER: Leadership = { mayWrite: () => true };
 
 /** The times that all candidates of one Lease must share. */
 export interface ElectionTimes {
@@ -113,7 +113,7 @@ interface ObservedLease {
    * Local time at which this version of the Lease was first read. The time in the Lease is ignored, because clocks may
    * differ.
    */
-  readonly at: number;
+  readonly firstReadAt: number;
   /** The duration in the Lease, at least that of this process. */
   readonly leaseMs: number;
 }
@@ -133,14 +133,14 @@ function microTime(wallMs: number): string {
  * candidate's clock, has not changed for the duration of the Lease. The leader counts from the time **before** it sent
  * its last successful renewal, and therefore from earlier than any candidate:
  *
- *     leader     sent ├──────── may delete ────────┤deadline      lease┊
+ *     leader     sent ├──────── may write ─────────┤deadline      lease┊
  *     candidate        seen ├───────────────────────────────────────── lease ┤ may take it
  *                                                  ├─ for pending ─────┊
  *                                                   requests and slow clocks
  *
  * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
  * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that
- * does not check its leadership before a delete; and a request that takes effect later than {@link writeMs} after it
+ * does not check its leadership before a write; and a request that takes effect later than {@link writeMs} after it
  * was sent, which only its preconditions can stop.
  */
 export class LeaderElection implements Leadership {
@@ -180,7 +180,7 @@ export class LeaderElection implements Leadership {
     this.#writer = client.writer({ timeoutMs, maxTries: 1 });
   }
 
-  mayDelete(): boolean {
+  mayWrite(): boolean {
     if (this.#renewedAt === undefined) return false;
     const { monotonic, wall } = clockReading(this.#options.clock);
     // Wall time counts as well, because monotonic time may have stopped (ETCD, "Time").
@@ -225,7 +225,7 @@ export class LeaderElection implements Leadership {
   async #acquire(signal: AbortSignal): Promise<boolean> {
     const { clock } = this.#options;
     while (!signal.aborted) {
-      if (await this.#try(signal)) return true;
+      if (await this.#attempt(signal)) return true;
       await sleep(clock, this.#waitMs(), signal);
     }
     return false;
@@ -244,19 +244,17 @@ export class LeaderElection implements Leadership {
 
   async #lead(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<'ended' | 'lost'> {
     const ended = new AbortController();
+    using either = new EitherSignal(signal, ended.signal);
     const stop = (): void => ended.abort();
-    signal.addEventListener('abort', stop, { once: true });
-    if (signal.aborted) stop();
-    const work = (async () => lead(ended.signal))();
+    const work = (async () => lead(either.signal))();
     const settled = work.then(stop, stop);
     try {
-      const isLost = await this.#renew(ended.signal);
+      const isLost = await this.#renew(either.signal);
       stop();
       await work;
       return isLost ? 'lost' : 'ended';
     } finally {
       stop();
-      signal.removeEventListener('abort', stop);
       await settled;
     }
   }
@@ -277,7 +275,7 @@ export class LeaderElection implements Leadership {
     while (!lostOrEnded.aborted) {
       await sleep(clock, this.#times.retryMs, lostOrEnded);
       if (lostOrEnded.aborted) break;
-      if (await this.#try(lostOrEnded)) setTimer();
+      if (await this.#attempt(lostOrEnded)) setTimer();
       else if (this.#isHeldByOther()) lost.abort();
     }
     timer?.cancel();
@@ -296,7 +294,7 @@ export class LeaderElection implements Leadership {
    * Acquires or renews the Lease. Returns false if another operator holds the Lease, or after a failure, which is
    * counted.
    */
-  async #try(signal: AbortSignal): Promise<boolean> {
+  async #attempt(signal: AbortSignal): Promise<boolean> {
     const { clock, onFailure, onRecovered } = this.#options;
     try {
       const isHeld = await this.#acquireOrRenew(signal);
@@ -342,11 +340,10 @@ export class LeaderElection implements Leadership {
     const { holderIdentity, leaseDurationSeconds } = specOf(lease);
     const requestedMs = typeof leaseDurationSeconds === 'number' ? leaseDurationSeconds * 1000 : 0;
     const holder = typeof holderIdentity === 'string' ? holderIdentity : '';
-    const at = this.#options.clock.now();
     this.#lastLease = {
       version: uidAndVersion,
       holder,
-      at,
+      firstReadAt: this.#options.clock.now(),
       leaseMs: Math.max(requestedMs, this.#times.leaseMs),
     };
     return lease;
@@ -354,8 +351,8 @@ export class LeaderElection implements Leadership {
 
   /** Returns the milliseconds until the Lease expires if another operator held it when it was last read, else 0. */
   #freeInMs(): number {
-    const { at = 0, leaseMs = 0 } = this.#lastLease ?? {};
-    return this.#isHeldByOther() ? Math.max(0, at + leaseMs - this.#options.clock.now()) : 0;
+    const { firstReadAt = 0, leaseMs = 0 } = this.#lastLease ?? {};
+    return this.#isHeldByOther() ? Math.max(0, firstReadAt + leaseMs - this.#options.clock.now()) : 0;
   }
 
   /** Writes the Lease. Returns false after a conflict. Throws if the request failed or was rejected. */
@@ -391,7 +388,7 @@ export class LeaderElection implements Leadership {
     this.#lastLease = {
       version: `${uid} ${resourceVersion}`,
       holder,
-      at: sentAt.monotonic,
+      firstReadAt: sentAt.monotonic,
       leaseMs: this.#times.leaseMs,
     };
     this.#renewedAt = holder === '' ? undefined : sentAt;
@@ -414,13 +411,12 @@ export class LeaderElection implements Leadership {
       const lease = this.#lease ?? (await this.#readLease(ended.signal));
       if (lease === undefined || specOf(lease)['holderIdentity'] !== identity) return;
       const now = microTime(clock.wallTime());
-      const { leaseTransitions = 0 } = specOf(lease);
-      const times = { acquireTime: now, renewTime: now };
       await this.#write(lease, ended.signal, {
         holderIdentity: '',
         leaseDurationSeconds: 1,
-        ...times,
-        leaseTransitions,
+        acquireTime: now,
+        renewTime: now,
+        leaseTransitions: specOf(lease)['leaseTransitions'] ?? 0,
       });
     } catch {
       // the lease expires

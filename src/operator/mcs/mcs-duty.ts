@@ -21,7 +21,7 @@ import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
 import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
-import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planName } from './plan.ts';
+import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
 
 /** Options of {@link McsDuty}. Writes of the status are not reported to `onAction`. */
@@ -250,7 +250,7 @@ export class McsDuty implements Duty {
     const failed = new Set<string>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
-      const plan = state && planName(state);
+      const plan = state && planWrites(state);
       this.#record(key, plan);
       const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isRepeated(one));
       if (next === undefined) break;
@@ -319,7 +319,7 @@ export class McsDuty implements Duty {
     const { writer } = this.#options;
     const { write, reason, part } = planned;
     const known = this.#known(planned);
-    this.#own.begin(objectOf(planned), known);
+    this.#own.beginRequest(objectOf(planned), known);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (isUnsuccessful(write, answer)) {
@@ -327,10 +327,10 @@ export class McsDuty implements Duty {
       return false;
     }
     if (!part.endsWith('status'))
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+      this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
     const object = answer.outcome === 'done' ? answer.object : simulated(planned, known);
-    this.#own.end(object);
+    this.#own.endRequest(object);
     const content = contentOf(planned);
     const last: LastPatch | undefined =
       object === undefined || content === undefined
@@ -377,13 +377,14 @@ export class McsDuty implements Duty {
   ): Promise<void> {
     const { reader } = this.#options;
     const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
-    if (!isOutdated || this.#queue.failures(key) > 2) this.#report.add(writeError(planned.write, answer));
+    if (!isOutdated || this.#queue.failures(key) > 2)
+      this.#report.addError(writeError(planned.write, answer));
     if (!isOutdated) return;
-    this.#own.begin(objectOf(planned), this.#known(planned));
+    this.#own.beginRequest(objectOf(planned), this.#known(planned));
     try {
-      this.#own.end(await reader.get(placeOf(planned.write), signal));
+      this.#own.endRequest(await reader.get(placeOf(planned.write), signal));
     } catch (error) {
-      if (!signal.aborted) this.#report.add(error);
+      if (!signal.aborted) this.#report.addError(error);
     }
   }
 }

@@ -29,7 +29,7 @@ export type McsKindName = (typeof MCS_KINDS)[number];
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 
 type NamedKind = readonly [McsKindName, AnyKind];
-type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'use' | 'listen'>;
+type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'follow' | 'listen'>;
 
 const SERVICE: Shape = {
   spec: {
@@ -237,7 +237,7 @@ export class McsObjects implements Duty {
 
   /** Follows a kind until the signal fires. */
   #listenTo(name: McsKindName, kind: AnyKind, signal: AbortSignal): void {
-    kind.use(signal);
+    kind.follow(signal);
     kind.listen((events) => this.#notify(name, events), signal);
   }
 

@@ -78,7 +78,7 @@ export interface McsPlan {
  * clusters are not completely known, an import does not change, so that an unreachable cluster deletes nothing. An
  * import that no cluster exports is deleted with its derived Service.
  */
-export function planName(state: McsState): McsPlan {
+export function planWrites(state: McsState): McsPlan {
   const { remote, local, isGlobal, serviceExport } = state;
   const merged = mergeExports([...remote, ...(local?.isValid === true && isGlobal ? [local.service] : [])]);
   const held = holdReason(state, merged);

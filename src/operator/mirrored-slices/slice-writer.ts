@@ -62,7 +62,7 @@ export interface SliceSource {
 export interface SliceWriterOptions extends DutyOptions {
   readonly source: SliceSource;
   /** The slices with the label of this duty, trimmed by {@link knownSlice}. */
-  readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'notReadyReason' | 'use' | 'listen'>;
+  readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'notReadyReason' | 'follow' | 'listen'>;
   /** Limits the writes a second. */
   readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
@@ -117,7 +117,7 @@ export class SliceWriter implements Duty {
     this.#state = 'waiting';
     this.#queue.clear();
     for (const keys of [this.#pending, this.#writtenAt, this.#own]) keys.clear();
-    slices.use(signal);
+    slices.follow(signal);
     slices.listen((events) => this.#observe(events), signal);
     source.start((key) => this.#enqueue(key), signal);
     await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
@@ -182,19 +182,19 @@ export class SliceWriter implements Duty {
     if (planned === undefined) return this.#queue.forget(key);
     this.#pending.add(key);
     const { write, reason, written } = planned;
-    this.#own.begin(key, this.#known(key));
+    this.#own.beginRequest(key, this.#known(key));
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
     if (isUnsuccessful(write, answer)) {
       this.#queue.retry(key);
-      this.#report.add(writeError(write, answer));
+      this.#report.addError(writeError(write, answer));
       return;
     }
     if (write.verb !== 'update')
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+      this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     const object = answer.outcome === 'done' ? answer.object : undefined;
     // If the watch has delivered the result or a later state before the answer, that state is compared again.
-    if (this.#own.end(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
+    if (this.#own.endRequest(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
     this.#writes++;
     this.#writtenAt.set(key, clock.now());
     this.#queue.forget(key);

@@ -23,7 +23,7 @@ import {
 } from './endpoint-slices.ts';
 
 /** A kind whose objects and events are read. */
-type ListenedKind = Pick<ObservedKind, 'objects' | 'notReadyReason' | 'use' | 'listen'>;
+type ListenedKind = Pick<ObservedKind, 'objects' | 'notReadyReason' | 'follow' | 'listen'>;
 
 /** Options of {@link SliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
 export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
@@ -77,8 +77,8 @@ export class SliceDuty implements Duty {
 
   async run(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, clock } = this.#options;
-    endpoints.use(signal);
-    slices.use(signal);
+    endpoints.follow(signal);
+    slices.follow(signal);
     this.#state = 'waiting';
     await this.#begin(signal);
     if (!signal.aborted) this.#state = 'running';
@@ -229,14 +229,14 @@ export class SliceDuty implements Duty {
     }
     const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
     const known = this.#known(name);
-    this.#own.begin(`/${name}`, known);
+    this.#own.beginRequest(`/${name}`, known);
     const answer = await writer.write(write, reason, signal);
     if (isUnsuccessful(write, answer)) {
       if (!signal.aborted) await this.#handleFailure(name, write, answer, signal);
       return false;
     }
     if (write.verb !== 'update')
-      this.#report.action({ action: writeText(write), reason, outcome: answer.outcome });
+      this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
     this.#failed.delete(name);
     this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
@@ -250,7 +250,7 @@ export class SliceDuty implements Duty {
     object: KubernetesObject | undefined,
   ): void {
     const result = written.size === 0 ? undefined : object;
-    const isLatest = this.#own.end(result);
+    const isLatest = this.#own.endRequest(result);
     if (isLatest || this.#known(name)?.metadata.resourceVersion === result?.metadata.resourceVersion)
       this.#slices.recordWrite(name, written);
   }
@@ -266,7 +266,7 @@ export class SliceDuty implements Duty {
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
     this.#failed.set(name, { at: this.#options.clock.now() + delay, times });
     if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#readAgain(name, signal);
-    else this.#report.add(writeError(write, answer));
+    else this.#report.addError(writeError(write, answer));
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
@@ -294,11 +294,11 @@ export class SliceDuty implements Duty {
 
   /** Reads the slice again before the next retry, because another writer has changed it. */
   async #readAgain(name: string, signal: AbortSignal): Promise<void> {
-    this.#own.begin(`/${name}`, this.#known(name));
+    this.#own.beginRequest(`/${name}`, this.#known(name));
     try {
-      this.#own.end(await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal));
+      this.#own.endRequest(await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal));
     } catch (error) {
-      if (!signal.aborted) this.#report.add(error);
+      if (!signal.aborted) this.#report.addError(error);
     }
   }
 }

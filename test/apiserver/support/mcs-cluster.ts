@@ -218,7 +218,7 @@ export class RealCluster {
   }
 
   get leader(): OneOperator | undefined {
-    return this.operators.find(({ election }) => election.mayDelete());
+    return this.operators.find(({ election }) => election.mayWrite());
   }
 
   operate(): OneOperator {

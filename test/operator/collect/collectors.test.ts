@@ -53,7 +53,7 @@ describe('the collectors of an operator', () => {
   function make(more: Partial<CollectorsOptions> = {}): readonly Duty[] {
     return collectors({
       clock,
-      election: { mayDelete: () => leads },
+      election: { mayWrite: () => leads },
       kubernetes: client,
       kvstore: { backend, cluster: 'atlantic', identities: RANGE },
       onAction: (action) => actions.push(action),
@@ -371,7 +371,7 @@ describe('the collectors of an operator', () => {
         return client.writer(options);
       },
     };
-    make({ kubernetes, slices: {}, election: { mayDelete: () => leads, writeMs: 7_000 } });
+    make({ kubernetes, slices: {}, election: { mayWrite: () => leads, writeMs: 7_000 } });
     expect(asked.map(({ perSecond }) => perSecond)).toEqual([20, 2500 / 60, 10]);
     expect(asked.map(({ timeoutMs }) => timeoutMs)).toEqual([7_000, 7_000, 7_000]);
     expect(asked.map(({ mayWrite }) => mayWrite?.())).toEqual([true, true, true]);

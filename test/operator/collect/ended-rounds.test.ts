@@ -123,7 +123,7 @@ function report(log: unknown[]): RoundReport {
     setMarked: (count) => log.push(`${count} marked`),
     countDelete: () => log.push('deleted'),
     countConflict: () => log.push('conflict'),
-    reportAction: ({ outcome }) => log.push(outcome),
+    addAction: ({ outcome }) => log.push(outcome),
   };
 }
 
@@ -196,11 +196,11 @@ describe('a collector of', () => {
     const collector = kvstoreIdentityCollector({ min: 256, max: 65_535 }, 15 * MINUTE, {
       backend: world.backend,
       clock: world.clock,
-      election: { mayDelete: () => true },
+      election: { mayWrite: () => true },
     });
     await collector.round(report([]), ended.signal);
     const log: unknown[] = [];
-    const tally = { ...report(log), reportAction: () => ended.abort() };
+    const tally = { ...report(log), addAction: () => ended.abort() };
     const round = collector.round(tally, ended.signal);
     await advance(world.clock, MINUTE);
     await round.catch(() => {});

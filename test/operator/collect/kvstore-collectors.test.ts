@@ -283,14 +283,14 @@ describe('a collector of the kvstore', () => {
     const times: number[] = [];
     kvstore.onDelete = () => times.push(clock.now());
     const done: string[] = [];
-    const election = { mayDelete: () => true };
+    const election = { mayWrite: () => true };
     const collector = of({ backend: kvstore.backend(), clock, election, ...more });
     const report: RoundReport = {
       round: 1,
       setMarked: (count) => done.push(`${count} marked`),
       countDelete: () => done.push('deleted'),
       countConflict: () => done.push('conflict'),
-      reportAction: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
+      addAction: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
     };
     let error: unknown;
     for (let number = 1; number <= 2; number++) {
@@ -326,7 +326,7 @@ describe('a collector of the kvstore', () => {
   });
 
   it.each(KINDS)('%s fails and deletes nothing if the operator is not the leader', async (_, of, keys) => {
-    const { gaps, error, done } = await twoRounds(of, keys, { election: { mayDelete: () => false } });
+    const { gaps, error, done } = await twoRounds(of, keys, { election: { mayWrite: () => false } });
     expect(error).toMatchObject({ code: 'not-leader' });
     expect([gaps, done]).toEqual([[], ['2 marked', '2 marked']]);
   });

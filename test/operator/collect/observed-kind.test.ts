@@ -50,10 +50,10 @@ describe('a kind that collectors observe', () => {
     const kind = source.observed();
     expect(kind.notReadyReason()).toBe('pods/v1 is not watched');
     const [one, two] = [new AbortController(), new AbortController()];
-    kind.use(AbortSignal.abort());
+    kind.follow(AbortSignal.abort());
     expect(source.sinks).toHaveLength(0);
-    kind.use(one.signal);
-    kind.use(two.signal);
+    kind.follow(one.signal);
+    kind.follow(two.signal);
     expect(source.sinks).toHaveLength(1);
     source.tell({ type: 'put', object: object('a') });
     one.abort();
@@ -61,7 +61,7 @@ describe('a kind that collectors observe', () => {
     two.abort();
     expect([source.signals[0]?.aborted, kind.objects.size]).toEqual([true, 0]);
     expect([kind.notReadyReason(), kind.isMissing]).toEqual(['pods/v1 is not watched', false]);
-    kind.use(new AbortController().signal);
+    kind.follow(new AbortController().signal);
     expect(source.sinks).toHaveLength(2);
   });
 
@@ -69,7 +69,7 @@ describe('a kind that collectors observe', () => {
     const source = new Source();
     const kind = source.observed((one) => ({ metadata: one.metadata }));
     const [ended, left] = [new AbortController(), new AbortController()];
-    kind.use(ended.signal);
+    kind.follow(ended.signal);
     const told: unknown[] = [];
     kind.listen(
       (events) => told.push(...events.map(({ type, object: { metadata } }) => `${type} ${metadata.name}`)),
@@ -127,7 +127,7 @@ describe('a kind that collectors observe', () => {
     const source = new Source();
     const kind = source.observed();
     const signal = new AbortController().signal;
-    optionalKind(kind).use(signal);
+    optionalKind(kind).follow(signal);
     source.status = status;
     expect([kind.notReadyReason(), optionalKind(kind).notReadyReason()]).toEqual([needed, optionally]);
     expect(kind.isMissing).toBe(status.state === 'missing');

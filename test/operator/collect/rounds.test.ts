@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sleep } from '../../../src/base/sleep.ts';
 import { ApiError } from '../../../src/k8s/rest/api-error.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
-import { CollectError, performWrite } from '../../../src/operator/collect/perform-write.ts';
+import { DutyError, performWrite } from '../../../src/operator/collect/perform-write.ts';
 import {
   type Collector,
   type RoundReport,
@@ -43,7 +43,7 @@ describe('a duty that works in rounds', () => {
   });
 
   function run(more: Partial<RoundsOptions> = {}): void {
-    const kind = { use: (signal: AbortSignal): void => void used.push(signal) };
+    const kind = { follow: (signal: AbortSignal): void => void used.push(signal) };
     const collector: Collector = {
       name: 'gc',
       needs: [
@@ -133,8 +133,8 @@ describe('a duty that works in rounds', () => {
       throw new Error('a fault of the listener');
     };
     round = async (report) => {
-      report.reportAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
-      throw new CollectError('refused', `no right in round ${report.round}`);
+      report.addAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
+      throw new DutyError('refused', `no right in round ${report.round}`);
     };
     run({ onFailure: raise, onAction: raise });
     await advance(clock, INTERVAL);
@@ -163,7 +163,7 @@ describe('a duty that works in rounds', () => {
       report.setMarked(7 - report.round);
       for (let i = 0; i < 3; i++) report.countDelete();
       report.countConflict();
-      report.reportAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
+      report.addAction({ action: 'delete x', reason: 'it is gone', outcome: 'done' });
       if (rounds.length === 2) throw new Error('once');
     };
     run();
@@ -210,12 +210,12 @@ describe('a write of a collector', () => {
       setMarked: () => told.push('marked'),
       countDelete: () => told.push('deleted'),
       countConflict: () => told.push('conflict'),
-      reportAction: (action) => told.push(action),
+      addAction: (action) => told.push(action),
     };
     const writer = { write: async () => answer };
     const outcome = await performWrite(writer, write, 'it is gone', report, signal).catch(
-      (error: CollectError) => {
-        expect(error).toBeInstanceOf(CollectError);
+      (error: DutyError) => {
+        expect(error).toBeInstanceOf(DutyError);
         return `${error.code}: ${error.message}`;
       },
     );

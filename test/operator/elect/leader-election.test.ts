@@ -32,7 +32,7 @@ class World {
 
   /** The candidates that would delete now. */
   get deleting(): readonly Candidate[] {
-    return this.candidates.filter(({ election }) => election.mayDelete());
+    return this.candidates.filter(({ election }) => election.mayWrite());
   }
 
   async end(): Promise<void> {
@@ -52,7 +52,7 @@ describe('a leader election', () => {
     const one = world.add('one');
     one.start();
     await advance(world.clock, 10_500);
-    expect(one.election.mayDelete()).toBe(true);
+    expect(one.election.mayWrite()).toBe(true);
     expect(await world.spec()).toEqual({
       holderIdentity: 'one',
       leaseDurationSeconds: 15,
@@ -65,7 +65,7 @@ describe('a leader election', () => {
     await settle();
     await ended;
     expect(one.working).toBe(false);
-    expect(one.election.mayDelete()).toBe(false);
+    expect(one.election.mayWrite()).toBe(false);
     expect(await world.spec()).toEqual({
       holderIdentity: '',
       leaseDurationSeconds: 1,
@@ -109,12 +109,12 @@ describe('a leader election', () => {
     const lastSeen = (await world.spec()) as { readonly holderIdentity: string };
     one.pause.stop();
     await advance(world.clock, 30_000);
-    expect(two.election.mayDelete()).toBe(true);
+    expect(two.election.mayWrite()).toBe(true);
     // IsLeader of client-go checks the last seen record.
     const isLeader = (seen: { readonly holderIdentity: string }, identity: string): boolean =>
       seen.holderIdentity === identity;
     expect(isLeader(lastSeen, 'one')).toBe(true);
-    expect([one.working, one.election.mayDelete()]).toEqual([true, false]);
+    expect([one.working, one.election.mayWrite()]).toEqual([true, false]);
     await one.pause.go();
     await settle();
     expect(one.working).toBe(false);
@@ -126,15 +126,15 @@ describe('a leader election', () => {
     const one = world.add('one');
     one.start();
     await settle();
-    expect(one.election.mayDelete()).toBe(true);
+    expect(one.election.mayWrite()).toBe(true);
     one.clock.wallOffset += 60_000;
-    expect(one.election.mayDelete()).toBe(false);
+    expect(one.election.mayWrite()).toBe(false);
     await advance(world.clock, 3000);
-    expect([one.working, one.election.mayDelete()]).toEqual([true, true]);
+    expect([one.working, one.election.mayWrite()]).toEqual([true, true]);
     one.clock.wallOffset -= 120_000;
-    expect(one.election.mayDelete()).toBe(true);
+    expect(one.election.mayWrite()).toBe(true);
     await advance(world.clock, 9000);
-    expect([one.working, one.election.mayDelete()]).toEqual([true, true]);
+    expect([one.working, one.election.mayWrite()]).toEqual([true, true]);
     await world.end();
   });
 
@@ -147,10 +147,10 @@ describe('a leader election', () => {
     await advance(world.clock, 4000);
     one.transport.delayMs = [0, 4900];
     await advance(world.clock, 8000);
-    expect(one.election.mayDelete()).toBe(true);
+    expect(one.election.mayWrite()).toBe(true);
     one.pause.stop();
-    while (!two.election.mayDelete()) await advance(world.clock, 100);
-    expect(one.election.mayDelete()).toBe(false);
+    while (!two.election.mayWrite()) await advance(world.clock, 100);
+    expect(one.election.mayWrite()).toBe(false);
     await world.end();
   });
 
@@ -164,9 +164,9 @@ describe('a leader election', () => {
     one.transport.loses = 'requests';
     await world.leases.delete(LEASE);
     await advance(world.clock, 5000);
-    expect([one.election.mayDelete(), two.election.mayDelete()]).toEqual([true, false]);
+    expect([one.election.mayWrite(), two.election.mayWrite()]).toEqual([true, false]);
     await advance(world.clock, 15_000);
-    expect([one.election.mayDelete(), two.election.mayDelete()]).toEqual([false, true]);
+    expect([one.election.mayWrite(), two.election.mayWrite()]).toEqual([false, true]);
     await world.end();
   });
 
@@ -223,7 +223,7 @@ describe('a leader election', () => {
     expect(one.working).toBe(true);
     one.transport.loses = 'requests';
     await advance(world.clock, 11_000);
-    expect([one.working, one.election.mayDelete()]).toEqual([false, false]);
+    expect([one.working, one.election.mayWrite()]).toEqual([false, false]);
     one.transport.loses = 'nothing';
     await advance(world.clock, 20_000);
     expect(one.working).toBe(true);
@@ -338,7 +338,7 @@ describe('the Lease of an election', () => {
   it('counts for its deadline and no longer', async () => {
     const world = new World();
     const one = world.add('one');
-    expect([one.election.mayDelete(), one.election.writeMs]).toEqual([false, 5000]);
+    expect([one.election.mayWrite(), one.election.writeMs]).toEqual([false, 5000]);
     expect(one.election.status()).toEqual({
       identity: 'one',
       state: 'idle',
@@ -351,13 +351,13 @@ describe('the Lease of an election', () => {
     await settle();
     one.transport.loses = 'requests';
     await advance(world.clock, 9999);
-    expect([one.election.mayDelete(), one.election.status().renewedMs, one.working]).toEqual([
+    expect([one.election.mayWrite(), one.election.status().renewedMs, one.working]).toEqual([
       true,
       9999,
       true,
     ]);
     await advance(world.clock, 1);
-    expect([one.election.mayDelete(), one.working]).toEqual([false, false]);
+    expect([one.election.mayWrite(), one.working]).toEqual([false, false]);
     await world.end();
   });
 
@@ -460,7 +460,7 @@ describe('the Lease of an election', () => {
     expect(one.working).toBe(true);
     mayStand = false; // of a candidate only
     await advance(world.clock, 20_000);
-    expect(one.election.mayDelete()).toBe(true);
+    expect(one.election.mayWrite()).toBe(true);
     await world.end();
   });
 
@@ -488,7 +488,7 @@ describe('the Lease of an election', () => {
       'the election is not running',
     );
     await expect(running).rejects.toBe(fault);
-    expect([election.status().state, election.mayDelete()]).toEqual(['idle', false]);
+    expect([election.status().state, election.mayWrite()]).toEqual(['idle', false]);
     expect(await world.spec()).toMatchObject({ holderIdentity: '', leaseTransitions: 0 });
     const ended = new AbortController();
     const next = election.run(() => Promise.resolve(), ended.signal);
@@ -657,6 +657,6 @@ describe('the Lease of an election', () => {
   });
 
   it('is irrelevant if there is no other operator', () => {
-    expect(SOLE_LEADER.mayDelete()).toBe(true);
+    expect(SOLE_LEADER.mayWrite()).toBe(true);
   });
 });

@@ -4,7 +4,12 @@ import type { SliceAddressType } from '../../../src/model/cluster-endpoint-slice
 import type { ServiceExport } from '../../../src/model/service-export.ts';
 import { field, items } from '../../../src/operator/collect/field.ts';
 import { derivedName, MCS_VERSIONS, mcsKind } from '../../../src/operator/mcs/names.ts';
-import { type McsPart, type McsState, type PlannedWrite, planName } from '../../../src/operator/mcs/plan.ts';
+import {
+  type McsPart,
+  type McsState,
+  type PlannedWrite,
+  planWrites,
+} from '../../../src/operator/mcs/plan.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -42,7 +47,7 @@ function derivedOf(clusterIP: string | undefined): KubernetesObject {
 }
 
 function writesOf(service: Partial<ServiceExport>, state: Partial<McsState>): readonly PlannedWrite[] {
-  const { writes } = planName({
+  const { writes } = planWrites({
     namespace: 'shop',
     name: 'cart',
     version: 'v1beta1',

@@ -19,7 +19,7 @@ it('slices are written at 20 a second without bursts, within the time of the lea
     },
   };
   let leads = true;
-  const election = { mayDelete: () => leads, writeMs: 7_000 };
+  const election = { mayWrite: () => leads, writeMs: 7_000 };
   expect(objectWriter({ kubernetes, election })).toBe(writer);
   expect(asked).toMatchObject([
     { perSecond: 20, burst: 1, fieldManager: expect.any(String), timeoutMs: 7_000 },

@@ -397,7 +397,7 @@ describe('the slices of endpoints', () => {
       walks++;
       return values();
     };
-    const kind = { objects, notReadyReason: () => undefined, use: () => {}, listen: () => {} };
+    const kind = { objects, notReadyReason: () => undefined, follow: () => {}, listen: () => {} };
     const duty = new SliceDuty({
       clock,
       random: Math.random,

@@ -52,7 +52,7 @@ class Shown {
     return {
       objects: this.#seen,
       notReadyReason: () => undefined,
-      use: () => {},
+      follow: () => {},
       listen: (listener, signal) => {
         this.#listeners.add(listener);
         signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });

@@ -30,7 +30,7 @@ export class RivalOperator extends Candidate {
     super(name, world.api, world.clock);
     const { clock, election, client: kubernetes } = this;
     this.kvstore = new SlowKvstore(world.server, world.clock, clock, this.pause);
-    const fence = { mayWrite: () => election.mayDelete(), writeTimeoutMs: election.writeMs };
+    const fence = { mayWrite: () => election.mayWrite(), writeTimeoutMs: election.writeMs };
     const backend = new KvstoreClient({
       kind: 'memory',
       transport: this.kvstore,
@@ -114,7 +114,7 @@ export class RivalWorld {
 
   /** The holder of the lease, if it is not suspended. */
   get leader(): RivalOperator | undefined {
-    return this.operators.find(({ election }) => election.mayDelete());
+    return this.operators.find(({ election }) => election.mayWrite());
   }
 
   get trespasses(): readonly string[] {

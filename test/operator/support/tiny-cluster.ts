@@ -78,7 +78,7 @@ export class TinyCluster implements ObjectReader, ObjectWriter {
   observed(plural: string): ObservedObjects {
     const objects = this.#seen.get(plural) ?? new Map<string, KubernetesObject>();
     this.#seen.set(plural, objects);
-    return { objects, isMissing: false, notReadyReason: () => undefined, use: () => {} };
+    return { objects, isMissing: false, notReadyReason: () => undefined, follow: () => {} };
   }
 
   see(...plurals: readonly string[]): void {
@@ -175,7 +175,7 @@ export async function round(collector: Pick<Collector, 'round'>, number = 1): Pr
     setMarked: () => {},
     countDelete: () => {},
     countConflict: () => {},
-    reportAction: () => {},
+    addAction: () => {},
   };
   await collector.round(report, never);
 }
