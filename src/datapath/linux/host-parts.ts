@@ -42,7 +42,7 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
   return {
     tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
     datapath: { nodes: paths },
-    problems: () => [...table.bypassed(), ...paths.problems()],
+    problems: () => [...table.problems(), ...paths.problems()],
     [Symbol.dispose]: () => {
       paths[Symbol.dispose]();
       hold[Symbol.dispose]();

@@ -44,11 +44,11 @@ export interface Link {
 }
 
 /**
- * Writes the body of a message that creates or changes a VXLAN interface. `make` omits the alias, which the kernel
- * accepts only in a change. `change` applies to the interface with this index or, if the index is 0, with this name,
- * and changes everything except `vxlan`. If the name is empty, the interface keeps its name.
+ * Writes the body of a message that creates or changes a VXLAN interface. The kernel may ignore the alias in `create`.
+ * `change` applies to the interface with this index or, if the index is 0, with this name, and changes everything except
+ * `vxlan`. If the name is empty, the interface keeps its name.
  */
-export function writeLink(writer: MessageWriter, link: Link, change: 'make' | 'change'): void {
+export function writeLink(writer: MessageWriter, link: Link, change: 'create' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
   const flags = up ? IFF_UP : 0;
   writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(flags).u32(IFF_UP);
@@ -72,10 +72,7 @@ function writeVxlan(writer: MessageWriter, { id, port, local }: Vxlan): void {
 }
 
 /** Returns a request for all links, or for the one with this index or name. */
-export function linkQuestion({
-  index = 0,
-  name,
-}: Partial<Pick<Link, 'index' | 'name'>> = {}): NetlinkRequest {
+export function linkRequest({ index = 0, name }: Partial<Pick<Link, 'index' | 'name'>> = {}): NetlinkRequest {
   const write = (writer: MessageWriter): void => {
     writer.u8(AF.unspecified).u8(0).u16(0).u32(index).u32(0).u32(0);
     if (name !== undefined) writer.attributeText(IFLA.name, name);

@@ -102,7 +102,7 @@ export class NetlinkSocket implements Disposable {
     this.#encode([request], 0);
     const answers: NetlinkMessage[] = [];
     this.#exchange((message) => answers.push(message));
-    return this.#piece(answers, request.operation, read)[0];
+    return this.#valuesIn(answers, request.operation, read)[0];
   }
 
   /**
@@ -131,15 +131,15 @@ export class NetlinkSocket implements Disposable {
     for (let tries = 1; ; tries++) {
       this.#encode([{ ...request, flags: NLM_F.dump }], 0);
       this.#send();
-      let isWhole = true;
+      let isComplete = true;
       for (let events = this.events(); events !== undefined; events = this.events()) {
-        if (events === 'overrun') isWhole = false;
+        if (events === 'overrun') isComplete = false;
         else {
-          if (events.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isWhole = false;
-          yield this.#piece(events, request.operation, read);
+          if (events.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isComplete = false;
+          yield this.#valuesIn(events, request.operation, read);
         }
       }
-      if (isWhole || tries === DUMP_TRIES) return;
+      if (isComplete || tries === DUMP_TRIES) return;
       yield 'again';
     }
   }
@@ -194,13 +194,13 @@ export class NetlinkSocket implements Disposable {
     const next = this.#encode(requests, first);
     // The request at index i has the sequence number `base + i`.
     const base = this.#sequence - next + 1;
-    const isWhole = this.#exchange((message) => {
+    const isComplete = this.#exchange((message) => {
       const index = message.sequence - base;
       const request = requests[index];
       if (request === undefined || index < first || !endsAnswer(message)) return;
       outcomes[index] ??= errorIn(message, request.operation);
     });
-    for (let index = first; !isWhole && index < next; index++)
+    for (let index = first; !isComplete && index < next; index++)
       outcomes[index] ??= new SyscallError(
         requests[index]?.operation ?? '',
         ENOBUFS,
@@ -233,12 +233,13 @@ export class NetlinkSocket implements Disposable {
     return next;
   }
 
-  #piece<T>(
+  /** Returns the values in the answers to the last request. Throws the error with which the answer ends. */
+  #valuesIn<T>(
     messages: readonly NetlinkMessage[],
     operation: string,
     read: (message: NetlinkMessage) => T | undefined,
   ): readonly T[] {
-    const piece: T[] = [];
+    const values: T[] = [];
     for (const message of messages) {
       if (message.sequence !== this.#sequence) continue;
       if (endsAnswer(message)) {
@@ -247,9 +248,9 @@ export class NetlinkSocket implements Disposable {
         continue;
       }
       const value = read(message);
-      if (value !== undefined) piece.push(value);
+      if (value !== undefined) values.push(value);
     }
-    return piece;
+    return values;
   }
 
   #send(): void {
@@ -262,12 +263,12 @@ export class NetlinkSocket implements Disposable {
    */
   #exchange(receive: (message: NetlinkMessage) => void): boolean {
     this.#send();
-    let isWhole = true;
+    let isComplete = true;
     for (let events = this.events(); events !== undefined; events = this.events()) {
-      if (events === 'overrun') isWhole = false;
+      if (events === 'overrun') isComplete = false;
       else for (const message of events) receive(message);
     }
-    return isWhole;
+    return isComplete;
   }
 }
 

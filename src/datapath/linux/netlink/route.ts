@@ -81,7 +81,7 @@ export function routeDump(family: Family, table: number): NetlinkRequest {
 }
 
 /** Returns a request for the route to an address. */
-export function routeQuestion(address: string): NetlinkRequest {
+export function routeRequest(address: string): NetlinkRequest {
   const [family, length] = [familyNumber(familyOf(address)), prefixLength(address)];
   const write = (writer: MessageWriter): void => {
     writer.u8(family).u8(length).u16(0).u32(0).u32(0);

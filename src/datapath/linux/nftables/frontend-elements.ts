@@ -17,7 +17,7 @@ import { addElements, deleteElements, type NftTable } from './nft-message.ts';
 /**
  * Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink.
  */
-const ELEMENTS_A_MESSAGE = 256;
+const ELEMENTS_PER_MESSAGE = 256;
 
 const NONE: ReadonlySet<number> = new Set();
 
@@ -34,48 +34,56 @@ export interface KernelFrontend {
   /** Slot numbers of foreign elements, if too large for `slots`. */
   readonly foreignSlots: number[];
   /** Protocols whose masquerade set or set of cluster IPs contains it. */
-  readonly listed: Set<number>;
+  readonly listedProtocols: Set<number>;
 }
 
 /** Returns the state of a frontend without elements. */
 export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
-  return { isAny: isAnyPort(endpoint), backends: undefined, slots: [], foreignSlots: [], listed: new Set() };
+  const isAny = isAnyPort(endpoint);
+  return { isAny, backends: undefined, slots: [], foreignSlots: [], listedProtocols: new Set() };
 }
 
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
-export function itemOf({ isAny, backends, slots, foreignSlots, listed }: KernelFrontend): ServiceItem {
-  const hasAllElements = isAny ? listed.size === PROTOCOLS.length : backends === slots.length;
+export function itemOf({
+  isAny,
+  backends,
+  slots,
+  foreignSlots,
+  listedProtocols,
+}: KernelFrontend): ServiceItem {
+  const hasAllElements = isAny ? listedProtocols.size === PROTOCOLS.length : backends === slots.length;
   const isComplete = hasAllElements && foreignSlots.length === 0;
-  const masquerade = !isAny && listed.size > 0;
+  const masquerade = !isAny && listedProtocols.size > 0;
   return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
 }
 
-/** Returns the state of a frontend after `item` was written. */
+/** Returns the state of a frontend after `item` was written over its current state. */
 export function changedFrontend(
   endpoint: Endpoint,
-  previous: KernelFrontend | undefined,
+  current: KernelFrontend | undefined,
   item: ServiceItem,
 ): KernelFrontend {
-  const slots = assignSlots(previous?.slots ?? [], item.backends);
+  const slots = assignSlots(current?.slots ?? [], item.backends);
   const isAny = isAnyPort(endpoint);
   const backends = isAny ? undefined : slots.length;
-  return { isAny, backends, slots, foreignSlots: [], listed: new Set(listedOf(endpoint, item)) };
+  return { isAny, backends, slots, foreignSlots: [], listedProtocols: new Set(protocolsOf(endpoint, item)) };
 }
 
 /**
- * Returns the requests that change the elements of a frontend, in steps. `item` is undefined if the frontend is
- * deleted. Each step must be in one transaction, because it replaces backends, or the frontend itself. New backends are
- * added before the frontend refers to their slots, and surplus ones are deleted last.
+ * Returns the requests that change a frontend from its current state to `item`, in steps; undefined deletes it. Each
+ * step must be in one transaction, because it replaces backends, or the frontend itself. New backends are added before
+ * the frontend refers to their slots, and surplus ones are deleted last.
  */
 export function changeRequests(
   table: NftTable,
   frontend: Endpoint,
-  known: KernelFrontend | undefined,
+  current: KernelFrontend | undefined,
   item: ServiceItem | undefined,
 ): readonly (readonly NetlinkRequest[])[] {
-  const listed = listedRequests(table, frontend, known?.listed ?? NONE, listedOf(frontend, item));
-  if (isAnyPort(frontend)) return [listed];
-  const before = known?.slots ?? [];
+  const protocols = protocolsOf(frontend, item);
+  const listing = listingRequests(table, frontend, current?.listedProtocols ?? NONE, protocols);
+  if (isAnyPort(frontend)) return [listing];
+  const before = current?.slots ?? [];
   const after = item ? assignSlots(before, item.backends) : [];
   const isUsed = (slot: number): boolean => (before[slot] ?? EMPTY_SLOT) !== EMPTY_SLOT;
   const added = after.flatMap((backend, slot) => (before[slot] === backend ? [] : [{ backend, slot }]));
@@ -93,66 +101,67 @@ export function changeRequests(
         slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
     ]),
-    listed,
-    frontendRequests(table, frontend, known?.backends, item && after.length),
-    ...inSteps([...surplus, ...(known?.foreignSlots ?? [])], remove),
+    listing,
+    frontendRequests(table, frontend, current?.backends, item && after.length),
+    ...inSteps([...surplus, ...(current?.foreignSlots ?? [])], remove),
   ];
 }
 
 /** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */
-function listedOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
+function protocolsOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
   if (item === undefined) return [];
   if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);
   return item.masquerade === true ? [endpoint.protocol] : [];
 }
 
-function listedRequests(
+/** Returns the requests that change the protocols whose set contains a frontend. */
+function listingRequests(
   table: NftTable,
   endpoint: Endpoint,
-  previous: ReadonlySet<number>,
-  after: readonly number[],
+  current: ReadonlySet<number>,
+  desired: readonly number[],
 ): readonly NetlinkRequest[] {
   const isAny = isAnyPort(endpoint);
   const setOf = (protocol: number): string => (isAny ? SETS.clusterIPs : masqueradeOf(protocol));
   const keyOf = (protocol: number): Uint8Array =>
     isAny ? clusterIPKey(endpoint.ip, protocol) : portKey(endpoint);
   return [
-    ...after
-      .filter((protocol) => !previous.has(protocol))
+    ...desired
+      .filter((protocol) => !current.has(protocol))
       .map((protocol) => addElements(table, setOf(protocol), [{ key: keyOf(protocol) }])),
-    ...[...previous]
-      .filter((protocol) => !after.includes(protocol))
+    ...[...current]
+      .filter((protocol) => !desired.includes(protocol))
       .map((protocol) => deleteElements(table, setOf(protocol), [keyOf(protocol)])),
   ];
 }
 
 /**
- * Returns the requests that change the number of backends of a frontend from `previous` to `after`. `undefined`: the
- * frontend does not exist. 0: it refuses connections.
+ * Returns the requests that change the number of backends of a frontend. `undefined`: there is no frontend. 0: it
+ * refuses connections.
  */
 function frontendRequests(
   table: NftTable,
   frontend: Endpoint,
-  previous: number | undefined,
-  after: number | undefined,
+  current: number | undefined,
+  desired: number | undefined,
 ): readonly NetlinkRequest[] {
-  if (previous === after) return [];
+  if (current === desired) return [];
   const key = frontendKey(frontend);
   const setOf = (backends: number): string => (backends === 0 ? SETS.refused : SETS.services);
-  const chain = after === undefined || after === 0 ? undefined : pickName(after);
+  const chain = desired === undefined || desired === 0 ? undefined : pickName(desired);
   return [
-    ...(previous === undefined ? [] : [deleteElements(table, setOf(previous), [key])]),
-    ...(after === undefined ? [] : [addElements(table, setOf(after), [{ key, chain }])]),
+    ...(current === undefined ? [] : [deleteElements(table, setOf(current), [key])]),
+    ...(desired === undefined ? [] : [addElements(table, setOf(desired), [{ key, chain }])]),
   ];
 }
 
-/** Returns the steps for all elements, at most {@link ELEMENTS_A_MESSAGE} in each. */
+/** Returns the steps for all elements, at most {@link ELEMENTS_PER_MESSAGE} in each. */
 function inSteps<T>(
   all: readonly T[],
   requests: (some: readonly T[]) => readonly NetlinkRequest[],
 ): readonly (readonly NetlinkRequest[])[] {
   const steps: (readonly NetlinkRequest[])[] = [];
-  for (let at = 0; at < all.length; at += ELEMENTS_A_MESSAGE)
-    steps.push(requests(all.slice(at, at + ELEMENTS_A_MESSAGE)));
+  for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE)
+    steps.push(requests(all.slice(at, at + ELEMENTS_PER_MESSAGE)));
   return steps;
 }

@@ -253,7 +253,7 @@ export function pickName(backends: number): string {
 }
 
 /** Returns the number of backends of the chain with this name; `undefined` if it is another chain. */
-export function pickedOf(chain: string): number | undefined {
+export function pickSizeOf(chain: string): number | undefined {
   return chain.startsWith(PICK) ? Number(chain.slice(PICK.length)) : undefined;
 }
 

@@ -21,8 +21,8 @@ import {
   baseChains,
   PROTOCOLS,
   pickChain,
-  pickedOf,
   pickName,
+  pickSizeOf,
   readClusterIP,
   readFrontend,
   readPortKey,
@@ -97,10 +97,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly chunk: number = CHUNK;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
-  readonly #known: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
+  readonly #frontends: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
   readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
-  /** Number of frontends that use each chain, by its number of backends. */
-  readonly #picks: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
+  /** Number of frontends that use each chain `pick-N`, by N. */
+  readonly #pickUsers: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
   #monitor: Disposable | undefined;
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
@@ -178,7 +178,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const family of FAMILIES) {
       const defects = this.#structure[family]?.defects ?? [];
       if (defects.length > 0) yield [rulesKey(family), { backends: defects, affinitySeconds: 0 }];
-      for (const [name, known] of this.#known[family]) yield [name, itemOf(known)];
+      for (const [name, frontend] of this.#frontends[family]) yield [name, itemOf(frontend)];
     }
   }
 
@@ -192,7 +192,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       bytes = 0;
     };
     changes.forEach((change, at) => {
-      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : unsupported(change);
+      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : protocolError(change);
       if (error !== undefined) outcomes[at] = error;
       if (isRulesKey(change.key) || error !== undefined) return;
       const prepared = { at, change, steps: this.#steps(change) };
@@ -218,8 +218,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #forget(family: Family): void {
-    this.#known[family].clear();
-    this.#picks[family].clear();
+    this.#frontends[family].clear();
+    this.#pickUsers[family].clear();
     this.#structure[family] = undefined;
   }
 
@@ -237,18 +237,18 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       if (this.#readStructure(family).state === 'none') continue;
       // A dump may miss elements while the kernel resizes the map, without an error.
       for (let tries = 1; tries === 1 || (this.#isTorn(family) && tries <= READ_TRIES); tries++) {
-        this.#known[family].clear();
+        this.#frontends[family].clear();
         yield* this.#readSets(family);
       }
-      for (const { backends } of this.#known[family].values()) this.#countPick(family, backends, 1);
+      for (const { backends } of this.#frontends[family].values()) this.#countPickUser(family, backends, 1);
     }
   }
 
   #readStructure(family: Family): TableStructure {
     const structure = readStructure(this.#socket, tableOf(family), family);
     this.#structure[family] = structure;
-    for (const backends of structure.picks)
-      if (!this.#picks[family].has(backends)) this.#picks[family].set(backends, 0);
+    for (const backends of structure.pickSizes)
+      if (!this.#pickUsers[family].has(backends)) this.#pickUsers[family].set(backends, 0);
     return structure;
   }
 
@@ -264,7 +264,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   #isTorn(family: Family): boolean {
-    for (const { isAny, backends, slots } of this.#known[family].values())
+    for (const { isAny, backends, slots } of this.#frontends[family].values())
       if (!isAny && (backends !== slots.length || slots.includes(EMPTY_SLOT))) return true;
     return false;
   }
@@ -273,16 +273,16 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const contents = setKind(set);
     if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);
-      this.#knownAt(family, { ip, port: 0, protocol: 0 }).listed.add(protocol);
+      this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
     } else if (contents === undefined) {
-      this.#knownAt(family, readFrontend(key, family)).backends = pickedOf(chain) ?? 0;
+      this.#frontendAt(family, readFrontend(key, family)).backends = pickSizeOf(chain) ?? 0;
     } else if (contents.kind === 'masquerade') {
       const { protocol } = contents;
-      this.#knownAt(family, { ...readPortKey(key, family), protocol }).listed.add(protocol);
+      this.#frontendAt(family, { ...readPortKey(key, family), protocol }).listedProtocols.add(protocol);
     } else {
       const { protocol } = contents;
       const { slot, ...frontend } = readSlot(key, family);
-      const { slots, foreignSlots } = this.#knownAt(family, { ...frontend, protocol });
+      const { slots, foreignSlots } = this.#frontendAt(family, { ...frontend, protocol });
       if (slot >= MAX_SLOTS) {
         foreignSlots.push(slot);
         return;
@@ -293,11 +293,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  #knownAt(family: Family, endpoint: Endpoint): KernelFrontend {
+  #frontendAt(family: Family, endpoint: Endpoint): KernelFrontend {
     const name = formatFrontend(endpoint);
-    const known = this.#known[family].get(name) ?? emptyFrontend(endpoint);
-    this.#known[family].set(name, known);
-    return known;
+    const frontend = this.#frontends[family].get(name) ?? emptyFrontend(endpoint);
+    this.#frontends[family].set(name, frontend);
+    return frontend;
   }
 
   /** Creates the table if it is missing; replaces one of another layout, which is ours by its name. */
@@ -323,11 +323,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     if (batch.length === 0) return;
     const error = this.#send(batch.flatMap(({ steps }) => steps));
     if (error === undefined) {
-      for (const { change } of batch) this.#settle(change);
+      for (const { change } of batch) this.#recordSuccess(change);
       return;
     }
-    // One failed change fails the whole transaction. The tables are read again, because they may differ from the known
-    // state.
+    // One failed change fails the whole transaction. The tables are read again, because they may differ from the
+    // recorded state.
     for (const _ of this.#readAll());
     const [only] = batch;
     if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
@@ -352,59 +352,60 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return undefined;
   }
 
-  #settle({ key, item }: TableChange<ServiceItem>): void {
+  /** Records a change that the kernel has applied. */
+  #recordSuccess({ key, item }: TableChange<ServiceItem>): void {
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
-    const previous = this.#known[family].get(key);
-    this.#countPick(family, previous?.backends, -1);
+    const current = this.#frontends[family].get(key);
+    this.#countPickUser(family, current?.backends, -1);
     if (item === undefined) {
-      this.#known[family].delete(key);
+      this.#frontends[family].delete(key);
       return;
     }
-    const changed = changedFrontend(endpoint, previous, item);
-    this.#countPick(family, changed.backends, 1);
-    this.#known[family].set(key, changed);
+    const changed = changedFrontend(endpoint, current, item);
+    this.#countPickUser(family, changed.backends, 1);
+    this.#frontends[family].set(key, changed);
   }
 
-  #countPick(family: Family, backends: number | undefined, by: number): void {
+  #countPickUser(family: Family, backends: number | undefined, by: number): void {
     if (backends === undefined || backends === 0) return;
-    const picks = this.#picks[family];
-    picks.set(backends, (picks.get(backends) ?? 0) + by);
+    const users = this.#pickUsers[family];
+    users.set(backends, (users.get(backends) ?? 0) + by);
   }
 
   /** Deletes chains without frontends, and the table if it has no frontend. */
   #collect(family: Family): void {
     if ((this.#structure[family]?.state ?? 'none') === 'none') return;
-    if (this.#known[family].size === 0) {
+    if (this.#frontends[family].size === 0) {
       this.#removeTable(family);
       return;
     }
-    for (const [backends, uses] of this.#picks[family]) {
+    for (const [backends, uses] of this.#pickUsers[family]) {
       if (uses > 0) continue;
       const error = this.#send([[deleteChain(tableOf(family), pickName(backends))]]);
       // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
       // later.
-      if (error === undefined || error.code === 'ENOENT') this.#picks[family].delete(backends);
+      if (error === undefined || error.code === 'ENOENT') this.#pickUsers[family].delete(backends);
     }
   }
 
   #steps({ key, item }: TableChange<ServiceItem>): Steps {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
-    if (item === undefined && this.#known[family].get(key) === undefined) return [];
+    if (item === undefined && this.#frontends[family].get(key) === undefined) return [];
     this.#ensureTable(family);
-    const picked = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
+    const backends = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
     return [
-      this.#newPick(family, picked),
-      ...changeRequests(tableOf(family), frontend, this.#known[family].get(key), item),
+      this.#addPickChain(family, backends),
+      ...changeRequests(tableOf(family), frontend, this.#frontends[family].get(key), item),
     ];
   }
 
   /** Returns the requests that create the chain for a number of backends, if it is missing. */
-  #newPick(family: Family, backends: number): readonly NetlinkRequest[] {
-    if (backends === 0 || this.#picks[family].has(backends)) return [];
+  #addPickChain(family: Family, backends: number): readonly NetlinkRequest[] {
+    if (backends === 0 || this.#pickUsers[family].has(backends)) return [];
     // Recorded now, because another change of the batch may need the same chain.
-    this.#picks[family].set(backends, 0);
+    this.#pickUsers[family].set(backends, 0);
     return addChain(tableOf(family), pickChain(family, backends));
   }
 }
@@ -415,7 +416,7 @@ function rulesKey(family: Family): string {
 }
 
 /** Returns an error if no map exists for the protocol of the frontend. */
-function unsupported({ key, item }: TableChange<ServiceItem>): SyscallError | undefined {
+function protocolError({ key, item }: TableChange<ServiceItem>): SyscallError | undefined {
   const endpoint = parseEndpoint(key);
   const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
   if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;

@@ -1,6 +1,6 @@
 import type { Family } from '../../../net/address-words.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
-import { baseChains, LAYOUT_CHAIN, pickChain, pickedOf, setsOf } from './nft-layout.ts';
+import { baseChains, LAYOUT_CHAIN, pickChain, pickSizeOf, setsOf } from './nft-layout.ts';
 import {
   addChain,
   deleteChain,
@@ -28,13 +28,13 @@ export interface TableStructure {
   readonly state: 'none' | 'damaged' | 'whole';
   /** The differences as text: `chain output: found 0 rules, expected 1`. */
   readonly defects: readonly string[];
-  /** Numbers of backends that have a chain. */
-  readonly picks: ReadonlySet<number>;
+  /** The numbers N of backends for which a chain `pick-N` exists. */
+  readonly pickSizes: ReadonlySet<number>;
   /** The requests that repair each defect. */
   readonly repair: readonly (readonly NetlinkRequest[])[];
 }
 
-const NONE: TableStructure = { state: 'none', defects: [], picks: new Set(), repair: [] };
+const NONE: TableStructure = { state: 'none', defects: [], pickSizes: new Set(), repair: [] };
 
 /** Reads the sets, chains and rules of a table and compares them with the layout of services. Throws `SyscallError`. */
 export function readStructure(socket: NetlinkSocket, table: NftTable, family: Family): TableStructure {
@@ -49,7 +49,7 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
     rules.set(chain, [...(rules.get(chain) ?? []), expressions]);
   const defects: string[] = [];
   const repair: (readonly NetlinkRequest[])[] = [];
-  const picks = new Set<number>();
+  const pickSizes = new Set<number>();
   const compare = (desired: NftChain): void => {
     const found = chains.get(desired.name);
     if (found === undefined) {
@@ -71,16 +71,16 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
   const baseNames = new Set(baseChains(family).map(({ name }) => name));
   for (const name of chains.keys()) {
     if (baseNames.has(name)) continue;
-    const backends = pickedOf(name);
+    const backends = pickSizeOf(name);
     if (backends !== undefined && Number.isSafeInteger(backends) && backends > 0) {
-      picks.add(backends);
+      pickSizes.add(backends);
       compare(pickChain(family, backends));
     } else {
       defects.push(`chain ${name} is foreign`);
       repair.push([deleteChain(table, name)]);
     }
   }
-  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, picks, repair };
+  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, pickSizes, repair };
 }
 
 /** Returns true if all sets exist with these keys and values. Other sets are ignored. */

@@ -26,7 +26,7 @@ const EVENT_PACE_MS = 1_000;
 const NODE_PACE_MS = 1;
 /** Time for which one comparison of everything answers the validations of single nodes. */
 const VALIDATION_AGE_MS = 30_000;
-const NODES_A_TURN = 64;
+const NODES_PER_TURN = 64;
 const MAX_REPORTED = 16;
 /** Overhead of VXLAN: Ethernet, IP, UDP and its own header. */
 const VXLAN_BYTES = { ipv4: 50, ipv6: 70 } as const;
@@ -92,12 +92,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#reported('cannot read the paths of the kernel', () => this.kept.repair()),
+      () => this.#recordFailure('cannot read the paths of the kernel', () => this.kept.repair()),
     );
     this.#resolveTask = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#reported('cannot resolve the paths to nodes', () => this.#resolveAll()),
+      () => this.#recordFailure('cannot resolve the paths to nodes', () => this.#resolveAll()),
     );
   }
 
@@ -304,13 +304,13 @@ export class NodePaths implements NodeHandler, Disposable {
       void this.#resolveTask.request();
     }
     const item = key === undefined ? undefined : this.#claims.get(key);
-    const isRight = key === undefined || this.#table.has(key, item);
-    if (key !== undefined && !isRight && item !== undefined) this.kept.mark(key);
-    else if (mustReread || !isRight) void this.#repairTask.request();
+    const isDesired = key === undefined || this.#table.has(key, item);
+    if (key !== undefined && !isDesired && item !== undefined) this.kept.mark(key);
+    else if (mustReread || !isDesired) void this.#repairTask.request();
   }
 
-  /** Records a failure as a problem. The work is retried at the next event or validation. */
-  async #reported(problem: string, work: () => Promise<unknown>): Promise<void> {
+  /** Records a failure of `work` as a problem. The next event or validation repeats the work. */
+  async #recordFailure(problem: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
       this.#problems.delete(problem);
@@ -321,13 +321,13 @@ export class NodePaths implements NodeHandler, Disposable {
 
   async #resolveAll(): Promise<void> {
     this.#remoteCIDRs.setInterfaces(this.#table.addresses());
-    let left = NODES_A_TURN;
+    let left = NODES_PER_TURN;
     for (const node of [...this.#nodes.values()]) {
       if (--left === 0) {
         await new Promise<void>((resolve) => void this.#context.nextTurn(resolve));
         // The sockets may be closed by then.
         if (this.#isDisposed) return;
-        left = NODES_A_TURN;
+        left = NODES_PER_TURN;
       }
       // The node may have been changed or deleted during the pause.
       if (this.#nodes.get(node.fullName) === node) this.#resolve(node);
@@ -362,7 +362,7 @@ function containsAddress(cidr: string, address: string): boolean {
 }
 
 function reasonOf(reach: Reach | undefined): string {
-  return reach?.kind === 'not' ? reach.reason : 'the node has no address of that family';
+  return reach?.kind === 'unreachable' ? reach.reason : 'the node has no address of that family';
 }
 
 /**

@@ -31,7 +31,7 @@ export function neighborRequest(
         type: RTM_NEIGHBOR.delete,
         flags: 0,
         write,
-        needless: ['ENOENT', 'ESRCH'],
+        ignoredErrors: ['ENOENT', 'ESRCH'],
       }
-    : { operation: `add ${key}`, type: RTM_NEIGHBOR.add, flags, write, needless: [] };
+    : { operation: `add ${key}`, type: RTM_NEIGHBOR.add, flags, write, ignoredErrors: [] };
 }

@@ -8,19 +8,12 @@ import {
   RTM_ADDRESS,
   readInterfaceAddress,
 } from '../netlink/interface-address.ts';
-import { type Link, linkQuestion, RTM_LINK, readLink } from '../netlink/link.ts';
+import { type Link, linkRequest, RTM_LINK, readLink } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import { type Neighbor, neighborDump, RTM_NEIGHBOR, readNeighbor } from '../netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
-import {
-  type NextHop,
-  type Route,
-  RTM_ROUTE,
-  readRoute,
-  routeDump,
-  routeQuestion,
-} from '../netlink/route.ts';
+import { type NextHop, type Route, RTM_ROUTE, readRoute, routeDump, routeRequest } from '../netlink/route.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
@@ -36,7 +29,7 @@ import {
 } from './path-item.ts';
 import { neighborRequest } from './path-requests.ts';
 import { type LenientRequest, RouteLedger } from './route-ledger.ts';
-import { deviceItem, isManagedLink, linkNamed, setDevice } from './tunnel-device.ts';
+import { deviceItem, isOurLink, linkNamed, setDevice } from './tunnel-device.ts';
 
 const { EEXIST, ENODEV } = constants.errno;
 
@@ -45,7 +38,7 @@ function metricOf(destination: string): number {
   return familyOf(destination) === 4 ? 0 : 1024;
 }
 
-const MAX_PRINTED = 16;
+const MAX_PROBLEMS = 16;
 
 /** The consequences of an event of the kernel. */
 export interface PathEvent {
@@ -66,7 +59,7 @@ interface QueuedRequest {
 /** How an address is reached. */
 export type Reach =
   | { readonly kind: 'link'; readonly interface: number }
-  | { readonly kind: 'not'; readonly reason: string };
+  | { readonly kind: 'unreachable'; readonly reason: string };
 
 /**
  * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and
@@ -78,6 +71,8 @@ export type Reach =
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {
   readonly name = 'paths';
+  readonly equal: typeof equalItems = equalItems;
+  readonly order: typeof pathOrder = pathOrder;
   readonly #kernel: Kernel;
   readonly #namespace: string | undefined;
   readonly #socket: NetlinkSocket;
@@ -107,14 +102,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#socket[Symbol.dispose]();
   }
 
-  equal(a: PathItem, b: PathItem): boolean {
-    return equalItems(a, b);
-  }
-
-  order(key: string): number {
-    return pathOrder(key);
-  }
-
   print(item: PathItem): string {
     return printItem(item, (index) => this.#links.get(index)?.name ?? `interface ${index}`);
   }
@@ -130,7 +117,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         socket,
         routeDump(family, ROUTE_TABLE),
         readRoute,
-        (route) => this.#learnRoute(route),
+        (route) => this.#recordRoute(route),
         (route) => this.#routes.delete(route),
       );
     }
@@ -147,7 +134,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         else {
           // Items on the device are deleted before the device.
           this.#send(batch, outcomes);
-          this.#applyDevice(key, item);
+          this.#applyDevice(item);
         }
       } catch (error) {
         if (!(error instanceof SyscallError)) throw error;
@@ -156,7 +143,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     });
     this.#send(batch, outcomes);
     changes.forEach((change, at) => {
-      if (outcomes[at] === undefined) this.#settle(change);
+      if (outcomes[at] === undefined) this.#recordSuccess(change);
     });
     return outcomes;
   }
@@ -165,36 +152,39 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   has(key: string, item: PathItem | undefined): boolean {
     const [kind, name] = splitKey(key);
     if (item !== undefined) return this.#isInstalled(key, item);
-    return kind === 'route' ? this.#routes.managedRoutes(name).length === 0 : !this.#known.has(key);
+    return kind === 'route' ? this.#routes.ourRoutes(name).length === 0 : !this.#known.has(key);
   }
 
   /** Returns how an address is reached now, tunnel routes excluded. */
   reach(address: string): Reach {
     try {
-      const route = this.#socket.ask(routeQuestion(address), readRoute);
+      const route = this.#socket.ask(routeRequest(address), readRoute);
       if (route === undefined || !route.isUnicast)
-        return { kind: 'not', reason: `${address} is not a unicast address` };
+        return { kind: 'unreachable', reason: `${address} is not a unicast address` };
       if (route.gateway !== undefined)
-        return { kind: 'not', reason: `${address} is not on a local link: its next hop is ${route.gateway}` };
+        return {
+          kind: 'unreachable',
+          reason: `${address} is not on a local link: its next hop is ${route.gateway}`,
+        };
       if (route.interface === this.#device()?.index)
-        return { kind: 'not', reason: `${address} is routed through the tunnel` };
+        return { kind: 'unreachable', reason: `${address} is routed through the tunnel` };
       return { kind: 'link', interface: route.interface };
     } catch (error) {
-      if (error instanceof SyscallError) return { kind: 'not', reason: error.message };
+      if (error instanceof SyscallError) return { kind: 'unreachable', reason: error.message };
       throw error;
     }
   }
 
-  /**
-   * Returns a sentence for some destinations whose packets take a foreign route, because its metric is better than
-   * ours.
-   */
-  *bypassed(): Generator<string, void, void> {
-    let left = MAX_PRINTED;
-    for (const { destination, protocol, metric } of this.#routes.preferred()) {
-      if (left-- === 0) return;
-      yield `a foreign route to ${destination} (protocol ${protocol}, metric ${metric}) takes precedence`;
+  /** Returns a sentence for each of some destinations whose packets take a foreign route with a smaller metric. */
+  problems(): readonly string[] {
+    const problems: string[] = [];
+    for (const { destination, protocol, metric } of this.#routes.preferredForeign()) {
+      if (problems.length === MAX_PROBLEMS) break;
+      problems.push(
+        `a foreign route to ${destination} (protocol ${protocol}, metric ${metric}) takes precedence`,
+      );
     }
+    return problems;
   }
 
   addresses(): readonly InterfaceAddress[] {
@@ -229,7 +219,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const queued = batch.splice(0);
     this.#socket.transact(queued.map(({ request }) => request)).forEach((error, index) => {
       const { at, request } = queued[index] ?? { at: -1, request: undefined };
-      if (error !== undefined && !request?.needless.includes(error.code)) outcomes[at] ??= error;
+      if (error !== undefined && !request?.ignoredErrors.includes(error.code)) outcomes[at] ??= error;
     });
   }
 
@@ -237,14 +227,14 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const device = this.#device();
     const item = device && deviceItem(device);
     if (device === undefined || item === undefined) return;
-    yield* this.#learn([pathKey('device', TUNNEL_DEVICE), item]);
+    yield* this.#recordEntry([pathKey('device', TUNNEL_DEVICE), item]);
     for (const kind of ['fdb', 'neighbor'] as const) {
       yield* this.#readEntries(
         socket,
         neighborDump(kind, device.index),
         readNeighbor,
-        (neighbor) => this.#learn(this.#neighborEntry(neighbor)),
-        (neighbor) => this.#forget(this.#neighborEntry(neighbor)),
+        (neighbor) => this.#recordEntry(this.#neighborEntry(neighbor)),
+        (neighbor) => this.#removeEntry(this.#neighborEntry(neighbor)),
       );
     }
   }
@@ -257,19 +247,19 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     socket: NetlinkSocket,
     request: NetlinkRequest,
     read: (message: NetlinkMessage) => T | undefined,
-    learn: (one: T) => Iterable<readonly [string, PathItem]>,
-    forget: (one: T) => void,
+    record: (one: T) => Iterable<readonly [string, PathItem]>,
+    remove: (one: T) => void,
   ): Generator<readonly [string, PathItem] | undefined, void, void> {
     let entries: (readonly [string, PathItem])[] = [];
     let seen: T[] = [];
     try {
       for (const piece of socket.dumpPieces(request, read)) {
         if (piece === 'again') {
-          for (const one of seen) forget(one);
+          for (const one of seen) remove(one);
           [seen, entries] = [[], []];
           continue;
         }
-        for (const one of piece) entries.push(...learn(one));
+        for (const one of piece) entries.push(...record(one));
         seen.push(...piece);
         yield undefined;
       }
@@ -280,21 +270,21 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     yield* entries;
   }
 
-  #learn(entry: readonly [string, PathItem] | undefined): readonly (readonly [string, PathItem])[] {
+  #recordEntry(entry: readonly [string, PathItem] | undefined): readonly (readonly [string, PathItem])[] {
     if (entry === undefined) return [];
     this.#known.set(...entry);
     return [entry];
   }
 
-  #forget(entry: readonly [string, PathItem] | undefined): void {
+  #removeEntry(entry: readonly [string, PathItem] | undefined): void {
     if (entry !== undefined) this.#known.delete(entry[0]);
   }
 
-  #learnRoute(route: Route): readonly (readonly [string, PathItem])[] {
+  #recordRoute(route: Route): readonly (readonly [string, PathItem])[] {
     if (route.table !== ROUTE_TABLE) return [];
     this.#routes.add(route);
     return route.protocol === ROUTE_PROTOCOL
-      ? [[pathKey('route', route.destination), this.#routeItem(route.destination, route)]]
+      ? [[pathKey('route', route.destination), this.#routeItem(route)]]
       : [];
   }
 
@@ -302,8 +292,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
    * Returns a route as an item. If we have several routes to the destination, or one with another metric, the item
    * equals no desired one.
    */
-  #routeItem(destination: string, route: Route): RouteItem {
-    if (this.#routes.managedRoutes(destination).length > 1 || route.metric !== metricOf(destination))
+  #routeItem(route: Route): RouteItem {
+    const { destination } = route;
+    if (this.#routes.ourRoutes(destination).length > 1 || route.metric !== metricOf(destination))
       return { kind: 'route', gateway: undefined, interface: 0 };
     const item = this.#hopItem(route);
     return route.hops === undefined ? item : { ...item, joined: route.hops.map((hop) => this.#hopItem(hop)) };
@@ -328,9 +319,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const isSame = previous?.name === link.name && previous.up === link.up && previous.mtu === link.mtu;
     // A dump may have read the link before this event, which then reports no change. A defect of our link must be
     // repaired nevertheless.
-    const hasDefect = isManagedLink(link) && deviceItem(link)?.defect !== undefined;
+    const hasDefect = isOurLink(link) && deviceItem(link)?.defect !== undefined;
     if (!isGone && isSame && !hasDefect) return {};
-    const isOurs = link.name === TUNNEL_DEVICE || (previous !== undefined && isManagedLink(previous));
+    const isOurs = link.name === TUNNEL_DEVICE || (previous !== undefined && isOurLink(previous));
     if (isGone) this.#forgetInterface(link.index, isOurs);
     return { reachChanged: true, mustReread: isGone || isOurs || !link.up };
   }
@@ -346,7 +337,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     else this.#routes.add(route);
     const isForeign = route.protocol !== ROUTE_PROTOCOL;
     // No event reports the replaced route.
-    const mustReread = isReplacing && (isForeign || this.#routes.managedRoutes(route.destination).length > 1);
+    const mustReread = isReplacing && (isForeign || this.#routes.ourRoutes(route.destination).length > 1);
     return { key: pathKey('route', route.destination), reachChanged: isForeign, mustReread };
   }
 
@@ -364,9 +355,9 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       const known = this.#known.get(key);
       return known !== undefined && equalItems(known, item);
     }
-    const [ours, ...more] = this.#routes.managedRoutes(name);
+    const [ours, ...more] = this.#routes.ourRoutes(name);
     if (ours === undefined || more.length > 0) return false;
-    return equalItems(this.#routeItem(name, ours), item);
+    return equalItems(this.#routeItem(ours), item);
   }
 
   #requests(key: string, item: PathItem | undefined): readonly LenientRequest[] {
@@ -379,16 +370,16 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #routeRequests(destination: string, item: RouteItem | undefined): readonly LenientRequest[] {
-    if (item === undefined) return this.#routes.deleting(destination, ROUTE_TABLE);
-    const equal = this.#routes.equal(destination, metricOf(destination));
-    if (equal !== undefined && this.#routes.managedRoutes(destination).length === 0) {
+    if (item === undefined) return this.#routes.deleteRequests(destination, ROUTE_TABLE);
+    const equal = this.#routes.foreignRoute(destination, metricOf(destination));
+    if (equal !== undefined && this.#routes.ourRoutes(destination).length === 0) {
       const message = `a foreign route of protocol ${equal.protocol} with the same metric exists`;
       throw new SyscallError(`add route ${destination}`, EEXIST, message);
     }
     const index = item.interface === TUNNEL ? this.#device()?.index : item.interface;
     if (index === undefined)
       throw new SyscallError(`add route ${destination}`, ENODEV, `no interface ${TUNNEL_DEVICE}`);
-    return this.#routes.replacing(this.#route(destination, item, index));
+    return this.#routes.replaceRequests(this.#route(destination, item, index));
   }
 
   #route(destination: string, { gateway, interface: on }: RouteItem, index: number): Route {
@@ -406,7 +397,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     };
   }
 
-  #applyDevice(key: string, item: PathItem | undefined): void {
+  #applyDevice(item: PathItem | undefined): void {
     const previous = this.#device();
     setDevice(this.#socket, item?.kind === 'device' ? item : undefined);
     const after = linkNamed(this.#socket, TUNNEL_DEVICE);
@@ -415,14 +406,13 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       this.#forgetInterface(previous.index, true);
     }
     if (after !== undefined) this.#links.set(after.index, after);
-    this.#settle({ key, item });
   }
 
   /** Records a successful change. */
-  #settle({ key, item }: TableChange<PathItem>): void {
+  #recordSuccess({ key, item }: TableChange<PathItem>): void {
     const [kind, name] = splitKey(key);
     if (kind === 'route') {
-      for (const route of this.#routes.managedRoutes(name)) this.#routes.delete(route);
+      for (const route of this.#routes.ourRoutes(name)) this.#routes.delete(route);
       if (item?.kind !== 'route') return;
       const index = item.interface === TUNNEL ? (this.#device()?.index ?? 0) : item.interface;
       this.#routes.add(this.#route(name, item, index));
@@ -434,12 +424,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   #device(): Link | undefined {
     let found: Link | undefined;
     for (const link of this.#links.values())
-      if (isManagedLink(link) && (found === undefined || link.name === TUNNEL_DEVICE)) found = link;
+      if (isOurLink(link) && (found === undefined || link.name === TUNNEL_DEVICE)) found = link;
     return found;
   }
 
   #readLinks(): void {
     this.#links.clear();
-    for (const link of this.#socket.dump(linkQuestion(), readLink)) this.#links.set(link.index, link);
+    for (const link of this.#socket.dump(linkRequest(), readLink)) this.#links.set(link.index, link);
   }
 }

@@ -4,9 +4,9 @@ import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { type Route, RTM_ROUTE, writeRoute } from '../netlink/route.ts';
 import { ROUTE_PROTOCOL } from './path-item.ts';
 
-/** A request, and the errors that mean that it was unnecessary. */
+/** A request, and the errors which only mean that it was unnecessary. */
 export interface LenientRequest extends NetlinkRequest {
-  readonly needless: readonly string[];
+  readonly ignoredErrors: readonly string[];
 }
 
 /**
@@ -15,11 +15,11 @@ export interface LenientRequest extends NetlinkRequest {
  * add does not replace.
  */
 export class RouteLedger {
-  readonly #managed = new Map<string, readonly Route[]>();
+  readonly #ours = new Map<string, readonly Route[]>();
   readonly #foreign = new Map<string, readonly Route[]>();
 
   clear(): void {
-    this.#managed.clear();
+    this.#ours.clear();
     this.#foreign.clear();
   }
 
@@ -39,25 +39,25 @@ export class RouteLedger {
 
   /** Deletes our routes over an interface that was deleted. */
   deleteInterface(index: number): void {
-    for (const route of [...this.#managed.values()].flat()) if (route.interface === index) this.delete(route);
+    for (const route of [...this.#ours.values()].flat()) if (route.interface === index) this.delete(route);
   }
 
   /** Returns our routes to a destination. There should be at most one. */
-  managedRoutes(destination: string): readonly Route[] {
-    return this.#managed.get(destination) ?? [];
+  ourRoutes(destination: string): readonly Route[] {
+    return this.#ours.get(destination) ?? [];
   }
 
   /**
    * Returns a foreign route to a destination with this metric. Beside it, IPv4 refuses our route, and IPv6 shares
    * packets between both.
    */
-  equal(destination: string, metric: number): Route | undefined {
+  foreignRoute(destination: string, metric: number): Route | undefined {
     return this.#foreign.get(destination)?.find((route) => route.metric === metric);
   }
 
   /** Returns the foreign routes that the kernel prefers to ours, because their metric is smaller. */
-  *preferred(): Generator<Route, void, void> {
-    for (const [destination, [ours]] of this.#managed) {
+  *preferredForeign(): Generator<Route, void, void> {
+    for (const [destination, [ours]] of this.#ours) {
       const metric = ours?.metric ?? 0;
       for (const route of this.#foreign.get(destination) ?? []) if (route.metric < metric) yield route;
     }
@@ -67,51 +67,57 @@ export class RouteLedger {
    * Returns the requests that replace our routes to a destination. In IPv4 the new route is added before the old one is
    * deleted, so that no packet is without a route. IPv6 would join both into one route with two next hops.
    */
-  replacing(route: Route): readonly LenientRequest[] {
-    const previous = this.managedRoutes(route.destination);
+  replaceRequests(route: Route): readonly LenientRequest[] {
+    const previous = this.ourRoutes(route.destination);
     const only = previous.length === 1 ? previous[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
-      return [addition(route, NLM_F.create), ...deletions(only)];
+      return [addRequest(route, NLM_F.create), ...hopDeletes(only)];
     // If a foreign route has the same metric, an exclusive add fails and our route is lost.
-    const isExclusive = this.equal(route.destination, route.metric) === undefined;
+    const isExclusive = this.foreignRoute(route.destination, route.metric) === undefined;
     const flags = NLM_F.create | (isExclusive ? NLM_F.exclusive : NLM_F.append);
-    return [...previous.flatMap(deletions), addition(route, flags)];
+    return [...previous.flatMap(hopDeletes), addRequest(route, flags)];
   }
 
   /**
    * Returns the requests that delete our routes to a destination. If none is known, returns one that deletes any route
    * with our protocol number.
    */
-  deleting(destination: string, table: number): readonly LenientRequest[] {
-    const previous = this.managedRoutes(destination);
-    if (previous.length > 0) return previous.flatMap(deletions);
+  deleteRequests(destination: string, table: number): readonly LenientRequest[] {
+    const previous = this.ourRoutes(destination);
+    if (previous.length > 0) return previous.flatMap(hopDeletes);
     const unknown = { gateway: undefined, interface: 0, onlink: false, metric: 0, isUnicast: true };
-    return deletions({ ...unknown, destination, table, protocol: ROUTE_PROTOCOL });
+    return hopDeletes({ ...unknown, destination, table, protocol: ROUTE_PROTOCOL });
   }
 
   #ledgerOf({ protocol }: Route): Map<string, readonly Route[]> {
-    return protocol === ROUTE_PROTOCOL ? this.#managed : this.#foreign;
+    return protocol === ROUTE_PROTOCOL ? this.#ours : this.#foreign;
   }
 }
 
-function addition(route: Route, flags: number): LenientRequest {
+function addRequest(route: Route, flags: number): LenientRequest {
   const operation = `add route ${route.destination}`;
   // Without `exclusive`, EEXIST means that an identical route exists.
-  const needless = (flags & NLM_F.exclusive) !== 0 ? [] : ['EEXIST'];
-  return { operation, type: RTM_ROUTE.add, flags, write: (writer) => writeRoute(writer, route), needless };
+  const ignoredErrors = (flags & NLM_F.exclusive) !== 0 ? [] : ['EEXIST'];
+  return {
+    operation,
+    type: RTM_ROUTE.add,
+    flags,
+    write: (writer) => writeRoute(writer, route),
+    ignoredErrors,
+  };
 }
 
 /**
  * Returns a delete request for each next hop, because a request without next hop would also delete the foreign routes
  * that IPv6 has joined.
  */
-function deletions({ hops, ...route }: Route): readonly LenientRequest[] {
+function hopDeletes({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;
   return (hops ?? [route]).map((hop) => ({
     operation,
     type: RTM_ROUTE.delete,
     flags: 0,
-    needless: ['ESRCH'],
+    ignoredErrors: ['ESRCH'],
     write: (writer) => writeRoute(writer, { ...route, ...hop }, 'delete'),
   }));
 }

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import { TUNNEL_DEVICE } from '../kernel-names.ts';
-import { type Link, linkQuestion, RTM_LINK, readLink, writeLink } from '../netlink/link.ts';
+import { type Link, linkRequest, RTM_LINK, readLink, writeLink } from '../netlink/link.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
@@ -15,7 +15,7 @@ type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;
 
 /** Returns true if an interface is ours, whatever its name. */
-export function isManagedLink({ vxlan, alias }: Link): boolean {
+export function isOurLink({ vxlan, alias }: Link): boolean {
   return vxlan !== undefined && alias === ALIAS;
 }
 
@@ -30,7 +30,7 @@ export function deviceItem({ vxlan, mtu, mac = '', ...link }: Link): DeviceItem 
 /** Returns the interface with this name; undefined if there is none. */
 export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Link | undefined {
   try {
-    return socket.ask(linkQuestion({ name }), readLink);
+    return socket.ask(linkRequest({ name }), readLink);
   } catch (error) {
     if (error instanceof SyscallError && error.code === 'ENODEV') return undefined;
     throw error;
@@ -44,13 +44,13 @@ export function linkNamed(socket: Pick<NetlinkSocket, 'ask'>, name: string): Lin
  */
 export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): void {
   const named = linkNamed(socket, TUNNEL_DEVICE);
-  const isForeign = named !== undefined && !isManagedLink(named);
+  const isForeign = named !== undefined && !isOurLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${TUNNEL_DEVICE}`, EEXIST, `a foreign interface ${TUNNEL_DEVICE} exists`);
-  const found = isForeign ? findManaged(socket) : (named ?? findManaged(socket));
+  const found = isForeign ? findOurLink(socket) : (named ?? findOurLink(socket));
   const previous = found && deviceItem(found);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
-  if (found !== undefined && !canStay) socket.change(deletion(found));
+  if (found !== undefined && !canStay) socket.change(deleteRequest(found));
   if (item === undefined) return;
   const link: Link = {
     index: canStay ? (found?.index ?? 0) : 0,
@@ -61,30 +61,30 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
     alias: ALIAS,
     vxlan: { id: item.vni, port: item.port, local: item.local },
   };
-  add(socket, link);
+  createOrChange(socket, link);
 }
 
 /** Returns our interface, whatever its name. */
-function findManaged(socket: LinkSocket): Link | undefined {
-  return socket.dump(linkQuestion(), readLink).find(isManagedLink);
+function findOurLink(socket: LinkSocket): Link | undefined {
+  return socket.dump(linkRequest(), readLink).find(isOurLink);
 }
 
 function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
   return a.vni === b.vni && a.port === b.port && a.local === b.local;
 }
 
-function add(socket: LinkSocket, link: Link): void {
+function createOrChange(socket: LinkSocket, link: Link): void {
   const operation = `add ${link.name}`;
-  const request = (change: 'make' | 'change', flags: number, of = link): NetlinkRequest => ({
+  const request = (change: 'create' | 'change', flags: number, of = link): NetlinkRequest => ({
     operation,
     type: RTM_LINK.add,
     flags,
     write: (writer) => writeLink(writer, of, change),
   });
-  // In one call, because an interface without our alias would be considered foreign.
+  // Created and named by its alias in one call, because an interface without our alias is considered foreign.
   const requests =
     link.index === 0
-      ? [request('make', NLM_F.create | NLM_F.exclusive), request('change', 0)]
+      ? [request('create', NLM_F.create | NLM_F.exclusive), request('change', 0)]
       : [request('change', 0)];
   let error = socket.transact(requests).find((one) => one !== undefined);
   // Before Linux 6.2, an interface that is up cannot be renamed.
@@ -102,6 +102,6 @@ function add(socket: LinkSocket, link: Link): void {
   );
 }
 
-function deletion({ index, name }: Link): NetlinkRequest {
-  return { ...linkQuestion({ index }), operation: `delete ${name}`, type: RTM_LINK.delete };
+function deleteRequest({ index, name }: Link): NetlinkRequest {
+  return { ...linkRequest({ index }), operation: `delete ${name}`, type: RTM_LINK.delete };
 }

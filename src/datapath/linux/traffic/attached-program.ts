@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { attachToInterface } from '../bpf/link.ts';
-import { linkQuestion, readLink } from '../netlink/link.ts';
+import { linkRequest, readLink } from '../netlink/link.ts';
 import type { NetlinkMessage } from '../netlink/message-reader.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { addFilter, clsactRequest, deleteFilter, filterDump, RTM_TC } from '../netlink/traffic-filter.ts';
@@ -99,7 +99,7 @@ function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfInde
 
 function indexOf(socket: NetlinkSocket, name: string): number {
   const operation = `interface ${name}`;
-  const link = socket.ask({ ...linkQuestion({ name }), operation }, readLink);
+  const link = socket.ask({ ...linkRequest({ name }), operation }, readLink);
   if (link === undefined) throw new SyscallError(operation, ENODEV);
   return link.index;
 }

@@ -105,7 +105,7 @@ describe('a written message is read back unchanged', () => {
   it('of links', () => {
     fc.assert(
       fc.property(link, (one) => {
-        expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one, 'make')))).toEqual(one);
+        expect(readLink(reread(RTM_LINK.add, (writer) => writeLink(writer, one, 'create')))).toEqual(one);
       }),
     );
   });
@@ -209,7 +209,7 @@ describe('hostile input', () => {
     for (const [type, write] of [
       [RTM_ROUTE.add, () => writeRoute(writer, one)],
       [RTM_NEIGHBOR.add, () => writeNeighbor(writer, two)],
-      [RTM_LINK.add, () => writeLink(writer, three, 'make')],
+      [RTM_LINK.add, () => writeLink(writer, three, 'create')],
     ] as const) {
       writer.begin(type, 0, 1);
       write();

@@ -7,7 +7,7 @@ import {
   type InterfaceAddress,
   readInterfaceAddress,
 } from '../../../../src/datapath/linux/netlink/interface-address.ts';
-import { linkQuestion, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
+import { linkRequest, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { viewOf } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
@@ -16,7 +16,7 @@ import {
   RTM_ROUTE,
   readRoute,
   routeDump,
-  routeQuestion,
+  routeRequest,
   writeRoute,
 } from '../../../../src/datapath/linux/netlink/route.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
@@ -128,19 +128,19 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(() => socket.change(addRoute('10.9.0.0/16', '203.0.113.9'))).toThrow(
       /add 10.9.0.0\/16: ENETUNREACH/,
     );
-    const missing = linkQuestion({ name: 'missing0' });
+    const missing = linkRequest({ name: 'missing0' });
     expect(() => socket.ask(missing, readLink)).toThrow('link missing0: ENODEV');
   });
 
   it('returns how an address is reached', () => {
-    const reach = (address: string): Route | undefined => socket.ask(routeQuestion(address), readRoute);
+    const reach = (address: string): Route | undefined => socket.ask(routeRequest(address), readRoute);
     expect(reach('10.200.0.2')).toMatchObject({ gateway: undefined, isUnicast: true });
     expect(reach('10.200.0.1')).toMatchObject({ isUnicast: false });
     expect(() => reach('203.0.113.9')).toThrow('203.0.113.9: ENETUNREACH');
   });
 
   it('reads the same links as ip', () => {
-    const links = socket.dump(linkQuestion(), readLink);
+    const links = socket.dump(linkRequest(), readLink);
     const theirs: { ifname: string; address: string; mtu: number; ifindex: number }[] = JSON.parse(
       here.run('ip', '-j', 'link'),
     );

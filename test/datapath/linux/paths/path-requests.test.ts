@@ -40,12 +40,17 @@ it.each<readonly [key: string, item: PathItem | undefined, known: PathItem | und
     const { write, ...request } = neighborRequest(key, item, known, INDEX);
     expect(request).toEqual(
       item === undefined
-        ? { operation: `delete ${key}`, type: RTM_NEIGHBOR.delete, flags: 0, needless: ['ENOENT', 'ESRCH'] }
+        ? {
+            operation: `delete ${key}`,
+            type: RTM_NEIGHBOR.delete,
+            flags: 0,
+            ignoredErrors: ['ENOENT', 'ESRCH'],
+          }
         : {
             operation: `add ${key}`,
             type: RTM_NEIGHBOR.add,
             flags: NLM_F.create | NLM_F.replace,
-            needless: [],
+            ignoredErrors: [],
           },
     );
     const writer = new MessageWriter().begin(request.type, request.flags, 1);

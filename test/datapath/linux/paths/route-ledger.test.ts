@@ -20,9 +20,9 @@ const route = (change: Partial<Route> = {}): Route => ({
 it('routes that differ only in their metric are different routes, foreign and ours', () => {
   const ledger = new RouteLedger();
   for (const metric of [0, 77]) ledger.add(route({ metric }));
-  expect([ledger.equal(TO, 0)?.metric, ledger.equal(TO, 77)?.metric]).toEqual([0, 77]);
+  expect([ledger.foreignRoute(TO, 0)?.metric, ledger.foreignRoute(TO, 77)?.metric]).toEqual([0, 77]);
   ledger.delete(route({ metric: 0 }));
-  expect([ledger.equal(TO, 0), ledger.equal(TO, 77)?.metric]).toEqual([undefined, 77]);
+  expect([ledger.foreignRoute(TO, 0), ledger.foreignRoute(TO, 77)?.metric]).toEqual([undefined, 77]);
   for (const metric of [0, 77]) ledger.add(route({ metric, protocol: ROUTE_PROTOCOL }));
-  expect(ledger.managedRoutes(TO).map(({ metric }) => metric)).toEqual([0, 77]);
+  expect(ledger.ourRoutes(TO).map(({ metric }) => metric)).toEqual([0, 77]);
 });
