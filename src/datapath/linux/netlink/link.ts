@@ -45,8 +45,8 @@ export interface Link {
 
 /**
  * Writes the body of a message that creates or changes a VXLAN interface. The kernel may ignore the alias in `create`.
- * `change` applies to the interface with this index or, if the index is 0, with this name, and changes everything except
- * `vxlan`. If the name is empty, the interface keeps its name.
+ * `change` applies to the interface with this index or, if the index is 0, with this name, and changes everything
+ * except `vxlan`. If the name is empty, the interface keeps its name.
  */
 export function writeLink(writer: MessageWriter, link: Link, change: 'create' | 'change'): void {
   const { index, name, mac, mtu, alias, vxlan, up } = link;
