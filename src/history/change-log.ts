@@ -38,7 +38,7 @@ export interface UncertainSpan {
   toMs: number | undefined;
 }
 
-/** The facts about the disk that a {@link ChangeLog} needs to write its segments there. */
+/** Options of a {@link ChangeLog} whose segments are also stored on disk. */
 export interface ChangeLogDisk {
   readonly maxBytes: number;
   /** Sequence number of the first record. Numbers continue from life to life. */
@@ -112,13 +112,13 @@ export class ChangeLog implements CertaintyInputs {
   readonly #releases = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
   #recordingEnd: UncertainSpan | undefined;
-  /** Sum of the steps of the wall clock since the last mark, in milliseconds. */
-  #clockSet = 0;
-  #lostInSpan = 0;
+  /** Sum of the steps of the wall clock since the last {@link ChangeLog.markClockSteps}, in milliseconds. */
+  #clockSteps = 0;
+  #rateLossCount = 0;
   #stateVersion = 0;
   #mustRoll = false;
   /** Time of the last change of a prefix. */
-  #batchMs = 0;
+  #changeMs = 0;
   readonly #disk: ChangeLogDisk | undefined;
 
   constructor(clock: Clock, maxMemory: number, disk?: ChangeLogDisk) {
@@ -144,7 +144,7 @@ export class ChangeLog implements CertaintyInputs {
   noticeClockStep(): void {
     const set = this.life.noticeClockStep();
     if (set === 0) return;
-    this.#clockSet += set;
+    this.#clockSteps += set;
     this.#stateVersion++;
   }
 
@@ -154,9 +154,9 @@ export class ChangeLog implements CertaintyInputs {
    */
   markClockSteps(): void {
     this.noticeClockStep();
-    if (Math.abs(this.#clockSet) > MARKED_MS)
-      this.addMark('clock-set', '', String(Math.round(this.#clockSet)));
-    this.#clockSet = 0;
+    if (Math.abs(this.#clockSteps) > MARKED_MS)
+      this.addMark('clock-set', '', String(Math.round(this.#clockSteps)));
+    this.#clockSteps = 0;
   }
 
   /**
@@ -232,8 +232,8 @@ export class ChangeLog implements CertaintyInputs {
    * previous change.
    */
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
-    const ms = continues ? this.#batchMs : this.life.now();
-    this.#batchMs = ms;
+    const ms = continues ? this.#changeMs : this.life.now();
+    this.#changeMs = ms;
     if (this.#isTooFast(ms)) {
       this.#lose(ms);
       return;
@@ -289,14 +289,14 @@ export class ChangeLog implements CertaintyInputs {
    * earlier moments are not certain, because they lack the claim.
    */
   skipRelease(owner: string, continues = false): void {
-    if (!continues) this.#batchMs = this.life.now();
+    if (!continues) this.#changeMs = this.life.now();
     this.#encode();
     this.#current.unlink();
     this.#stateVersion++;
     const known = this.#releases.get(owner);
-    if (known !== undefined && this.#spans.includes(known)) known.toMs = this.#batchMs;
+    if (known !== undefined && this.#spans.includes(known)) known.toMs = this.#changeMs;
     else {
-      const span = { reason: 'cluster-incomplete', subject: owner, fromMs: 0, toMs: this.#batchMs } as const;
+      const span = { reason: 'cluster-incomplete', subject: owner, fromMs: 0, toMs: this.#changeMs } as const;
       this.#releases.set(owner, span);
       this.#spans.push(span);
     }
@@ -373,15 +373,15 @@ export class ChangeLog implements CertaintyInputs {
     this.#rateLoss.toMs = ms;
     this.#stateVersion++;
     this.#lostByRate++;
-    this.#lostInSpan++;
+    this.#rateLossCount++;
     this.#encode();
     this.#current.unlink();
   }
 
   #endLoss(ms: number): void {
     if (this.#rateLoss === undefined) return;
-    this.addMark('lost', '', String(this.#lostInSpan), ms);
+    this.addMark('lost', '', String(this.#rateLossCount), ms);
     this.#rateLoss = undefined;
-    this.#lostInSpan = 0;
+    this.#rateLossCount = 0;
   }
 }

@@ -16,7 +16,6 @@ import { type Runtime, withRuntime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
-import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type AroundOptions, type CauseGroup, CauseGroups } from './causes.ts';
@@ -38,7 +37,14 @@ import {
   unheldMoment,
 } from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
-import { PrefixTimeline, visibleBefore } from './prefix-timeline.ts';
+import {
+  changesOfKeys,
+  claimsBefore,
+  claimsByKey,
+  keysOf,
+  PastState,
+  type TimelineChange,
+} from './prefix-timeline.ts';
 import { prefixRecord, recordFilter } from './records.ts';
 import type { Segment } from './segment.ts';
 import type {
@@ -97,8 +103,8 @@ export interface HistoryStatus extends ChangeLogCounts {
 
 /**
  * The history of the claims on prefixes, and of services and nodes. Records every change of a claim of an `IPCache`
- * from {@link History.start} on. For a question about an earlier moment, it takes the current claims and undoes each
- * later change, newest first. The rules of SEMANTICS 2 then select the effective claim.
+ * from {@link History.start} on. A query for an earlier moment takes the current claims and undoes each later change,
+ * newest first. The rules of SEMANTICS 2 then select the effective claim.
  *
  * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk,
  * each {@link History.flush} appends records to files. {@link History.past} also answers from the files, even from
@@ -286,7 +292,7 @@ export class History {
     if (!parseKey(ip, register) || register.form !== 'endpoint') return undefined;
     const requested = this.#pointOf(when);
     const found = requested.point && this.#longestMatch(register, requested.point);
-    return this.#moment(found?.key ?? register, requested);
+    return this.#moment(found ?? register, requested);
   }
 
   /**
@@ -343,11 +349,12 @@ export class History {
     if (log === undefined || !parseKey(key, register)) return;
     const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
-    for (const { change, visibleBefore, visibleAfter } of this.#timeline(register).effectiveChanges()) {
+    const keys = keysOf(register);
+    const state = this.#currentState(keys);
+    for (const change of this.#changesOf(keys)) {
       if (rest <= 0) return;
-      const effective = isUndoUncertain(log, change.ms)
-        ? undefined
-        : { before: visibleBefore, after: visibleAfter };
+      const visible = state.undo(change);
+      const effective = isUndoUncertain(log, change.ms) ? undefined : visible;
       const record = prefixRecord(change, log.life.clock, effective);
       if (!isInRange(record)) continue;
       rest--;
@@ -414,33 +421,39 @@ export class History {
     return pointIn(log, when, this.#options.clock.wallTime());
   }
 
-  #timeline(key: Readonly<PrefixRegister>): PrefixTimeline {
-    return new PrefixTimeline(key, (text) => this.#options.ipcache.claimsOf(text), this.#segments());
+  #currentState(keys: readonly PrefixRegister[]): PastState {
+    return new PastState(claimsByKey(keys, (text) => this.#options.ipcache.claimsOf(text)));
+  }
+
+  /** Yields the changes of the keys of a prefix, newest first. Each is read when it is requested. */
+  *#changesOf(keys: readonly PrefixRegister[]): Generator<TimelineChange, void, void> {
+    for (const segment of this.#segments().toReversed()) yield* changesOfKeys(segment, keys);
   }
 
   #moment(key: Readonly<PrefixRegister>, { point, reason }: RequestedMoment): PrefixMoment {
     const { held } = this;
     if (point === undefined) return unheldMoment(key, held, reason);
-    const past = this.#timeline(key).before(isLaterThan(point));
+    const keys = keysOf(key);
+    const state = this.#currentState(keys);
+    const isLater = isLaterThan(point);
+    for (const change of this.#changesOf(keys)) {
+      if (isLater(change)) state.undo(change);
+      else if (state.note(change)) break;
+    }
     const wallOf = (ms: number): number => this.#wallOf(ms);
+    const past = state.result();
     return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, held });
   }
 
-  /** Returns the longest prefix of an address that had a claim, and its visible claim. */
-  #longestMatch(
-    address: Readonly<PrefixRegister>,
-    point: PointInTime,
-  ): { readonly key: PrefixRegister; readonly claim: CompleteClaim } | undefined {
-    for (const key of covering(address, this.#lengths(address.family))) {
-      const claim = this.#visibleAt(key, point);
-      if (claim !== undefined) return { key, claim };
-    }
+  /** Returns the longest prefix of an address that had a claim. */
+  #longestMatch(address: Readonly<PrefixRegister>, point: PointInTime): PrefixRegister | undefined {
+    const { ipcache } = this.#options;
+    const isLater = isLaterThan(point);
+    const hadClaim = (key: PrefixRegister): boolean =>
+      claimsBefore(key, ipcache.claimsOf(formatKey(key)), this.#segments(), isLater).length > 0;
+    for (const key of covering(address, this.#lengths(address.family)))
+      if (keysOf(key).some(hadClaim)) return key;
     return undefined;
-  }
-
-  #visibleAt(key: Readonly<PrefixRegister>, point: PointInTime): CompleteClaim | undefined {
-    const claimsOf = (text: string): readonly CompleteClaim[] => this.#options.ipcache.claimsOf(text);
-    return visibleBefore(key, claimsOf, this.#segments(), isLaterThan(point));
   }
 
   #lengths(family: Family): readonly number[] {

@@ -29,8 +29,8 @@ export interface ClockPiece {
   readonly low?: number | undefined;
   readonly high?: number | undefined;
   /**
-   * The last time of the life before `ms` at which the previous piece still held: the clock was set between this time
-   * and `ms`.
+   * The last time of the life before `ms` at which the wall time agreed with the previous piece. The clock was set
+   * between this time and `ms`.
    */
   readonly sinceMs: number;
 }
@@ -156,12 +156,12 @@ function timeBetweenMerged({ ms, sinceMs, low, high }: ClockPiece, wall: number)
  * Returns the monotonic time and the wall time of one moment, from the fastest of several reads, because a busy host
  * may interrupt a read.
  */
-function readTogether(time: Clock): { readonly ms: number; readonly wall: number } {
+function readTogether(clock: Clock): { readonly ms: number; readonly wall: number } {
   let best = { ms: 0, wall: 0, took: Number.POSITIVE_INFINITY };
   for (let attempt = 0; attempt < READ_ATTEMPTS && best.took > READ_MS; attempt++) {
-    const ms = time.now();
-    const wall = time.wallTime();
-    const took = time.now() - ms;
+    const ms = clock.now();
+    const wall = clock.wallTime();
+    const took = clock.now() - ms;
     if (took < best.took) best = { ms, wall, took };
   }
   return best;
@@ -170,27 +170,27 @@ function readTogether(time: Clock): { readonly ms: number; readonly wall: number
 /** Measures the time of a life that begins now. */
 export class RunningLife {
   readonly clock: LifeClock;
-  readonly #time: Clock;
+  readonly #runtimeClock: Clock;
   readonly #origin: number;
   #last = 0;
 
-  constructor(time: Clock) {
-    this.#time = time;
-    const { ms, wall } = readTogether(time);
+  constructor(runtimeClock: Clock) {
+    this.#runtimeClock = runtimeClock;
+    const { ms, wall } = readTogether(runtimeClock);
     this.#origin = ms;
     this.clock = new LifeClock([{ ms: 0, offset: wall, sinceMs: 0 }]);
   }
 
   /** Returns the milliseconds since the life began. Never decreases. */
   now(): number {
-    this.#last = Math.max(this.#last, Math.floor(this.#time.now() - this.#origin));
+    this.#last = Math.max(this.#last, Math.floor(this.#runtimeClock.now() - this.#origin));
     return this.#last;
   }
 
   /** Compares the wall time with the time of the life. Returns the step of the wall clock in milliseconds, or 0. */
   noticeClockStep(): number {
     const ms = this.now();
-    const wall = this.#time.wallTime();
+    const wall = this.#runtimeClock.wallTime();
     return this.now() - ms > READ_MS ? 0 : this.clock.observe(ms, wall);
   }
 }

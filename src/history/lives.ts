@@ -101,9 +101,9 @@ function endedLife(stored: readonly StoredSegment[]): Life {
 }
 
 /**
- * Returns the uncertain intervals of stored segments, each once: as the newest of them has it, because a segment has an
- * interval as it was when the segment was written. `newer` are the intervals in memory. An interval that has no end,
- * and that later records do not have, ended before those records began; the ones in memory begin at `newerMs`.
+ * Returns the uncertain intervals of stored segments, each once. A segment contains the intervals as they were when it
+ * was written, so the newest copy counts. `newer`: the intervals in memory, whose records begin at `newerMs`. If an
+ * interval without an end is missing in the next segment, it ended before that segment began.
  */
 function storedSpans(
   stored: readonly StoredSegment[],
@@ -164,7 +164,7 @@ function memoryPart(segment: Segment): SegmentPart {
 
 /**
  * Returns why answers for a moment of a life are not certain; undefined if they are. For an ended life, the caller must
- * check if changes between the moment and the used records were lost.
+ * also check if changes between the moment and the records that it uses were lost.
  */
 export function uncertaintyAt(
   { isLive, spans, clock }: CertaintyInputs,

@@ -1,16 +1,9 @@
 import type { ChangeLog } from './change-log.ts';
 import { type PastFields, UndoneDocument } from './document-change.ts';
 import { isLaterThan, type PointInTime } from './point-in-time.ts';
+import type { RecordPlace } from './prefix-timeline.ts';
 import { KIND } from './record-reader.ts';
-import {
-  changeAt,
-  mayOverlap,
-  placesIn,
-  type RecordPlace,
-  recordAt,
-  recordFilter,
-  textRecord,
-} from './records.ts';
+import { changeAt, mayOverlap, placesIn, recordAt, recordFilter, textRecord } from './records.ts';
 import type { HistoryRange, HistoryRecord } from './types.ts';
 
 /** A service (`namespace/name`) or a node (`cluster/name`). */

@@ -1,8 +1,7 @@
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isStart, uncertaintyAt } from './lives.ts';
-import type { PastPrefix } from './prefix-timeline.ts';
-import type { RecordPlace } from './records.ts';
+import type { IsLater, PastPrefix } from './prefix-timeline.ts';
 import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
 
 /** A point between two records of a life. Its state is the state after all earlier records. */
@@ -57,7 +56,7 @@ function pointOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
  * Returns a predicate that is true for records later than the point. It decodes records only in the segment of the
  * point.
  */
-export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): (place: RecordPlace) => boolean {
+export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): IsLater {
   if (endSequence === undefined) return (place) => place.ms > ms;
   return ({ segment, position }) =>
     segment.firstSequence >= endSequence ||

@@ -8,19 +8,23 @@ import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
 import { type ClaimChange, keyHash } from './record-reader.ts';
 import type { Segment } from './segment.ts';
-import type { PastClaim } from './types.ts';
+import type { PastClaim, PrefixRecord } from './types.ts';
 
-/** A change of one of the keys of a prefix, and the place of its record. */
-export interface TimelineChange extends ClaimChange {
-  readonly key: string;
+/** The place and the time of a record. */
+export interface RecordPlace {
   readonly segment: Segment;
   readonly position: number;
   /** Milliseconds of the life. */
   readonly ms: number;
 }
 
+/** A change of one of the keys of a prefix, and the place of its record. */
+export interface TimelineChange extends ClaimChange, RecordPlace {
+  readonly key: string;
+}
+
 /** Returns true if a change happened after the requested moment. */
-export type IsLater = (place: Pick<TimelineChange, 'segment' | 'position' | 'ms'>) => boolean;
+export type IsLater = (place: RecordPlace) => boolean;
 
 /** Returns the keys of a prefix: for a full-length one the endpoint IP and the CIDR, the endpoint first (I4). */
 export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[] {
@@ -67,20 +71,22 @@ export class PastState {
   readonly #since = new Map<string, number>();
   #effectiveSince: number | undefined;
 
-  constructor(now: ClaimsByKey) {
+  constructor(current: ClaimsByKey) {
     this.#claims = new Map(
-      Array.from(now, ([key, claims]) => [
+      Array.from(current, ([key, claims]) => [
         key,
         new Map(claims.map((claim) => [writerText(claim), { claim, until: undefined }])),
       ]),
     );
   }
 
-  /** Undoes a change that happened after the moment. */
-  undo(change: TimelineChange): void {
-    const after = this.visible();
+  /** Undoes a change that happened after the moment. Returns the visible claims before and after the change. */
+  undo(change: TimelineChange): NonNullable<PrefixRecord['effective']> {
+    const after = this.#visible();
     this.#put(change, change.ms);
-    if (!sameVisible(after, this.visible())) this.#effectiveUntil = change.ms;
+    const before = this.#visible();
+    if (!sameVisible(after, before)) this.#effectiveUntil = change.ms;
+    return { before, after };
   }
 
   /**
@@ -93,12 +99,12 @@ export class PastState {
     const exists = moment.some((claim) => claimName(claim.key, claim) === name);
     if (exists && !this.#since.has(name)) this.#since.set(name, change.ms);
     this.#put(change, undefined);
-    if (this.#effectiveSince === undefined && !sameVisible(moment[0], this.visible()))
+    if (this.#effectiveSince === undefined && !sameVisible(moment[0], this.#visible()))
       this.#effectiveSince = change.ms;
     return this.#effectiveSince !== undefined && this.#since.size === moment.length;
   }
 
-  visible(): CompleteClaim | undefined {
+  #visible(): CompleteClaim | undefined {
     for (const claims of this.#claims.values()) {
       let strongest: CompleteClaim | undefined;
       for (const { claim } of claims.values())
@@ -150,90 +156,17 @@ export interface PastPrefix {
   readonly effectiveUntil: number | undefined;
 }
 
-/** A change with the visible claim of the prefix before and after it. */
-export interface EffectiveChange {
-  readonly change: TimelineChange;
-  readonly visibleBefore: CompleteClaim | undefined;
-  readonly visibleAfter: CompleteClaim | undefined;
-}
-
 /**
- * The held changes of one prefix in the current life. Computes its claims at any earlier time by undoing changes of the
- * current claims.
- */
-export class PrefixTimeline {
-  readonly #now: ClaimsByKey;
-  readonly #keys: readonly PrefixRegister[];
-  /** Newest first. */
-  readonly #segments: readonly Segment[];
-
-  /** `claimsOf` returns the current claims on a key. `segments` are ordered, oldest first. */
-  constructor(
-    key: Readonly<PrefixRegister>,
-    claimsOf: (key: string) => readonly CompleteClaim[],
-    segments: readonly Segment[],
-  ) {
-    this.#keys = keysOf(key);
-    this.#now = claimsByKey(this.#keys, claimsOf);
-    this.#segments = segments.toReversed();
-  }
-
-  /** Yields the changes, newest first. Each is read when it is requested. */
-  *#changes(): Generator<TimelineChange, void, void> {
-    for (const segment of this.#segments) yield* changesOfKeys(segment, this.#keys);
-  }
-
-  /** Yields the changes, newest first, with the visible claim before and after each. */
-  *effectiveChanges(): Generator<EffectiveChange, void, void> {
-    const state = new PastState(this.#now);
-    let visibleAfter = state.visible();
-    for (const change of this.#changes()) {
-      state.undo(change);
-      const visibleBefore = state.visible();
-      yield { change, visibleBefore, visibleAfter };
-      visibleAfter = visibleBefore;
-    }
-  }
-
-  /** Returns the claims before all changes for which `isLater` is true. */
-  before(isLater: IsLater): PastPrefix {
-    const state = new PastState(this.#now);
-    for (const change of this.#changes()) {
-      if (isLater(change)) state.undo(change);
-      else if (state.note(change)) break;
-    }
-    return state.result();
-  }
-}
-
-/**
- * Returns the visible claim of a prefix before all changes for which `isLater` is true. Reads these changes only.
- * Changes of the two keys of a prefix are independent, so their order does not matter.
- */
-export function visibleBefore(
-  key: Readonly<PrefixRegister>,
-  claimsOf: (key: string) => readonly CompleteClaim[],
-  segments: readonly Segment[],
-  isLater: IsLater,
-): CompleteClaim | undefined {
-  for (const one of keysOf(key)) {
-    const [effective] = claimsBefore(one, claimsOf(formatKey(one)), segments, isLater);
-    if (effective !== undefined) return effective;
-  }
-  return undefined;
-}
-
-/**
- * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `now` are the
+ * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `current`: the
  * current ones.
  */
 export function claimsBefore(
   key: PrefixRegister,
-  now: readonly CompleteClaim[],
+  current: readonly CompleteClaim[],
   segments: readonly Segment[],
   isLater: IsLater,
 ): readonly CompleteClaim[] {
-  let claims = [...now];
+  let claims = [...current];
   const hash = keyHash(key);
   for (let index = segments.length - 1; index >= 0; index--) {
     const segment = segments[index] as Segment; // below the length
@@ -250,7 +183,7 @@ export function claimsBefore(
 }
 
 /** Returns true if two visible claims have the same attributes and writer. */
-export function sameVisible(a: CompleteClaim | undefined, b: CompleteClaim | undefined): boolean {
+function sameVisible(a: CompleteClaim | undefined, b: CompleteClaim | undefined): boolean {
   return sameEntry(a, b) && a?.source === b?.source && a?.owner === b?.owner;
 }
 

@@ -70,7 +70,7 @@ export function documentKeyHash(kind: Kind, key: string): number {
  *     record: length of the following fields (8 bits; for 255 and more: 255, then 32 bits) │ kind (8 bits)
  *             │ ms since the segment began │ bytes to the previous record of the bucket; 0: none │ body
  *
- *     heads[hash of key] ─► last record of the bucket ─► previous one ─► …
+ *     buckets[hash of key] ─► last record of the bucket ─► previous one ─► …
  *
  * Integers are groups of 7 bits.
  */
@@ -83,7 +83,7 @@ export class RecordReader {
   protected readonly bytes: ByteBuffer;
   protected readonly names: Names;
   /** Position of the newest record of each bucket. */
-  protected readonly heads: Int32Array;
+  protected readonly buckets: Int32Array;
   protected readonly bucketMask: number;
   protected readonly scratch: PrefixRegister = prefixRegister();
   /** Kind of the record whose head was read last. */
@@ -92,17 +92,17 @@ export class RecordReader {
   /** The last claim that a link led to, and the position of its record, which is usually read next. */
   #linked: { readonly position: number; readonly after: CompleteClaim } | undefined;
 
-  protected constructor(startMs: number, bytes: ByteBuffer, names: Names, heads: Int32Array) {
+  protected constructor(startMs: number, bytes: ByteBuffer, names: Names, buckets: Int32Array) {
     this.startMs = startMs;
     this.bytes = bytes;
     this.names = names;
-    this.heads = heads;
-    this.bucketMask = heads.length - 1;
+    this.buckets = buckets;
+    this.bucketMask = buckets.length - 1;
   }
 
   /** Returns the position of the newest record in the bucket of a hash, or -1. */
   newest(hash: number): number {
-    return this.heads[hash & this.bucketMask] ?? -1;
+    return this.buckets[hash & this.bucketMask] ?? -1;
   }
 
   /** Returns the position of the newest record of a key at or before `position`, or -1. */

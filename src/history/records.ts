@@ -3,7 +3,7 @@ import { parseJSON } from './claim-codec.ts';
 import type { DocumentChange, PastFields } from './document-change.ts';
 import type { LifeClock } from './life-clock.ts';
 import type { SegmentPart } from './lives.ts';
-import type { TimelineChange } from './prefix-timeline.ts';
+import type { RecordPlace, TimelineChange } from './prefix-timeline.ts';
 import { documentKeyHash, KIND, WITHDRAWAL } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type {
@@ -16,8 +16,7 @@ import type {
   PrefixRecord,
 } from './types.ts';
 
-export type RecordPlace = Pick<TimelineChange, 'segment' | 'position' | 'ms'>;
-
+/** Returns a record, without the visible claims of a prefix. */
 export function recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
   const kind = segment.kindAt(position);
   if (kind !== KIND.prefix) return textRecord(segment, position, { sequence, at, kind });

@@ -46,7 +46,7 @@ export interface RecordHead {
 /** The lists that lead to the records of a segment. */
 export interface SegmentIndex {
   /** Position of the newest record of each bucket. The number of buckets is a power of two. */
-  readonly heads: Int32Array;
+  readonly buckets: Int32Array;
   /** Positions of numbered names, of every 64th record and of batch heads, each ascending. */
   readonly names: Int32Array;
   readonly positions: Int32Array;
@@ -124,12 +124,12 @@ export class Segment extends RecordReader {
     const { number, firstSequence, startMs, maxBytes, isStored = false, content, index } = options;
     const buffer = content ?? new Uint8Array(Math.min(maxBytes, INITIAL_BYTES));
     const bytes = new ByteBuffer(buffer, maxBytes, content?.length);
-    const buckets = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
-    const heads = index?.heads ?? new Int32Array(buckets).fill(-1);
-    super(startMs, bytes, new Names(bytes, maxBytes, index?.names), heads);
+    const bucketCount = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
+    const buckets = index?.buckets ?? new Int32Array(bucketCount).fill(-1);
+    super(startMs, bytes, new Names(bytes, maxBytes, index?.names), buckets);
     this.number = number;
     this.firstSequence = firstSequence;
-    this.#tags = new Uint8Array(content === undefined ? buckets : 0);
+    this.#tags = new Uint8Array(content === undefined ? bucketCount : 0);
     this.#positions = numbersOf(index?.positions);
     this.#batches = numbersOf(index?.batches);
     this.#lengths4 = index?.lengths4 ?? new Uint8Array(LENGTHS);
@@ -162,7 +162,7 @@ export class Segment extends RecordReader {
   get used(): number {
     const positions = 8 * (this.#positions.length + this.#batches.length);
     const filter = this.filter?.length ?? 0;
-    return this.bytes.length + this.heads.byteLength + this.names.used + positions + filter;
+    return this.bytes.length + this.buckets.byteLength + this.names.used + positions + filter;
   }
 
   /** Memory in bytes, with the unused part of the buffer and the tables of the writer. */
@@ -184,7 +184,7 @@ export class Segment extends RecordReader {
   /** Returns the index. `filter` is empty if the segment is not stored. */
   index(): SegmentIndex {
     return {
-      heads: this.heads,
+      buckets: this.buckets,
       names: this.names.positions,
       positions: Int32Array.from(this.#positions),
       batches: Int32Array.from(this.#batches),
@@ -213,7 +213,7 @@ export class Segment extends RecordReader {
       if (this.#count % INDEX_EVERY === 0) this.#positions.push(at);
       if (this.kind === KIND.batch) this.#batches.push(at);
       if (hash !== undefined) {
-        this.heads[hash & this.bucketMask] = at;
+        this.buckets[hash & this.bucketMask] = at;
         if (this.filter !== undefined) addToFilter(this.filter, hash);
       }
       this.#lastMs = this.ms;
@@ -264,11 +264,11 @@ export class Segment extends RecordReader {
 
   /** Reads the buckets of keys whose changes are added next. Returns a sum without meaning. */
   prefetch(changes: readonly { readonly key: Readonly<PrefixRegister> }[]): number {
-    const [heads, tags] = [this.heads, this.#tags];
+    const [buckets, tags] = [this.buckets, this.#tags];
     let read = 0;
     for (const { key } of changes) {
       const bucket = keyHash(key) & this.bucketMask;
-      read ^= (heads[bucket] ?? 0) ^ (tags[bucket] ?? 0);
+      read ^= (buckets[bucket] ?? 0) ^ (tags[bucket] ?? 0);
     }
     return read;
   }
@@ -392,9 +392,9 @@ export class Segment extends RecordReader {
     if (isLong) bytes.writeWord(0);
     bytes.writeByte(kind);
     bytes.writeNumber(Math.max(0, ms - this.startMs));
-    const head = bucket < 0 ? -1 : (this.heads[bucket] ?? -1);
-    bytes.writeNumber(head < 0 ? 0 : start - head);
-    if (bucket >= 0) this.heads[bucket] = start;
+    const previous = bucket < 0 ? -1 : (this.buckets[bucket] ?? -1);
+    bytes.writeNumber(previous < 0 ? 0 : start - previous);
+    if (bucket >= 0) this.buckets[bucket] = start;
     return start;
   }
 
@@ -429,7 +429,7 @@ export class Segment extends RecordReader {
    */
   #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;
-    let at = this.heads[bucket] ?? -1;
+    let at = this.buckets[bucket] ?? -1;
     for (let steps = MAX_LINK_STEPS; at >= this.#linkFloor && at >= 0 && steps > 0; steps--) {
       const previous = this.enter(at);
       if (this.kind === KIND.prefix && this.matchesKey(key) && this.names.readNumber() === number)

@@ -89,7 +89,7 @@ it('H1 detects a segment whose index was not written', async () => {
   const laws = await lawsWith<Writers>(FILE, ({ endFrame }) => ({
     endFrame: (segment, rest, checksum) =>
       endFrame(
-        { index: () => ({ ...segment.index(), heads: new Int32Array(64).fill(-1) }) } as never,
+        { index: () => ({ ...segment.index(), buckets: new Int32Array(64).fill(-1) }) } as never,
         rest,
         checksum,
       ),

@@ -94,9 +94,9 @@ export function endFrame(
   { endMs, stopped, state }: { readonly endMs: number; readonly stopped: boolean; readonly state: LifeState },
   checksum: Checksum,
 ): Uint8Array {
-  const { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs } = segment.index();
+  const { buckets, names, positions, batches, lengths4, lengths6, filter, count, lastMs } = segment.index();
   const json = encoder.encode(JSON.stringify({ ...state, endMs, stopped, count, lastMs }));
-  const sections = [heads, names, positions, batches].map(
+  const sections = [buckets, names, positions, batches].map(
     ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
   );
   const lists = [json, lengths4, lengths6, filter, ...sections];
@@ -151,12 +151,12 @@ export function readHead(
     startMs: number('startMs'),
     maxBytes: number('maxBytes'),
   };
-  if (head.maxBytes > MAX_SEGMENT_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
+  if (head.maxBytes > MAX_STORED_BYTES) throw new DamagedError(`a segment has ${head.maxBytes} bytes`);
   return { head, end: frame.end };
 }
 
-/** Maximum size of a segment in bytes. Limits the memory for a file with a wrong head. */
-const MAX_SEGMENT_BYTES: number = 64 << 20;
+/** Maximum `maxBytes` in a head. Limits the memory for a file with a wrong head. */
+const MAX_STORED_BYTES: number = 64 << 20;
 
 /** Limits of one step of {@link readSegment}. A frame has the records of a second. */
 const FRAMES_PER_STEP = 64;
@@ -330,15 +330,15 @@ function factsIn(
 }
 
 function indexIn({ wordLists: lists }: EndLists, facts: StoredFacts): SegmentIndex {
-  const [heads, names, positions, batches] = lists.map(words) as [
+  const [buckets, names, positions, batches] = lists.map(words) as [
     Int32Array,
     Int32Array,
     Int32Array,
     Int32Array,
   ]; // the last four lists of endFrame
-  if (!isPowerOfTwo(heads.length)) throw new DamagedError('an invalid index');
+  if (!isPowerOfTwo(buckets.length)) throw new DamagedError('an invalid index');
   const { lengths4, lengths6, filter, count, lastMs } = facts;
-  return { heads, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
+  return { buckets, names, positions, batches, lengths4, lengths6, filter, count, lastMs };
 }
 
 /** Returns bytes as 32-bit words. If their position is not aligned, moves them to the aligned position before it. */

@@ -41,7 +41,7 @@ class EarlierLifeKey {
   }
 
   /** Times at which the effective claim was last set, and next changed. */
-  get span(): { readonly since: number | undefined; readonly until: number | undefined } {
+  get effectiveTimes(): { readonly since: number | undefined; readonly until: number | undefined } {
     return { since: this.#lastBefore?.ms, until: this.#firstAfter?.ms };
   }
 
@@ -98,10 +98,10 @@ export class EarlierLifeState {
       if (!isSelected) {
         if (known === undefined) isKnown = false;
         isSelected = known === undefined || known.claim !== undefined;
-        const { span } = state;
+        const times = state.effectiveTimes;
         // The visible claim of the CIDR began and ends with a change of either key.
-        since = Math.max(since ?? 0, span.since ?? 0) || undefined;
-        until = Math.min(until ?? Number.POSITIVE_INFINITY, span.until ?? Number.POSITIVE_INFINITY);
+        since = Math.max(since ?? 0, times.since ?? 0) || undefined;
+        until = Math.min(until ?? Number.POSITIVE_INFINITY, times.until ?? Number.POSITIVE_INFINITY);
       }
       const named = [...state.claims.values()].flatMap(({ claim, ...times }) =>
         claim === undefined ? [] : [{ ...claim, since: times.since, until: times.until }],

@@ -69,18 +69,18 @@ function provenDocument(
 ): { readonly document: PastFields | undefined; readonly ms: number } | undefined {
   const isWhole = ({ change: { before, after } }: DatedChange): boolean =>
     kind === 'node' || before === undefined || after === undefined;
-  const lastWhole = earlier.findIndex(isWhole);
-  const begun = earlier[lastWhole];
-  if (begun !== undefined) {
-    const redone = new UndoneDocument(begun.change.after);
-    for (const { change } of earlier.slice(0, lastWhole).reverse())
+  const nearestEarlier = earlier.findIndex(isWhole);
+  const start = earlier[nearestEarlier];
+  if (start !== undefined) {
+    const redone = new UndoneDocument(start.change.after);
+    for (const { change } of earlier.slice(0, nearestEarlier).reverse())
       redone.undo({ before: change.after, after: change.before });
-    return { document: redone.document, ms: begun.ms };
+    return { document: redone.document, ms: start.ms };
   }
-  const firstWhole = later.findLastIndex(isWhole);
-  const ended = later[firstWhole];
-  if (ended === undefined) return undefined;
-  return { document: undoAll(ended.change.before, later.slice(firstWhole + 1)), ms: ended.ms };
+  const nearestLater = later.findLastIndex(isWhole);
+  const end = later[nearestLater];
+  if (end === undefined) return undefined;
+  return { document: undoAll(end.change.before, later.slice(nearestLater + 1)), ms: end.ms };
 }
 
 /** Returns a document before changes, which are ordered, newest first. */

@@ -70,7 +70,7 @@ export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'rea
 
 /**
  * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done
- * in slices of a `TurnGate`. An answer reflects the records at the time of the call. If a segment cannot be read, it is
+ * in slices of a `TurnGate`. An answer reflects the records at the time of the query. If a segment cannot be read, it is
  * dropped, and the answer is not certain (`lost`).
  */
 export class PastReader {
@@ -99,9 +99,9 @@ export class PastReader {
     const register = prefixRegister();
     if (!parseKey(key, register)) return undefined;
     const reading = this.#newReading();
-    const now = this.#claimsOf(register);
+    const current = this.#claimsOf(register);
     const requested = await reading.pointOf(when);
-    return this.#moment(reading, register, requested, now);
+    return this.#moment(reading, register, requested, current);
   }
 
   /** See `History.lookup`. */
@@ -114,29 +114,29 @@ export class PastReader {
     const lengths = lengthsOf(this.#options.ipcache, address.family, isRecorded);
     const candidates = Array.from(covering(address, lengths), (key) => ({
       key,
-      now: this.#claimsOf(key),
+      current: this.#claimsOf(key),
     }));
     const requested = await reading.pointOf(when);
     if (requested.point === undefined) return this.#moment(reading, address, requested, new Map());
     const life = reading.lifeOf(requested.point);
     // In an earlier life, a prefix may have existed without a record, because it began before the life and outlived it.
-    const unknown = life.isLive ? undefined : this.#reasonUnproven(life, requested.point);
-    let none: PrefixMoment | undefined;
+    const unknown = life.isLive ? undefined : reasonUnproven(life, requested.point);
+    let noMatch: PrefixMoment | undefined;
     let uncertainty: Uncertainty | undefined;
-    for (const [index, { key, now }] of candidates.entries()) {
-      const moment = await this.#moment(reading, key, requested, now);
+    for (const [index, { key, current }] of candidates.entries()) {
+      const moment = await this.#moment(reading, key, requested, current);
       // No candidate has the length between this one and the previous one.
       const isSkipped = key.length !== addressBits(key.family) - index;
       uncertainty ??= moment.reason ?? (isSkipped ? unknown : undefined);
       const reason = uncertainty ?? (reading.isLost ? 'lost' : undefined);
-      const judged = { ...moment, certain: reason === undefined, reason };
-      if (moment.effective !== undefined) return judged;
+      const answer = { ...moment, certain: reason === undefined, reason };
+      if (moment.effective !== undefined) return answer;
       // The first candidate is the prefix of the address itself.
-      none = { ...judged, ...(none && { prefix: none.prefix }) };
+      noMatch = { ...answer, ...(noMatch && { prefix: noMatch.prefix }) };
     }
     const isComplete = candidates.length > addressBits(address.family);
-    const reason = none?.reason ?? (isComplete ? undefined : unknown);
-    return none && { ...none, certain: reason === undefined, reason };
+    const reason = noMatch?.reason ?? (isComplete ? undefined : unknown);
+    return noMatch && { ...noMatch, certain: reason === undefined, reason };
   }
 
   /**
@@ -163,7 +163,7 @@ export class PastReader {
       next = this.#addLater(reading, changed, next);
     }
     const log = this.#options.log();
-    // Changes may have been lost since the call.
+    // Changes may have been lost since the query began.
     const reason = requested.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, point));
     const certainty = { certain: reason === undefined, reason, held: reading.held };
     return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
@@ -190,8 +190,8 @@ export class PastReader {
   }
 
   /**
-   * Adds the changes that were recorded since the call, from a sequence number on, because the current claims include
-   * them. Returns the next sequence number.
+   * Adds the changes that were recorded since the query began, from a sequence number on, because the current claims
+   * include them. Returns the next sequence number.
    */
   #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
     const log = this.#options.log();
@@ -223,11 +223,8 @@ export class PastReader {
     const isInRange = recordFilter(range);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     const state = new PastState(this.#claimsOf(register));
-    let visibleAfter = state.visible();
     const undo = (life: Life, change: TimelineChange): PrefixRecord['effective'] => {
-      state.undo(change);
-      const effective = { before: state.visible(), after: visibleAfter };
-      visibleAfter = effective.before;
+      const effective = state.undo(change);
       return reading.isLost || isUndoUncertain(life, change.ms) ? undefined : effective;
     };
     for (const life of reading.lives.toReversed()) {
@@ -336,22 +333,17 @@ export class PastReader {
     reading: Reading,
     key: Readonly<PrefixRegister>,
     { point, reason }: RequestedMoment<PointInLife>,
-    now: ClaimsByKey,
+    current: ClaimsByKey,
   ): Promise<PrefixMoment> {
     const held = reading.held;
     if (point === undefined) return unheldMoment(key, held, reason);
     const life = reading.lifeOf(point);
-    const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, now);
+    const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, current);
     const uncertainty =
-      reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : this.#reasonUnproven(life, point));
+      reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : reasonUnproven(life, point));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
     const known = { claimsComplete: life.isLive, reason: uncertainty, held };
     return momentOf(key, { ms: point.lifeMs, past, wallOf, ...known });
-  }
-
-  /** Returns the reason for an answer in an earlier life that no record proves. */
-  #reasonUnproven(life: Life, { lifeMs: ms }: PointInLife): Uncertainty {
-    return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
   }
 
   /** Returns the claims on a prefix at a moment, and whether the visible one is known. */
@@ -359,11 +351,11 @@ export class PastReader {
     reading: Reading,
     keys: readonly PrefixRegister[],
     point: PointInLife,
-    now: ClaimsByKey,
+    current: ClaimsByKey,
   ): Promise<KnownPast> {
     const life = reading.lifeOf(point);
-    if (!life.isLive) return this.#pastInEnded(reading, keys, point, now);
-    const state = new PastState(now);
+    if (!life.isLive) return this.#pastInEnded(reading, keys, point, current);
+    const state = new PastState(current);
     const isLater = isLaterThan(point);
     for await (const changes of reading.changesOf(life, keys))
       for (const change of changes) {
@@ -378,7 +370,7 @@ export class PastReader {
     reading: Reading,
     keys: readonly PrefixRegister[],
     point: PointInLife,
-    now: ClaimsByKey,
+    current: ClaimsByKey,
   ): Promise<KnownPast> {
     const life = reading.lifeOf(point);
     const state = new EarlierLifeState(keys.map(formatKey));
@@ -390,11 +382,16 @@ export class PastReader {
     // Without a record, use the state at the beginning of the next life.
     const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
     if (next.life >= reading.lives.length) return { past, isKnown: false };
-    const later = await this.#pastIn(reading, keys, next, now);
+    const later = await this.#pastIn(reading, keys, next, current);
     const claims = later.past.claims.map((claim) => ({ ...claim, since: undefined, until: undefined }));
     const unknown = { effectiveSince: undefined, effectiveUntil: undefined };
     return { past: { claims, decidedBy: later.past.decidedBy, ...unknown }, isKnown: false };
   }
+}
+
+/** Returns the reason for an answer in an earlier life that no record proves. */
+function reasonUnproven(life: Life, { lifeMs: ms }: PointInLife): Uncertainty {
+  return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
 }
 
 /** The claims on a prefix at a moment, and whether the visible one is known. */

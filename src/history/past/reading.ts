@@ -5,9 +5,9 @@ import { DamagedError } from '../byte-buffer.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isStart, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
 import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-time.ts';
-import { changesOfKeys, type TimelineChange } from '../prefix-timeline.ts';
+import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
-import { placesIn, type RecordPlace } from '../records.ts';
+import { placesIn } from '../records.ts';
 import type { RecordHead, Segment } from '../segment.ts';
 import type { HeldInterval, When } from '../types.ts';
 
@@ -16,7 +16,7 @@ const RECORDS_PER_SLICE = 128;
 
 /** A point between two records of all lives. */
 export interface PointInLife extends PointInTime {
-  /** Index of its life. */
+  /** Index of the life in {@link Reading.lives}. */
   readonly life: number;
 }
 
@@ -40,13 +40,13 @@ export interface ReadingOptions {
 }
 
 /**
- * Reads the segments of all lives for one question, in slices of a `TurnGate`. Records since the question are ignored.
+ * Reads the segments of all lives for one query, in slices of a `TurnGate`. Later records are ignored.
  */
 export class Reading {
   readonly #options: ReadingOptions;
   readonly lives: readonly Life[];
   readonly nextSequence: number;
-  /** True if a segment could not be read, or was dropped, since the question. */
+  /** True if a segment could not be read, or was dropped, since the query began. */
   isLost = false;
 
   constructor(options: ReadingOptions) {
@@ -171,7 +171,7 @@ export class Reading {
     }
   }
 
-  /** Yields items of a segment in slices, without those that were recorded after the question. */
+  /** Yields items of a segment in slices, without those that were recorded after the query began. */
   async *#slices<T extends { readonly position: number }>(
     part: SegmentPart,
     items: Iterator<T, void, void>,
