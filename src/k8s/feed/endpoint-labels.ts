@@ -44,10 +44,15 @@ export interface EndpointLabelsOptions {
   readonly onLabels: (pod: LabelledPod, labels: Labels | undefined) => void;
 }
 
+/** A pod of this node, or a deleted one whose labels are not removed yet. */
 interface LocalPod {
-  pod: ParsedPod;
+  /** The last known state of the pod. */
+  readonly pod: ParsedPod;
+  readonly isDeleted: boolean;
   /** Uid and labels of the last successful call, as one text. */
   applied: string | undefined;
+  /** True if the last call has failed, so that it is retried. */
+  hasFailed: boolean;
 }
 
 /**
@@ -59,13 +64,6 @@ export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
-  /**
-   * Pods whose last call failed, by key. The call is retried: with undefined if the pod was deleted, otherwise with its
-   * labels.
-   */
-  readonly #failed = new Map<string, LabelledPod>();
-  /** Keys of pods whose labels were applied, possibly for an earlier uid, and whose removal was not applied yet. */
-  readonly #labelled = new Set<string>();
   #failures = 0;
   #retry: Timer | undefined;
 
@@ -84,15 +82,10 @@ export class EndpointLabels {
     const pod = current ?? previous;
     if (pod === undefined) return;
     const key = `${pod.namespace}/${pod.name}`;
-    const known = this.#pods.get(key);
-    if (current === undefined) {
-      this.#pods.delete(key);
-      if (this.#labelled.has(key)) this.#applyLabels(key, pod, undefined);
-      else this.#failed.delete(key);
-      return;
-    }
-    this.#pods.set(key, { pod: current, applied: known?.applied });
-    this.#updateLabels(key);
+    const { applied, hasFailed = false } = this.#pods.get(key) ?? {};
+    const local = { pod, isDeleted: current === undefined, applied, hasFailed };
+    this.#pods.set(key, local);
+    this.#updateLabels(key, local);
   }
 
   namespaceReader(): KindReader<ParsedNamespace> {
@@ -105,12 +98,13 @@ export class EndpointLabels {
         if (current === undefined) this.#namespaces.delete(name);
         else this.#namespaces.set(name, current.labels);
         if (current === undefined) return; // a deleted namespace changes no labels (KUBERNETES 27)
-        for (const [key, { pod }] of this.#pods) if (pod.namespace === name) this.#updateLabels(key);
+        for (const [key, local] of this.#pods)
+          if (local.pod.namespace === name) this.#updateLabels(key, local);
       },
     };
   }
 
-  #labelsOf(pod: ParsedPod, namespace: ReadonlyMap<string, string>): Labels {
+  #labelsOf(pod: ParsedPod, namespaceLabels: ReadonlyMap<string, string>): Labels {
     const filtered: Label[] = [];
     const add = (key: string, value: string): void => {
       const label = { source: 'k8s', key, value };
@@ -118,39 +112,30 @@ export class EndpointLabels {
     };
     for (const [key, value] of pod.labels)
       if (!key.startsWith(RESERVED_PREFIX) && key !== NAMESPACE_LABEL) add(key, value);
-    for (const [key, value] of namespace) add(`${NAMESPACE_LABELS}${key}`, value);
+    for (const [key, value] of namespaceLabels) add(`${NAMESPACE_LABELS}${key}`, value);
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
     add(CLUSTER_LABEL, this.#options.clusterName);
     return filtered.length === 0 ? INIT : sortLabels(filtered);
   }
 
-  /** Applies the labels of a pod, if they are known and differ from those of the last successful call. */
-  #updateLabels(key: string): void {
-    const local = this.#pods.get(key);
-    const namespace = local && this.#namespaces.get(local.pod.namespace);
-    if (local === undefined || namespace === undefined) return;
-    const labels = this.#labelsOf(local.pod, namespace);
-    const text = `${local.pod.uid} ${formatLabels(labels)}`;
-    if (text === local.applied) {
-      this.#failed.delete(key);
-      return;
-    }
-    if (this.#applyLabels(key, local.pod, labels)) local.applied = text;
+  /** Calls `onLabels` if the labels of the pod are known and differ from those of the last successful call. */
+  #updateLabels(key: string, local: LocalPod): void {
+    const { pod, isDeleted, applied } = local;
+    const namespaceLabels = this.#namespaces.get(pod.namespace);
+    if (!isDeleted && namespaceLabels === undefined) return;
+    const labels =
+      isDeleted || namespaceLabels === undefined ? undefined : this.#labelsOf(pod, namespaceLabels);
+    const text = labels && `${pod.uid} ${formatLabels(labels)}`;
+    local.hasFailed = text !== applied && !this.#call(pod, labels);
+    if (local.hasFailed) this.#retryLater();
+    else if (isDeleted) this.#pods.delete(key);
+    else local.applied = text;
   }
 
-  #applyLabels(key: string, { namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
-    const pod = { namespace, name, uid };
-    const isApplied = this.#options.guard.call(this.#options.onLabels, pod, labels);
-    if (isApplied) {
-      this.#failed.delete(key);
-      if (labels === undefined) this.#labelled.delete(key);
-      else this.#labelled.add(key);
-    } else {
-      this.#failed.set(key, pod);
-      this.#retryLater();
-    }
-    return isApplied;
+  /** Returns false if the callback throws. */
+  #call({ namespace, name, uid }: LabelledPod, labels: Labels | undefined): boolean {
+    return this.#options.guard.call(this.#options.onLabels, { namespace, name, uid }, labels);
   }
 
   #retryLater(): void {
@@ -158,11 +143,8 @@ export class EndpointLabels {
     const delay = backoffDelay(++this.#failures, BACKOFF, this.#options.random);
     this.#retry = this.#options.clock.after(delay, () => {
       this.#retry = undefined;
-      for (const [key, pod] of [...this.#failed]) {
-        if (this.#pods.has(key)) this.#updateLabels(key);
-        else this.#applyLabels(key, pod, undefined);
-      }
-      if (this.#failed.size === 0) this.#failures = 0;
+      for (const [key, local] of this.#pods) if (local.hasFailed) this.#updateLabels(key, local);
+      if (![...this.#pods.values()].some(({ hasFailed }) => hasFailed)) this.#failures = 0;
     });
   }
 }
