@@ -1,11 +1,6 @@
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { canonicalAddress } from '../net/prefix.ts';
-import {
-  type EndpointAddresses,
-  endpointClaim,
-  MAX_ADDRESSES,
-  type SharedParts,
-} from './endpoint-addresses.ts';
+import { type EndpointClaim, endpointClaim, MAX_ADDRESSES, type SharedParts } from './endpoint-claim.ts';
 import {
   FieldGroup,
   leaveToDecoder,
@@ -21,7 +16,7 @@ import { OPTIONAL_FIELDS, readOptionalFields } from './parse-cilium-endpoint.ts'
 import type { ObjectScanner } from './resource.ts';
 
 /** Returns a scanner of CiliumEndpoints, whose results equal those of `readCiliumEndpoint`. */
-export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<EndpointAddresses> {
+export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<EndpointClaim> {
   const optional = new FieldGroup((fields) => readOptionalFields(fields, shared));
   let createdAt = 0;
   let identity = -1;

@@ -1,7 +1,7 @@
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import {
-  type EndpointAddresses,
+  type EndpointClaim,
   type EndpointFields,
   type EndpointRank,
   endpointClaim,
@@ -11,15 +11,15 @@ import {
   readPortsByName,
   readRank,
   type SharedParts,
-} from './endpoint-addresses.ts';
+} from './endpoint-claim.ts';
 import { isName, type ObjectFields, readClusterScopedName, readID } from './parse-object.ts';
 
 /** Maximum number of endpoints of a slice; the operator writes at most 1,000. */
 const MAX_ENDPOINTS = 16_384;
 
 /**
- * Returns true if a number is present but invalid. Such a number must not be treated as absent, because absence has a
- * meaning of its own.
+ * Returns true if a number is present but invalid. Such a number must not be treated as absent, because an endpoint
+ * without a number has a default.
  */
 function isInvalid(fields: ObjectFields, name: string, read: number | undefined): boolean {
   return read === undefined && fields.value(name) !== undefined;
@@ -58,14 +58,14 @@ function readEndpoint(
   rank: EndpointRank,
   identity: number | undefined,
   shared: SharedParts,
-): EndpointAddresses | undefined {
+): EndpointClaim | undefined {
   const networking = fields.map('networking');
   const hostIP = networking.address('node');
   const ips = readListedIPs(networking.list('addressing', MAX_ADDRESSES), ['ipv4', 'ipv6']);
   const optional = readOptionalFields(fields, shared);
   if (hostIP === undefined || ips.length === 0 || optional === undefined) return undefined;
-  const addresses = { ...optional, ips, identity, hostIP: shared.host(hostIP) };
-  return endpointClaim('custom-resource', id, rank, addresses);
+  const claim = { ...optional, ips, identity, hostIP: shared.host(hostIP) };
+  return endpointClaim('custom-resource', id, rank, claim);
 }
 
 /** The fields that {@link readCiliumEndpoint} reads. */
@@ -76,7 +76,7 @@ export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
 ];
 
 /** Returns the claim of a `cilium.io/v2` `CiliumEndpoint` (KUBERNETES 30, 31), or undefined if it claims no address. */
-export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointAddresses | undefined {
+export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): EndpointClaim | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;
   const status = fields.map('status');
@@ -100,7 +100,7 @@ export interface ParsedCiliumEndpointSlice {
   /** Creation of the slice in milliseconds since the epoch. */
   readonly createdAt: number;
   /** Endpoints by `namespace/name`. The value is undefined if the endpoint is in the slice but claims no address. */
-  readonly endpoints: ReadonlyMap<string, EndpointAddresses | undefined>;
+  readonly endpoints: ReadonlyMap<string, EndpointClaim | undefined>;
 }
 
 /**
@@ -121,7 +121,7 @@ export function readCiliumEndpointSlice(
   }
   const { deleting, createdAt } = readRank(fields);
   const rank = { deleting, createdAt, uid: '' };
-  const endpoints = new Map<string, EndpointAddresses | undefined>();
+  const endpoints = new Map<string, EndpointClaim | undefined>();
   const list = fields.list('endpoints', MAX_ENDPOINTS);
   for (let index = 0; index < list.size; index++) {
     const item = list.item(index);
@@ -134,10 +134,10 @@ export function readCiliumEndpointSlice(
     const id = `${namespace}/${endpoint}`;
     const identity = item.integer('id', 0, MAX_IDENTITY);
     const assigned = identity === 0 ? undefined : identity; // a slice contains 0 for an endpoint without an identity
-    const addresses = isInvalid(item, 'id', identity)
+    const claim = isInvalid(item, 'id', identity)
       ? undefined
       : readEndpoint(item, { namespace, name: endpoint }, rank, assigned, shared);
-    endpoints.set(id, addresses);
+    endpoints.set(id, claim);
   }
   return { name, createdAt, endpoints };
 }

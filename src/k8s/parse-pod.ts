@@ -1,6 +1,6 @@
 import type { ServiceID } from '../servicecache/service-id.ts';
 import {
-  type EndpointAddresses,
+  type EndpointClaim,
   endpointClaim,
   MAX_ADDRESSES,
   RANK_FIELDS,
@@ -8,7 +8,7 @@ import {
   readPortsByName,
   readRank,
   type SharedParts,
-} from './endpoint-addresses.ts';
+} from './endpoint-claim.ts';
 import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 
 const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed', 'Unknown'] as const;
@@ -26,7 +26,7 @@ export interface ParsedPod {
    * The claim of the pod, with the rank of the pod among those that list the same address (KUBERNETES 23). Undefined if
    * the pod has no valid address or no valid host IP.
    */
-  readonly addresses: EndpointAddresses | undefined;
+  readonly claim: EndpointClaim | undefined;
 }
 
 function readIPs(status: ObjectFields): readonly string[] {
@@ -36,12 +36,12 @@ function readIPs(status: ObjectFields): readonly string[] {
 }
 
 /** Returns the claim of a pod. `encryptKey` is the key of the local node, because pods have none (KUBERNETES 18). */
-function readAddresses(
+function readClaim(
   fields: ObjectFields,
   id: ServiceID,
   encryptKey: number,
   shared: SharedParts,
-): EndpointAddresses | undefined {
+): EndpointClaim | undefined {
   const spec = fields.map('spec');
   const status = fields.map('status');
   const ips = readIPs(status);
@@ -88,6 +88,6 @@ export function readPod(
     nodeName: spec.string('nodeName') ?? '',
     serviceAccount: spec.string('serviceAccountName') ?? '',
     labels: readStringMap(metadata, 'labels'),
-    addresses: readAddresses(fields, id, encryptKey, shared),
+    claim: readClaim(fields, id, encryptKey, shared),
   };
 }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { isCollection } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import { ciliumEndpointScanner } from '../../src/k8s/cilium-endpoint-scanner.ts';
-import { SharedParts } from '../../src/k8s/endpoint-addresses.ts';
+import { SharedParts } from '../../src/k8s/endpoint-claim.ts';
 import { endpointSliceScanner } from '../../src/k8s/endpoint-slice-scanner.ts';
 import { CILIUM_ENDPOINT_FIELDS, readCiliumEndpoint } from '../../src/k8s/parse-cilium-endpoint.ts';
 import { ENDPOINT_SLICE_FIELDS, readEndpointSlice } from '../../src/k8s/parse-endpoint-slice.ts';

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import {
-  type EndpointAddresses,
+  type EndpointClaim,
   type EndpointRank,
   outranks,
   readPortsByName,
   SharedParts,
-  sameEndpointAddresses,
-} from '../../src/k8s/endpoint-addresses.ts';
+  sameEndpointClaim,
+} from '../../src/k8s/endpoint-claim.ts';
 import * as ciliumEndpoint from '../../src/k8s/parse-cilium-endpoint.ts';
 import { readCiliumIdentity } from '../../src/k8s/parse-cilium-identity.ts';
 import { readCiliumNode, readNode } from '../../src/k8s/parse-nodes.ts';
@@ -155,7 +155,7 @@ describe('the endpoint that owns an address', () => {
   });
 
   it('is decided by deletion, then age, then namespace, name and uid', () => {
-    const endpoint = (of: EndpointRank, namespace = 'a', podName = 'b'): EndpointAddresses => ({
+    const endpoint = (of: EndpointRank, namespace = 'a', podName = 'b'): EndpointClaim => ({
       source: 'k8s',
       identity: 3,
       k8s: { namespace, podName },
@@ -175,7 +175,7 @@ describe('the endpoint that owns an address', () => {
   });
 
   it('two are equal only if all fields are equal', () => {
-    const base: EndpointAddresses = {
+    const base: EndpointClaim = {
       ips: ['10.0.0.1', '10.0.0.2'],
       source: 'k8s',
       identity: 3,
@@ -185,7 +185,7 @@ describe('the endpoint that owns an address', () => {
       ...rank(false, 1, 'c'),
     };
     expect(
-      sameEndpointAddresses(base, { ...base, ips: [...base.ips], k8s: { namespace: 'a', podName: 'b' } }),
+      sameEndpointClaim(base, { ...base, ips: [...base.ips], k8s: { namespace: 'a', podName: 'b' } }),
     ).toBe(true);
     for (const other of [
       { ...base, ips: ['10.0.0.1'] },
@@ -199,10 +199,7 @@ describe('the endpoint that owns an address', () => {
       { ...base, ...rank(false, 2, 'c') },
       { ...base, ...rank(false, 1, 'd') },
     ])
-      expect([sameEndpointAddresses(base, other), sameEndpointAddresses(other, base)]).toEqual([
-        false,
-        false,
-      ]);
+      expect([sameEndpointClaim(base, other), sameEndpointClaim(other, base)]).toEqual([false, false]);
   });
 
   it('ports by name are limited to 1,024; more ports of a known name do not count', () => {
@@ -431,18 +428,18 @@ describe('a Pod', () => {
     spec,
     status: { hostIP: '192.168.0.1', ...status },
   });
-  const addressesOf = (object: object): EndpointAddresses | undefined =>
-    read(object, (fields) => readPod(fields, 7)).value?.addresses;
+  const claimOf = (object: object): EndpointClaim | undefined =>
+    read(object, (fields) => readPod(fields, 7)).value?.claim;
 
   it('has each of its IPs once, the first one first', () => {
     const both = { podIP: '10.0.0.1', podIPs: [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }] };
-    expect(addressesOf(pod(both))).toMatchObject({ ips: ['10.0.0.1', 'fd00::1'], encryptKey: 7 });
-    expect(addressesOf(pod({ podIP: '10.0.0.9', podIPs: [{ ip: 'fd00::1' }] }))?.ips).toEqual([
+    expect(claimOf(pod(both))).toMatchObject({ ips: ['10.0.0.1', 'fd00::1'], encryptKey: 7 });
+    expect(claimOf(pod({ podIP: '10.0.0.9', podIPs: [{ ip: 'fd00::1' }] }))?.ips).toEqual([
       ...['10.0.0.9', 'fd00::1'],
     ]);
-    expect(addressesOf(pod({ podIP: '10.0.0.9' }))?.ips).toEqual(['10.0.0.9']);
-    expect(addressesOf(pod({ podIPs: [{ ip: 'fd00::1' }] }))?.ips).toEqual(['fd00::1']);
-    expect([addressesOf(pod({})), addressesOf(pod({ podIP: '10.0.0.1', hostIP: undefined }))]).toEqual([
+    expect(claimOf(pod({ podIP: '10.0.0.9' }))?.ips).toEqual(['10.0.0.9']);
+    expect(claimOf(pod({ podIPs: [{ ip: 'fd00::1' }] }))?.ips).toEqual(['fd00::1']);
+    expect([claimOf(pod({})), claimOf(pod({ podIP: '10.0.0.1', hostIP: undefined }))]).toEqual([
       ...[undefined, undefined],
     ]);
   });
@@ -453,7 +450,7 @@ describe('a Pod', () => {
       { ports: [{ name: 'a', containerPort: 1 }] },
       { ports: [{ name: 'b', containerPort: 2 }] },
     ];
-    expect(addressesOf(pod({ podIP: '10.0.0.1' }, { containers }))?.k8s?.namedPorts).toEqual(
+    expect(claimOf(pod({ podIP: '10.0.0.1' }, { containers }))?.k8s?.namedPorts).toEqual(
       new Map([
         ['a', { port: 1, protocol: 6 }],
         ['b', { port: 2, protocol: 6 }],

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { ByteCache } from '../../src/k8s/byte-cache.ts';
-import { SharedParts } from '../../src/k8s/endpoint-addresses.ts';
+import { SharedParts } from '../../src/k8s/endpoint-claim.ts';
 import { readEndpointSlice } from '../../src/k8s/parse-endpoint-slice.ts';
 import { parseObject } from '../../src/k8s/parse-object.ts';
 import { readService } from '../../src/k8s/parse-service.ts';

@@ -1,16 +1,16 @@
 import type { IPCache } from '../../ipcache/ipcache.ts';
-import { type EndpointAddresses, outranks } from '../endpoint-addresses.ts';
+import { type EndpointClaim, outranks } from '../endpoint-claim.ts';
 
 /** The part of `IPCache` that the feed uses. */
 export type FedIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch'>;
 
-/** Receives the addresses of endpoints; {@link AddressHolders} implements it. */
+/** Receives the claims of endpoints; {@link AddressHolders} implements it. */
 export type AddressSink = Pick<AddressHolders, 'change'>;
 
 /** The objects that list an address. A single object, which is the usual case, is stored without an array. */
-type Holders = EndpointAddresses | readonly EndpointAddresses[];
+type Holders = EndpointClaim | readonly EndpointClaim[];
 
-function isContested(holders: Holders | undefined): holders is readonly EndpointAddresses[] {
+function isContested(holders: Holders | undefined): holders is readonly EndpointClaim[] {
   return holders !== undefined && !('ips' in holders);
 }
 
@@ -20,8 +20,8 @@ function isContested(holders: Holders | undefined): holders is readonly Endpoint
  */
 function replaceHolder(
   holders: Holders | undefined,
-  previous: EndpointAddresses | undefined,
-  current: EndpointAddresses | undefined,
+  previous: EndpointClaim | undefined,
+  current: EndpointClaim | undefined,
 ): Holders | undefined {
   if (holders === undefined || holders === previous) return current; // usual case
   const list = isContested(holders) ? holders : [holders];
@@ -30,7 +30,7 @@ function replaceHolder(
   return next.length === 1 ? next[0] : next;
 }
 
-function strongest(holders: Holders | undefined): EndpointAddresses | undefined {
+function strongest(holders: Holders | undefined): EndpointClaim | undefined {
   if (!isContested(holders)) return holders;
   return holders.reduce((best, next) => (outranks(next, best) ? next : best));
 }
@@ -59,20 +59,16 @@ export class AddressHolders {
   }
 
   /**
-   * Replaces the addresses of an object. `previous` must be the value of `current` in the last call for this object.
+   * Replaces the claim of an object. `previous` must be the value of `current` in the last call for this object.
    * New addresses are written before old ones are deleted (KUBERNETES 20).
    */
-  change(current: EndpointAddresses | undefined, previous: EndpointAddresses | undefined): void {
+  change(current: EndpointClaim | undefined, previous: EndpointClaim | undefined): void {
     for (const ip of current?.ips ?? []) this.#replace(ip, previous, current);
     for (const ip of previous?.ips ?? [])
       if (current?.ips.includes(ip) !== true) this.#replace(ip, previous, undefined);
   }
 
-  #replace(
-    ip: string,
-    previous: EndpointAddresses | undefined,
-    current: EndpointAddresses | undefined,
-  ): void {
+  #replace(ip: string, previous: EndpointClaim | undefined, current: EndpointClaim | undefined): void {
     const holders = this.#holders.get(ip);
     const next = replaceHolder(holders, previous, current);
     if (next === undefined) this.#holders.delete(ip);
@@ -81,7 +77,7 @@ export class AddressHolders {
     this.#write(ip, strongest(holders), strongest(next));
   }
 
-  #write(ip: string, old: EndpointAddresses | undefined, next: EndpointAddresses | undefined): void {
+  #write(ip: string, old: EndpointClaim | undefined, next: EndpointClaim | undefined): void {
     if (next === old) return;
     if (next !== undefined) this.#ipcache.upsert(ip, next);
     else if (old !== undefined) {

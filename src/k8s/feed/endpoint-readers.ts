@@ -1,5 +1,5 @@
 import { ciliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
-import { type EndpointAddresses, SharedParts, sameEndpointAddresses } from '../endpoint-addresses.ts';
+import { type EndpointClaim, SharedParts, sameEndpointClaim } from '../endpoint-claim.ts';
 import {
   CILIUM_ENDPOINT_FIELDS,
   CILIUM_ENDPOINT_SLICE_FIELDS,
@@ -19,45 +19,45 @@ export interface EndpointEngine {
 /**
  * Returns a reader that writes CiliumEndpoints to the IPCache (KUBERNETES 30 to 33), including those of the local node.
  */
-export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): KindReader<EndpointAddresses> {
+export function ciliumEndpointReader({ ipcache, holders }: EndpointEngine): KindReader<EndpointClaim> {
   const shared = new SharedParts();
   return {
     kind: 'CiliumEndpoint',
     fields: CILIUM_ENDPOINT_FIELDS,
     scanner: ciliumEndpointScanner(shared),
     read: (fields) => readCiliumEndpoint(fields, shared),
-    same: sameEndpointAddresses,
+    same: sameEndpointClaim,
     change: (current, previous) => holders.change(current, previous),
     batch: (changes) => ipcache.batch(changes),
   };
 }
 
-/** An endpoint in one slice, and the event in which it appeared or changed there. */
-interface Listing {
+/** The entry of an endpoint in one slice, and the event in which the entry appeared or changed. */
+interface SliceEntry {
   readonly slice: ParsedCiliumEndpointSlice;
-  readonly addresses: EndpointAddresses | undefined;
+  readonly claim: EndpointClaim | undefined;
   /** Number of the event; a later event has a higher number. All slices of one list have the same number. */
   readonly eventNumber: number;
 }
 
 interface SlicedEndpoint {
-  listings: readonly Listing[];
-  /** The addresses that were written. */
-  written: EndpointAddresses | undefined;
+  entries: readonly SliceEntry[];
+  /** The claim that was written. */
+  written: EndpointClaim | undefined;
 }
 
 /** Returns true if `a` is used instead of `b`. */
-function comesBefore(a: Listing, b: Listing): boolean {
+function comesBefore(a: SliceEntry, b: SliceEntry): boolean {
   if (a.eventNumber !== b.eventNumber) return a.eventNumber > b.eventNumber;
   if (a.slice.createdAt !== b.slice.createdAt) return a.slice.createdAt > b.slice.createdAt;
   return a.slice.name > b.slice.name;
 }
 
 /** Returns true if two claims describe the same endpoint. The rank is ignored, because it belongs to the slice. */
-function sameEndpoint(a: EndpointAddresses | undefined, b: EndpointAddresses | undefined): boolean {
+function sameEndpoint(a: EndpointClaim | undefined, b: EndpointClaim | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   const { deleting, createdAt, uid } = a;
-  return sameEndpointAddresses(a, { ...b, deleting, createdAt, uid });
+  return sameEndpointClaim(a, { ...b, deleting, createdAt, uid });
 }
 
 /**
@@ -104,39 +104,39 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
   ): void {
     if (!this.#isListing) this.#eventNumber++;
     if (current !== undefined)
-      for (const [id, addresses] of current.endpoints) this.#addListing(id, current, addresses);
+      for (const [id, claim] of current.endpoints) this.#addEntry(id, current, claim);
     if (previous === undefined) return;
     for (const id of previous.endpoints.keys())
-      if (current?.endpoints.has(id) !== true) this.#removeListing(id, previous.name);
+      if (current?.endpoints.has(id) !== true) this.#removeEntry(id, previous.name);
   }
 
-  #addListing(id: string, slice: ParsedCiliumEndpointSlice, addresses: EndpointAddresses | undefined): void {
-    const endpoint = this.#endpoints.get(id) ?? { listings: [], written: undefined };
-    const known = endpoint.listings.find((listing) => listing.slice.name === slice.name);
-    const isSame = known !== undefined && sameEndpoint(known.addresses, addresses);
-    const listing = { slice, addresses, eventNumber: isSame ? known.eventNumber : this.#eventNumber };
-    endpoint.listings = [...endpoint.listings.filter((other) => other !== known), listing];
+  #addEntry(id: string, slice: ParsedCiliumEndpointSlice, claim: EndpointClaim | undefined): void {
+    const endpoint = this.#endpoints.get(id) ?? { entries: [], written: undefined };
+    const known = endpoint.entries.find((entry) => entry.slice.name === slice.name);
+    const isSame = known !== undefined && sameEndpoint(known.claim, claim);
+    const entry = { slice, claim, eventNumber: isSame ? known.eventNumber : this.#eventNumber };
+    endpoint.entries = [...endpoint.entries.filter((other) => other !== known), entry];
     this.#endpoints.set(id, endpoint);
     this.#write(endpoint);
   }
 
-  #removeListing(id: string, slice: string): void {
+  #removeEntry(id: string, slice: string): void {
     const endpoint = this.#endpoints.get(id);
     if (endpoint === undefined) return;
-    endpoint.listings = endpoint.listings.filter((listing) => listing.slice.name !== slice);
-    if (endpoint.listings.length === 0) this.#endpoints.delete(id);
+    endpoint.entries = endpoint.entries.filter((entry) => entry.slice.name !== slice);
+    if (endpoint.entries.length === 0) this.#endpoints.delete(id);
     this.#write(endpoint);
   }
 
   #write(endpoint: SlicedEndpoint): void {
-    const { listings, written } = endpoint;
-    const first = listings.reduce<Listing | undefined>(
+    const { entries, written } = endpoint;
+    const first = entries.reduce<SliceEntry | undefined>(
       (best, next) => (best === undefined || comesBefore(next, best) ? next : best),
       undefined,
     );
-    const addresses = first?.addresses;
-    if (addresses === written || (addresses && written && sameEndpointAddresses(addresses, written))) return;
-    endpoint.written = addresses;
-    this.#engine.holders.change(addresses, written);
+    const claim = first?.claim;
+    if (claim === written || (claim && written && sameEndpointClaim(claim, written))) return;
+    endpoint.written = claim;
+    this.#engine.holders.change(claim, written);
   }
 }

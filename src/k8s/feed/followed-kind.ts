@@ -55,13 +55,13 @@ export class FollowedKind {
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
-  /** Number of starts and ends of reflectors. If it changes during a withdrawal, the withdrawal is outdated. */
+  /** Increases when a reflector starts or ends. If it changes during a withdrawal, the withdrawal is outdated. */
   #generation = 0;
   /** Runs while the API server does not serve the kind, and objects of it are known. */
   #missingTimer: Timer | undefined;
   #progressAt: number;
-  #attempts = 0;
-  #lastAttemptFailure: string | undefined;
+  #discoveryFailures = 0;
+  #lastDiscoveryFailure: string | undefined;
 
   constructor(name: string, feed: AnyFeed, options: FollowedKindOptions) {
     this.name = name;
@@ -88,34 +88,31 @@ export class FollowedKind {
     return this.#progressAt;
   }
 
-  /**
-   * The number of failures of the current reflector. If there is no reflector, the number of failed attempts to choose
-   * a kind.
-   */
+  /** The number of failures of the current reflector; without a reflector, those of discovery. */
   get failures(): number {
-    return this.#following === undefined ? this.#attempts : (this.#resource?.status().failures ?? 0);
+    return this.#following === undefined ? this.#discoveryFailures : (this.#resource?.status().failures ?? 0);
   }
 
   /** The message of the last failure that {@link failures} counts. */
   get lastFailure(): string | undefined {
-    if (this.#following === undefined) return this.#lastAttemptFailure;
+    if (this.#following === undefined) return this.#lastDiscoveryFailure;
     return this.#resource?.status().lastFailure?.message;
   }
 
   /**
-   * Sets the state to `listing` before there is a reflector: its kind is not determined yet, or its start is delayed.
+   * Sets the state to `listing` without a reflector, because discovery has not ended, or the start is delayed.
    */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
-    this.#attempts = 0;
-    this.#lastAttemptFailure = undefined;
+    this.#discoveryFailures = 0;
+    this.#lastDiscoveryFailure = undefined;
     this.#change('listing');
   }
 
-  /** Counts a failed attempt to determine which kind to follow. */
-  attemptFailed(why: string): void {
-    this.#attempts++;
-    this.#lastAttemptFailure = why;
+  /** Counts a failed discovery of the kind to follow. */
+  discoveryFailed(why: string): void {
+    this.#discoveryFailures++;
+    this.#lastDiscoveryFailure = why;
     this.#options.onChange();
   }
 

@@ -148,7 +148,7 @@ export interface KindProgress {
   readonly settled: boolean;
 }
 
-/** The local Node is not awaited, because other sources have most of its data (KUBERNETES 55). */
+/** The kind that is not awaited: the local Node, most of whose data is in other sources (KUBERNETES 55). */
 const NOT_AWAITED = 'nodes';
 
 const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
@@ -180,7 +180,7 @@ export class KubernetesFeed {
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #kinds = new Map<string, FollowedKind>();
-  readonly #feeds = new Map<string, AnyFeed & Pick<ObjectFeed<unknown>, 'received'>>();
+  readonly #feeds = new Map<string, ObjectFeed<unknown>>();
   readonly #podHolders: AddressHolders | undefined;
   readonly #endpointHolders: AddressHolders | undefined;
   readonly #labels: EndpointLabels | undefined;
@@ -225,13 +225,13 @@ export class KubernetesFeed {
     this.#started = true;
     const { nodeName, selection = {} } = this.#options;
     const handedOver = HANDOVER_RESOURCES.filter((resource) => this.#handover[resource] !== 'following');
-    const resting = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
-    for (const kind of FIXED_KINDS) if (!resting.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
+    const delegated = new Set(handedOver.flatMap((resource) => this.#delegatedKinds(resource)));
+    for (const kind of FIXED_KINDS) if (!delegated.has(kind)) this.#kinds.get(kind.plural)?.follow(kind);
     this.#kinds.get('nodes')?.follow(localNode(nodeName));
     this.#kinds.get('services')?.follow(services(selection));
     this.#kinds.get('endpointslices')?.expect();
     if (this.#kinds.has('endpointslices')) void this.#chooseServiceEndpoints();
-    this.#review();
+    this.#followDependentKinds();
   }
 
   /**
@@ -246,7 +246,7 @@ export class KubernetesFeed {
    * @internal Returns the feed of a kind, for objects that the caller delivers in place of the source. `start` must not
    * have been called.
    */
-  feedOf(kind: string): (AnyFeed & Pick<ObjectFeed<unknown>, 'received'>) | undefined {
+  feedOf(kind: string): ObjectFeed<unknown> | undefined {
     return this.#feeds.get(kind);
   }
 
@@ -286,17 +286,13 @@ export class KubernetesFeed {
    */
   get servicesComplete(): boolean {
     const kinds = SERVICE_KINDS.flatMap((name) => this.#kinds.get(name) ?? []);
-    return (
-      this.#started && kinds.every((kind) => !isAwaited(kind) || kind.complete || kind.state === 'missing')
-    );
+    return this.#started && !kinds.some(isIncomplete);
   }
 
   /** Returns one sentence for each incomplete kind. */
   blockers(): readonly string[] {
-    return [...this.#kinds.values()].flatMap((kind) => {
-      if (!isAwaited(kind) || kind.complete || kind.state === 'missing') return [];
-      const why = kind.lastFailure;
-      return `Kubernetes: ${kind.name} are not complete (${kind.state})${why === undefined ? '' : `: ${why}`}`;
+    return [...this.#kinds.values()].filter(isIncomplete).map(({ name, state, lastFailure: why }) => {
+      return `Kubernetes: ${name} are not complete (${state})${why === undefined ? '' : `: ${why}`}`;
     });
   }
 
@@ -402,7 +398,7 @@ export class KubernetesFeed {
 
   #kindChanged(name: string): void {
     if (this.#started && !this.#ended.signal.aborted) {
-      this.#review();
+      this.#followDependentKinds();
       // An upgraded API server may serve another version.
       if (name === this.#serviceEndpoints?.plural && this.#kinds.get(name)?.state === 'missing')
         void this.#chooseServiceEndpoints();
@@ -411,8 +407,8 @@ export class KubernetesFeed {
   }
 
   /** Starts or ends kinds that depend on the state of another kind. */
-  #review(): void {
-    this.#reviewPods();
+  #followDependentKinds(): void {
+    this.#followPods();
     const followed = this.#serviceEndpoints?.plural;
     if (followed !== undefined && this.#kinds.get(followed)?.complete === true) {
       const other = this.#kinds.get(otherEndpoints(followed));
@@ -425,7 +421,7 @@ export class KubernetesFeed {
    * not configured, and no kvstore has them (KUBERNETES 12). When the CiliumEndpoints are listed, only the pods of the
    * local node are followed.
    */
-  #reviewPods(): void {
+  #followPods(): void {
     const kind = this.#kinds.get('pods');
     if (kind === undefined) return;
     const endpoints = this.#kinds.get('ciliumendpoints') ?? this.#kinds.get('ciliumendpointslices');
@@ -455,7 +451,7 @@ export class KubernetesFeed {
         if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
         break;
       } catch (error) {
-        if (!signal.aborted) this.#kinds.get('endpointslices')?.attemptFailed(messageOf(error));
+        if (!signal.aborted) this.#kinds.get('endpointslices')?.discoveryFailed(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
       }
     }
@@ -487,7 +483,7 @@ export class KubernetesFeed {
       if (left === 0) this.#applyHandover(resource, 'withdrawn');
       for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(done);
     }
-    if (next.action !== undefined && this.#started) this.#reviewPods();
+    if (next.action !== undefined && this.#started) this.#followPods();
   }
 
   /**
@@ -500,7 +496,7 @@ export class KubernetesFeed {
     const follow = (): void => {
       this.#delayedFollows.delete(resource);
       for (const kind of kinds) this.#kinds.get(kind.plural)?.follow(kind);
-      this.#reviewPods();
+      this.#followPods();
     };
     const delay = isWithdrawn ? Math.floor(random() * handoverSpreadMs) : 0;
     if (delay === 0) follow();
@@ -527,4 +523,9 @@ function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
 
 function isAwaited({ name, state }: FollowedKind): boolean {
   return name !== NOT_AWAITED && state !== 'resting';
+}
+
+/** Returns true if a kind is awaited and served, but not complete. */
+function isIncomplete(kind: FollowedKind): boolean {
+  return isAwaited(kind) && !kind.complete && kind.state !== 'missing';
 }

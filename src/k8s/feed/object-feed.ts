@@ -110,6 +110,7 @@ export class ObjectFeed<T> implements AnyFeed {
   readonly #options: ObjectFeedOptions;
   /** Values of objects. Values that the current reflector has not delivered are old. */
   readonly #values = new AgingTable<T>();
+  /** Number of the current reflector, or of the withdrawal after it. */
   #run = 0;
   #complete = false;
   #rejected = 0;
@@ -137,6 +138,7 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#rejected;
   }
 
+  /** Returns the value of an object. */
   value(namespace: string, name: string): T | undefined {
     return this.#values.get({ namespace, name });
   }
@@ -151,7 +153,7 @@ export class ObjectFeed<T> implements AnyFeed {
    * called when the first list is applied and missing objects are deleted.
    */
   start(onComplete?: () => void): ResourceSink {
-    const run = this.#end();
+    const run = this.#nextRun();
     this.#options.tap?.onStart();
     this.#reader.start?.();
     return {
@@ -196,10 +198,11 @@ export class ObjectFeed<T> implements AnyFeed {
    * list is complete.
    */
   withdrawSteps(): Generator<undefined, void, void> {
-    return this.#removeSteps(this.#end());
+    return this.#removeSteps(this.#nextRun());
   }
 
-  #end(): number {
+  /** Marks all values as old. Returns the number of the run of the next reflector. */
+  #nextRun(): number {
     this.#complete = false;
     this.#values.age();
     return ++this.#run;
@@ -248,7 +251,7 @@ export class ObjectFeed<T> implements AnyFeed {
     onComplete?.();
   }
 
-  /** Deletes old values, and stops if another run has started. */
+  /** Deletes old values. Ends if another run has started. */
   *#removeSteps(run: number): Generator<undefined, void, void> {
     const { gate = OPEN_GATE } = this.#options;
     const objects = this.#values.oldEntries();

@@ -1,5 +1,5 @@
 import { sameStringMaps } from '../../nodemanager/node-spec.ts';
-import { SharedParts, sameEndpointAddresses } from '../endpoint-addresses.ts';
+import { SharedParts, sameEndpointClaim } from '../endpoint-claim.ts';
 import { type ParsedPod, POD_FIELDS, readPod } from '../parse-pod.ts';
 import type { AddressSink, FedIPCache } from './address-holders.ts';
 import type { EndpointLabels } from './endpoint-labels.ts';
@@ -16,12 +16,12 @@ export interface PodEngine {
 }
 
 function samePod(a: ParsedPod, b: ParsedPod): boolean {
-  const sameClaims =
-    a.addresses === undefined || b.addresses === undefined
-      ? a.addresses === b.addresses
-      : sameEndpointAddresses(a.addresses, b.addresses);
+  const isSameClaim =
+    a.claim === undefined || b.claim === undefined
+      ? a.claim === b.claim
+      : sameEndpointClaim(a.claim, b.claim);
   return (
-    sameClaims &&
+    isSameClaim &&
     a.uid === b.uid &&
     a.nodeName === b.nodeName &&
     a.serviceAccount === b.serviceAccount &&
@@ -48,7 +48,7 @@ export function podReader({
     read: (fields) => readPod(fields, encryptKey, shared),
     same: samePod,
     change: (current, previous) => {
-      holders.change(current?.addresses, previous?.addresses);
+      holders.change(current?.claim, previous?.claim);
       labels?.podChanged(local(current), local(previous));
     },
     batch: (changes) => ipcache.batch(changes),

@@ -1,5 +1,5 @@
 import type { Claim } from '../../ipcache/types.ts';
-import type { EndpointAddresses } from '../../k8s/endpoint-addresses.ts';
+import type { EndpointClaim } from '../../k8s/endpoint-claim.ts';
 import { AddressHolders, type FedIPCache } from '../../k8s/feed/address-holders.ts';
 import { ciliumEndpointReader, SlicedEndpointReader } from '../../k8s/feed/endpoint-readers.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
@@ -53,7 +53,7 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
   const ipcache = claimPublisher(context.keys);
   const holders = new AddressHolders(ipcache);
   // The filter precedes `holders`, so that only endpoints of exported namespaces compete for an address.
-  const exported = exportedValues<EndpointAddresses>(
+  const exported = exportedValues<EndpointClaim>(
     'others', // an address contains an identity: it is put after all identities of a namespace, and deleted before
     {
       namespaceOf: ({ k8s }) => k8s?.namespace ?? '',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { SharedParts } from '../../../src/k8s/endpoint-addresses.ts';
+import { SharedParts } from '../../../src/k8s/endpoint-claim.ts';
 import {
   CILIUM_ENDPOINT_FIELDS,
   CILIUM_ENDPOINT_SLICE_FIELDS,

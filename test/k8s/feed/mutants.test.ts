@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
-import { type EndpointAddresses, sameEndpointAddresses } from '../../../src/k8s/endpoint-addresses.ts';
+import { type EndpointClaim, sameEndpointClaim } from '../../../src/k8s/endpoint-claim.ts';
 import { AddressHolders, type AddressSink, type FedIPCache } from '../../../src/k8s/feed/address-holders.ts';
 import { ApiServerAddresses } from '../../../src/k8s/feed/api-server-addresses.ts';
 import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
@@ -34,7 +34,7 @@ class BySourceAlone implements AddressSink {
   constructor(ipcache: FedIPCache) {
     this.#ipcache = ipcache;
   }
-  change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+  change(now: EndpointClaim | undefined, before: EndpointClaim | undefined): void {
     for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now);
     for (const ip of before?.ips ?? [])
       if (now?.ips.includes(ip) !== true) this.#ipcache.delete(ip, { source: 'k8s' });
@@ -47,7 +47,7 @@ class ForgetsTheNext implements AddressSink {
   constructor(ipcache: FedIPCache) {
     this.#ipcache = ipcache;
   }
-  change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+  change(now: EndpointClaim | undefined, before: EndpointClaim | undefined): void {
     for (const ip of now?.ips ?? []) if (now !== undefined) this.#ipcache.upsert(ip, now);
     for (const ip of before?.ips ?? [])
       if (now?.ips.includes(ip) !== true) this.#ipcache.delete(ip, { source: 'k8s', ifPod: before?.k8s });
@@ -56,7 +56,7 @@ class ForgetsTheNext implements AddressSink {
 
 /** Compares host IPs inversely: a changed one is ignored (K 21). */
 class InvertedHostIP extends AddressHolders {
-  override change(now: EndpointAddresses | undefined, before: EndpointAddresses | undefined): void {
+  override change(now: EndpointClaim | undefined, before: EndpointClaim | undefined): void {
     const isOtherHost = now?.hostIP !== before?.hostIP;
     if (now === undefined || before === undefined || !isOtherHost) super.change(now, before);
     else super.change({ ...now, hostIP: before.hostIP }, before);
@@ -341,7 +341,7 @@ describe('a broken feed is detected', () => {
     const claim = { source: 'k8s', identity: 3, hostIP: '192.0.2.1' } as const;
     const rank = { deleting: false, createdAt: 0, uid: 'a' };
     const one = { ips: ['10.1.0.1'], ...claim, ...rank };
-    expect(sameEndpointAddresses(one, { ...one })).toBe(true);
+    expect(sameEndpointClaim(one, { ...one })).toBe(true);
     for (const other of [
       { ...one, ips: ['10.1.0.2'] },
       { ...one, ips: ['10.1.0.1', '10.1.0.2'] },
@@ -353,6 +353,6 @@ describe('a broken feed is detected', () => {
       { ...one, createdAt: 1 },
       { ...one, uid: 'b' },
     ])
-      expect(sameEndpointAddresses(one, other)).toBe(false);
+      expect(sameEndpointClaim(one, other)).toBe(false);
   });
 });

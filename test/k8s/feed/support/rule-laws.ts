@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import { RejectionLog } from '../../../../src/base/rejection.ts';
 import { IPCache } from '../../../../src/ipcache/ipcache.ts';
-import type { EndpointAddresses } from '../../../../src/k8s/endpoint-addresses.ts';
+import type { EndpointClaim } from '../../../../src/k8s/endpoint-claim.ts';
 import type { AddressSink, FedIPCache } from '../../../../src/k8s/feed/address-holders.ts';
 import type { ApiServerAddresses } from '../../../../src/k8s/feed/api-server-addresses.ts';
 import { type AnyFeed, type KindReader, ObjectFeed } from '../../../../src/k8s/feed/object-feed.ts';
@@ -58,7 +58,7 @@ export function K23_theYoungestHasIt(make: (ipcache: FedIPCache) => AddressSink)
     fc.property(fc.array(said, { maxLength: 12 }), (changes) => {
       const ipcache = new IPCache();
       const sink = make(ipcache);
-      const now = new Map<string, EndpointAddresses>();
+      const now = new Map<string, EndpointClaim>();
       for (const { name, ips, hostIP, createdAt } of changes) {
         const k8s = { namespace: 'shop', podName: name };
         const claim = { source: 'k8s', identity: 3, hostIP, encryptKey: 0, k8s } as const;

@@ -23,10 +23,10 @@ export interface EndpointRank {
 }
 
 /**
- * The claim of a pod or CiliumEndpoint, which is the same for all of its addresses. Must not be changed. Claim and rank
- * are one object to save memory.
+ * The addresses of a pod or CiliumEndpoint, and their claim, which is the same for all of them. Must not be changed. It
+ * contains its rank to save memory.
  */
-export interface EndpointAddresses extends Claim, EndpointRank {
+export interface EndpointClaim extends Claim, EndpointRank {
   /** Canonical and distinct; at least one. */
   readonly ips: readonly string[];
 }
@@ -35,19 +35,19 @@ export interface EndpointAddresses extends Claim, EndpointRank {
  * Returns true if `a` wins an address that both objects list (KUBERNETES 23): an object that is not being deleted wins,
  * then the object that was created last, then the greater `namespace/name/uid`.
  */
-export function outranks(a: EndpointAddresses, b: EndpointAddresses): boolean {
+export function outranks(a: EndpointClaim, b: EndpointClaim): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
   if (a.createdAt !== b.createdAt) return a.createdAt > b.createdAt;
   return fullName(a) > fullName(b);
 }
 
 /** Returns `namespace/name/uid`. It is not stored, because that would cost a long string for each object. */
-function fullName({ k8s, uid }: EndpointAddresses): string {
+function fullName({ k8s, uid }: EndpointClaim): string {
   return `${k8s?.namespace}/${k8s?.podName}/${uid}`;
 }
 
-/** Returns true if both claims have the same values, so that no write is necessary. */
-export function sameEndpointAddresses(a: EndpointAddresses, b: EndpointAddresses): boolean {
+/** Returns true if both claims are equal, so that no write is necessary. */
+export function sameEndpointClaim(a: EndpointClaim, b: EndpointClaim): boolean {
   return (
     a.identity === b.identity &&
     a.hostIP === b.hostIP &&
@@ -153,7 +153,7 @@ export function endpointClaim(
     namedPorts,
     serviceAccount,
   }: EndpointFields,
-): EndpointAddresses {
+): EndpointClaim {
   // Literals, because a spread costs as much as a fifth of reading the object.
   const k8s = serviceAccount
     ? { namespace, podName, serviceAccount, namedPorts }
