@@ -56,7 +56,11 @@ export class TapeState {
         return;
       case 'withdrawn':
         if (line.scope === 'everything') this.#stores.delete(line.store);
-        else for (const format of SERVICE_RESOURCES) store.keys.delete(format);
+        else
+          for (const format of SERVICE_RESOURCES) {
+            store.keys.delete(format);
+            store.listed.delete(format);
+          }
         return;
       default:
         return;

@@ -1,7 +1,9 @@
 import { expect, it } from 'vitest';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { MeshTape } from '../../src/tape/mesh-tape.ts';
+import type { TapeEntry } from '../../src/tape/tape-line.ts';
 import type { TapeLines } from '../../src/tape/tape-lines.ts';
+import { TapeState } from '../../src/tape/tape-state.ts';
 
 it('a snapshot begins with the configurations of the clusters that were not withdrawn', () => {
   const added: string[] = [];
@@ -14,4 +16,22 @@ it('a snapshot begins with the configurations of the clusters that were not with
   expect(baltic).toContain('"store":"baltic"');
   for (const _ of tape.snapshot());
   expect(added).toEqual([baltic]);
+});
+
+it('the keys of a tape have no canary of services that were withdrawn (regression: they had)', async () => {
+  const state = new TapeState();
+  const services = { store: 'baltic', from: 'services' } as const;
+  const apply = (...entries: TapeEntry[]): void => {
+    for (const entry of entries) state.apply({ seq: 1, ms: 0, ...entry });
+  };
+  const hasCanary = async (): Promise<boolean> => {
+    for await (const { key } of state.keys())
+      if (key === 'cilium/synced/baltic/cilium/state/services/v1') return true;
+    return false;
+  };
+  apply({ ev: 'follow', ...services, prefix: 'cilium/state/services/v1/baltic/', keeps: false });
+  apply({ ev: 'listed', ...services });
+  expect(await hasCanary()).toBe(true);
+  apply({ ev: 'withdrawn', store: 'baltic', scope: 'services' });
+  expect(await hasCanary()).toBe(false);
 });
