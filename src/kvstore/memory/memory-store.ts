@@ -17,7 +17,7 @@ import {
 } from '../session/transport.ts';
 import { ExpandedBlocks, packValues, type StoredValue } from './packed-values.ts';
 
-/** The part of the versions that one transaction writes in common. */
+/** What the versions of one transaction have in common. */
 interface Commit {
   readonly revision: number;
   /** The lease of each version, by index. If there is only one element, it is the lease of all versions. */
@@ -80,7 +80,7 @@ interface Plan {
   readonly deleted: number;
 }
 
-/** SteppedWork on a store, in steps of less than 1 ms. */
+/** Work on a store, in steps of less than 1 ms. */
 export type SteppedWork<T> = Generator<void, T, void>;
 
 /** An immutable copy of a store, like the output of `etcdctl snapshot save`. */

@@ -42,17 +42,15 @@ export class MemoryTransport implements Transport {
     this.#server = server;
   }
 
-  range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#range(request, options);
-  }
-
   /**
    * Reads a range, in several turns if it has many keys, all as of the revision of the first turn. A read with
    * `minModRevision` is made in one turn, because each turn would visit all recent writes again.
+   *
+   * @param isOpen returns false when the stream of the read has ended; the read then fails
    */
-  async #range(
+  async range(
     request: RangeRequest,
-    options: CallOptions | undefined,
+    options?: CallOptions,
     isOpen: () => boolean = () => true,
   ): Promise<RangeResponse> {
     const read = (part: RangeRequest, maxBlocks?: number): Promise<RangeResponse> =>
@@ -101,7 +99,7 @@ export class MemoryTransport implements Transport {
     this.#streams.add(end);
     if (this.#closed) end();
     return {
-      range: (read, options) => this.#range(read, options, () => stream.isOpen),
+      range: (read, options) => this.range(read, options, () => stream.isOpen),
       pause: () => stream.pause(),
       resume: () => stream.resume(),
       requestProgress: () => stream.requestProgress(),

@@ -21,8 +21,7 @@ const VALUES_PER_STEP = 512;
 
 /**
  * Values that were written together, compressed. Values of one resource are similar: a value of an IP takes 16 bytes
- * instead of
- * 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
+ * instead of 160. To read one value, its whole block is expanded: see {@link ExpandedBlocks}.
  */
 export class PackedValues {
   /** Index of the first value in its transaction. */

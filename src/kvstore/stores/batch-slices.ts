@@ -11,9 +11,6 @@ const BYTES_OF_WEIGHT = 256;
 /** Maximum weight of a slice: 3 to 10 ms of work. A single event may be heavier. */
 const SLICE_WEIGHT = 1024;
 
-/** Weight of one step of decoding a large value: the same as a slice. */
-const STEP_WEIGHT = 1024;
-
 /** Events that are applied in one turn. */
 export interface BatchSlice {
   readonly events: readonly WatchEvent[];
@@ -22,8 +19,10 @@ export interface BatchSlice {
 }
 
 /**
- * Yields the events of a batch in order, in slices of bounded weight. A single event that is heavier is a separate
- * slice. `sizeOf` returns the number of bytes to decode; for a compressed value, the decompressed size.
+ * Yields the events of a batch in order, in slices of bounded weight. An event that alone exceeds the weight is a
+ * separate slice.
+ *
+ * @param sizeOf returns the number of bytes to decode; for a compressed value, the decompressed size
  */
 export function* slicesOf(
   batch: readonly WatchEvent[],
@@ -45,7 +44,7 @@ export function* slicesOf(
   yield { events: from === 0 ? batch : batch.slice(from), weight };
 }
 
-/** Runs a generator to its end. Each step is one piece of the gate. Returns `undefined` if the signal fires first. */
+/** Runs a generator to its end. Each step has the weight of a slice. Returns `undefined` if the signal fires first. */
 export async function runSteps<T>(
   steps: Generator<undefined, T>,
   gate: TurnGate,
@@ -55,6 +54,6 @@ export async function runSteps<T>(
   const run = (): void => {
     step = steps.next();
   };
-  while (await gate.run(STEP_WEIGHT, run, signal)) if (step?.done) return step.value;
+  while (await gate.run(SLICE_WEIGHT, run, signal)) if (step?.done) return step.value;
   return undefined;
 }

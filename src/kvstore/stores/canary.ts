@@ -16,8 +16,8 @@ export interface CanaryOptions {
 }
 
 /**
- * The canary of a prefix. It is *true* while it exists and the kvstore has all keys that were wanted before its write.
- * It is *false* while it may exist although keys are missing, unless it is being written.
+ * The canary of a prefix: the key that tells readers that the prefix is complete. It is *true* while it exists and the
+ * kvstore has all keys that were wanted before its write. It is *false* if it may exist while keys are missing.
  */
 export class Canary implements ContestedKey {
   /** The entry of the queue while the canary is due or worked on. */
@@ -28,7 +28,7 @@ export class Canary implements ContestedKey {
   #write: AbortController | undefined;
   /** The running delete of a false canary. */
   #delete: Promise<void> | undefined;
-  #isThere = false;
+  #mayExist = false;
   #isTrue = false;
 
   constructor(options: CanaryOptions) {
@@ -40,13 +40,13 @@ export class Canary implements ContestedKey {
   }
 
   /** True if the canary may exist in the kvstore. */
-  get isThere(): boolean {
-    return this.#isThere;
+  get mayExist(): boolean {
+    return this.#mayExist;
   }
 
   /** True if the canary may exist although keys are missing, and is not being written. */
   get isFalse(): boolean {
-    return this.#isThere && !this.#isTrue && this.#write === undefined;
+    return this.#mayExist && !this.#isTrue && this.#write === undefined;
   }
 
   abortWrite(): void {
@@ -63,13 +63,13 @@ export class Canary implements ContestedKey {
 
   /** Records that the canary has expired. */
   recordExpiry(): void {
-    this.#isThere = false;
+    this.#mayExist = false;
   }
 
   /** Records that another client has deleted the canary. */
   recordDelete(): void {
     this.#isTrue = false;
-    this.#isThere = false;
+    this.#mayExist = false;
   }
 
   /** Deletes the canary. Call this before every write while the canary is false. Concurrent calls share one delete. */
@@ -83,7 +83,7 @@ export class Canary implements ContestedKey {
   async #deleteOnce(signal: AbortSignal): Promise<void> {
     const { backend, key } = this.#options;
     if (key !== undefined) await backend.delete(key, { fenced: true, signal });
-    this.#isThere = false;
+    this.#mayExist = false;
   }
 
   /**
@@ -98,7 +98,7 @@ export class Canary implements ContestedKey {
     }
     const write = new AbortController();
     this.#write = write;
-    this.#isThere = true;
+    this.#mayExist = true;
     try {
       using either = new EitherSignal(signal, write.signal);
       const value = encodeTimestamp(clock.wallTime());

@@ -4,7 +4,7 @@ import { WorkQueue } from '../../base/work-queue.ts';
 
 /** A key that other clients may change. */
 export interface ContestedKey {
-  /** The last times that the key was put back; undefined if it never was. */
+  /** Undefined if the key was never put back. */
   history: PutBacks | undefined;
 }
 

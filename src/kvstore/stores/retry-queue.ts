@@ -157,7 +157,7 @@ export class RetryQueue<J> {
   }
 
   async #try(jobs: Jobs<J>, signal: AbortSignal): Promise<void> {
-    const outage = this.#failuresInRow;
+    const failuresBefore = this.#failuresInRow;
     const error = await this.#options.attempt(jobs, signal).then(() => undefined, asKvstoreError);
     if (error === undefined) this.#handleSuccess(jobs);
     else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code))
@@ -168,7 +168,7 @@ export class RetryQueue<J> {
         this.#lastFailure = failureOf(error, this.#options.clock);
       }
       if (REJECTIONS.has(error.code)) this.#delayRejected(jobs[0]);
-      else await this.#handleFailure(jobs, outage, signal);
+      else await this.#handleFailure(jobs, failuresBefore, signal);
     }
     this.#wake();
   }
@@ -183,11 +183,11 @@ export class RetryQueue<J> {
   /**
    * Waits before the kvstore is retried. During the wait the failed jobs count as running, so no other job is tried.
    *
-   * @param outage value of `#failuresInRow` at the start of the attempt, because concurrent failures count as one
+   * @param failuresBefore value of `#failuresInRow` at the start of the attempt; concurrent failures count as one
    */
-  async #handleFailure(jobs: readonly J[], outage: number, signal: AbortSignal): Promise<void> {
+  async #handleFailure(jobs: readonly J[], failuresBefore: number, signal: AbortSignal): Promise<void> {
     const { clock, random } = this.#options;
-    this.#failuresInRow = Math.max(this.#failuresInRow, outage + 1);
+    this.#failuresInRow = Math.max(this.#failuresInRow, failuresBefore + 1);
     await sleep(clock, backoffDelay(this.#failuresInRow, BACKOFF, random), signal);
     for (const job of jobs) {
       this.#jobs.add(job);

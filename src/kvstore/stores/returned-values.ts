@@ -5,17 +5,18 @@ import type { WatchState } from '../session/backend.ts';
  * of the watch, and were deleted or overwritten before it. The owner must pass each state and event of the watch.
  */
 export class ReturnedValues {
-  /** Latest revision of the events; and its value when the watch was last interrupted. */
+  /** Latest revision of the events. */
   #latest = 0;
-  #followed = 0;
+  /** The latest revision when the watch was last interrupted. */
+  #latestBefore = 0;
 
   recordState(state: WatchState): void {
-    if (state !== 'watching') this.#followed = this.#latest;
+    if (state !== 'watching') this.#latestBefore = this.#latest;
   }
 
   /** Returns true if an event of this revision delivers a returned value. */
   recordEvent(modRevision: number): boolean {
     this.#latest = Math.max(this.#latest, modRevision);
-    return modRevision <= this.#followed;
+    return modRevision <= this.#latestBefore;
   }
 }

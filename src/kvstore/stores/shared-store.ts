@@ -62,8 +62,9 @@ export class SharedStore<T> {
   readonly #deletes: DelayedDeletes<T>;
   readonly #guard: CallbackGuard;
   readonly #tasks: Supervisor;
-  /** Of this run. */
+  /** Recognizes values that a restore brings back during this run. */
   #returned = new ReturnedValues();
+  /** True if the present event delivers such a value. */
   #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {
@@ -100,7 +101,7 @@ export class SharedStore<T> {
     });
   }
 
-  /** For the observer, during a call: true if a restore of the kvstore from a backup has brought the value back. */
+  /** True if a restore of the kvstore from a backup has brought back the value that the observer is receiving. */
   get isReturned(): boolean {
     return this.#isReturned;
   }

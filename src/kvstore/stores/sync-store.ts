@@ -144,8 +144,10 @@ export class SyncStore {
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  readonly #canaries = new WriteWaits(() => this.#pending + this.#losses);
-  readonly #landings = new WriteWaits(() => this.#pending + this.#losses);
+  /** The callers that wait for the canary. */
+  readonly #canaryWaits = new WriteWaits(() => this.#pending + this.#losses);
+  /** The callers that wait for their writes only. */
+  readonly #landingWaits = new WriteWaits(() => this.#pending + this.#losses);
   /** Number of running reports of the keys of lost leases. */
   #losses = 0;
   #writes = 0;
@@ -378,11 +380,11 @@ export class SyncStore {
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    const unechoed = this.#invalidateWhere(
+    const overdue = this.#invalidateWhere(
       gate.slice,
       ({ echoRevision, order }) => echoRevision !== undefined && order < puts,
     );
-    gate.runInBackground(unechoed, { signal });
+    gate.runInBackground(overdue, { signal });
   }
 
   /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
@@ -405,15 +407,15 @@ export class SyncStore {
    * Declares the wanted keys complete. Resolves when all writes queued before have landed and the canary is written.
    */
   markSynced(): Promise<void> {
-    const written = this.#canaries.add();
+    const written = this.#canaryWaits.add();
     this.#offerCanary();
     return written;
   }
 
   /** Resolves when all writes queued before have landed, regardless of the canary. */
   whenFlushed(): Promise<void> {
-    const flushed = this.#landings.add();
-    this.#landings.complete(this.#landings.due());
+    const flushed = this.#landingWaits.add();
+    this.#landingWaits.complete(this.#landingWaits.due());
     return flushed;
   }
 
@@ -519,13 +521,13 @@ export class SyncStore {
     await reported;
     this.#losses--;
     this.#offerCanary();
-    this.#landings.complete(this.#landings.due());
+    this.#landingWaits.complete(this.#landingWaits.due());
   }
 
   #putAgain(key: SyncKey): void {
     key.stored = undefined;
-    this.#canaries.requireName(key.name);
-    this.#landings.requireName(key.name);
+    this.#canaryWaits.forgetQueued(key.name);
+    this.#landingWaits.forgetQueued(key.name);
     this.#canary.abortWrite();
     this.#add(key);
   }
@@ -533,7 +535,7 @@ export class SyncStore {
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
   #retractCanary(): void {
     if (!this.#canary.retract()) return;
-    if (this.#canary.isThere) this.#queue.add(this.#canary);
+    if (this.#canary.mayExist) this.#queue.add(this.#canary);
     void this.markSynced();
   }
 
@@ -545,8 +547,8 @@ export class SyncStore {
   #enqueue(key: SyncKey): void {
     if (!key.isPending) {
       if (isLanded(key)) return;
-      this.#canaries.recordQueued(key.name);
-      this.#landings.recordQueued(key.name);
+      this.#canaryWaits.recordQueued(key.name);
+      this.#landingWaits.recordQueued(key.name);
     }
     this.#add(key);
   }
@@ -639,21 +641,21 @@ export class SyncStore {
       if (job instanceof Canary) continue;
       job.isPending = false;
       this.#forgetUnneeded(job);
-      this.#canaries.requireName(job.name);
-      this.#landings.requireName(job.name);
+      this.#canaryWaits.forgetQueued(job.name);
+      this.#landingWaits.forgetQueued(job.name);
     }
-    this.#landings.complete(this.#landings.due());
+    this.#landingWaits.complete(this.#landingWaits.due());
     this.#offerCanary();
   }
 
   /** Queues the canary if it would be true now, or if it exists and is false. */
   #offerCanary(): void {
-    if (this.#canary.isFalse || this.#canaries.due().length > 0) this.#queue.add(this.#canary);
+    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(this.#canary);
   }
 
   async #syncCanary(signal: AbortSignal): Promise<void> {
-    const due = this.#canaries.due();
-    if (due.length > 0) await this.#canary.write(signal, () => this.#canaries.complete(due));
+    const due = this.#canaryWaits.due();
+    if (due.length > 0) await this.#canary.write(signal, () => this.#canaryWaits.complete(due));
   }
 }
 

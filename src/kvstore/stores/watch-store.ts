@@ -374,7 +374,8 @@ export class WatchStore<T> {
         const isObserved = onRow(row, event);
         row = rowOf(event, this.#keys, prefixLength); // the writer may have added or freed it
         if (!isObserved) {
-          this.#pass(row, type, kv, prefixLength);
+          if (type === 'delete') this.#release(row);
+          else this.#markReceived(row, kv, prefixLength);
           decodedFirst = undefined;
           continue;
         }
@@ -390,12 +391,6 @@ export class WatchStore<T> {
       }
       decodedFirst = undefined;
     }
-  }
-
-  /** Records an event that the observer does not receive. */
-  #pass(row: number, type: WatchEvent['type'], kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
-    if (type === 'delete') this.#release(row);
-    else this.#markReceived(row, kv, prefixLength);
   }
 
   #receive(row: number, name: string, kv: KeyedValue, decoded: Decoded<T>, run: WatchStoreRun): void {

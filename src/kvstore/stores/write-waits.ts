@@ -53,10 +53,9 @@ export class WriteWaits {
   }
 
   /**
-   * Records that no waiter counts this name as later: it was invalidated, so all of them require it, or it was written
-   * and has left the queue.
+   * Undoes {@link recordQueued}, because the name was written, or was invalidated: then all waiters require it.
    */
-  requireName(name: string): void {
+  forgetQueued(name: string): void {
     const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);
     if (wait === undefined) return;
     this.#nameWaits.delete(name);

@@ -372,7 +372,7 @@ describe('a sync store', () => {
   it('the loss of many leases costs each key once (regression: all keys for each lease)', async () => {
     for (let i = 0; i < 4500; i++) world.want(`n${i}`, '1');
     await world.store.markSynced();
-    const touch = vi.spyOn(WriteWaits.prototype, 'requireName');
+    const touch = vi.spyOn(WriteWaits.prototype, 'forgetQueued');
     const mark = vi.spyOn(world.store, 'markSynced');
     expect(world.server.leases).toHaveLength(5);
     for (const lease of world.server.leases) world.server.expireLease(lease);

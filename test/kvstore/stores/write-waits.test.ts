@@ -15,14 +15,14 @@ class World {
   }
 
   touch(name: string): void {
-    this.waits.requireName(name);
+    this.waits.forgetQueued(name);
     this.unfinished.add(name);
   }
 
   settle(...names: readonly string[]): void {
     for (const name of names) {
       this.unfinished.delete(name);
-      this.waits.requireName(name);
+      this.waits.forgetQueued(name);
     }
   }
 
