@@ -7,6 +7,7 @@ import type { KeptItems } from './kept-items.ts';
 import type { KeptTableContext } from './kept-table.ts';
 import type { KernelTable } from './kernel-table.ts';
 import { lockFolder, lockNamespace, type NamespacePart, PartLockedError } from './part-locks.ts';
+import { HostAddresses } from './services/host-addresses.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 /**
@@ -17,8 +18,9 @@ export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;
   readonly tableContext: KeptTableContext & { readonly clock: Clock };
-  readonly #leading: KeptItems[] = [];
+  readonly #routeUsers: KeptItems[] = [];
   #opened: { readonly kernel: Kernel; readonly bpf: Bpf } | undefined;
+  #addresses: HostAddresses | undefined;
   #folderLock: { readonly inode: number; readonly lock: Disposable } | undefined;
 
   constructor(options: HostDatapathOptions, context: HostDatapathContext) {
@@ -34,6 +36,7 @@ export class HostAccess implements Disposable {
    */
   [Symbol.dispose](): void {
     this.#folderLock?.lock[Symbol.dispose]();
+    this.#addresses?.[Symbol.dispose]();
     this.#opened?.bpf[Symbol.dispose]();
     this.#opened?.kernel[Symbol.dispose]();
     this.#opened = undefined;
@@ -47,14 +50,20 @@ export class HostAccess implements Disposable {
     return this.#open().bpf;
   }
 
-  /** The tables of prefixes and services. Routes and tunnels are deleted after the items of these tables. */
-  get leading(): readonly KeptItems[] {
-    return this.#leading;
+  /** The addresses of this host. Throws `SyscallError` if they cannot be read at the first use. */
+  get addresses(): HostAddresses {
+    this.#addresses ??= new HostAddresses(this.kernel, { clock: this.tableContext.clock });
+    return this.#addresses;
   }
 
-  /** Adds a table to {@link HostAccess.leading} and returns it. */
-  addLeading(items: KeptItems): KeptItems {
-    this.#leading.push(items);
+  /** The tables of prefixes and services. Routes and tunnels are deleted after the items of these tables. */
+  get routeUsers(): readonly KeptItems[] {
+    return this.#routeUsers;
+  }
+
+  /** Adds a table to {@link HostAccess.routeUsers} and returns it. */
+  addRouteUser(items: KeptItems): KeptItems {
+    this.#routeUsers.push(items);
     return items;
   }
 
@@ -64,8 +73,8 @@ export class HostAccess implements Disposable {
   }
 
   /**
-   * Returns the folder of pins. Creates it if it is missing, and locks it; again if others have deleted it since.
-   * Throws `PartLockedError`.
+   * Returns the folder of pins. Creates and locks it if it is missing, also if others have deleted it since the last
+   * call. Throws `PartLockedError`.
    */
   folder(): string {
     const { pinFolder, dryRun } = this.options;

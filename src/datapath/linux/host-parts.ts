@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { disposeOnError } from '../../base/dispose-on-error.ts';
 import type { Bpf } from './bpf/bpf.ts';
 import { ForeignMapError, unpinMap } from './bpf/bpf-map.ts';
 import { movePin, STAGING_SUFFIX } from './bpf/pin.ts';
@@ -21,7 +20,6 @@ import type { LinuxPart } from './linux-datapath.ts';
 import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { guardPins, mapPins } from './pin-guard.ts';
-import { HostAddresses } from './services/host-addresses.ts';
 
 /** Opens the part of nodes under its lock. */
 export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
@@ -32,7 +30,7 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
   const { clusterName, nodeName } = access.context;
   const table = new PathTable(access.kernel);
   access.disableDryRunWrites(table);
-  const hold = new DeleteHold(access.tableContext.clock, access.leading);
+  const hold = new DeleteHold(access.tableContext.clock, access.routeUsers);
   const { remoteCIDRs } = access.options;
   const paths = new NodePaths(
     table,
@@ -53,29 +51,29 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
 
 /** Opens the part of prefixes. */
 export function openIPCache(access: HostAccess): LinuxPart {
-  const { bpf, options } = access;
+  const { bpf, options, addresses } = access;
   const { layout, capacity, dryRun } = options;
   const { ipcache } = access.context.engines;
   const folder = access.folder();
   const path = join(folder, IPCACHE_PINS[layout]);
-  const { table, resized } = openIPCacheTable(bpf, path, { layout, maxEntries: capacity, isPinned: !dryRun });
+  const { table, mismatch } = openIPCacheTable(bpf, path, {
+    layout,
+    maxEntries: capacity,
+    isPinned: !dryRun,
+  });
   access.disableDryRunWrites(table);
-  let isSwapped = resized === undefined;
-  const addresses = disposeOnError(
-    [table],
-    () => new HostAddresses(access.kernel, { clock: access.tableContext.clock }),
-  );
+  let isReplaced = mismatch === undefined;
   const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address));
   const kept = new KeptTable(table, desired, access.tableContext);
   const repair = async (): Promise<void> => void (await kept.repair());
   // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
   // others. If it fails, the next repair finds them.
-  addresses.follow(() => void repair().catch(() => {}));
-  const end = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
-  const pinned = (): string => (isSwapped ? path : path + STAGING_SUFFIX);
+  const endAddresses = addresses.follow(() => void repair().catch(() => {}));
+  const endOwners = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
+  const pinned = (): string => (isReplaced ? path : path + STAGING_SUFFIX);
   const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[pinned(), table.map.fd]]));
   return {
-    tables: [access.addLeading(keptItems(table, kept)), ...guard.tables],
+    tables: [access.addRouteUser(keptItems(table, kept)), ...guard.tables],
     datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
     lookupPrefix: (prefix) => {
       const [kernel, cache] = [table.lookup(prefix), desired.get(prefix)];
@@ -87,13 +85,13 @@ export function openIPCache(access: HostAccess): LinuxPart {
       };
     },
     problems: () => [
-      ...(isSwapped ? [] : [`${resized}: a new map is being filled and will replace it`]),
+      ...(isReplaced ? [] : [`${mismatch}: a new map is being filled and will replace it`]),
       ...guard.problems(),
     ],
     retire: () => {
       if (dryRun) return;
-      if (!isSwapped) movePin(path + STAGING_SUFFIX, path);
-      isSwapped = true;
+      if (!isReplaced) movePin(path + STAGING_SUFFIX, path);
+      isReplaced = true;
       for (const other of IPCACHE_LAYOUTS) {
         const [name, shape] = [IPCACHE_PINS[other], ipcacheShape(other)];
         if (other !== layout) unpinMap(bpf, join(folder, name), shape);
@@ -102,9 +100,9 @@ export function openIPCache(access: HostAccess): LinuxPart {
       }
     },
     [Symbol.dispose]: () => {
-      end();
+      endAddresses();
+      endOwners();
       guard[Symbol.dispose]();
-      addresses[Symbol.dispose]();
       table[Symbol.dispose]();
     },
   };
@@ -118,7 +116,7 @@ function openIPCacheTable(
   bpf: Bpf,
   path: string,
   options: Omit<IPCacheMapOptions, 'path'>,
-): { readonly table: IPCacheTable; readonly resized?: string } {
+): { readonly table: IPCacheTable; readonly mismatch?: string } {
   try {
     return { table: IPCacheTable.open(bpf, { path, ...options }) };
   } catch (error) {
@@ -126,7 +124,7 @@ function openIPCacheTable(
     const staging = path + STAGING_SUFFIX;
     // An agent that ended before it had filled the map may have left one of a third size.
     if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape(options.layout ?? '1.17'));
-    return { table: IPCacheTable.open(bpf, { path: staging, ...options }), resized: error.message };
+    return { table: IPCacheTable.open(bpf, { path: staging, ...options }), mismatch: error.message };
   }
 }
 

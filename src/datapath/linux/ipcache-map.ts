@@ -36,8 +36,8 @@ export interface IPCacheItem {
   readonly tunnelIPv6: string;
   readonly encryptKey: number;
   /**
-   * Flag bits defined by Cilium; none in layout 1.8. `skip tunnel` (1) marks prefixes that are not routed through a
-   * tunnel. No input contains it, so we always write 0. Without the flags of 1.18 that follow from the tunnel.
+   * Flag bits defined by Cilium, except those of 1.18 that follow from the tunnel; none in layout 1.8. We always write
+   * 0, because no input contains `skip tunnel` (1), which marks prefixes that are not routed through a tunnel.
    */
   readonly flags: number;
   /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -78,6 +78,7 @@ const HAS_IPV6_TUNNEL = 4;
 /** Prefix of keys in the map that are not a prefix of a cluster; their bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
+/** Returns the shape of the map in a layout; default capacity as Cilium. */
 export function ipcacheShape(layout: IPCacheLayout, maxEntries: number = MAX_ENTRIES): MapShape {
   return { type: 'lpmTrie', keySize: KEY_BYTES, valueSize: VALUES[layout].size, maxEntries };
 }
@@ -86,15 +87,10 @@ export function ipcacheShape(layout: IPCacheLayout, maxEntries: number = MAX_ENT
  * Opens a pinned map of any capacity, in the layout of 1.18 or 1.17; that of 1.8 has the same size as 1.17. Returns
  * undefined if there is no pin. Throws `ForeignMapError` if the pin is another map, and `SyscallError`.
  */
-export function openIPCachePin(
-  bpf: Bpf,
-  path: string,
-): { readonly map: BpfMap; readonly layout: IPCacheLayout } | undefined {
-  const open = (
-    layout: IPCacheLayout,
-  ): { readonly map: BpfMap; readonly layout: IPCacheLayout } | undefined => {
+export function openIPCachePin(bpf: Bpf, path: string): IPCacheTable | undefined {
+  const open = (layout: IPCacheLayout): IPCacheTable | undefined => {
     const map = BpfMap.open(bpf, ipcacheShape(layout), path, 'any');
-    return map && { map, layout };
+    return map && new IPCacheTable(map, layout);
   };
   try {
     return open('1.18');

@@ -1,5 +1,5 @@
 import { Bpf } from './bpf/bpf.ts';
-import { IPCacheTable, openIPCachePin, tunnelText } from './ipcache-map.ts';
+import { openIPCachePin, tunnelText } from './ipcache-map.ts';
 import { Kernel } from './syscall/kernel.ts';
 
 export interface PinnedEntry {
@@ -21,10 +21,9 @@ const SKIP_TUNNEL = 1;
 export function readIPCachePin(path: string): readonly PinnedEntry[] {
   using kernel = new Kernel();
   using bpf = new Bpf(kernel);
-  const found = openIPCachePin(bpf, path);
-  if (found === undefined)
+  using table = openIPCachePin(bpf, path);
+  if (table === undefined)
     throw new Error('no map is pinned there: check the path, and mount the bpf file system');
-  using table = new IPCacheTable(found.map, found.layout);
   return Array.from(table.dump(), ([prefix, item]) => ({
     prefix,
     identity: item.identity,

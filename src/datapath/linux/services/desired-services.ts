@@ -62,8 +62,8 @@ export interface NodeLabels {
   get(key: string): string | undefined;
 }
 
-const NO_ITEMS: readonly string[] = [];
-const REFUSED: ServiceItem = { backends: NO_ITEMS, affinitySeconds: 0, masquerade: false };
+const NONE: readonly string[] = [];
+const REFUSED: ServiceItem = { backends: NONE, affinitySeconds: 0, masquerade: false };
 /** Port 0 of protocol 0, in the format of `formatFrontend`. */
 const ANY_PORT = /^\[?([^\]]+?)\]?:0\/ANY$/;
 
@@ -87,9 +87,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /** Cluster IPs by service, and the number of services that have each of them. */
   readonly #clusterIPs = new Map<string, Iterable<string>>();
   readonly #ipUsers = new Map<string, number>();
-  readonly #backends = new Map<string, Backends>();
-  readonly #withAffinity = new Set<string>();
-  readonly #withExternal = new Set<string>();
+  /** The announced services and their backends, by name. */
+  readonly #services = new Map<string, { readonly service: Service; readonly backends: Backends }>();
   /** Services whose frontends exist on some nodes only. */
   readonly #restricted = new Map<string, Service>();
   #nodeLabels: NodeLabels | undefined;
@@ -145,14 +144,14 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return this.#index.size + this.#ipUsers.size;
   }
 
-  /** Names of services with session affinity, such as `shop/web`; unordered. */
-  get withAffinity(): ReadonlySet<string> {
-    return this.#withAffinity;
+  /** Returns the names of services with session affinity, such as `shop/web`; unordered. Linear. */
+  affinityServices(): readonly string[] {
+    return this.#namesOf(({ sessionAffinitySeconds }) => sessionAffinitySeconds > 0);
   }
 
-  /** Names of services with node ports, external IPs or load-balancer addresses; unordered. */
-  get withExternal(): ReadonlySet<string> {
-    return this.#withExternal;
+  /** Returns the names of services with node ports, external IPs or load-balancer addresses; unordered. Linear. */
+  externalServices(): readonly string[] {
+    return this.#namesOf(isExternal);
   }
 
   get(key: string): ServiceItem | undefined {
@@ -186,18 +185,22 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     const isGone = action === 'delete';
     if (!isGone && isRestricted(service)) this.#restricted.set(name, service);
     else this.#restricted.delete(name);
-    if (isGone) this.#backends.delete(name);
-    else this.#backends.set(name, endpoints.backends);
-    if (!isGone && service.sessionAffinitySeconds > 0) this.#withAffinity.add(name);
-    else this.#withAffinity.delete(name);
-    if (!isGone && isExternal(service)) this.#withExternal.add(name);
-    else this.#withExternal.delete(name);
+    if (isGone) this.#services.delete(name);
+    else this.#services.set(name, { service, backends: endpoints.backends });
     const touched = new Set<string>();
     this.#setFrontends(name, isGone ? undefined : service, touched);
     for (const one of new Set([service, oldService])) {
       if (one !== undefined) for (const frontend of this.#frontendsOf(one)) touched.add(frontend);
     }
     for (const frontend of touched) mark(frontend);
+  }
+
+  #namesOf(isWanted: (service: Service) => boolean): readonly string[] {
+    return [...this.#services].flatMap(([name, { service }]) => (isWanted(service) ? [name] : []));
+  }
+
+  #backendsOf(id: ServiceID): Backends {
+    return this.#services.get(formatServiceID(id))?.backends ?? NO_BACKENDS;
   }
 
   /** Returns true if the local node has the frontends of a service. */
@@ -213,7 +216,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);
-    const clusterIPs = here !== undefined && isExposed(here, 'ClusterIP') ? here.clusterIPs : NO_ITEMS;
+    const clusterIPs = here !== undefined && isExposed(here, 'ClusterIP') ? here.clusterIPs : NONE;
     this.#setClusterIPs(name, clusterIPs, (ip) => touched.add(anyPortOf(ip)));
   }
 
@@ -248,7 +251,9 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
-    const selected = this.#select(id, service, frontend.kind);
+    const { nodeName, origin } = this.#options;
+    const context = { service, frontend: frontend.kind, origin, nodeName, zone: '' };
+    const selected = selectBackends(this.#backendsOf(id), context);
     const isIPv6 = frontend.ip.includes(':');
     const backends: string[] = [];
     for (const { address, ports } of selected.values()) {
@@ -257,7 +262,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
       backends.push(formatFrontend({ ip: address, port: at.port, protocol: at.protocol }));
     }
     return {
-      backends: backends.length === 0 ? NO_ITEMS : [...new Set(backends)].sort(),
+      backends: backends.length === 0 ? NONE : [...new Set(backends)].sort(),
       affinitySeconds: service.sessionAffinitySeconds,
       masquerade: this.#isMasqueraded(service, frontend.kind),
     };
@@ -275,14 +280,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #usesClusters({ id, service, frontend: { kind } }: FrontendMatch): boolean {
     if (!service.global) return false;
     if (kind === 'cluster-ip' && service.internalTrafficPolicy === 'Local') return false;
-    const backends = this.#backends.get(formatServiceID(id)) ?? NO_BACKENDS;
+    const backends = this.#backendsOf(id);
     const prefersLocal = service.affinity === 'local' && backends.some(({ state }) => state === 'active');
     return !(prefersLocal && backends.every(({ cluster }) => cluster === ''));
-  }
-
-  #select(id: ServiceID, service: Service, frontend: FrontendKind): Backends {
-    const backends = this.#backends.get(formatServiceID(id)) ?? NO_BACKENDS;
-    const { nodeName, origin } = this.#options;
-    return selectBackends(backends, { service, frontend, origin, nodeName, zone: '' });
   }
 }

@@ -56,7 +56,7 @@ export class FamilyServices {
   }
 
   /** Returns the usage of the maps, except those that drop their oldest entries. */
-  use(): readonly MapUse[] {
+  mapUse(): readonly MapUse[] {
     const used = { services: 0, backends: this.#backends.size, members: 0 };
     for (const { count, slots, members } of this.#frontends.values()) {
       used.services += slots.length + (count === undefined ? 0 : 1);

@@ -1,8 +1,8 @@
 import type { Clock } from '../../../base/clock.ts';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { messageOf } from '../../../base/failure.ts';
+import { type Unsubscribe, unsubscribeOnce } from '../../../base/subscription.ts';
 import { Prefix } from '../../../net/prefix.ts';
-import type { NodePortOptions } from '../../../servicecache/frontends.ts';
 import { ADDRESS_DUMP, readInterfaceAddress } from '../netlink/interface-address.ts';
 import { NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { PacedTask } from '../paths/paced-task.ts';
@@ -14,7 +14,10 @@ const GROUPS: readonly number[] = [5, 9];
 const PACE_MS = 100;
 
 /** Addresses by family, in canonical text, sorted. */
-export type AddressesByFamily = Required<Pick<NodePortOptions, 'ipv4' | 'ipv6'>>;
+export interface AddressesByFamily {
+  readonly ipv4: readonly string[];
+  readonly ipv6: readonly string[];
+}
 
 /** Options of {@link HostAddresses}. */
 export interface HostAddressesOptions {
@@ -32,13 +35,11 @@ export class HostAddresses implements Disposable {
   readonly #open: () => NetlinkSocket;
   readonly #monitor: NetlinkSocket;
   readonly #readTask: PacedTask;
+  readonly #listeners = new Set<(addresses: AddressesByFamily) => void>();
   #poll: Disposable | undefined;
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
-  /** False if `#onChange` has thrown for the current addresses. It is then called again. */
-  #isReported = true;
   #failure: string | undefined;
-  #onChange: (addresses: AddressesByFamily) => void = () => {};
 
   /** Reads the addresses. Throws `SyscallError`. */
   constructor(kernel: Kernel, { namespace, clock }: HostAddressesOptions) {
@@ -62,15 +63,16 @@ export class HostAddresses implements Disposable {
     return this.#all.has(address);
   }
 
-  /** Returns a problem if the last read, or the use of its result, failed. */
+  /** Returns a problem if the last read failed. */
   problems(): readonly string[] {
     return this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`];
   }
 
-  /** Calls back with all addresses whenever they change. Call it once only. */
-  follow(onChange: (addresses: AddressesByFamily) => void): void {
-    this.#onChange = onChange;
-    this.#poll = this.#monitor.onEvents(() => this.#readEvents());
+  /** Calls a new function with all addresses whenever they change, until the result is called. It must not throw. */
+  follow(onChange: (addresses: AddressesByFamily) => void): Unsubscribe {
+    this.#listeners.add(onChange);
+    this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
+    return unsubscribeOnce(() => this.#listeners.delete(onChange));
   }
 
   [Symbol.dispose](): void {
@@ -92,14 +94,11 @@ export class HostAddresses implements Disposable {
   #readAgain(): void {
     try {
       const next = this.#read();
-      if (!isSame(this.#current, next)) {
-        this.#current = next;
-        this.#all = addressSet(next);
-        this.#isReported = false;
-      }
-      if (!this.#isReported) this.#onChange(this.#current);
-      this.#isReported = true;
       this.#failure = undefined;
+      if (isSame(this.#current, next)) return;
+      this.#current = next;
+      this.#all = addressSet(next);
+      for (const onChange of this.#listeners) onChange(next);
     } catch (error) {
       this.#failure = messageOf(error);
       void this.#readTask.request();
@@ -110,22 +109,22 @@ export class HostAddresses implements Disposable {
     using socket = this.#open();
     const all = socket.dump(ADDRESS_DUMP, readInterfaceAddress).map(({ address }) => address);
     const ofFamily = (isSix: boolean): readonly string[] =>
-      [...new Set(all)].filter((one) => one.includes(':') === isSix && !isOfLink(one)).sort();
+      [...new Set(all)].filter((one) => one.includes(':') === isSix && !isLinkLocal(one)).sort();
     return { ipv4: ofFamily(false), ipv6: ofFamily(true) };
   }
 }
 
-const LINK = Prefix.parse('fe80::/10');
+const LINK_LOCAL = Prefix.parse('fe80::/10');
 
-function isOfLink(address: string): boolean {
+function isLinkLocal(address: string): boolean {
   const parsed = Prefix.parse(address);
-  return parsed !== undefined && LINK?.contains(parsed) === true;
+  return parsed !== undefined && LINK_LOCAL?.contains(parsed) === true;
 }
 
-function addressSet({ ipv4 = [], ipv6 = [] }: AddressesByFamily): ReadonlySet<string> {
+function addressSet({ ipv4, ipv6 }: AddressesByFamily): ReadonlySet<string> {
   return new Set([...ipv4, ...ipv6]);
 }
 
 function isSame(a: AddressesByFamily, b: AddressesByFamily): boolean {
-  return a.ipv4?.join() === b.ipv4?.join() && a.ipv6?.join() === b.ipv6?.join();
+  return a.ipv4.join() === b.ipv4.join() && a.ipv6.join() === b.ipv6.join();
 }

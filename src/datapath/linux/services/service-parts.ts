@@ -23,7 +23,7 @@ import {
   type NodeLabels,
   type ServiceItem,
 } from './desired-services.ts';
-import { type AddressesByFamily, HostAddresses } from './host-addresses.ts';
+import type { AddressesByFamily } from './host-addresses.ts';
 import { serviceCapacity } from './service-layout.ts';
 import { ServicePins, unpinServiceMaps } from './service-pins.ts';
 import { ServiceMapTable } from './service-table.ts';
@@ -49,7 +49,6 @@ interface OpenedServices extends Disposable {
   readonly items: KeptItems;
   readonly listener: ServiceListener;
   setNodeLabels(labels: NodeLabels): void;
-  problems(): readonly string[];
 }
 
 /**
@@ -60,14 +59,14 @@ interface OpenedServices extends Disposable {
  */
 export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   const { dryRun } = access.options;
-  const { bpf, kernel } = access;
+  const { addresses, bpf, kernel } = access;
   const host = networkCookie(kernel);
   const folder = access.folder();
   const capacity = serviceCapacity(access.options.serviceCapacity);
   const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
   const table = new ServiceMapTable(pins.maps);
   const attach = (): void => {
-    if (!dryRun && !pins.isStaged) attachSocketPrograms(bpf, programs());
+    if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programs());
   };
   const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
   if (!pins.isResized) disposeOnError([pins], attach);
@@ -92,7 +91,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
   const guard = guardPins(access, 'service-pins', () => {
     // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
-    if (pins.isStaged) return new Map();
+    if (pins.hasOtherLayout) return new Map();
     const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
     return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs())]);
   });
@@ -103,8 +102,8 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
       ? guard.problems()
       : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
     ...pins.problems(),
-    ...(isMissing ? outsideIsMissing(inside.desired.withExternal, outside) : []),
-    ...parts.flatMap((part) => part.problems()),
+    ...(isMissing ? unreachableProblem(inside.desired, outside) : []),
+    ...addresses.problems(),
   ];
   return {
     datapath: {
@@ -113,7 +112,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
           for (const { listener } of parts) listener.onEvents(events);
         },
       },
-      nodes: localLabels(access, parts),
+      nodes: labelHandler(access, parts),
     },
     tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
     problems,
@@ -121,7 +120,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
       for (const { desired } of parts) desired.setInputs(inputs);
     },
     retire: () => {
-      if (!pins.isStaged || dryRun) return;
+      if (!pins.hasOtherLayout || dryRun) return;
       attachSocketPrograms(bpf, programs());
       pins.replacePins();
     },
@@ -161,16 +160,17 @@ function openOutside(access: HostAccess, sockets: KeptItems): OpenedServices | s
  * both select from the same backends.
  */
 export function openNftables(access: HostAccess): LinuxPart {
+  const { addresses } = access;
   return access.openLocked('rules', () => {
-    const opened = openRules(access, { origin: 'outside' });
-    const { desired, items, listener, problems, setNodeLabels: _, ...services } = opened;
+    const rules = openRules(access, { origin: 'outside' });
+    const { desired, items, listener } = rules;
     return {
-      ...services,
-      datapath: { services: listener, nodes: localLabels(access, [opened]) },
+      datapath: { services: listener, nodes: labelHandler(access, [rules]) },
       tables: [items],
-      problems: () => [...affinityIsLost(desired.withAffinity), ...problems()],
+      problems: () => [...affinityProblem(desired), ...addresses.problems()],
       setServiceInputs: (inputs) => desired.setInputs(inputs),
       retire: () => retirePrograms(access),
+      [Symbol.dispose]: () => rules[Symbol.dispose](),
     };
   });
 }
@@ -207,10 +207,7 @@ function openRules(access: HostAccess, options: ServicesOptions): OpenedServices
   });
 }
 
-/**
- * Opens services in a table. Disposing of them also disposes of `owner`. Node ports follow the addresses of this
- * host.
- */
+/** Opens services in a table, and disposes of `owner` with them. Node ports follow the addresses of this host. */
 function openServices(
   access: HostAccess,
   table: KernelTable<ServiceItem>,
@@ -218,11 +215,8 @@ function openServices(
   { whenDeletesAllowed, ...options }: ServicesOptions,
 ): OpenedServices {
   const { nodeName } = access.context;
+  const { addresses } = access;
   access.disableDryRunWrites(table);
-  const addresses = disposeOnError(
-    [owner],
-    () => new HostAddresses(access.kernel, { clock: access.tableContext.clock }),
-  );
   // Rules cannot send a packet for a loopback address to a backend on another host, because the kernel drops it.
   const nodePort = (all: AddressesByFamily): NodePortOptions => ({
     enabled: true,
@@ -234,29 +228,25 @@ function openServices(
     whenDeletesAllowed,
     isComplete: (key) => isRulesKey(key) || desired.isComplete(key),
   });
-  addresses.follow((all) => {
+  const end = addresses.follow((all) => {
     for (const frontend of desired.setNodePort(nodePort(all))) kept.mark(frontend);
   });
   return {
     desired,
-    items: access.addLeading(keptItems(table, kept)),
+    items: access.addRouteUser(keptItems(table, kept)),
     listener: desired.listener((frontend) => kept.mark(frontend)),
     setNodeLabels: (labels) => {
       for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
     },
-    problems: () => addresses.problems(),
     [Symbol.dispose]: () => {
-      addresses[Symbol.dispose]();
+      end();
       owner[Symbol.dispose]();
     },
   };
 }
 
-/**
- * Returns a handler that passes the labels of the local node to services. The last labels stay if the node is
- * deleted.
- */
-function localLabels(access: HostAccess, parts: readonly OpenedServices[]): NodeHandler {
+/** Returns a handler that passes the labels of the local node to services. They stay if the node is deleted. */
+function labelHandler(access: HostAccess, parts: readonly OpenedServices[]): NodeHandler {
   const { clusterName, nodeName } = access.context;
   const setLabels = ({ cluster, name, labels }: Node): void => {
     if (cluster !== clusterName || name !== nodeName) return;
@@ -297,30 +287,30 @@ export function retireRules(access: HostAccess): void {
 }
 
 /** Returns a problem if there are frontends that only rules can serve, but no rules. */
-function outsideIsMissing(services: ReadonlySet<string>, why: string): readonly string[] {
-  const some = someOf(services);
-  if (some === undefined) return [];
-  return [`node ports and external addresses of ${some} are unreachable from outside this host: ${why}`];
+function unreachableProblem(services: DesiredServices, why: string): readonly string[] {
+  const names = shortList(services.externalServices());
+  if (names === undefined) return [];
+  return [`node ports and external addresses of ${names} are unreachable from outside this host: ${why}`];
 }
 
 function withoutLoopback({ ipv4, ipv6 }: AddressesByFamily): AddressesByFamily {
   return {
-    ipv4: ipv4?.filter((address) => !address.startsWith('127.')),
-    ipv6: ipv6?.filter((address) => address !== '::1'),
+    ipv4: ipv4.filter((address) => !address.startsWith('127.')),
+    ipv6: ipv6.filter((address) => address !== '::1'),
   };
 }
 
 /** Returns a problem for services with session affinity, which rules do not support. */
-function affinityIsLost(services: ReadonlySet<string>): readonly string[] {
-  const some = someOf(services);
-  if (some === undefined) return [];
+function affinityProblem(services: DesiredServices): readonly string[] {
+  const names = shortList(services.affinityServices());
+  if (names === undefined) return [];
   return [
-    `no session affinity for ${some}, because nftables rules select a backend per connection: use --datapath-services socket`,
+    `no session affinity for ${names}, because nftables rules select a backend per connection: use --datapath-services socket`,
   ];
 }
 
 /** Returns the first name and the number of the others; undefined if there are none. */
-function someOf(names: ReadonlySet<string>): string | undefined {
+function shortList(names: readonly string[]): string | undefined {
   const [first] = names;
-  return names.size < 2 ? first : `${first} and ${names.size - 1} more`;
+  return names.length < 2 ? first : `${first} and ${names.length - 1} more`;
 }

@@ -46,7 +46,7 @@ export class ServicePins implements Disposable {
   readonly #options: ServicePinsOptions;
   readonly #maps: Record<Family, OpenMaps>;
   /** Families whose pinned maps have another layout. */
-  #staged: readonly Family[];
+  #otherLayouts: readonly Family[];
   #problem: string | undefined;
   /** Maps of the configured size that programs use and that could not be pinned, by name. */
   readonly #unpinned = new Map<string, BpfMap>();
@@ -58,7 +58,7 @@ export class ServicePins implements Disposable {
     const four = this.#open(4);
     const six = disposeOnError(Object.values(four.maps), () => this.#open(6));
     this.#maps = { 4: four.maps, 6: six.maps };
-    this.#staged = FAMILIES.filter((family) => (family === 4 ? four : six).isStaged);
+    this.#otherLayouts = FAMILIES.filter((family) => (family === 4 ? four : six).hasOtherLayout);
   }
 
   /** The maps to write to. */
@@ -79,8 +79,8 @@ export class ServicePins implements Disposable {
    * True if the pinned maps have another layout, until `replacePins`. The new maps are filled beside them; programs
    * must read the new maps only when these are complete.
    */
-  get isStaged(): boolean {
-    return this.#staged.length > 0;
+  get hasOtherLayout(): boolean {
+    return this.#otherLayouts.length > 0;
   }
 
   /** True if a map, or the map at its pin, has another size than the configured one. */
@@ -91,7 +91,7 @@ export class ServicePins implements Disposable {
   /** Returns the reason why maps are not replaced yet; empty if there is none. */
   problems(): readonly string[] {
     if (this.#problem !== undefined) return [this.#problem];
-    return this.isStaged
+    return this.hasOtherLayout
       ? ['the service maps have another layout: new maps are being filled and will replace them']
       : [];
   }
@@ -116,7 +116,7 @@ export class ServicePins implements Disposable {
       for (const { family, name } of this.#resized()) {
         const made = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
         copies.push({ family, name, made });
-        yield* copy(before[family][name], made);
+        yield* copyMissing(before[family][name], made, false);
       }
       for (const { family, name, made } of copies)
         this.#maps[family] = { ...this.#maps[family], [name]: made };
@@ -133,7 +133,7 @@ export class ServicePins implements Disposable {
     for (const { family, name, made } of copies) {
       using old = before[family][name];
       try {
-        if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copyMissed(old, made, name === 'clients');
+        if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copyMissing(old, made, name === 'clients');
       } catch (error) {
         errors.push(error);
       }
@@ -157,9 +157,9 @@ export class ServicePins implements Disposable {
 
   /** Pins the new maps in place of those of another layout. Must be called after the programs were switched. */
   replacePins(): void {
-    for (const family of this.#staged)
+    for (const family of this.#otherLayouts)
       for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);
-    this.#staged = [];
+    this.#otherLayouts = [];
   }
 
   [Symbol.dispose](): void {
@@ -184,7 +184,7 @@ export class ServicePins implements Disposable {
     });
   }
 
-  #open(family: Family): { readonly maps: OpenMaps; readonly isStaged: boolean } {
+  #open(family: Family): { readonly maps: OpenMaps; readonly hasOtherLayout: boolean } {
     const { folder, capacity, isPinned = true } = this.#options;
     const shapes = serviceMapShapes(family, capacity);
     const openAll = (open: (shape: MapShape, name: string) => BpfMap): OpenMaps => {
@@ -207,53 +207,39 @@ export class ServicePins implements Disposable {
       const maps = openAll((shape, name) =>
         BpfMap.openOrCreate(this.#bpf, shape, join(folder, name), name, { isPinned, capacity: 'any' }),
       );
-      return { maps, isStaged: false };
+      return { maps, hasOtherLayout: false };
     } catch (error) {
       if (!(error instanceof ForeignMapError && error.isOtherLayout)) throw error;
-      return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), isStaged: true };
+      return { maps: openAll((shape, name) => BpfMap.create(this.#bpf, shape, name)), hasOtherLayout: true };
     }
   }
 }
 
-/** Writes the first entries of the buffers of a map. Throws `SyscallError` if one does not fit. */
-function update(map: BpfMap, count: number): void {
-  const error = map.update(count).find((each) => each !== undefined);
-  if (error !== undefined) throw error;
-}
-
-/** Copies all entries, one batch per step. Throws `SyscallError` if an entry does not fit. */
-function* copy(from: BpfMap, to: BpfMap): Generator<undefined, void, void> {
-  for (const count of from.batches()) {
-    to.keys.bytes.set(from.keys.bytes.subarray(0, count * from.shape.keySize));
-    to.values.bytes.set(from.values.bytes.subarray(0, count * from.shape.valueSize));
-    update(to, count);
-    yield;
-  }
-}
-
 /**
- * Copies the entries that the other map does not have. Existing entries stay, because programs may have written them
- * since the switch. If `isTimed`, values begin with the time of their last use, and an entry replaces an older one.
+ * Copies the entries that the other map does not have, one batch per step. Existing entries stay, because programs may
+ * have written them since the switch. If `isTimed`, values begin with the time of their last use, and an entry replaces
+ * an older one. Throws `SyscallError` if an entry does not fit.
  */
-function* copyMissed(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<undefined, void, void> {
+function* copyMissing(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<undefined, void, void> {
   const { keySize, valueSize } = from.shape;
   const keyAt = (at: number) => from.keys.bytes.subarray(at * keySize, (at + 1) * keySize);
   for (const count of from.batches()) {
-    const missed = Array.from({ length: count }, (_, at) => at).filter((at) => {
+    const missing = Array.from({ length: count }, (_, at) => at).filter((at) => {
       to.keys.bytes.set(keyAt(at));
       if (!to.lookup()) return true;
       return (
         isTimed && from.values.view.getBigUint64(at * valueSize, true) > to.values.view.getBigUint64(0, true)
       );
     });
-    for (const [place, at] of missed.entries()) {
+    for (const [place, at] of missing.entries()) {
       to.keys.bytes.set(keyAt(at), place * keySize);
       to.values.bytes.set(
         from.values.bytes.subarray(at * valueSize, (at + 1) * valueSize),
         place * valueSize,
       );
     }
-    update(to, missed.length);
+    const error = to.update(missing.length).find((each) => each !== undefined);
+    if (error !== undefined) throw error;
     yield;
   }
 }

@@ -43,7 +43,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
    * Returns how full each map is that stores frontends, backends or members. Cost: linear in the number of frontends.
    */
   maps(): readonly MapUse[] {
-    return FAMILIES.flatMap((family) => this.families[family].use());
+    return FAMILIES.flatMap((family) => this.families[family].mapUse());
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {

@@ -122,10 +122,10 @@ export class IdentityTraffic implements Disposable {
 
 /** Loads the program, which keeps its maps alive. Returns its descriptor. */
 function load(bpf: Bpf, path: string, traffic: BpfMap): number {
-  using ipcache = openIPCachePin(bpf, path)?.map;
+  using ipcache = openIPCachePin(bpf, path);
   if (ipcache === undefined) throw new SyscallError(`open ${path}`, constants.errno.ENOENT);
   const maps = new Map([
-    ['ipcache', ipcache.fd],
+    ['ipcache', ipcache.map.fd],
     ['traffic', traffic.fd],
   ]);
   return loadProgram(bpf, ipcacheCount, { type: 'schedCls', maps });

@@ -99,11 +99,11 @@ it('names the services with affinity, as long as they have it', () => {
     ['d', 30],
   ] as const)
     update(name, seconds);
-  expect([...desired.withAffinity].sort()).toEqual(['shop/b', 'shop/c', 'shop/d']);
+  expect([...desired.affinityServices()].sort()).toEqual(['shop/b', 'shop/c', 'shop/d']);
   update('a', 30);
   update('b', 0);
   cache.deleteService(id('c'));
-  expect([...desired.withAffinity].sort()).toEqual(['shop/a', 'shop/d']);
+  expect([...desired.affinityServices()].sort()).toEqual(['shop/a', 'shop/d']);
 });
 
 it('has the frontends of a restricted service only on matching nodes, and follows the labels of the local node', () => {

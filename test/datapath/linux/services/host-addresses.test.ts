@@ -91,6 +91,27 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     expect(clock.pending).toBe(0);
   });
 
+  it('are read once for all parts that follow them, until they end', async () => {
+    const clock = new ManualClock();
+    using addresses = new HostAddresses(kernel, { namespace: host.path, clock });
+    const calls: string[] = [];
+    addresses.follow(({ ipv4 }) => void calls.push(`services ${ipv4.join(' ')}`));
+    const end = addresses.follow(({ ipv4 }) => void calls.push(`prefixes ${ipv4.join(' ')}`));
+    const change = async (verb: string): Promise<void> => {
+      const { length } = calls;
+      host.run('ip', 'address', verb, '192.0.2.7/24', 'dev', 'lo');
+      await until('the addresses have changed', () => {
+        clock.advance(100);
+        return calls.length > length;
+      });
+    };
+    await change('add');
+    end();
+    await change('delete');
+    const both = '127.0.0.1 192.0.2.7';
+    expect(calls).toEqual([`services ${both}`, `prefixes ${both}`, 'services 127.0.0.1']);
+  });
+
   it('read the addresses again if a read fails, also without another event', async () => {
     const clock = new ManualClock();
     const refusing = new RefusingKernel();
