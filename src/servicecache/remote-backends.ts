@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
 import type { PortProtocol } from '../net/port.ts';
-import { type Backend, backendComparison, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
+import { type Backend, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
 import { OrderedMatcher } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
@@ -19,61 +19,55 @@ function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
   return true;
 }
 
-function sameZones(backend: Backend, { zone, forZones = NONE }: BackendZone): boolean {
-  if (backend.zone !== zone) return false;
+/** Returns true if a backend of an earlier offer equals the one that an offer has at the same address. */
+function isSameBackend(
+  backend: Backend,
+  ports: ReadonlyMap<string, PortProtocol>,
+  hostname: string,
+  { zone, forZones = NONE }: BackendZone,
+): boolean {
+  if (backend.hostname !== hostname || backend.zone !== zone || !samePorts(ports, backend.ports)) return false;
   if (forZones.length === 0) return backend.forZones.size === 0;
   return backend.forZones.equals(ImmutableSet(forZones));
 }
 
 /**
- * Returns true if an offer contains exactly the backends `known` of an earlier offer. Linear in the offer; allocates
- * nothing.
- */
-export function isSameOffer(known: readonly Backend[], service: ClusterService): boolean {
-  if (known.length !== service.backends.size) return false;
-  const { hostnames, zones } = service;
-  const earlier = new OrderedMatcher(known);
-  for (const [address, ports] of service.backends) {
-    const backend = earlier.pull(address);
-    if (backend === undefined || backend.hostname !== (hostnames?.get(address) ?? '')) return false;
-    if (!samePorts(ports, backend.ports)) return false;
-    if (!sameZones(backend, zones?.get(address) ?? NO_ZONE)) return false;
-  }
-  return true;
-}
-
-/**
- * Returns the backends of an offer. Backends and address strings that are equal in `known`, the earlier offer, are
- * reused. Backends with equal ports share one port map. So later comparisons mostly compare references.
+ * Returns the backends of an offer. Equal backends of `known`, the earlier offer, are reused; if all are equal, returns
+ * `known` itself. Backends with equal ports usually share one port map. So later comparisons mostly compare references.
  */
 export function remoteBackends(
-  service: ClusterService,
+  { backends, cluster, hostnames, zones }: ClusterService,
   known: readonly Backend[] = NONE,
 ): readonly Backend[] {
-  const { cluster, hostnames, zones } = service;
   const earlier = new OrderedMatcher(known);
-  const equal = backendComparison();
-  const backends: Backend[] = [];
-  let ports = NO_PORTS;
-  for (const [text, offered] of service.backends) {
-    const previous = earlier.pull(text);
-    const address = previous?.address ?? text;
-    if (!samePorts(offered, ports)) ports = ImmutableMap(offered);
+  const offered: Backend[] = [];
+  let reused = 0;
+  let shared = NO_PORTS;
+  for (const [text, ports] of backends) {
     const hostname = hostnames?.get(text) ?? '';
-    const { zone, forZones = NONE } = zones?.get(text) ?? NO_ZONE;
-    const forZoneSet = forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones);
-    const backend = backendOf({
-      address,
-      ports,
-      nodeName: '',
-      zone,
-      hostname,
-      state: 'active',
-      weight: DEFAULT_WEIGHT,
-      forZones: forZoneSet,
-      cluster,
-    });
-    backends.push(previous !== undefined && equal(previous, backend) ? previous : backend);
+    const zoneOf = zones?.get(text) ?? NO_ZONE;
+    const previous = earlier.pull(text);
+    if (previous !== undefined && isSameBackend(previous, ports, hostname, zoneOf)) {
+      offered.push(previous);
+      shared = previous.ports;
+      reused++;
+      continue;
+    }
+    if (!samePorts(ports, shared)) shared = ImmutableMap(ports);
+    const { zone, forZones = NONE } = zoneOf;
+    offered.push(
+      backendOf({
+        address: previous?.address ?? text,
+        ports: shared,
+        nodeName: '',
+        zone,
+        hostname,
+        state: 'active',
+        weight: DEFAULT_WEIGHT,
+        forZones: forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones),
+        cluster,
+      }),
+    );
   }
-  return backends;
+  return reused === offered.length && reused === known.length ? known : offered;
 }

@@ -33,7 +33,7 @@ import {
   type NodePortOptions,
 } from './frontends.ts';
 import { shareSlice } from './offer-difference.ts';
-import { isSameOffer, remoteBackends } from './remote-backends.ts';
+import { remoteBackends } from './remote-backends.ts';
 import { remoteSlice } from './remote-slice.ts';
 import { type ResolvedBackend, resolvePort } from './resolve.ts';
 import { type BackendSelection, selectBackends } from './selection.ts';
@@ -219,10 +219,11 @@ export class ServiceCache {
     if (!offer.shared) return this.#removeOffer(offer) ? 'applied' : 'unchanged';
     const old = this.#stateOf(offer);
     const previous = old?.remotes.get(offer.cluster)?.whole;
-    if (old !== undefined && previous !== undefined && isSameOffer(previous, offer))
+    const backends = remoteBackends(offer, previous);
+    if (old !== undefined && backends === previous)
       return this.#confirm(old, partName('offer', offer.cluster));
     const id = { namespace: offer.namespace, name: offer.name };
-    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, remoteBackends(offer, previous)));
+    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, backends));
     return 'applied';
   }
 

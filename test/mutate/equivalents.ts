@@ -1255,7 +1255,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/remote-backends.ts',
-    symbol: 'sameZones',
+    symbol: 'isSameBackend',
     changes: ['_ === 0 → false'],
     reason: 'compares two empty sets',
   },
