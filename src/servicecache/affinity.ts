@@ -10,7 +10,7 @@ export interface PreferredSide {
   readonly active: number;
 }
 
-/** Returns true if a backend is in a remote cluster and `remote` is true, or in the local one and `remote` is false. */
+/** Returns true if a backend is in a remote cluster (`remote` is true) or in the local one (`remote` is false). */
 export function isOnSide(backend: Backend, remote: boolean): boolean {
   return (backend.cluster !== '') === remote;
 }

@@ -1,6 +1,7 @@
 import type { Map as ImmutableMap } from 'immutable';
 import { preferenceOf } from './affinity.ts';
 import {
+  type Backends,
   backendComparison,
   type EndpointSlice,
   type Endpoints,
@@ -86,8 +87,8 @@ function haveSameSelection(a: ServiceState, b: ServiceState): boolean {
 }
 
 /**
- * Calls {@link everyDifference} for each name in one or both maps, until `visit` returns false. Returns true if it
- * visited all differences. Skips names with the same object in both.
+ * Calls {@link everyDifference} for each origin in one or both maps, by name, until `visit` returns false. Returns true
+ * if it visited all differences. Skips origins that are the same object in both maps.
  */
 function everyDifferenceIn<T>(
   before: ImmutableMap<string, T>,
@@ -124,14 +125,10 @@ function haveSameEndpoints(old: ServiceState, next: ServiceState): boolean {
     const [a, b] = [before.get(address), after.get(address)];
     return a === undefined || b === undefined ? a === b : equal(a, b);
   };
+  const offered = (slice: EndpointSlice | undefined): Backends => offeredBySlice(slice, next.service);
   return (
-    everyDifferenceIn(old.slices, next.slices, (slice) => offeredBySlice(slice, next.service), isUnchanged) &&
-    everyOfferDifference(
-      old.remotes,
-      next.remotes,
-      (slice) => offeredBySlice(slice, next.service),
-      isUnchanged,
-    )
+    everyDifferenceIn(old.slices, next.slices, offered, isUnchanged) &&
+    everyOfferDifference(old.remotes, next.remotes, offered, isUnchanged)
   );
 }
 

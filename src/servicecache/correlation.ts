@@ -50,7 +50,7 @@ export const NO_CORRELATION: Correlation = {
 /**
  * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
- * strongest claim is used. The scan ends when all ports of `known` have been found, if it is given.
+ * strongest claim is used. If `known` is given, the scan ends when the names of all its ports have been found.
  */
 function withMergedPorts(
   winner: BackendClaim,

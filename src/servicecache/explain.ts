@@ -8,8 +8,8 @@ import { isReady, offeredAt, type ServiceState } from './service-state.ts';
 
 /**
  * The verdict on a claim on a backend. `effective`: used. `merged`: a stronger claim on the address is in another slice
- * of the same cluster. It gets the ports of this claim; see its verdict. `overruled`: a stronger claim on the address
- * is in another cluster (the local cluster, or a smaller name). `not-global`: a remote offer, but the service is not
+ * of the same cluster; its backend has the ports of this claim, too. `overruled`: a stronger claim on the address is in
+ * another cluster (the local cluster, or a smaller name). `not-global`: a remote offer, but the service is not
  * global. `not-ready`: not ready, and the service does not publish such backends. `affinity`: the service prefers other
  * backends. `maintenance`: its weight is 0.
  */
@@ -65,10 +65,9 @@ function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
   const slice = sliceOf(state, origin);
   if (slice !== undefined && offeredAt(slice, backend.address, state.service) === undefined)
     return 'not-ready';
-  const [winner] = state.correlation.contested.get(backend.address) ?? [claim];
-  const isOfWinningCluster = winner === undefined || winner.origin.cluster === origin.cluster;
-  if (!isOfWinningCluster) return 'overruled';
-  if (winner !== undefined && compareOrigins(winner.origin, origin) !== 0) return 'merged';
+  const [winner = claim] = state.correlation.contested.get(backend.address) ?? [];
+  if (winner.origin.cluster !== origin.cluster) return 'overruled';
+  if (compareOrigins(winner.origin, origin) !== 0) return 'merged';
   if (!state.endpoints.backends.has(backend.address)) return 'affinity';
   return backend.state === 'maintenance' ? 'maintenance' : 'effective';
 }

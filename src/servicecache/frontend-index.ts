@@ -34,7 +34,7 @@ function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
-/** Returns the position after the claims that are not after `claim`. Many services may share one frontend. */
+/** Returns the position after all claims that rank before or equal to `claim`. */
 function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): number {
   return lowerBound(claims, (other) => compareClaims(other, claim) <= 0);
 }

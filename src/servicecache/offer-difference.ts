@@ -23,7 +23,7 @@ export class OrderedMatcher {
   }
 
   /** Returns the backend of an address. Each backend is returned once. */
-  pull(address: string): Backend | undefined {
+  take(address: string): Backend | undefined {
     const next = this.#next;
     if (next?.address === address) {
       this.#advance();
@@ -35,7 +35,7 @@ export class OrderedMatcher {
     return found;
   }
 
-  /** Yields the backends that {@link OrderedMatcher.pull} has not returned, and ends the iteration. */
+  /** Yields the backends that {@link OrderedMatcher.take} has not returned, and ends the iteration. */
   *remaining(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
     yield* this.#remaining?.values() ?? this.#walk;
@@ -72,7 +72,7 @@ export function everyDifference(
   const equal = backendComparison();
   const earlier = new OrderedMatcher(before);
   for (const backend of after.values()) {
-    const old = earlier.pull(backend.address);
+    const old = earlier.take(backend.address);
     if ((old === undefined || !equal(old, backend)) && !visit(old, backend)) return false;
   }
   for (const removed of earlier.remaining()) if (!visit(removed, undefined)) return false;

@@ -16,7 +16,7 @@ export interface OriginChange {
   readonly after: OfferedBackends;
 }
 
-/** The origins of a service whose backends are used, before a change. */
+/** The used origins of a service, before a change. */
 export interface Origins {
   /** Returns all origins with their backends, unordered. */
   all(): Iterable<readonly [Origin, OfferedBackends]>;
@@ -34,9 +34,8 @@ export function compareOrigins(a: Origin, b: Origin): number {
 }
 
 /**
- * Finds the origins of addresses with one claim. A search checks the slices one by one, and adds as many addresses to
- * the index as cost the same. So the index is built over several searches, and later ones use it. It is created by the
- * first search, and each later change of the service updates it.
+ * Finds the origins of addresses with one claim. A search checks the slices one by one and, at about the same cost,
+ * adds some addresses to the index, so that later searches find them there. Changes of the service update the index.
  */
 export class OriginIndex {
   /**
@@ -47,8 +46,8 @@ export class OriginIndex {
   /** The addresses that are not yet indexed; undefined before the first search. */
   #rest: Iterator<readonly [string, Origin]> | undefined;
   /**
-   * The number of changes after which the index is discarded if none uses it: one for each slice, so that slices that
-   * were all replaced are not kept, and another search costs no more than these changes.
+   * The number of changes after which the unused index is discarded, one for each slice: it may then refer to replaced
+   * slices only, and the next search costs no more than these changes.
    */
   #left = 0;
 

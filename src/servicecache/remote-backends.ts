@@ -26,7 +26,8 @@ function isSameBackend(
   hostname: string,
   { zone, forZones = NONE }: BackendZone,
 ): boolean {
-  if (backend.hostname !== hostname || backend.zone !== zone || !samePorts(ports, backend.ports)) return false;
+  if (backend.hostname !== hostname || backend.zone !== zone || !samePorts(ports, backend.ports))
+    return false;
   if (forZones.length === 0) return backend.forZones.size === 0;
   return backend.forZones.equals(ImmutableSet(forZones));
 }
@@ -46,7 +47,7 @@ export function remoteBackends(
   for (const [text, ports] of backends) {
     const hostname = hostnames?.get(text) ?? '';
     const zoneOf = zones?.get(text) ?? NO_ZONE;
-    const previous = earlier.pull(text);
+    const previous = earlier.take(text);
     if (previous !== undefined && isSameBackend(previous, ports, hostname, zoneOf)) {
       offered.push(previous);
       shared = previous.ports;

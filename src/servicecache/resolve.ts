@@ -23,9 +23,10 @@ export function resolvePort(
   const resolved: ResolvedBackend[] = [];
   for (const backend of endpoints.backends.values()) {
     for (const portName of names) {
-      const at = backend.ports.get(portName);
-      if (at === undefined) continue;
-      resolved.push({ address: backend.address, portName, port: at.port, protocol: at.protocol, backend });
+      const target = backend.ports.get(portName);
+      if (target === undefined) continue;
+      const { port, protocol } = target;
+      resolved.push({ address: backend.address, portName, port, protocol, backend });
     }
   }
   return resolved;

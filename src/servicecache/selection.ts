@@ -57,7 +57,7 @@ function inZone(backends: Backends, zone: string): Backends {
  * 1. **Traffic policy.** `Local`: only backends on the local node; if there are none, traffic is dropped. `Cluster`:
  *    all.
  * 2. **State.** Active backends and published not-ready ones. If there are none, terminating ones. Never backends in
- * maintenance.
+ *    maintenance.
  * 3. **Traffic distribution**, only with policy `Cluster`. `prefer-same-node`: backends on the local node, if any. If
  *    there are none, or with `prefer-close` or `prefer-same-zone`: backends whose topology hints name the local zone.
  *    Hints are used only if every remaining backend has some and at least one names the local zone.

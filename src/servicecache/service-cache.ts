@@ -313,7 +313,7 @@ export class ServiceCache {
   ): ServiceEvent | undefined {
     const old = this.#stateOf(id);
     let next = old ?? emptyState(id);
-    for (const change of changes) next = this.#table.settle(change(next));
+    for (const change of changes) next = this.#table.withAnnouncement(change(next));
     return changeBetween(old, shareAnnounced(old, next));
   }
 
@@ -549,14 +549,13 @@ export class ServiceCache {
     let count = 0;
     this.#table.batch(() => {
       for (const { id } of states) {
-        const parts = Array.from(servicePartsOf(this.#stateOf(id) ?? emptyState(id)));
-        for (const part of parts) {
-          const state = this.#stateOf(id);
-          if (clusterOfPart(part) !== cluster || state === undefined || !isRestoredPart(state, part))
-            continue;
-          this.#table.put(withoutServicePart(state, part));
-          count++;
-        }
+        const state = this.#stateOf(id);
+        if (state === undefined || state.restored.size === 0) continue;
+        const parts = [...servicePartsOf(state)].filter(
+          (part) => clusterOfPart(part) === cluster && isRestoredPart(state, part),
+        );
+        if (parts.length > 0) this.#table.put(parts.reduce(withoutServicePart, state));
+        count += parts.length;
       }
     });
     return count;

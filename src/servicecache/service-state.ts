@@ -38,7 +38,7 @@ export interface ServiceState {
   readonly endpoints: Endpoints;
   /** True if listeners have received the service (SEMANTICS 3.3). */
   readonly announced: boolean;
-  /** Parts from a checkpoint that no source has confirmed, by {@link partName}. */
+  /** The names ({@link partName}) of parts from a checkpoint that no source has confirmed. */
   readonly restored: ReadonlySet<string>;
 }
 
@@ -80,10 +80,10 @@ function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<s
 export function withRestored(
   state: ServiceState,
   part: string,
-  standing: 'restored' | 'confirmed',
+  status: 'restored' | 'confirmed',
 ): ServiceState {
   const restored =
-    standing === 'restored' ? new Set(state.restored).add(part) : withoutPart(state.restored, part);
+    status === 'restored' ? new Set(state.restored).add(part) : withoutPart(state.restored, part);
   return restored === state.restored ? state : withFields(state, { restored });
 }
 
@@ -195,9 +195,8 @@ function withFields(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' 
 }
 
 /**
- * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. The map in
- * `state.endpoints` itself is not compared, because it may be an older, equal map that listeners have received ({@link
- * withAnnouncedParts}).
+ * Returns the endpoints of a correlation; `state.endpoints` if the old correlation selects the same map. The map of
+ * `state.endpoints` may be another one, equal to that of the old correlation ({@link withAnnouncedParts}).
  */
 function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   const selected = selectSide(correlation); // the preferred side if it has an active backend, else all
@@ -316,8 +315,8 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
 }
 
 /**
- * Returns the state with the given objects for service and endpoints. They are equal to the old ones and known to
- * listeners, so that states share them.
+ * Returns the state with the objects for service and endpoints that listeners have. They must be equal to those of
+ * `state`.
  */
 export function withAnnouncedParts(
   state: ServiceState,

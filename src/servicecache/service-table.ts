@@ -6,7 +6,7 @@ import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 
-/** The states before a batch of the services that it changed; `undefined` if a service was unknown. */
+/** The states of the changed services before a batch, by key; `undefined` if a service was unknown. */
 type Undo = Map<string, ServiceState | undefined>;
 
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
@@ -37,7 +37,8 @@ export class ServiceTable {
   #undo: Undo | undefined;
   #synced = false;
   #changes = 0;
-  readonly #forSnapshot = new TouchedKeys();
+  /** Keys of the services that changed since the last snapshot; undefined before the first one. */
+  #changedKeys: Set<string> | undefined;
   #snapshot: ImmutableMap<string, AnnouncedService> = ImmutableMap();
   /** Updated with every write; undefined before {@link ServiceTable.track}. */
   #index: ServiceIndex | undefined;
@@ -80,7 +81,7 @@ export class ServiceTable {
   put(next: ServiceState): void {
     const { key } = next;
     const old = this.#states.get(key);
-    const state = this.settle(next);
+    const state = this.withAnnouncement(next);
     this.#write(key, state);
     if (this.#undo !== undefined) {
       if (!this.#undo.has(key)) this.#undo.set(key, old);
@@ -127,8 +128,10 @@ export class ServiceTable {
    * Returns all announced services; the same map until something changes. Linear in the changes since the last call.
    */
   snapshot(): ImmutableMap<string, AnnouncedService> {
+    const changedKeys = this.#changedKeys ?? this.#states.keys();
+    this.#changedKeys = new Set();
     this.#snapshot = this.#snapshot.withMutations((snapshot) => {
-      for (const key of this.#forSnapshot.drain(this.#states.keys())) {
+      for (const key of changedKeys) {
         const announced = announcedPart(this.#states.get(key));
         if (announced === undefined) snapshot.delete(key);
         else snapshot.set(key, announced);
@@ -148,7 +151,7 @@ export class ServiceTable {
    * Returns the state with `announced` set. A service is announced as soon as it is known and either it is ready or the
    * inputs are complete. It stays announced until it is deleted.
    */
-  settle(state: ServiceState): ServiceState {
+  withAnnouncement(state: ServiceState): ServiceState {
     const isKnown = state.service !== undefined;
     return withAnnounced(state, isKnown && (state.announced || this.#synced || isReady(state)));
   }
@@ -159,7 +162,7 @@ export class ServiceTable {
     if (this.observers.size > 0) this.#observe(key, state);
     if (state === undefined || isEmptyState(state)) this.#states.delete(key);
     else this.#states.set(key, state);
-    this.#forSnapshot.touch(key);
+    this.#changedKeys?.add(key);
     this.#index?.update(key, state?.service);
   }
 
@@ -184,23 +187,5 @@ export class ServiceTable {
     }
     const inputsComplete = this.#synced && !wasSynced;
     if (events.length > 0 || inputsComplete) this.#publish(events, inputsComplete);
-  }
-}
-
-/**
- * The keys of services that changed since a derived view was last updated. It is empty until the view is first used.
- */
-class TouchedKeys {
-  #touched: Set<string> | undefined;
-
-  touch(key: string): void {
-    this.#touched?.add(key);
-  }
-
-  /** Returns the changed keys and clears them; on the first call `all` keys. */
-  drain(all: Iterable<string>): Iterable<string> {
-    const keys = this.#touched ?? all;
-    this.#touched = new Set();
-    return keys;
   }
 }
