@@ -1309,12 +1309,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/explain.ts',
-    symbol: 'verdictOf',
-    changes: ['[_] → []'],
-    reason: 'an address that is not contested has one claim, which nobody overrules',
-  },
-  {
-    file: 'src/servicecache/explain.ts',
     symbol: 'compareClaims',
     changes: ['_ < _ → _ <= _'],
     reason: 'equal ones have been told apart before',
@@ -1333,19 +1327,19 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.pull',
+    symbol: 'OrderedMatcher.take',
     changes: ['_?._ === _ → false', '{_(); return _;} → {}'],
     reason: 'what is left is looked up, and found there; it only takes longer',
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.pull',
+    symbol: 'OrderedMatcher.take',
     changes: ['_ !== undefined → true'],
     reason: 'deletes what is not there',
   },
   {
     file: 'src/servicecache/offer-difference.ts',
-    symbol: 'OrderedMatcher.pull',
+    symbol: 'OrderedMatcher.take',
     changes: ['_?.delete → _'],
     reason: 'it was found in there',
   },
