@@ -75,7 +75,7 @@ export class NodeClaims implements Iterable<AddressClaim> {
   }
 
   /** Returns the claim on an address. O(1). */
-  on(ip: string): AddressClaim | undefined {
+  find(ip: string): AddressClaim | undefined {
     const position = this.#positionOf(ip);
     return position < 0 ? undefined : this.#claims[position]; // an index of -1 would be a slow property lookup
   }
@@ -125,9 +125,9 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
  * Returns the claims of a node in the IPCache, one for each address (SEMANTICS 4). If an address is listed twice, the
  * later entry is used. A health IP replaces a listed address; an ingress IP replaces both. Linear in the addresses.
  * - Addresses have identity `host` or `remote-node`. Without encryption and remote-node identities, only
- *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses have the tunnel endpoint as host; so have
- *   all addresses if encryption or the host firewall is on. Internal and external addresses have key 0 unless node
- *   encryption is on.
+ *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses, and all others if encryption or the host
+ *   firewall is on, have the tunnel endpoint as host. Internal and external addresses have key 0 unless node encryption
+ *   is on.
  * - Health IPs have identity `health`, ingress IPs `ingress`, both always with the key and the tunnel endpoint.
  */
 export function addressClaims(
@@ -138,7 +138,7 @@ export function addressClaims(
   const { remoteNodeIdentities, encryption, nodeEncryption, hostFirewall } = configuration;
   const claims = new NodeClaims();
   const tunnel = tunnelEndpoint(node, configuration.underlay);
-  const identity =
+  const nodeIdentity =
     remoteNodeIdentities && !isLocal ? RESERVED_IDENTITIES['remote-node'] : RESERVED_IDENTITIES.host;
   const claimsAll = encryption || remoteNodeIdentities;
   for (const { type, ip } of node.fields.addresses) {
@@ -146,16 +146,16 @@ export function addressClaims(
     if (!isInTunnel && !claimsAll) continue;
     const endpoint = isInTunnel || encryption || hostFirewall ? tunnel : undefined;
     const isPlain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
-    claims.put(new AddressClaim(node, ip, identity, endpoint, isPlain ? 0 : node.encryptionKey));
+    claims.put(new AddressClaim(node, ip, nodeIdentity, endpoint, isPlain ? 0 : node.encryptionKey));
   }
   const { health, ingress } = RESERVED_IDENTITIES;
-  const claim = (ip: string | undefined, of: NumericIdentity): void => {
-    if (ip !== undefined) claims.put(new AddressClaim(node, ip, of, tunnel, node.encryptionKey));
+  const put = (ip: string | undefined, identity: NumericIdentity): void => {
+    if (ip !== undefined) claims.put(new AddressClaim(node, ip, identity, tunnel, node.encryptionKey));
   };
-  claim(node.ipv4HealthIP, health);
-  claim(node.ipv6HealthIP, health);
-  claim(node.ipv4IngressIP, ingress);
-  claim(node.ipv6IngressIP, ingress);
+  put(node.ipv4HealthIP, health);
+  put(node.ipv6HealthIP, health);
+  put(node.ipv4IngressIP, ingress);
+  put(node.ipv6IngressIP, ingress);
   return claims;
 }
 

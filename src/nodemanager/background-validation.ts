@@ -1,7 +1,7 @@
 import type { Clock, Random, Timer } from '../base/clock.ts';
 
-/** Shortest turn: at most ten turns a second. With more nodes, a turn validates several. */
-const MIN_TURN_MS = 100;
+/** Shortest time between two ticks. With many items, a tick validates several. */
+const MIN_TICK_MS = 100;
 
 /** Options of {@link BackgroundValidation}. */
 export interface ValidationOptions<T> {
@@ -19,14 +19,14 @@ export interface ValidationOptions<T> {
 }
 
 /**
- * Validates all items in rounds, each item once per round, spread evenly. The first turn starts after a random part of
- * a turn, so that agents that were started together do not work at the same time.
+ * Validates all items in rounds, each item once per round, spread evenly over the ticks of a timer. The first tick is
+ * early by a random time, so that agents that were started together do not work at the same time.
  */
 export class BackgroundValidation<T> {
   readonly #options: ValidationOptions<T>;
   #items: Iterator<T> | undefined;
   #timer: Timer | undefined;
-  /** Number of due items. It has a fraction, because turns do not divide rounds evenly. */
+  /** Number of due items, with a fraction, because ticks do not divide a round evenly. */
   #due = 0;
 
   constructor(options: ValidationOptions<T>) {
@@ -34,8 +34,8 @@ export class BackgroundValidation<T> {
   }
 
   start(): void {
-    const turn = this.#turnMs();
-    this.#schedule(this.#options.random() * turn, turn);
+    const tickMs = this.#tickMs();
+    this.#schedule(this.#options.random() * tickMs, tickMs);
   }
 
   stop(): void {
@@ -43,24 +43,21 @@ export class BackgroundValidation<T> {
     this.#timer = undefined;
   }
 
-  /**
-   * Returns the length of a turn: the time between two items, but at least the shortest turn; the whole round if there
-   * are no items.
-   */
-  #turnMs(): number {
+  /** Returns the time between two ticks: that between two items, if it is not too short; the round without items. */
+  #tickMs(): number {
     const { intervalMs, size } = this.#options;
-    return Math.max(MIN_TURN_MS, intervalMs() / Math.max(1, size()));
+    return Math.max(MIN_TICK_MS, intervalMs() / Math.max(1, size()));
   }
 
-  /** Schedules a turn of length `turnMs` after `delayMs`. */
-  #schedule(delayMs: number, turnMs: number): void {
+  /** Schedules a tick after `delayMs`, which validates the items of `tickMs`. */
+  #schedule(delayMs: number, tickMs: number): void {
     this.#timer = this.#options.clock.after(delayMs, () => {
       const { intervalMs, size } = this.#options;
-      this.#due += (size() * turnMs) / intervalMs();
-      // The due count of one item per turn is slightly below 1 in floating point.
+      this.#due += (size() * tickMs) / intervalMs();
+      // One item per tick can be slightly less than 1 in floating point.
       const count = Math.floor(this.#due + 1e-6);
       this.#due -= count;
-      const next = this.#turnMs();
+      const next = this.#tickMs();
       this.#schedule(next, next);
       this.#validate(Math.min(count, size()));
     });

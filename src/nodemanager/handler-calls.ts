@@ -134,8 +134,7 @@ export class HandlerCalls {
     attempt.error = failureOf(error, this.#options.clock);
     const retryInMs = backoffDelay(failures, HANDLER_BACKOFF, this.#options.random);
     scheduleRetry(retryInMs);
-    // After `scheduleRetry`, because the receiver of the report may stop everything, which must cancel the scheduled
-    // retry.
+    // After `scheduleRetry`, because the receiver of the report may stop the feed, which cancels the retry.
     this.#report({ handler: this.handler, call, node, error, failures, retryInMs });
   }
 

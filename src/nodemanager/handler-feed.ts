@@ -220,7 +220,7 @@ export class HandlerFeed {
 
   /** Starts waiting calls. Must be called within a delivery. */
   #startReady(): void {
-    this.#endWaits(); // before new calls start, for which these waiters need not wait
+    this.#endWaits(); // first, because the present waiters do not wait for the calls that start now
     this.#startNodes();
     this.#endWaits();
   }

@@ -34,8 +34,8 @@ export interface LostAddress {
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
   /**
-   * If true, existing claims are written again. Needed if the IPCache keeps one claim per key, because the last writer
-   * wins.
+   * If true, unchanged claims are written again, because another writer may have replaced them in an IPCache that keeps
+   * one claim per key.
    */
   readonly rewrite: boolean;
   /** Returns true if this process runs on the node. */
@@ -47,8 +47,8 @@ export interface NodeAddressesOptions {
 }
 
 /**
- * Maintains the nodes' claims in the IPCache, and records the addresses that nodes lost to other writers. A write runs
- * to completion; owner changes that IPCache listeners cause during it are reviewed afterwards.
+ * Maintains the nodes' claims in the IPCache, and records the addresses that nodes lost to other writers. Owner changes
+ * during a write are reviewed when the write is complete.
  */
 export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
@@ -86,19 +86,13 @@ export class NodeAddresses {
 
   /** Replaces the claims of the previous version of a node by those of the effective one. */
   update(entry: NodeEntry): void {
-    this.#begin();
-    try {
-      this.#replace(entry, this.#configuration);
-    } finally {
-      this.#end();
-    }
+    this.#write(() => this.#replace(entry, this.#configuration));
     this.#review();
   }
 
   /** Like {@link NodeAddresses.update} for several nodes, as one batch of the IPCache. */
   updateAll(entries: readonly NodeEntry[], configuration: NodeConfiguration = this.#configuration): void {
-    this.#begin();
-    try {
+    this.#write(() => {
       this.#ipcache.batch(() => {
         for (const entry of entries) this.#replace(entry, configuration);
       });
@@ -107,9 +101,7 @@ export class NodeAddresses {
       // Two nodes of the batch may claim one address. The net owner change names only the winner, so the loser is found
       // here.
       for (const entry of entries) this.#verify(entry);
-    } finally {
-      this.#end();
-    }
+    });
     this.#review();
   }
 
@@ -130,8 +122,13 @@ export class NodeAddresses {
   }
 
   /** Returns the claims of a node under a configuration. */
-  claimsOf(node: Node, configuration: NodeConfiguration): NodeClaims {
-    return this.#claims(node, configuration);
+  claimsOf(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
+    if (node === undefined) return NO_CLAIMS;
+    const cached = configuration === this.#configuration ? this.#cached.get(node) : undefined;
+    if (cached !== undefined) return cached;
+    const claims = addressClaims(node, configuration, this.#options.isLocal(node));
+    if (claims.size > MAX_UNCACHED && configuration === this.#configuration) this.#cached.set(node, claims);
+    return claims;
   }
 
   /** Stops watching owner changes. Claims are left as they are. */
@@ -147,13 +144,15 @@ export class NodeAddresses {
     return { ip, holder, stronger: holder !== undefined && sourceRank(holder.source) > rank };
   }
 
-  #begin(): void {
+  /** Runs `work`. Owner changes that it causes are collected for {@link NodeAddresses.#review}. */
+  #write(work: () => void): void {
     assert(!this.#writing, 'node addresses: nested write');
     this.#writing = true;
-  }
-
-  #end(): void {
-    this.#writing = false;
+    try {
+      work();
+    } finally {
+      this.#writing = false;
+    }
   }
 
   #replace(entry: NodeEntry, configuration: NodeConfiguration): void {
@@ -161,8 +160,8 @@ export class NodeAddresses {
       entry.written = entry.effective;
       return;
     }
-    const previous = this.#claims(entry.written, this.#configuration);
-    const desired = this.#claims(entry.effective, configuration);
+    const previous = this.claimsOf(entry.written, this.#configuration);
+    const desired = this.claimsOf(entry.effective, configuration);
     const changesSource = entry.written?.source !== entry.effective?.source;
     entry.written = entry.effective;
     if (changesSource && previous.size > 0 && desired.size > 0) {
@@ -173,7 +172,7 @@ export class NodeAddresses {
     for (const claim of desired) {
       if (!this.#isUnchanged(entry, claim, previous.at(position++))) this.#put(entry, claim);
     }
-    for (const claim of previous) if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
+    for (const claim of previous) if (desired.find(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
   /**
@@ -184,7 +183,7 @@ export class NodeAddresses {
     this.#ipcache.batch(() => {
       for (const claim of desired) this.#put(entry, claim);
       for (const claim of previous) {
-        if (desired.on(claim.ip) === undefined) this.#drop(entry, claim);
+        if (desired.find(claim.ip) === undefined) this.#drop(entry, claim);
         else this.#ipcache.delete(claim.ip, claim);
       }
     });
@@ -203,24 +202,15 @@ export class NodeAddresses {
     );
   }
 
-  #claims(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
-    if (node === undefined) return NO_CLAIMS;
-    const cached = configuration === this.#configuration ? this.#cached.get(node) : undefined;
-    if (cached !== undefined) return cached;
-    const claims = addressClaims(node, configuration, this.#options.isLocal(node));
-    if (claims.size > MAX_UNCACHED && configuration === this.#configuration) this.#cached.set(node, claims);
-    return claims;
-  }
-
-  /** Records which addresses of the node are lost. */
+  /** Records which addresses the node has lost. */
   #verify(entry: NodeEntry): void {
-    for (const claim of this.#claims(entry.written, this.#configuration)) {
+    for (const claim of this.claimsOf(entry.written, this.#configuration)) {
       this.#mark(entry, claim.ip, !isHeldBy(claim, this.#ipcache.get(claim.ip)));
     }
   }
 
   #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
-    return this.#claims(entry.written, this.#configuration).on(ip);
+    return this.claimsOf(entry.written, this.#configuration).find(ip);
   }
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
@@ -233,10 +223,7 @@ export class NodeAddresses {
     this.#mark(entry, claim.ip, false);
   }
 
-  /**
-   * Records whether the node has lost the address: `isLost` is true if it claims the address and another writer, or
-   * none, holds it.
-   */
+  /** Records if a node has lost an address: the node claims it, but another writer or none holds it. */
   #mark(entry: NodeEntry, ip: string, isLost: boolean): void {
     if (!isLost) {
       if (entry.lost?.delete(ip) !== true) return;
@@ -314,14 +301,11 @@ export class NodeAddresses {
       .filter(({ claim }) => sourceRank(claim.source) !== rank)
       .sort((a, b) => compareWriters(b.claim, a.claim));
     if (claims.length === 0) return;
-    this.#begin();
-    try {
+    this.#write(() =>
       this.#ipcache.batch(() => {
         for (const { entry, claim } of claims) this.#put(entry, claim);
-      });
-    } finally {
-      this.#end();
-    }
+      }),
+    );
   }
 }
 

@@ -20,7 +20,7 @@ export class NodeEntry {
   announced: Node | undefined;
   /** The version whose claims are in the IPCache: the effective one, or during a change the previous one. */
   written: Node | undefined;
-  /** Addresses of `written` that another writer holds in the IPCache. */
+  /** Addresses that `written` claims, but does not hold in the IPCache. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;
 

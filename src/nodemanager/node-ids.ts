@@ -45,7 +45,7 @@ export class NodeIDs implements NodeHandler {
   readonly #counted = new Map<string, ReadonlySet<string>>();
   /** Addresses without a node, the one that was freed first at the front. */
   readonly #unused = new KeyedQueue<string>();
-  /** The lowest id that no call has allocated; all higher ones are free, too, except restored ones. */
+  /** The next new id. All ids from it on are free, except restored ones. */
   #nextID = 1;
 
   constructor(max: number = MAX_NODE_ID) {
@@ -96,10 +96,7 @@ export class NodeIDs implements NodeHandler {
     this.#count(node.fullName, NONE);
   }
 
-  /**
-   * Sets the addresses of a node. It compares them with the counted ones, because after a failed call the counted ones
-   * are not those of `old`.
-   */
+  /** Counts these addresses of a node instead of the counted ones, which after a failed call are not those of `old`. */
   #count(node: string, after: ReadonlySet<string>): void {
     const previous = this.#counted.get(node) ?? NONE;
     this.#acquireAll([...after].filter((ip) => !previous.has(ip)));

@@ -40,7 +40,7 @@ export interface NodeExplanation {
   readonly announced: Node | undefined;
   /** True if the change is held back because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;
-  /** Addresses that another writer holds in the IPCache. */
+  /** Addresses that the node claims, but does not hold in the IPCache. */
   readonly lostAddresses: readonly LostAddress[];
   readonly handlers: readonly NodeHandlerState[];
 }
@@ -51,10 +51,10 @@ export function explainNode(
   addresses: NodeAddresses,
   feeds: HandlerFeeds,
 ): NodeExplanation {
-  const { fullName, effective, announced, overruled } = entry;
+  const { fullName, effective, announced, claims } = entry;
   return {
     fullName,
-    claims: effective === undefined ? overruled : [effective, ...overruled],
+    claims,
     announced,
     heldBack: announced !== effective,
     lostAddresses: addresses.lost(entry),
@@ -81,7 +81,7 @@ export interface NodeManagerStatus {
   readonly revision: number;
   /** Full names of the nodes whose last change is held back from handlers. */
   readonly heldBack: readonly string[];
-  /** Addresses that nodes claim and another writer holds in the IPCache, by full name. */
+  /** Addresses that nodes claim, but do not hold in the IPCache, by full name. */
   readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
   readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;

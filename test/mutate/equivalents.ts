@@ -895,13 +895,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/nodemanager/node-addresses.ts',
-    symbol: 'NodeAddresses.#claims',
+    symbol: 'NodeAddresses.claimsOf',
     changes: ['_ === _ → false', '_ !== undefined → false'],
     reason: 'kept or worked out again, the claims are the same',
   },
   {
     file: 'src/nodemanager/node-addresses.ts',
-    symbol: 'NodeAddresses.#claims',
+    symbol: 'NodeAddresses.claimsOf',
     changes: [
       '_ > _ && _ === _ → true',
       '_ > _ && _ === _ → false',

@@ -306,10 +306,10 @@ describe('the claims of a node', () => {
         expect([...claims].map((claim) => ({ ...claim }))).toEqual(expected);
         expect(claims.size).toBe(expected.length);
         for (const [at, claim] of [...claims].entries()) {
-          expect([claims.at(at), claims.on(claim.ip)]).toEqual([claim, claim]);
-          expect(claims.on(claim.ip)).toBe(claim);
+          expect([claims.at(at), claims.find(claim.ip)]).toEqual([claim, claim]);
+          expect(claims.find(claim.ip)).toBe(claim);
         }
-        expect([claims.at(claims.size), claims.on('192.168.0.1')]).toEqual([undefined, undefined]);
+        expect([claims.at(claims.size), claims.find('192.168.0.1')]).toEqual([undefined, undefined]);
       }),
     );
   });
