@@ -11,8 +11,8 @@ import type { Manifest } from './manifests.ts';
 /** A parsed object of a manifest. */
 export interface ManifestObject {
   /**
-   * `Service shop/checkout`; for Endpoints or an EndpointSlice `Endpoints shop/checkout NAME`, with the name of the
-   * object after that of the service. Two versions of an object have the same key.
+   * `Service shop/checkout`, or `Endpoints shop/checkout NAME` with the names of the service and of the Endpoints or
+   * EndpointSlice. Two versions of an object have the same key.
    */
   readonly key: string;
   /** Stores the object in the cache. */
@@ -24,16 +24,16 @@ export interface ManifestObject {
 /** The value of a manifest's object. */
 export type ManifestValue = { readonly service: Service } | { readonly slice: EndpointSlice };
 
-type ManifestReader = (object: unknown, at: string) => Parsed<ManifestValue>;
+type ObjectReader<T> = (object: unknown, options: { readonly at: string }) => Parsed<T>;
 
-const readService: ManifestReader = (object, at) => {
-  const { value: service, rejections } = parseService(object, { at });
+const readService: ObjectReader<ManifestValue> = (object, options) => {
+  const { value: service, rejections } = parseService(object, options);
   return { value: service && { service }, rejections };
 };
 
-function endpointsReader(parse: (object: unknown, at: string) => Parsed<EndpointSlice>): ManifestReader {
-  return (object, at) => {
-    const { value: slice, rejections } = parse(object, at);
+function endpointsReader(parse: ObjectReader<EndpointSlice>): ObjectReader<ManifestValue> {
+  return (object, options) => {
+    const { value: slice, rejections } = parse(object, options);
     return { value: slice && { slice }, rejections };
   };
 }
@@ -58,10 +58,10 @@ function manifestObject(value: ManifestValue, services: ServiceCache): ManifestO
 }
 
 /** Readers by API group and kind. The group matters because `serving.knative.dev` has a different kind `Service`. */
-const READERS: ReadonlyMap<string, ManifestReader> = new Map([
+const READERS: ReadonlyMap<string, ObjectReader<ManifestValue>> = new Map([
   ['/Service', readService],
-  ['/Endpoints', endpointsReader((object, at) => parseEndpoints(object, { at }))],
-  ['discovery.k8s.io/EndpointSlice', endpointsReader((object, at) => parseEndpointSlice(object, { at }))],
+  ['/Endpoints', endpointsReader(parseEndpoints)],
+  ['discovery.k8s.io/EndpointSlice', endpointsReader(parseEndpointSlice)],
 ]);
 
 function groupOf(apiVersion: string): string {
@@ -81,7 +81,7 @@ const IMPLIED_API_VERSIONS: ReadonlyMap<unknown, string> = new Map([
 export function parseManifestObject({ object, at }: Manifest): Parsed<ManifestValue> {
   const { kind, apiVersion = IMPLIED_API_VERSIONS.get(kind) ?? 'v1' } = object;
   const read = typeof apiVersion === 'string' ? READERS.get(`${groupOf(apiVersion)}/${kind}`) : undefined;
-  if (read !== undefined) return read(object, at);
+  if (read !== undefined) return read(object, { at });
   const named = typeof apiVersion === 'string' && apiVersion !== 'v1' ? `${apiVersion} ${kind}` : kind;
   const reason = 'must be Service, Endpoints or EndpointSlice';
   return { value: undefined, rejections: [rejection('unknown-kind', 'kind', named, reason, at)] };

@@ -39,11 +39,12 @@ interface RecordedStore {
  */
 export async function recordMesh(options: RecordMeshOptions, context: RecordMeshContext): Promise<boolean> {
   const { log, signal } = context;
-  const { sources, unusable } = await openSources(options, context);
-  for (const reason of unusable) log.error(reason);
-  let complete = unusable.length === 0;
+  const stores: RecordedStore[] = [];
   try {
-    for (const { store, backend } of sources) {
+    const problems = await openStores(options, context, stores);
+    for (const problem of problems) log.error(problem);
+    let complete = problems.length === 0;
+    for (const { store, backend } of stores) {
       try {
         const keys = await recordKeys(backend, { ...context, store });
         if (keys > 0) log.info(`cluster ${store}: recorded ${counted(keys, 'key')}`);
@@ -54,18 +55,19 @@ export async function recordMesh(options: RecordMeshOptions, context: RecordMesh
         complete = false;
       }
     }
+    return complete;
   } finally {
-    await Promise.all(sources.map(({ backend }) => backend.close()));
+    await Promise.all(stores.map(({ backend }) => backend.close()));
   }
-  return complete;
 }
 
-async function openSources(
+/** Adds the kvstores to `stores`. Returns the problems of those that cannot be opened. */
+async function openStores(
   { clusterName, kvstoreConfig, clustermeshConfig }: RecordMeshOptions,
   context: RecordMeshContext,
-): Promise<{ readonly sources: readonly RecordedStore[]; readonly unusable: readonly string[] }> {
-  const sources: RecordedStore[] = [];
-  const unusable: string[] = [];
+  stores: RecordedStore[],
+): Promise<readonly string[]> {
+  const problems: string[] = [];
   if (clustermeshConfig !== undefined) {
     const { clock, random } = context;
     const files = await remoteEtcds(clustermeshConfig, { clock, random })
@@ -74,14 +76,14 @@ async function openSources(
         throw unreadable('--clustermesh-config', clustermeshConfig, cause);
       });
     for (const [store, file] of files) {
-      if (file.kind === 'unusable') unusable.push(remoteEtcdProblem(clustermeshConfig, store, file.reason));
+      if (file.kind === 'unusable') problems.push(remoteEtcdProblem(clustermeshConfig, store, file.reason));
       if (file.kind === 'config' && store !== clusterName)
-        sources.push({ store, backend: await file.connect(context.signal) });
+        stores.push({ store, backend: await file.connect(context.signal) });
     }
   }
   if (kvstoreConfig !== undefined)
-    sources.unshift({ store: clusterName, backend: await openLocalEtcd(kvstoreConfig, undefined, context) });
-  if (sources.length === 0 && unusable.length === 0)
+    stores.unshift({ store: clusterName, backend: await openLocalEtcd(kvstoreConfig, undefined, context) });
+  if (stores.length === 0 && problems.length === 0)
     throw new InputError('no kvstore to record: check the files of --clustermesh-config');
-  return { sources, unusable };
+  return problems;
 }

@@ -23,12 +23,14 @@ async function record(
     readonly signal?: AbortSignal;
     readonly keys?: Readonly<Record<string, Uint8Array>>;
     readonly isEmpty?: true;
+    readonly closed?: number[];
+    readonly localFailure?: Error;
   } = {},
 ) {
   const { own, fails, signal = new AbortController().signal, keys = {}, isEmpty = false } = change;
+  const { closed = [], localFailure } = change;
   const runtime = { clock: new ManualClock(), random: () => 0.5 };
   const stores: MemoryBackend[] = [];
-  const closed: number[] = [];
   const newStore = (): MemoryBackend => {
     const store = new MemoryBackend(runtime);
     const number = stores.push(store) - 1;
@@ -47,7 +49,10 @@ async function record(
     vi.spyOn(store, 'close').mockImplementation(async () => void closed.push(number));
     return store;
   };
-  const opened = vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async () => newStore() as never);
+  const opened = vi.spyOn(localEtcd, 'openLocalEtcd').mockImplementation(async () => {
+    if (localFailure !== undefined) throw localFailure;
+    return newStore() as never;
+  });
   spyOnConstructor(etcd, 'EtcdBackend', newStore);
   const folder = temporaryFolder(files);
   const written: string[] = [];
@@ -116,6 +121,13 @@ describe('a recorded mesh', () => {
       { fails: '0', signal: AbortSignal.abort() },
     );
     expect([complete, logged, closed.toSorted()]).toEqual([false, [], [0, 1]]);
+  });
+
+  it('closes the remote kvstores if the local one cannot be opened (regression: their connections stayed)', async () => {
+    const closed: number[] = [];
+    const change = { own: '/etcd', closed, localFailure: new Error('/etcd: no such file') };
+    await expect(record({ far: CONFIG, near: CONFIG }, change)).rejects.toThrow('/etcd: no such file');
+    expect(closed.toSorted()).toEqual([0, 1]);
   });
 
   it('needs at least one configuration', async () => {
