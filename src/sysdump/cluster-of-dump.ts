@@ -24,9 +24,9 @@ export function clusterOfSettings({
 }
 
 /**
- * Returns the cluster of a sysdump without settings, and a note if it is not the default: the name from an agent's list
- * of nodes (the cluster of the local node), and the id in the numbers of CiliumIdentities. Reads entries until both are
- * known. `read` returns the text of an entry; undefined if it is broken.
+ * Returns the cluster of a sysdump without settings: its name from an agent's list of nodes (the cluster of the local
+ * node), its id from the numbers of CiliumIdentities. If the name is known, a note states its origin. Reads entries
+ * until name and id are known. `read` returns the text of an entry; undefined if it is broken.
  */
 export async function clusterOfReports(
   entries: AsyncIterable<ArchiveEntry>,

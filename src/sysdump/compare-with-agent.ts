@@ -57,8 +57,8 @@ const MAX_LINES = 100;
 /** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
 const MAX_LISTED = 10_000;
 
-/** The tables of an operand. Those that it does not have are undefined. */
-interface Parts {
+/** The tables of an operand; undefined if it does not have one. */
+interface Tables {
   readonly entries: readonly TableEntry[] | undefined;
   readonly services: readonly ListedService[] | undefined;
   readonly nodes: readonly ListedNode[] | undefined;
@@ -74,8 +74,8 @@ export async function compareWithTable(
   { signal }: { readonly signal: AbortSignal },
 ): Promise<DiffReport> {
   const rejections = new RejectionLog();
-  const parts = await readParts(operand, signal, rejections);
-  const truth = await agentTruth(ask, parts);
+  const tables = await readTables(operand, signal, rejections);
+  const truth = await agentTruth(ask, tables);
   const differences: DifferenceDocument[] = [];
   const counts: Record<string, number> = {};
   let total = 0;
@@ -87,26 +87,26 @@ export async function compareWithTable(
   };
   const expected = new Map<ExpectedKind, number>();
   let compared = 0;
-  if (parts.entries !== undefined) {
-    const owner = ownerOf(truth, parts.entries, parts.nodes);
+  if (tables.entries !== undefined) {
+    const owner = ownerOf(truth, tables.entries, tables.nodes);
     const comparison = new TableComparison(truth, owner, (difference) =>
       add(difference.kind, () => prefixDocument(difference)),
     );
-    for (const entry of parts.entries) comparison.add(entry);
+    for (const entry of tables.entries) comparison.add(entry);
     const result = comparison.finish();
     compared += result.entries;
     for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
   }
-  if (parts.services !== undefined) {
-    compared += parts.services.length;
-    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, parts.services)) {
+  if (tables.services !== undefined) {
+    compared += tables.services.length;
+    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, tables.services)) {
       const subject = service === '' ? frontend : `${service} ${frontend}`;
       add(`service-${kind}`, () => ({ subject, agent: joined(lacking), table: joined(surplus) }));
     }
   }
-  if (parts.nodes !== undefined) {
-    compared += parts.nodes.length;
-    for (const { kind, node, actual, truth: known } of compareNodes(truth, parts.nodes))
+  if (tables.nodes !== undefined) {
+    compared += tables.nodes.length;
+    for (const { kind, node, actual, truth: known } of compareNodes(truth, tables.nodes))
       add(`node-${kind}`, () => ({ subject: node, agent: joined(known), table: joined(actual) }));
   }
   const unread = rejections.status();
@@ -192,17 +192,17 @@ async function* items<T>(ask: Ask, path: string): AsyncGenerator<T, void, void> 
 }
 
 /** Returns the state of an agent. Lists that the table does not need are not requested. */
-async function agentTruth(ask: Ask, parts: Parts): Promise<Truth> {
+async function agentTruth(ask: Ask, tables: Tables): Promise<Truth> {
   const { cluster, clusterID, clusters } = (await ask('/v1/status')) as StatusDocument;
   const nodes = new Map<string, KnownNode>();
   const prefixes = new Map<string, KnownPrefix>();
   const frontends = new Map<string, KnownFrontend>();
   for await (const node of items<NodeDocument>(ask, '/v1/nodes'))
     nodes.set(`${node.cluster}/${node.name}`, knownNode(node));
-  if (parts.entries !== undefined)
+  if (tables.entries !== undefined)
     for await (const entry of items<EntryDocument>(ask, '/v1/ipcache'))
       prefixes.set(entry.prefix, knownPrefix(entry, nodes));
-  if (parts.services !== undefined)
+  if (tables.services !== undefined)
     for await (const service of items<ServiceDocument>(ask, '/v1/services'))
       for (const frontend of knownFrontends(service)) frontends.set(frontend.frontend, frontend);
   return {
@@ -284,11 +284,11 @@ function ownerOf(
   };
 }
 
-async function readParts(
+async function readTables(
   operand: TableOperand,
   signal: AbortSignal,
   rejections: RejectionLog,
-): Promise<Parts> {
+): Promise<Tables> {
   if (operand.kind === 'bpf')
     return { entries: await readPinnedMap(operand, rejections), services: undefined, nodes: undefined };
   return operand.kind === 'cilium' ? askCilium(operand, signal, rejections) : readFile(operand, rejections);
@@ -299,7 +299,7 @@ async function askCilium(
   { path, text: at }: TableOperand,
   signal: AbortSignal,
   rejections: RejectionLog,
-): Promise<Parts> {
+): Promise<Tables> {
   const ask = askInTime(path, signal);
   const answer = async (route: string): Promise<string> => {
     try {
@@ -327,7 +327,7 @@ async function askCilium(
  * Reads the output of a command. It may be enclosed in Markdown, as in a bug report. The kind of output is determined
  * by its content.
  */
-async function readFile({ path, text: at }: TableOperand, rejections: RejectionLog): Promise<Parts> {
+async function readFile({ path, text: at }: TableOperand, rejections: RejectionLog): Promise<Tables> {
   const head = await readFileHead(path, MAX_BYTES + 1).catch((cause: unknown) => {
     throw unreadable('diff', path, cause);
   });
@@ -337,22 +337,22 @@ async function readFile({ path, text: at }: TableOperand, rejections: RejectionL
   if (failure !== undefined)
     throw new InputError(`${path}: the command failed: ${failure.error}: run it again`);
   const onReject = rejections.add.bind(rejections);
-  const none: Parts = { entries: undefined, services: undefined, nodes: undefined };
+  const none: Tables = { entries: undefined, services: undefined, nodes: undefined };
   const kind = contentKind(text);
   if (kind === 'services')
-    return requireParts(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
+    return requireTable(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
   if (kind === 'nodes')
-    return requireParts(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
+    return requireTable(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
   const entries: TableEntry[] = [];
   const reader = { at, onReject, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
   const isRead =
     kind !== undefined && (kind === 'map' ? readMapList(text, reader) : readIPList(text, reader));
-  return requireParts(path, rejections, { ...none, entries: isRead ? entries : undefined });
+  return requireTable(path, rejections, { ...none, entries: isRead ? entries : undefined });
 }
 
-/** Returns the parts of a file. Throws `InputError` if it has none. */
-function requireParts(path: string, rejections: RejectionLog, parts: Parts): Parts {
-  if (Object.values(parts).some((part) => part !== undefined)) return parts;
+/** Returns the tables of a file. Throws `InputError` if there is none. */
+function requireTable(path: string, rejections: RejectionLog, tables: Tables): Tables {
+  if (Object.values(tables).some((table) => table !== undefined)) return tables;
   const why = rejections.status().recent[0]?.message;
   throw new InputError(
     `${path}: is not the output of cilium ip list -n -o json, bpf ipcache list, service list -o json or node list -o json${why === undefined ? '' : ` (${why})`}: name such a file, or cilium:SOCKET, bpf:PATH or unix:SOCKET`,

@@ -20,12 +20,12 @@ export class Disagreements {
   #omitted = 0;
 
   /** Begins the table of a node. */
-  begin(node: string): void {
+  beginNode(node: string): void {
     this.#nodes.push(node);
   }
 
   /** Removes the current node, because its table could not be read. It must have no entries. */
-  cancel(): void {
+  cancelNode(): void {
     this.#nodes.pop();
   }
 
@@ -51,14 +51,14 @@ export class Disagreements {
   /** Yields the prefixes with different values on different nodes. */
   *all(): Generator<Disagreement, void, void> {
     for (const [prefix, values] of this.#prefixes) {
-      const having = new Set<number>();
-      for (const nodes of values.values()) for (const node of nodes) having.add(node);
-      if (values.size === 1 && having.size === this.#nodes.length) continue;
+      const present = new Set<number>();
+      for (const nodes of values.values()) for (const node of nodes) present.add(node);
+      if (values.size === 1 && present.size === this.#nodes.length) continue;
       const parts: { readonly value: string | undefined; readonly nodes: readonly string[] }[] = Array.from(
         values,
         ([value, nodes]) => ({ value, nodes: nodes.map((index) => this.#nodes[index] ?? '') }),
       );
-      const lacking = this.#nodes.filter((_, index) => !having.has(index));
+      const lacking = this.#nodes.filter((_, index) => !present.has(index));
       if (lacking.length > 0) parts.push({ value: undefined, nodes: lacking });
       parts.sort((a, b) => b.nodes.length - a.nodes.length || ((a.value ?? '~') < (b.value ?? '~') ? -1 : 1));
       yield { prefix, values: parts };

@@ -154,7 +154,7 @@ class NodeExamination {
       }
     });
     const at = this.#at(table === 'agent' ? 'ip list' : 'bpf ipcache list');
-    if (isForDisagreements) disagreements.begin(this.#name);
+    if (isForDisagreements) disagreements.beginNode(this.#name);
     const isRead = read(output, {
       at,
       onReject,
@@ -170,7 +170,7 @@ class NodeExamination {
       },
     });
     if (!isRead) {
-      if (isForDisagreements) disagreements.cancel();
+      if (isForDisagreements) disagreements.cancelNode();
       this.#add(
         'unreadable',
         table === 'agent' ? 'ip list' : 'bpf ipcache list',

@@ -165,11 +165,11 @@ class Sysdump {
   }
 
   async examine(): Promise<SysdumpReport> {
-    const found = await this.#survey();
+    const survey = await this.#survey();
     const builder = new TruthBuilder({
-      ...found.cluster,
-      endpoints: found.endpoints,
-      serviceEndpoints: found.serviceEndpoints,
+      ...survey.cluster,
+      endpoints: survey.endpoints,
+      serviceEndpoints: survey.serviceEndpoints,
       onReject: this.#onReject,
     });
     await builder.start();
@@ -196,13 +196,8 @@ class Sysdump {
     this.#addDisagreements(disagreements);
     this.#addOverlaps(truth, others.values());
     for (const [name, { message }] of this.#broken)
-      this.#findings.add({
-        kind: 'unreadable',
-        subject: name,
-        text: withoutPath(message, `${name}: `),
-        node: undefined,
-      });
-    return this.#report(truth, builder, found.endpoints, nodes);
+      this.#findings.add({ kind: 'unreadable', subject: name, text: withoutPath(message, `${name}: `) });
+    return this.#report(truth, builder, survey.endpoints, nodes);
   }
 
   #entries(): AsyncGenerator<ArchiveEntry, void, void> {
@@ -314,7 +309,7 @@ class Sysdump {
         )
         .sort()
         .join(', ');
-      this.#findings.add({ kind: 'claimed-twice', subject: address, text, node: undefined });
+      this.#findings.add({ kind: 'claimed-twice', subject: address, text });
     }
     if (!truth.kinds.identities) return;
     const unknown = new Map<number, { count: number; first: string }>();
@@ -340,7 +335,7 @@ class Sysdump {
       const other =
         clusterIDOf(identity) === truth.clusterID ? '' : `, of cluster id ${clusterIDOf(identity)}`;
       const text = `${counted(count, 'endpoint')}, such as ${first}; no CiliumIdentity has this number${other}`;
-      this.#findings.add({ kind: 'unknown-identity', subject: String(identity), text, node: undefined });
+      this.#findings.add({ kind: 'unknown-identity', subject: String(identity), text });
     }
   }
 
@@ -435,7 +430,7 @@ class Sysdump {
     );
     for (const [a, b] of overlappingPods([...localPods.flat(), ...others])) {
       const text = `${a.podCIDR} of ${a.node} and ${b.podCIDR} of ${b.node}`;
-      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text, node: undefined });
+      this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text });
     }
   }
 

@@ -76,9 +76,9 @@ interface FindingGroup {
   last: LastEvent | undefined;
 }
 
-/** A finding of one node, or of the sources (`node` undefined). */
+/** A finding of one node, or of the sources if `node` is absent. */
 export type NodeFinding = Omit<Finding, 'nodes' | 'tables' | 'last'> & {
-  readonly node: string | undefined;
+  readonly node?: string | undefined;
   readonly table?: TableName | undefined;
   readonly last?: LastEvent | undefined;
 };
