@@ -6,7 +6,7 @@ const encoder = new TextEncoder();
  */
 export class ByteStream implements AsyncIterable<Uint8Array> {
   #queue: string[] = [];
-  #over: { readonly error: Error | undefined } | undefined;
+  #end: { readonly error: Error | undefined } | undefined;
   #wake: (() => void) | undefined;
   readonly #onClose: () => void;
   readonly #running: () => Promise<void>;
@@ -26,22 +26,22 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
   }
 
   write(text: string): void {
-    if (this.#over !== undefined) return;
+    if (this.#end !== undefined) return;
     this.#queue.push(text);
     this.#wake?.();
   }
 
   /** Ends the stream after the queued chunks. */
   end(): void {
-    this.#over ??= { error: undefined };
+    this.#end ??= { error: undefined };
     this.#wake?.();
   }
 
   /** Breaks the stream. Queued chunks are lost. */
   break(error: Error): void {
-    if (this.#over?.error !== undefined) return;
+    if (this.#end?.error !== undefined) return;
     this.#queue = [];
-    this.#over = { error };
+    this.#end = { error };
     this.#onClose();
     this.#wake?.();
   }
@@ -54,8 +54,8 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
           const text = this.#queue.join('');
           this.#queue = [];
           yield encoder.encode(text);
-        } else if (this.#over !== undefined) {
-          if (this.#over.error !== undefined) throw this.#over.error;
+        } else if (this.#end !== undefined) {
+          if (this.#end.error !== undefined) throw this.#end.error;
           return;
         } else {
           await new Promise<void>((resolve) => {
@@ -65,7 +65,7 @@ export class ByteStream implements AsyncIterable<Uint8Array> {
         }
       }
     } finally {
-      this.#over ??= { error: undefined };
+      this.#end ??= { error: undefined };
       this.#onClose();
     }
   }

@@ -28,10 +28,14 @@ export interface ObjectList {
 }
 
 interface Token {
+  /** {@link LATEST} for an inconsistent list, which continues at the current version. */
   readonly version: number;
   /** The page starts after this key. */
   readonly after: string;
 }
+
+/** The version of the token in the response to an expired token. */
+const LATEST = -1;
 
 /** Maximum time for which a request waits until the watch cache has reached its version. */
 const BEHIND_MS = 3000;
@@ -75,7 +79,7 @@ export class ObjectLists {
   async list(selection: Selection, query: URLSearchParams): Promise<ObjectList> {
     const limit = Number(query.get('limit') ?? 0);
     const token = query.get('continue');
-    if (token !== null && token !== '') return this.#continue(selection, readToken(token), limit, token);
+    if (token !== null && token !== '') return this.#continue(selection, readToken(token), limit);
     const version = readVersion(query.get('resourceVersion'));
     if (version === undefined) return this.#page(selection, this.#store.version, '', limit);
     const resource = storedAs(selection.type);
@@ -85,13 +89,13 @@ export class ObjectLists {
     return this.#page(selection, Math.max(known, this.#store.compacted), '', 0);
   }
 
-  #continue(selection: Selection, { version, after }: Token, limit: number, text: string): ObjectList {
-    if (version === -1) return this.#page(selection, this.#store.version, after, limit);
+  #continue(selection: Selection, { version, after }: Token, limit: number): ObjectList {
+    if (version === LATEST) return this.#page(selection, this.#store.version, after, limit);
     if (version >= this.#store.compacted) return this.#page(selection, version, after, limit);
     throw new StatusError(
       'Expired',
       'The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.',
-      { token: tokenText({ ...readToken(text), version: -1 }) },
+      { token: tokenText({ version: LATEST, after }) },
     );
   }
 

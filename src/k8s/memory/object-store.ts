@@ -61,17 +61,20 @@ export class ObjectStore {
     return this.#history.filter((write) => write.resource === resource && write.version > version);
   }
 
-  /** Stores the result of `make` for the version of this write, or deletes the object, and notifies the watchers. */
-  write(
+  /**
+   * Stores and returns the result of `make` for the version of this write, and notifies the watchers. If the result is
+   * undefined, the object is deleted.
+   */
+  write<T extends KubernetesObject | undefined>(
     resource: string,
     key: string,
-    make: ((version: string) => KubernetesObject) | undefined,
-  ): KubernetesObject | undefined {
+    make: (version: string) => T,
+  ): T {
     const version = ++this.#version;
     const objects = this.#objects.get(resource) ?? new Map<string, KubernetesObject>();
     this.#objects.set(resource, objects);
     const before = objects.get(key);
-    const after = make?.(String(version));
+    const after = make(String(version));
     if (after === undefined) objects.delete(key);
     else objects.set(key, after);
     const write: StoredWrite = { version, resource, key, before, after };

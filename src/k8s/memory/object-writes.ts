@@ -34,7 +34,7 @@ function fieldsOf(value: unknown, what: string): PlainFields {
 }
 
 /**
- * Returns the field managers of an object after a write. They have no fields here; without a manager, none is recorded.
+ * Returns the `managedFields` of an object after a write: only the names of the managers. Without a manager, unchanged.
  */
 function managers(previous: unknown, manager: string | undefined): PlainFields {
   const known = Array.isArray(previous) ? previous : [];
@@ -43,7 +43,7 @@ function managers(previous: unknown, manager: string | undefined): PlainFields {
   return all.length === 0 ? {} : { managedFields: all };
 }
 
-/** Throws if the object names another type than the path. A type that it does not name is that of the path. */
+/** Throws if the object has another `apiVersion` or `kind` than the path. Both may be missing. */
 function checkType(type: ResourceType, object: PlainFields): void {
   for (const [name, expected] of Object.entries(typeMeta(type))) {
     const given = object[name];
@@ -74,7 +74,7 @@ export class ObjectWrites {
     throw new StatusError('NotFound', `${type.plural} "${name}" not found`);
   }
 
-  /** @param manager the field manager of the request; as in the other writes */
+  /** @param manager the field manager of the request, also in the other methods */
   create(
     type: ResourceType,
     namespace: string | undefined,
@@ -101,6 +101,7 @@ export class ObjectWrites {
       name,
       uid: `00000000-0000-4000-8000-${(++this.#uids).toString(16).padStart(12, '0')}`,
       creationTimestamp: `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`,
+      resourceVersion: '',
       ...managers(undefined, manager),
     };
     const content =
@@ -134,7 +135,7 @@ export class ObjectWrites {
     const { uid, resourceVersion } = isObject(preconditions) ? preconditions : {};
     this.#expect(address, 'UID', uid, current.metadata.uid);
     this.#expect(address, 'ResourceVersion', resourceVersion, current.metadata.resourceVersion);
-    this.#store.write(storedAs(address.type), keyOf(address.namespace, address.name), undefined);
+    this.#store.write(storedAs(address.type), keyOf(address.namespace, address.name), () => undefined);
     return current;
   }
 
@@ -168,7 +169,7 @@ export class ObjectWrites {
             ...(type.hasStatus === true ? { status: current['status'] } : {}),
             metadata: { ...given, ...kept },
           };
-    const normal: PlainFields = JSON.parse(JSON.stringify(content)); // drops undefined fields
+    const normal: KubernetesObject = JSON.parse(JSON.stringify(content)); // drops undefined fields
     if (isDeepStrictEqual(normal, current)) return current;
     return this.#put(type, keyOf(namespace, name), normal);
   }
@@ -181,13 +182,11 @@ export class ObjectWrites {
     );
   }
 
-  #put(type: ResourceType, key: string, content: PlainFields): KubernetesObject {
-    const metadata = fieldsOf(content['metadata'], 'metadata');
-    const make = (resourceVersion: string): KubernetesObject =>
-      // `create` checked the name.
-      ({ ...content, metadata: { ...metadata, resourceVersion } }) as unknown as KubernetesObject;
-    const stored = this.#store.write(storedAs(type), key, make);
-    if (stored === undefined) throw new StatusError('NotFound', `${type.plural} "${key}" not found`);
-    return stored;
+  /** Stores an object with a new resourceVersion. */
+  #put(type: ResourceType, key: string, object: KubernetesObject): KubernetesObject {
+    return this.#store.write(storedAs(type), key, (resourceVersion) => ({
+      ...object,
+      metadata: { ...object.metadata, resourceVersion },
+    }));
   }
 }

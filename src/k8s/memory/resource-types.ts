@@ -9,8 +9,8 @@ export interface ResourceType {
   readonly hasStatus?: boolean;
 }
 
-/** Returns a kind. Its plural is formed as in English. */
-function type(
+/** Returns a kind with the English plural of its name. */
+function resourceType(
   group: string,
   version: string,
   kind: string,
@@ -24,29 +24,29 @@ function type(
 /** The kinds of the multi-cluster services API. */
 export const MCS_TYPES: readonly ResourceType[] = ['v1beta1', 'v1alpha1'].flatMap((version) =>
   ['ServiceExport', 'ServiceImport'].map((kind) =>
-    type('multicluster.x-k8s.io', version, kind, 'Namespaced', true),
+    resourceType('multicluster.x-k8s.io', version, kind, 'Namespaced', true),
   ),
 );
 
 /** The kinds of a cluster with Cilium that are followed here. */
 export const CLUSTER_TYPES: readonly ResourceType[] = [
-  type('', 'v1', 'Namespace', 'Cluster', true),
-  type('', 'v1', 'Node', 'Cluster', true),
-  type('', 'v1', 'Pod', 'Namespaced', true),
-  type('', 'v1', 'Service', 'Namespaced', true),
-  type('', 'v1', 'Endpoints', 'Namespaced', false),
-  type('', 'v1', 'ConfigMap', 'Namespaced', false),
-  type('discovery.k8s.io', 'v1', 'EndpointSlice', 'Namespaced', false),
-  type('discovery.k8s.io', 'v1beta1', 'EndpointSlice', 'Namespaced', false),
-  type('coordination.k8s.io', 'v1', 'Lease', 'Namespaced', false),
-  type('networking.k8s.io', 'v1', 'NetworkPolicy', 'Namespaced', false),
-  type('cilium.io', 'v2', 'CiliumNode', 'Cluster', true),
-  type('cilium.io', 'v2', 'CiliumEndpoint', 'Namespaced', true),
-  type('cilium.io', 'v2', 'CiliumIdentity', 'Cluster', false),
-  type('cilium.io', 'v2', 'CiliumNetworkPolicy', 'Namespaced', true),
-  type('cilium.io', 'v2', 'CiliumClusterwideNetworkPolicy', 'Cluster', true),
-  type('cilium.io', 'v2alpha1', 'CiliumEndpointSlice', 'Cluster', false),
-  type('cilium.io', 'v2alpha1', 'CiliumCIDRGroup', 'Cluster', false),
+  resourceType('', 'v1', 'Namespace', 'Cluster', true),
+  resourceType('', 'v1', 'Node', 'Cluster', true),
+  resourceType('', 'v1', 'Pod', 'Namespaced', true),
+  resourceType('', 'v1', 'Service', 'Namespaced', true),
+  resourceType('', 'v1', 'Endpoints', 'Namespaced', false),
+  resourceType('', 'v1', 'ConfigMap', 'Namespaced', false),
+  resourceType('discovery.k8s.io', 'v1', 'EndpointSlice', 'Namespaced', false),
+  resourceType('discovery.k8s.io', 'v1beta1', 'EndpointSlice', 'Namespaced', false),
+  resourceType('coordination.k8s.io', 'v1', 'Lease', 'Namespaced', false),
+  resourceType('networking.k8s.io', 'v1', 'NetworkPolicy', 'Namespaced', false),
+  resourceType('cilium.io', 'v2', 'CiliumNode', 'Cluster', true),
+  resourceType('cilium.io', 'v2', 'CiliumEndpoint', 'Namespaced', true),
+  resourceType('cilium.io', 'v2', 'CiliumIdentity', 'Cluster', false),
+  resourceType('cilium.io', 'v2', 'CiliumNetworkPolicy', 'Namespaced', true),
+  resourceType('cilium.io', 'v2', 'CiliumClusterwideNetworkPolicy', 'Cluster', true),
+  resourceType('cilium.io', 'v2alpha1', 'CiliumEndpointSlice', 'Cluster', false),
+  resourceType('cilium.io', 'v2alpha1', 'CiliumCIDRGroup', 'Cluster', false),
   ...MCS_TYPES,
 ];
 

@@ -79,7 +79,7 @@ it('keeps every state since the last compaction, and the writes between them; a 
       let writes = 0;
       for (const what of happenings) {
         if (what.do === 'put' || what.do === 'delete') {
-          store.write(what.resource, what.key, what.do === 'put' ? object : undefined);
+          store.write(what.resource, what.key, what.do === 'put' ? object : () => undefined);
           naive.write(what.resource, what.key, what.do === 'put' ? String(naive.version + 1) : undefined);
           writes++;
         } else if (what.do === 'compact') {
@@ -127,7 +127,7 @@ it('notifies of each write with the old and the new state, until unsubscribed', 
   store.write('/pods', 'a', object);
   store.write('/pods', 'a', object);
   expect(store.get('/pods', 'a')?.metadata.resourceVersion).toBe('3');
-  store.write('/pods', 'a', undefined);
+  store.write('/pods', 'a', () => undefined);
   expect(store.get('/pods', 'a')).toBeUndefined();
   expect(store.get('/nodes', 'a')).toBeUndefined();
   end();
