@@ -34,7 +34,8 @@ function fieldsOf(value: unknown, what: string): PlainFields {
 }
 
 /**
- * Returns the `managedFields` of an object after a write: only the names of the managers. Without a manager, unchanged.
+ * Returns the `managedFields` of an object after a write, which are only the names of managers. Without a manager, they
+ * are unchanged.
  */
 function managers(previous: unknown, manager: string | undefined): PlainFields {
   const known = Array.isArray(previous) ? previous : [];
