@@ -16,10 +16,16 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
 /** Matches text that needs no escape: printable ASCII without `"`, `&`, `<`, `>` and the backslash. */
 const PLAIN = /^[ !#-%'-;=?-[\]-~]*$/;
 
+const LONE_SURROGATES = /\p{Surrogate}/gu;
+
 /** Returns a string literal. Most texts need no escape; this test takes a fifth of the time of `JSON.stringify`. */
 export function jsonString(text: string): string {
   if (PLAIN.test(text)) return `"${text}"`;
-  return JSON.stringify(text).replace(/[<>&\u2028\u2029]/g, (char) => HTML_ESCAPES[char] ?? char);
+  // A lone surrogate becomes U+FFFD, because strings of Go are UTF-8.
+  return JSON.stringify(text.replace(LONE_SURROGATES, '\ufffd')).replace(
+    /[<>&\u2028\u2029]/g,
+    (char) => HTML_ESCAPES[char] ?? char,
+  );
 }
 
 /**
