@@ -1,3 +1,4 @@
+import { writeNumber } from '../kvstore/codec/json-bytes.ts';
 import type { TapeWriter } from './tape-writer.ts';
 
 /** The bytes `buffer[from, to)`. */
@@ -18,7 +19,6 @@ const END = encoded('}\n');
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
-const ZERO = 0x30;
 
 /**
  * Maximum size of a put without its place, name and value: two numbers of 16 digits, one of 10, the names of fields,
@@ -30,19 +30,6 @@ const FIXED_BYTES = 128;
 function writeBytes(block: Uint8Array, at: number, bytes: Uint8Array): number {
   for (let i = 0; i < bytes.length; i++) block[at + i] = bytes[i] ?? 0;
   return at + bytes.length;
-}
-
-/** Writes a number in decimal. Returns the end. */
-function writeNumber(block: Uint8Array, at: number, value: number): number {
-  let size = 1;
-  for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
-  let rest = value;
-  for (let i = size - 1; i >= 0; i--) {
-    const next = Math.floor(rest / 10);
-    block[at + i] = ZERO + rest - next * 10;
-    rest = next;
-  }
-  return at + size;
 }
 
 /** Writes bytes as the content of a JSON string. Returns the end; -1 if a byte is not printable ASCII. */

@@ -175,13 +175,12 @@ export class IdentityAllocator {
    */
   subscribe(listener: IdentityListener): Unsubscribe {
     const steps = (): IterableIterator<(one: IdentityListener) => void> =>
-      [...this.cache.entries()]
-        .map(
-          ([id, labels]) =>
-            (one: IdentityListener) =>
-              one.onIdentity(id as NumericIdentity, labels),
-        )
-        .values();
+      Array.from(
+        this.cache.entries(),
+        ([id, labels]) =>
+          (one: IdentityListener) =>
+            one.onIdentity(id as NumericIdentity, labels),
+      ).values();
     return this.#listeners.subscribe(listener, { steps, ended: () => {} });
   }
 

@@ -6,11 +6,25 @@ const MAX_VIEW_BYTES = 1024;
 const QUOTE = 0x22;
 const ZERO = 0x30;
 const ASCII_END = 0x80;
+/** Maximum number of digits of a safe integer. */
+const MAX_DIGITS = 16;
 
 /** 1 for each character that a string literal contains unchanged, as in `jsonString`. */
 const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
   code >= 0x20 && code < 0x7f && !'"&<>\\'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
+
+/** Writes a safe integer that is not negative in decimal. Returns the end. */
+export function writeNumber(block: Uint8Array, at: number, value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
+  let rest = value;
+  for (let i = size - 1; i >= 0; i--) {
+    block[at + i] = ZERO + (rest % 10);
+    rest = Math.floor(rest / 10);
+  }
+  return at + size;
+}
 
 /**
  * Writes JSON as bytes into a reused buffer, in half of the time of a text that is concatenated and then encoded, and
@@ -82,15 +96,8 @@ export class JsonBytes {
       this.json(String(value));
       return;
     }
-    let digits = 1;
-    for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) digits++;
-    this.#reserve(digits);
-    this.#end += digits;
-    let rest = value;
-    for (let at = this.#end - 1; digits > 0; digits--, at--) {
-      this.#buffer[at] = ZERO + (rest % 10);
-      rest = Math.floor(rest / 10);
-    }
+    this.#reserve(MAX_DIGITS);
+    this.#end = writeNumber(this.#buffer, this.#end, value);
   }
 
   #utf8(text: string): void {

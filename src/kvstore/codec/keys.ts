@@ -51,8 +51,8 @@ export const IDENTITIES_PREFIX = 'cilium/state/identities/v1/';
 export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
 
 /**
- * The part of `ip` keys that Cilium calls address space. Cilium has only this one. The address space of a cluster id is
- * a part of the address instead (`10.1.2.3@5`).
+ * A fixed part of all `ip` keys, which Cilium calls address space. The address space of a cluster is not in this part,
+ * but at the end of the address (`10.1.2.3@5`).
  */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 

@@ -145,7 +145,7 @@ export class MemoryStore {
     return stored && versionAt(stored, revision);
   }
 
-  /** Yields the versions of the keys of a range that existed as of a revision, in order; undefined for another key. */
+  /** Yields the version of each key of a range as of a revision, in order; undefined if the key did not exist then. */
   *#versionsIn(range: KeyRange, revision: number): Generator<Version | undefined> {
     for (const [key, stored] of this.#versions.from(range.start)) {
       if (!inRange(key, range)) return;
@@ -175,11 +175,11 @@ export class MemoryStore {
     const revision = request.revision || this.#revision;
     this.#checkKept(revision);
     const { minModRevision = 0, limit } = request;
-    const isRecent = minModRevision > this.#compactRevision;
+    const isInHistory = minModRevision > this.#compactRevision;
     const kvs: KeyValue[] = [];
     const expansionLimit = this.#blocks.expansions + maxBlocks;
     let more = false;
-    const versions = isRecent
+    const versions = isInHistory
       ? this.#changedSince(minModRevision, request).map((key) => this.#versionAt(key, revision))
       : this.#versionsIn(request, revision);
     for (const version of versions) {

@@ -132,8 +132,8 @@ export class SyncStore {
   /** Number of landed puts that the watch has not shown yet. */
   #awaitedEchoes = 0;
   #isAdopting: boolean;
-  /** Resolves when the existing keys are known, or cannot be read. */
-  readonly #known = deferred();
+  /** Resolves when writes may begin: the existing keys are known, or cannot be read. */
+  readonly #writesMayBegin = deferred();
   /** Resolves when the watch has delivered all existing keys. */
   readonly #allListed = deferred();
   #isListed = false;
@@ -145,11 +145,11 @@ export class SyncStore {
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
   /** The callers that wait for the canary. */
-  readonly #canaryWaits = new WriteWaits(() => this.#pending + this.#losses);
+  readonly #canaryWaits = new WriteWaits(() => this.#pending + this.#lossReports);
   /** The callers that wait for their writes only. */
-  readonly #landingWaits = new WriteWaits(() => this.#pending + this.#losses);
+  readonly #landingWaits = new WriteWaits(() => this.#pending + this.#lossReports);
   /** Number of running reports of the keys of lost leases. */
-  #losses = 0;
+  #lossReports = 0;
   #writes = 0;
   #putBacks = 0;
 
@@ -165,7 +165,7 @@ export class SyncStore {
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = this.#options;
     this.#isAdopting = adoptLeases;
-    if (!this.#isAdopting) this.#known.resolve();
+    if (!this.#isAdopting) this.#writesMayBegin.resolve();
     const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
     const weightOf = (job: Job): number =>
@@ -241,7 +241,7 @@ export class SyncStore {
     const key = this.#keys.ensure(name);
     if (key.wanted !== undefined) this.#wanted--;
     key.wanted = undefined;
-    this.#markSeen(key);
+    this.#stopAwaitingEcho(key);
     this.#contested.cancel(key);
     this.#enqueue(key);
   }
@@ -253,7 +253,7 @@ export class SyncStore {
     return key;
   }
 
-  #markSeen(key: SyncKey): void {
+  #stopAwaitingEcho(key: SyncKey): void {
     if (key.echoRevision !== undefined) this.#awaitedEchoes--;
     key.echoRevision = undefined;
   }
@@ -304,7 +304,7 @@ export class SyncStore {
     }
     const landedAt = key.echoRevision;
     if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
-    this.#markSeen(key);
+    this.#stopAwaitingEcho(key);
     if (isDesired) this.#contested.cancel(key);
     else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(key);
     else this.#contested.recordOverwrite(key);
@@ -347,7 +347,7 @@ export class SyncStore {
   recordListed(): void {
     this.#isListed = true;
     this.#allListed.resolve();
-    this.#known.resolve();
+    this.#writesMayBegin.resolve();
   }
 
   /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
@@ -359,7 +359,7 @@ export class SyncStore {
   async endAdoption(): Promise<void> {
     if (!this.#isAdopting) return;
     this.#isAdopting = false;
-    this.#known.resolve();
+    this.#writesMayBegin.resolve();
     const { gate = OPEN_GATE } = this.#options;
     const forget = this.#keys.visit(gate.slice, (key) => {
       key.inherited = undefined;
@@ -375,7 +375,8 @@ export class SyncStore {
    */
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
-    if (!this.#isWatching && state !== 'listing') this.#known.resolve(); // writes do not wait for a broken watch
+    // Writes do not wait for a broken watch.
+    if (!this.#isWatching && state !== 'listing') this.#writesMayBegin.resolve();
     if (!this.#isWatching || this.#awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
@@ -439,7 +440,7 @@ export class SyncStore {
   }
 
   async #runQueue(signal: AbortSignal): Promise<void> {
-    await Promise.race([this.#known.promise, fired(signal)]);
+    await Promise.race([this.#writesMayBegin.promise, fired(signal)]);
     await this.#queue.run(signal);
   }
 
@@ -517,9 +518,9 @@ export class SyncStore {
 
   /** Prevents the canary from being written until all lost keys are reported. */
   async #awaitLostKeys(reported: Promise<unknown>): Promise<void> {
-    this.#losses++;
+    this.#lossReports++;
     await reported;
-    this.#losses--;
+    this.#lossReports--;
     this.#offerCanary();
     this.#landingWaits.complete(this.#landingWaits.due());
   }
@@ -625,7 +626,7 @@ export class SyncStore {
     key.watchedWrite = undefined;
     if (wanted === undefined) return;
     key.stored = wanted;
-    this.#markSeen(key);
+    this.#stopAwaitingEcho(key);
     if (key.wanted !== wanted) return; // written again soon
     if (watchedWrite !== undefined && watchedWrite.modRevision >= (revision ?? UNKNOWN_REVISION)) {
       if (!watchedWrite.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
