@@ -47,7 +47,7 @@ interface SelectedService extends ServiceID {
   readonly families: readonly string[];
 }
 
-/** A remote slice, or a part of a large one, under the key of its local slice. */
+/** A remote slice, or a part of a large one, which becomes one local slice. */
 interface RemotePart {
   readonly cluster: string;
   readonly slice: string;
@@ -74,11 +74,6 @@ function sameSelected(a: SelectedService, b: SelectedService): boolean {
   return a.uid === b.uid && a.isHeadless === b.isHeadless && a.families.join() === b.families.join();
 }
 
-/** Order of parts with the same key: the first one is written. */
-function isBefore(a: RemotePart, b: RemotePart): boolean {
-  return a.cluster === b.cluster ? a.slice < b.slice : a.cluster < b.cluster;
-}
-
 /**
  * The slices of remote clusters, as slices of this cluster, for services with the annotations of EndpointSlice
  * synchronization. A pure function of the remote slices and the local services. Stores the slices of all services, as
@@ -89,19 +84,16 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #options: RemoteSlicesOptions;
   readonly #rejections: RejectionLog;
   readonly #services = new Map<string, SelectedService>();
-  /**
-   * By key of a local slice: its parts in order. Almost always there is one; several if their names have the same
-   * digest.
-   */
-  readonly #parts = new Map<string, readonly RemotePart[]>();
-  /** Keys of local slices, by the service of the parts. */
+  /** By key of a local slice. */
+  readonly #parts = new Map<string, RemotePart>();
+  /** Keys of local slices, by service. */
   readonly #keysOfService = new SetMap<string>();
   /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new SetMap<string>();
   /** The clusters that publish services without slices. */
   readonly #withoutSlices = new Set<string>();
   readonly #list = new FollowedList('services');
-  #changed: (key: string) => void = () => {};
+  #notify: (key: string) => void = () => {};
 
   constructor(options: RemoteSlicesOptions) {
     this.#options = options;
@@ -113,10 +105,10 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     return this.#rejections.status().total;
   }
 
-  start(changed: (key: string) => void, signal: AbortSignal): void {
+  start(onChange: (key: string) => void, signal: AbortSignal): void {
     const { clusters, source, clock, gate } = this.#options;
     for (const state of [this.#services, this.#parts, this.#keysOfService, this.#kept]) state.clear();
-    this.#changed = changed;
+    this.#notify = onChange;
     const leave = clusters.onChange((cluster) => {
       for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
         if (clusters.stateOf(name) !== 'incomplete') this.#review(name);
@@ -130,7 +122,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   }
 
   wantedSlice(key: string): WantedSlice | undefined {
-    const part = this.#parts.get(key)?.[0];
+    const part = this.#parts.get(key);
     const service = this.#services.get(part?.service ?? '');
     if (part === undefined || service === undefined || !hasFamily(service, part)) return undefined;
     const { namespace, name, uid, isHeadless } = service;
@@ -157,7 +149,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const id = formatServiceID({ namespace, name });
     const service = this.#services.get(id);
     if (service === undefined) return `no service ${id} exists that selects slices of other clusters`;
-    const part = this.#parts.get(key)?.[0];
+    const part = this.#parts.get(key);
     if (part !== undefined && !hasFamily(service, part)) return `${id} has no ${part.family} addresses`;
     switch (this.#options.clusters.stateOf(cluster)) {
       case 'incomplete':
@@ -192,12 +184,11 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     contents.forEach((content, part) => {
       this.#put(partKey(local, part), { cluster, slice: name, service, family, content });
     });
-    this.#removeFrom(local, contents.length, { cluster, slice: name });
+    this.#removeFrom(local, contents.length);
   }
 
   mergeExternalSliceDelete({ cluster, id, name }: RemoteSliceID): void {
-    const local = `${id.namespace}/${mirroredName(id.name, cluster, name)}`;
-    this.#removeFrom(local, 0, { cluster, slice: name });
+    this.#removeFrom(`${id.namespace}/${mirroredName(id.name, cluster, name)}`, 0);
   }
 
   /** Does nothing, because the slices of the cluster are deleted one by one before this call. */
@@ -215,61 +206,38 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         const id = formatServiceID(service);
         if (current === undefined) this.#services.delete(id);
         else this.#services.set(id, current);
-        for (const key of this.#keysOfService.get(id)) this.#changed(key);
+        for (const key of this.#keysOfService.get(id)) this.#notify(key);
         this.#review(id);
       },
     };
   }
 
-  /** Sets a part. If other slices have the same key, the part is inserted in order. */
   #put(key: string, part: RemotePart): void {
-    const others = (this.#parts.get(key) ?? []).filter((other) => !isSameSlice(other, part));
-    const next = others.findIndex((other) => isBefore(part, other));
-    const at = next < 0 ? others.length : next;
-    this.#parts.set(key, [...others.slice(0, at), part, ...others.slice(at)]);
-    if (others.length > 0) {
-      const reason =
-        'another slice of the service has the same digest; the first one by cluster and name is used';
-      this.#rejections.add(
-        rejection('name-collision', 'slice', part.slice, reason, `${part.cluster} ${key}`),
-      );
-    }
+    this.#parts.set(key, part);
     this.#keysOfService.add(part.service, key);
-    if (this.#services.has(part.service)) this.#changed(key);
+    if (this.#services.has(part.service)) this.#notify(key);
   }
 
   /** Removes the parts of a slice from number `from` on. */
-  #removeFrom(local: string, from: number, slice: Pick<RemotePart, 'cluster' | 'slice'>): void {
+  #removeFrom(local: string, from: number): void {
     for (let part = from; ; part++) {
       const key = partKey(local, part);
-      const parts = this.#parts.get(key) ?? [];
-      const removed = parts.find((other) => isSameSlice(other, slice));
+      const removed = this.#parts.get(key);
       if (removed === undefined) return;
-      const others = parts.filter((other) => other !== removed);
-      if (others.length > 0) this.#parts.set(key, others);
-      else {
-        this.#parts.delete(key);
-        this.#keysOfService.delete(removed.service, key);
-      }
-      if (this.#services.has(removed.service)) this.#changed(key);
+      this.#parts.delete(key);
+      this.#keysOfService.delete(removed.service, key);
+      if (this.#services.has(removed.service)) this.#notify(key);
     }
   }
 
   /** Compares the kept slices of a cluster or service again. */
   #review(name: string): void {
-    for (const key of this.#kept.take(name)) this.#changed(key);
+    for (const key of this.#kept.take(name)) this.#notify(key);
   }
 }
 
 function hasFamily({ families }: SelectedService, { family }: RemotePart): boolean {
   return families.length === 0 || families.includes(family);
-}
-
-function isSameSlice(
-  a: Pick<RemotePart, 'cluster' | 'slice'>,
-  b: Pick<RemotePart, 'cluster' | 'slice'>,
-): boolean {
-  return a.cluster === b.cluster && a.slice === b.slice;
 }
 
 function partKey(local: string, part: number): string {

@@ -74,9 +74,13 @@ export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number
   return contents;
 }
 
-/** Returns `<service>-<8 hex digits>` for a remote slice. The name depends on the arguments only. */
+/** Length of a digest in hex digits. With 96 bits, no cluster can find a slice with the name of another one. */
+const DIGEST_LENGTH = 24;
+
+/** Returns `<service>-<hex digits>` for a remote slice. The name depends on the arguments only. */
 export function mirroredName(service: string, cluster: string, slice: string): string {
-  return `${service}-${createHash('sha256').update(`${cluster}/${slice}`).digest('hex').slice(0, 8)}`;
+  const digest = createHash('sha256').update(`${cluster}/${slice}`).digest('hex');
+  return `${service}-${digest.slice(0, DIGEST_LENGTH)}`;
 }
 
 /** Returns the object of a slice, for a write. */

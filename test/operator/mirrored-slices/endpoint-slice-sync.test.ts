@@ -42,7 +42,7 @@ describe('slices of remote backends', () => {
     const [slice, ...others] = await world.slices();
     expect(others).toEqual([]);
     // SHA-256 of `baltic/checkout-abc`.
-    expect(slice?.metadata.name).toBe('checkout-2b962517');
+    expect(slice?.metadata.name).toBe('checkout-2b96251788d959cd7a60ddf9');
     expect(slice?.metadata.labels).toEqual({
       'kubernetes.io/service-name': 'checkout',
       'multicluster.kubernetes.io/source-cluster': 'baltic',
@@ -342,21 +342,13 @@ describe('slices of remote backends', () => {
     expect(world.writes).toEqual([]);
   });
 
-  it('writes the first of two slices with the same digest, and reports the other', async () => {
+  it('writes two slices whose digests have the same first 32 bits (regression: another cluster could hide a slice)', async () => {
     const { clusters } = await newWorld('baltic');
     await world.putService('db');
-    const [first, second] = COLLISION;
-    const name = mirroredName('db', 'baltic', first);
-    expect(mirroredName('db', 'baltic', second)).toBe(name);
-    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', second, ['10.2.0.2']));
-    clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', first, ['10.2.0.1']));
+    for (const [at, name] of COLLISION.entries())
+      clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', name, [`10.2.0.${at}`]));
     await world.pass(2000);
-    expect(await world.addresses()).toEqual({ [name]: '10.2.0.1' });
-    expect(world.rejections.join()).toContain('has the same digest');
-    const id = { namespace: 'shop', name: 'db' };
-    clusters.sink?.mergeExternalSliceDelete({ cluster: 'baltic', id, name: first });
-    await world.pass(2000);
-    expect(await world.addresses()).toEqual({ [name]: '10.2.0.2' });
+    expect(Object.values(await world.addresses()).sort()).toEqual(['10.2.0.0', '10.2.0.1']);
   });
 
   it('names a missing right, and goes on when it is granted', async () => {
@@ -387,5 +379,5 @@ describe('slices of remote backends', () => {
   });
 });
 
-/** Two names with equal digests of `baltic/<name>`. */
+/** Two names whose digests of `baltic/<name>` begin with the same 8 digits. */
 const COLLISION = ['db-36674', 'db-45764'] as const;
