@@ -25,7 +25,7 @@ import { ServiceObjects } from './publish/service-objects.ts';
 import { serviceSync } from './publish/service-sync.ts';
 import { sliceSync } from './publish/slice-sync.ts';
 import { RemoteClusters } from './remote-clusters.ts';
-import type { SliceMode } from './slices/endpoint-slices.ts';
+import type { SliceMode } from './slices/cilium-slices.ts';
 
 /** Switches for the duties that publish. Collectors are switched by their intervals. */
 export interface PublishSwitches {

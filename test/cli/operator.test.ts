@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it, vi } from 'vitest';
 import { runCommand } from '../../src/cli/program.ts';
-import { SliceDuty } from '../../src/operator/slices/slice-duty.ts';
+import { CiliumSliceDuty } from '../../src/operator/slices/cilium-slice-duty.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
 import { until } from '../base/support/until.ts';
 import { dpcache, example, nothing } from './support/run.ts';
@@ -129,7 +129,7 @@ describe('dpcache operator', () => {
     const { stop } = operate([...CLUSTER, '--socket', socketPath, '--endpoint-slices', 'fcfs']);
     const isThere = async (): Promise<boolean> => (await scrape(socketPath)).includes('endpoint-slices');
     await until('its duties are there', () => isThere().catch(() => false));
-    const status = vi.spyOn(SliceDuty.prototype, 'status');
+    const status = vi.spyOn(CiliumSliceDuty.prototype, 'status');
     await scrape(socketPath);
     expect(status).toHaveBeenCalledTimes(1);
     await scrape(socketPath);

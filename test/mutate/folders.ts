@@ -48,7 +48,7 @@ const DEEPER: Readonly<Record<string, readonly string[]>> = {
     ...['collect/observed-kind', 'collect/policy-status-histories', 'collect/rounds'],
     ...['collect/unmanaged-dns-collector'],
     ...['collect/unmanaged-dns-histories', 'slices/endpoint-slices'],
-    ...['slices/slice-duty', 'slices/slice-histories'],
+    ...['slices/cilium-slice-duty', 'slices/slice-histories'],
     ...['kvstoremesh/kvstore-mesh', 'kvstoremesh/laws', 'kvstoremesh/sole-writer'],
   ],
 };

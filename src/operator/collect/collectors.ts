@@ -19,8 +19,8 @@ import type { Duty, DutyStatus } from '../duty.ts';
 import type { DutyOptions } from '../duty-report.ts';
 import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
 import { SOLE_LEADER } from '../elect/leader-election.ts';
-import type { EndpointSlicesOptions } from '../slices/endpoint-slices.ts';
-import { SliceDuty } from '../slices/slice-duty.ts';
+import { CiliumSliceDuty } from '../slices/cilium-slice-duty.ts';
+import type { CiliumSlicesOptions } from '../slices/cilium-slices.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
 import {
   IDENTITY_DELETES_PER_SECOND,
@@ -63,7 +63,7 @@ export interface CollectorsOptions extends DutyOptions, WriteContext {
     readonly identities: IdentityRange;
   };
   /** Batches CiliumEndpoints into slices. Default: off. */
-  readonly slices?: Omit<EndpointSlicesOptions, 'random'> | undefined;
+  readonly slices?: Omit<CiliumSlicesOptions, 'random'> | undefined;
   /** Spreads the start of batching over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
   /** Source of slice names. Default: `Math.random`. */
@@ -161,7 +161,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
     }),
     ...policyCollectors(reader, writer, options),
     batching
-      ? new SliceDuty({
+      ? new CiliumSliceDuty({
           ...options,
           ...batching,
           random,

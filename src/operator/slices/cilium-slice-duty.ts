@@ -15,18 +15,13 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
-import {
-  type CoreEndpoint,
-  coreEndpoint,
-  EndpointSlices,
-  type EndpointSlicesOptions,
-} from './endpoint-slices.ts';
+import { CiliumSlices, type CiliumSlicesOptions, type CoreEndpoint, coreEndpoint } from './cilium-slices.ts';
 
 /** A kind whose objects and events are read. */
 type ListenedKind = Pick<ObservedKind, 'objects' | 'notReadyReason' | 'follow' | 'listen'>;
 
-/** Options of {@link SliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
-export interface SliceDutyOptions extends EndpointSlicesOptions, DutyOptions {
+/** Options of {@link CiliumSliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
+export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyOptions {
   /** The CiliumEndpoints, with the fields identity, networking, encryption and named ports of their status. */
   readonly endpoints: ListenedKind;
   /** The CiliumEndpointSlices, with all fields. */
@@ -52,10 +47,10 @@ const SLICE_WEIGHT = 16;
  * If a slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing
  * slices and moves only endpoints that are in a wrong slice.
  */
-export class SliceDuty implements Duty {
+export class CiliumSliceDuty implements Duty {
   readonly name = 'endpoint-slices';
-  readonly #options: SliceDutyOptions;
-  #slices: EndpointSlices;
+  readonly #options: CiliumSliceDutyOptions;
+  #slices: CiliumSlices;
   #state: DutyState = 'waiting';
   /** True if all initially existing slices have been adopted. */
   #hasAdoptedAll = false;
@@ -68,9 +63,9 @@ export class SliceDuty implements Duty {
   readonly #report: DutyReport;
   #writes = 0;
 
-  constructor(options: SliceDutyOptions) {
+  constructor(options: CiliumSliceDutyOptions) {
     this.#options = options;
-    this.#slices = new EndpointSlices(options);
+    this.#slices = new CiliumSlices(options);
     this.#idle = new WakeableSleep(options.clock);
     this.#report = new DutyReport(this.name, options);
   }
@@ -111,7 +106,7 @@ export class SliceDuty implements Duty {
     const { endpoints, slices, gate = OPEN_GATE } = this.#options;
     await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
-    this.#slices = new EndpointSlices(this.#options);
+    this.#slices = new CiliumSlices(this.#options);
     for (const state of [this.#own, this.#failed, this.#rejected]) state.clear();
     this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);

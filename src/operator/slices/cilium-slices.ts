@@ -71,7 +71,7 @@ function equalContent(a: unknown, b: unknown): boolean {
  * its identity changes. The endpoint then moves: its new slice is written before its old slice, so that readers always
  * see the endpoint. Pure, except for the names of new slices.
  */
-export class EndpointSlices {
+export class CiliumSlices {
   readonly #mode: SliceMode;
   readonly #maxEndpoints: number;
   readonly #random: Random;
@@ -84,7 +84,7 @@ export class EndpointSlices {
   readonly #waitersOf = new SetMap<MutableSlice>();
   readonly #dirty = new Set<string>();
 
-  constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: EndpointSlicesOptions) {
+  constructor({ mode = 'identity', maxEndpoints = MAX_ENDPOINTS, random }: CiliumSlicesOptions) {
     this.#mode = mode;
     this.#maxEndpoints = maxEndpoints;
     this.#random = random;
@@ -249,8 +249,8 @@ export class EndpointSlices {
   }
 }
 
-/** Options of {@link EndpointSlices}. */
-export interface EndpointSlicesOptions {
+/** Options of {@link CiliumSlices}. */
+export interface CiliumSlicesOptions {
   /** Default `identity`. */
   readonly mode?: SliceMode | undefined;
   /** Maximum number of endpoints in a slice. Default 100. */

@@ -9,8 +9,8 @@ import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { collectors } from '../../../src/operator/collect/collectors.ts';
 import { objectKey } from '../../../src/operator/collect/observed-kind.ts';
 import type { Duty } from '../../../src/operator/duty.ts';
-import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
-import { SliceDuty } from '../../../src/operator/slices/slice-duty.ts';
+import { CiliumSliceDuty } from '../../../src/operator/slices/cilium-slice-duty.ts';
+import type { SliceMode } from '../../../src/operator/slices/cilium-slices.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
@@ -398,7 +398,7 @@ describe('the slices of endpoints', () => {
       return values();
     };
     const kind = { objects, notReadyReason: () => undefined, follow: () => {}, listen: () => {} };
-    const duty = new SliceDuty({
+    const duty = new CiliumSliceDuty({
       clock,
       random: Math.random,
       endpoints: kind,

@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import {
+  CiliumSlices,
   type CoreEndpoint,
   coreEndpoint,
-  EndpointSlices,
   endpointsOf,
   type SliceMode,
-} from '../../../src/operator/slices/endpoint-slices.ts';
+} from '../../../src/operator/slices/cilium-slices.ts';
 
 const MOST = 3;
 
@@ -33,7 +33,7 @@ interface Stored {
 class World {
   readonly wanted = new Map<string, Endpoint>();
   readonly server = new Map<string, Stored>();
-  slices: EndpointSlices;
+  slices: CiliumSlices;
   readonly #mode: SliceMode;
   #under: { readonly name: string; readonly written: ReadonlyMap<string, CoreEndpoint> } | undefined;
   #drawn = 1;
@@ -47,8 +47,8 @@ class World {
     this.slices = this.#plan();
   }
 
-  #plan(): EndpointSlices {
-    return new EndpointSlices({ mode: this.#mode, maxEndpoints: MOST, random: () => this.#random() });
+  #plan(): CiliumSlices {
+    return new CiliumSlices({ mode: this.#mode, maxEndpoints: MOST, random: () => this.#random() });
   }
 
   /** Another life takes over the server's content, and then the wanted endpoints. */
@@ -250,15 +250,15 @@ describe('the plan of slices', () => {
   });
 
   /** Returns the grouping of the endpoints. */
-  const together = (slices: EndpointSlices): readonly string[] =>
+  const together = (slices: CiliumSlices): readonly string[] =>
     [...slices.dirty].map((name) => [...(slices.get(name)?.endpoints.keys() ?? [])].sort().join('')).sort();
-  const put = (slices: EndpointSlices, id: number, ...names: readonly string[]): void => {
+  const put = (slices: CiliumSlices, id: number, ...names: readonly string[]): void => {
     for (const each of names)
       slices.put('shop', coreOf({ namespace: 'shop', name: each, id, ip: '10.0.0.1' }));
   };
 
   it('fills the fullest slice with room, and keeps those of one identity together', () => {
-    const slices = new EndpointSlices({ maxEndpoints: MOST, random: Math.random });
+    const slices = new CiliumSlices({ maxEndpoints: MOST, random: Math.random });
     put(slices, 1001, 'a', 'b', 'c', 'd', 'e', 'f');
     put(slices, 1002, 'x');
     expect(together(slices)).toEqual(['abc', 'def', 'x']);
@@ -270,7 +270,7 @@ describe('the plan of slices', () => {
   });
 
   it('takes a hundred of any identity in the order of arrival, if configured', () => {
-    const slices = new EndpointSlices({ mode: 'fcfs', random: Math.random });
+    const slices = new CiliumSlices({ mode: 'fcfs', random: Math.random });
     for (let i = 0; i < 101; i++) put(slices, 1000 + (i % 7), `pod-${i}`);
     slices.put('bank', coreOf({ namespace: 'bank', name: 'pod-0', id: 1001, ip: '10.0.0.1' }));
     expect([...slices.dirty].map((of) => slices.get(of)?.endpoints.size)).toEqual([100, 1, 1]);
@@ -278,7 +278,7 @@ describe('the plan of slices', () => {
 
   it('generates names like upstream, and none twice', () => {
     const drawn = [...new Array(14).fill(0), ...new Array(14).fill(0), ...new Array(14).fill(0.999)];
-    const slices = new EndpointSlices({ maxEndpoints: 1, random: () => drawn.shift() ?? 0 });
+    const slices = new CiliumSlices({ maxEndpoints: 1, random: () => drawn.shift() ?? 0 });
     put(slices, 1001, 'a', 'b');
     expect([...slices.dirty]).toEqual(['ces-bbbbbbbbb-bbbbb', 'ces-999999999-99999']);
   });

@@ -2,8 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { KubernetesObject, ResourceEvent } from '../../../src/k8s/resource.ts';
 import type { ObjectWrite, WriteOutcome } from '../../../src/k8s/rest/object-writer.ts';
-import type { SliceMode } from '../../../src/operator/slices/endpoint-slices.ts';
-import { SliceDuty, type SliceDutyOptions } from '../../../src/operator/slices/slice-duty.ts';
+import {
+  CiliumSliceDuty,
+  type CiliumSliceDutyOptions,
+} from '../../../src/operator/slices/cilium-slice-duty.ts';
+import type { SliceMode } from '../../../src/operator/slices/cilium-slices.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { type Choose, explore } from '../support/explore.ts';
@@ -18,7 +21,7 @@ const MOST = 2;
 interface Slice extends KubernetesObject {
   readonly endpoints: readonly { readonly name: string; readonly id: number }[];
 }
-type Kind = SliceDutyOptions['endpoints'];
+type Kind = CiliumSliceDutyOptions['endpoints'];
 
 /** A kind as a reflector shows it: changes since the last look are events. */
 class Shown {
@@ -193,7 +196,7 @@ type Begin = (world: World, mode: SliceMode) => { work(): Promise<void>; end(): 
 const ours: Begin = (world, mode) => {
   const { clock, cluster } = world;
   const ended = new AbortController();
-  const duty = new SliceDuty({
+  const duty = new CiliumSliceDuty({
     mode,
     maxEndpoints: MOST,
     clock,
@@ -324,7 +327,7 @@ it('the slices of a start are taken over in steps, and concurrent changes count'
   const turns: (() => void)[] = [];
   const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
   const ended = new AbortController();
-  const duty = new SliceDuty({
+  const duty = new CiliumSliceDuty({
     maxEndpoints: 1,
     clock,
     random: Math.random,
