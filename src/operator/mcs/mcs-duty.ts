@@ -20,7 +20,7 @@ import type { RemoteClusters } from '../remote-clusters.ts';
 import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
 import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
-import { derivedName, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
+import { derivedKey, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
 import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
 
@@ -251,7 +251,7 @@ export class McsDuty implements Duty {
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
       const plan = state && planWrites(state);
-      this.#record(key, plan);
+      this.#updateIndexes(key, plan);
       const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isRepeated(one));
       if (next === undefined) break;
       if (!(await this.#write(key, next, signal))) failed.add(next.part);
@@ -286,29 +286,30 @@ export class McsDuty implements Duty {
       local: serviceExport && readLocalExport(cluster, serviceExport, service),
       service,
       serviceImport: this.#latest('serviceimports', key),
-      derived: this.#latest('services', `${namespace}/${derivedName(namespace, name)}`),
+      derived: this.#latest('services', derivedKey(key)),
       now: timestampText(clock.wallTime()),
     };
   }
 
-  /** Updates the status, and the indexes of the name. */
-  #record(key: string, plan: McsPlan | undefined): void {
-    const [namespace = '', name = ''] = key.split('/');
-    const derivedKey = `${namespace}/${derivedName(namespace, name)}`;
-    // Exports of a namespace that does not exist here, or is not known yet, are imported when its event arrives.
-    const local =
+  /**
+   * Updates the status, and the indexes of the name. A name without a plan is indexed, too, so that it is imported when
+   * the event of its Namespace arrives.
+   */
+  #updateIndexes(key: string, plan: McsPlan | undefined): void {
+    const [namespace = ''] = key.split('/');
+    const derived = derivedKey(key);
+    const object =
       this.#latest('serviceexports', key) ??
       this.#latest('serviceimports', key) ??
-      this.#latest('services', derivedKey);
-    const isKnown = this.#remote.has(key) || local !== undefined;
-    if (isKnown) {
+      this.#latest('services', derived);
+    if (object !== undefined || this.#remote.has(key)) {
       this.#names.add(namespace, key);
-      this.#nameOfDerived.set(derivedKey, key);
+      this.#nameOfDerived.set(derived, key);
     } else {
       this.#names.delete(namespace, key);
-      this.#nameOfDerived.delete(derivedKey);
-      for (const object of this.#objectsOf(key))
-        for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${object}`);
+      this.#nameOfDerived.delete(derived);
+      for (const written of [`serviceexports ${key}`, `serviceimports ${key}`, `services ${derived}`])
+        for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${written}`);
     }
     setOrDelete(this.#conflicts, key, plan?.merged?.conflict?.reason);
     setOrDelete(this.#held, key, plan?.held);
@@ -319,7 +320,7 @@ export class McsDuty implements Duty {
     const { writer } = this.#options;
     const { write, reason, part } = planned;
     const known = this.#known(planned);
-    this.#own.beginRequest(objectOf(planned), known);
+    this.#own.beginRequest(ownKeyOf(planned), known);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (isUnsuccessful(write, answer)) {
@@ -338,13 +339,6 @@ export class McsDuty implements Duty {
         : { content, resourceVersion: object.metadata.resourceVersion };
     setOrDelete(this.#lastPatches, patchKey(planned), last);
     return true;
-  }
-
-  /** Returns the keys of the objects that are written for a name. */
-  #objectsOf(key: string): readonly string[] {
-    const [namespace = '', name = ''] = key.split('/');
-    const derived = `${namespace}/${derivedName(namespace, name)}`;
-    return [`serviceexports ${key}`, `serviceimports ${key}`, `services ${derived}`];
   }
 
   #latest(kind: McsKindName, key: string): KubernetesObject | undefined {
@@ -380,7 +374,7 @@ export class McsDuty implements Duty {
     if (!isOutdated || this.#queue.failures(key) > 2)
       this.#report.addError(writeError(planned.write, answer));
     if (!isOutdated) return;
-    this.#own.beginRequest(objectOf(planned), this.#known(planned));
+    this.#own.beginRequest(ownKeyOf(planned), this.#known(planned));
     try {
       this.#own.endRequest(await reader.get(placeOf(planned.write), signal));
     } catch (error) {
@@ -402,13 +396,14 @@ function simulated(
   return { ...content, metadata: { ...identity, ...metadata } };
 }
 
-function objectOf({ write }: PlannedWrite): string {
+/** Returns the object of a write as a key of {@link OwnWrites}. */
+function ownKeyOf({ write }: PlannedWrite): string {
   const { kind, namespace = '', name } = placeOf(write);
   return `${kind.plural} ${namespace}/${name}`;
 }
 
 function patchKey(planned: PlannedWrite): string {
-  return `${planned.part} ${objectOf(planned)}`;
+  return `${planned.part} ${ownKeyOf(planned)}`;
 }
 
 /** Returns what a patch changes, without the version that it expects. */

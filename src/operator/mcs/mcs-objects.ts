@@ -28,8 +28,7 @@ export type McsKindName = (typeof MCS_KINDS)[number];
 
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 
-type NamedKind = readonly [McsKindName, AnyKind];
-type AnyKind = Pick<ObservedKind, 'kind' | 'objects' | 'isMissing' | 'notReadyReason' | 'follow' | 'listen'>;
+type NamedKind = readonly [McsKindName, ObservedKind];
 
 const SERVICE: Shape = {
   spec: {
@@ -63,8 +62,11 @@ function trimmed(service: KubernetesObject): KubernetesObject {
   return isDerived ? trimDerived(service) : trimService(service);
 }
 
-/** Time between two checks if the API server serves no version of the group, and if a list is incomplete. */
-const POLL_MS = { startingServer: 5000, version: 30_000, lists: 500 };
+/**
+ * Time between two checks: if the API server serves no version of the group, if a list is incomplete, and if the
+ * objects are complete.
+ */
+const POLL_MS = { version: 5000, lists: 500, complete: 30_000 };
 
 /**
  * Time without interruption in which the API server serves no version, after which there are no objects. An API server
@@ -83,7 +85,7 @@ export class McsObjects implements Duty {
   readonly #options: McsObjectsOptions;
   readonly #tasks: Supervisor;
   readonly #listeners = new Set<McsListener>();
-  #kinds: ReadonlyMap<McsKindName, AnyKind> = new Map();
+  #kinds: ReadonlyMap<McsKindName, ObservedKind> = new Map();
   #version: McsVersion | 'none' | undefined;
   #isComplete = false;
   /** Set while the API server serves no version of the group. */
@@ -110,7 +112,7 @@ export class McsObjects implements Duty {
     return this.#kinds.get(kind)?.objects ?? new Map();
   }
 
-  /** Calls back with the events of all kinds, and with no events when {@link complete} may have become true. */
+  /** Calls `listener` with the events of all kinds; with no events when {@link complete} may have become true. */
   listen(listener: McsListener): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -160,16 +162,16 @@ export class McsObjects implements Duty {
       this.#version = 'none';
       this.#missing = failureOf(new Error(this.notReadyReason()), clock);
       if (clock.now() - missingSince >= MISSING_MS) this.#markComplete();
-      await sleep(clock, this.#isComplete ? POLL_MS.version : POLL_MS.startingServer, signal);
+      await sleep(clock, this.#isComplete ? POLL_MS.complete : POLL_MS.version, signal);
     }
     if (version === undefined) return;
     this.#missing = undefined;
-    let ended = this.#observe(version, signal);
+    let ended = this.#followVersion(version, signal);
     while (!signal.aborted) {
       if (this.notReadyReason() === undefined) this.#markComplete();
       else if (this.#kinds.get('serviceexports')?.isMissing === true)
         ended = await this.#changeVersion(ended, signal);
-      await sleep(clock, this.#isComplete ? POLL_MS.version : POLL_MS.lists, signal);
+      await sleep(clock, this.#isComplete ? POLL_MS.complete : POLL_MS.lists, signal);
     }
   }
 
@@ -217,8 +219,8 @@ export class McsObjects implements Duty {
     this.#notify('services', []);
   }
 
-  /** Returns the controller that ends the kinds of the followed version. */
-  #observe(version: McsVersion, signal: AbortSignal): AbortController {
+  /** Follows the kinds of a version, and those without versions. Returns the controller that ends the former. */
+  #followVersion(version: McsVersion, signal: AbortSignal): AbortController {
     const { source } = this.#options;
     const ended = new AbortController();
     followSignal(signal, ended);
@@ -236,7 +238,7 @@ export class McsObjects implements Duty {
   }
 
   /** Follows a kind until the signal fires. */
-  #listenTo(name: McsKindName, kind: AnyKind, signal: AbortSignal): void {
+  #listenTo(name: McsKindName, kind: ObservedKind, signal: AbortSignal): void {
     kind.follow(signal);
     kind.listen((events) => this.#notify(name, events), signal);
   }

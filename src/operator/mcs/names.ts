@@ -53,3 +53,9 @@ export function derivedName(namespace: string, name: string): string {
   const hash = createHash('sha256').update(`${namespace}/${name}`).digest();
   return `derived-${base32Hex(hash, HASH_LENGTH)}`;
 }
+
+/** Returns the `namespace/name` of the derived Service of a service. */
+export function derivedKey(service: string): string {
+  const [namespace = '', name = ''] = service.split('/');
+  return `${namespace}/${derivedName(namespace, name)}`;
+}

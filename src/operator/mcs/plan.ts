@@ -80,12 +80,13 @@ export interface McsPlan {
  */
 export function planWrites(state: McsState): McsPlan {
   const { remote, local, isGlobal, serviceExport } = state;
-  const merged = mergeExports([...remote, ...(local?.isValid === true && isGlobal ? [local.service] : [])]);
+  const exported = local?.isValid === true && isGlobal ? [local.service] : [];
+  const merged = mergeExports([...remote, ...exported]);
   const held = holdReason(state, merged);
+  // While the import is held, the conflicts of a valid export are not known.
+  const isStatusHeld = held !== undefined && exported.length > 0;
   const exportStatus =
-    serviceExport === undefined || (held !== undefined && local?.isValid === true && isGlobal)
-      ? []
-      : exportStatusWrites(state, serviceExport, merged);
+    serviceExport === undefined || isStatusHeld ? [] : exportStatusWrites(state, serviceExport, merged);
   if (held !== undefined) return { writes: exportStatus, held, merged };
   const writes = merged === undefined ? importDeletes(state) : importWrites(state, merged);
   return { writes: [...exportStatus, ...writes], held, merged };
@@ -117,28 +118,30 @@ function exportStatusWrites(
   return [patch('export status', mcsKind('serviceexports', version), object, operations, reason)];
 }
 
+/** The conditions of an object to set, and the types of those to remove. */
+interface ConditionChange {
+  readonly wanted: readonly Condition[];
+  readonly removed: readonly string[];
+}
+
+function invalidExport(reason: string, message: string): ConditionChange {
+  return {
+    wanted: [
+      { type: 'Valid', status: 'False', reason, message },
+      { type: 'Ready', status: 'False', reason: 'Pending', message: 'ServiceExport is not valid' },
+    ],
+    removed: ['Conflict'],
+  };
+}
+
 function exportConditions(
   isGlobal: boolean,
   local: LocalExport | undefined,
   merged: MergedService | undefined,
-): { readonly wanted: readonly Condition[]; readonly removed: readonly string[] } {
-  const invalid = isGlobal
-    ? local
-    : {
-        isValid: false as const,
-        reason: 'NamespaceNotGlobal',
-        message: 'Namespace is not global, Service cannot be exported',
-      };
-  if (invalid?.isValid === false) {
-    const { reason, message } = invalid;
-    return {
-      wanted: [
-        { type: 'Valid', status: 'False', reason, message },
-        { type: 'Ready', status: 'False', reason: 'Pending', message: 'ServiceExport is not valid' },
-      ],
-      removed: ['Conflict'],
-    };
-  }
+): ConditionChange {
+  if (!isGlobal)
+    return invalidExport('NamespaceNotGlobal', 'Namespace is not global, Service cannot be exported');
+  if (local?.isValid === false) return invalidExport(local.reason, local.message);
   const conflict = merged?.conflict;
   const noConflict = { reason: 'NoConflicts', message: 'ServiceExport has no conflicts' };
   return {

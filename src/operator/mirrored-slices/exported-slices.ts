@@ -10,7 +10,13 @@ import { field, items } from '../collect/field.ts';
 import { objectKey } from '../collect/observed-kind.ts';
 import { readLocalExport } from '../mcs/local-export.ts';
 import type { McsKindName, McsObjects } from '../mcs/mcs-objects.ts';
-import { derivedName, FAMILIES_ANNOTATION, IMPORT_NAME_LABEL, portNumberText } from '../mcs/names.ts';
+import {
+  derivedKey,
+  derivedName,
+  FAMILIES_ANNOTATION,
+  IMPORT_NAME_LABEL,
+  portNumberText,
+} from '../mcs/names.ts';
 import type { FollowContext } from '../publish/producer.ts';
 import { SetMap } from '../set-map.ts';
 import { FollowedList } from './followed-list.ts';
@@ -55,9 +61,7 @@ interface LocalSlice {
 }
 
 /** An exported Service and its derived Service. */
-interface DerivedService {
-  /** `namespace/name` of the Service. */
-  readonly name: string;
+interface ExportedService {
   readonly service: KubernetesObject | undefined;
   readonly derived: KubernetesObject;
 }
@@ -115,7 +119,7 @@ function sameSlice(a: LocalSlice, b: LocalSlice): boolean {
  * Returns the ports of a slice with the port names of the derived Service, because a Service is linked to its slices by
  * port names. Omits ports whose name an older export of another cluster uses for another number or protocol.
  */
-function copiedPorts(ports: readonly unknown[], { service, derived }: DerivedService): readonly unknown[] {
+function copiedPorts(ports: readonly unknown[], { service, derived }: ExportedService): readonly unknown[] {
   const names = new Map(
     items(derived, 'spec', 'ports').map((port) => [portNumberText(port), field(port, 'name') ?? '']),
   );
@@ -156,7 +160,7 @@ export class ExportedSlices implements SliceSource {
   /** Services by their derived Service. */
   readonly #serviceOfDerived = new Map<string, string>();
   readonly #list = new FollowedList('endpoint slices');
-  #changed: (key: string) => void = () => {};
+  #notify: (key: string) => void = () => {};
 
   constructor(options: ExportedSlicesOptions) {
     this.#options = options;
@@ -167,9 +171,9 @@ export class ExportedSlices implements SliceSource {
     return this.#rejections.status().total;
   }
 
-  start(changed: (key: string) => void, signal: AbortSignal): void {
+  start(onChange: (key: string) => void, signal: AbortSignal): void {
     for (const state of [this.#slices, this.#copies, this.#serviceOfDerived]) state.clear();
-    this.#changed = changed;
+    this.#notify = onChange;
     const { objects, source, clock, gate } = this.#options;
     const leave = objects.listen((kind, events) => this.#observe(kind, events));
     const context = { source, clock, gate, rejections: this.#rejections };
@@ -217,7 +221,7 @@ export class ExportedSlices implements SliceSource {
     }
     this.#copies.add(service, copy);
     this.#serviceOfDerived.set(derivedKey(service), service);
-    this.#changed(copy);
+    this.#notify(copy);
   }
 
   #remove({ service, copy, name }: LocalSlice): void {
@@ -228,7 +232,7 @@ export class ExportedSlices implements SliceSource {
       this.#copies.delete(service, copy);
       if (this.#copies.get(service).size === 0) this.#serviceOfDerived.delete(derivedKey(service));
     }
-    this.#changed(copy);
+    this.#notify(copy);
   }
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
@@ -236,7 +240,7 @@ export class ExportedSlices implements SliceSource {
     for (const { object } of events) {
       const key = objectKey(object);
       const service = kind === 'services' ? (this.#serviceOfDerived.get(key) ?? key) : key;
-      for (const copy of this.#copies.get(service)) this.#changed(copy);
+      for (const copy of this.#copies.get(service)) this.#notify(copy);
     }
   }
 
@@ -246,22 +250,18 @@ export class ExportedSlices implements SliceSource {
     if (slice === undefined) return 'the slice that it was copied from does not exist';
     const exported = this.#exported(slice.service);
     if (typeof exported === 'string') return exported;
-    const { derived, name } = exported;
+    const { derived } = exported;
     if (!hasFamily(derived, slice.addressType))
       return `${derived.metadata.name} has no ${slice.addressType} addresses`;
     const ports: unknown = JSON.parse(slice.ports);
     const copied = copiedPorts(items(ports), exported);
     if (copied.length === 0 && items(ports).length > 0)
       return `${derived.metadata.name} has none of the ports of ${slice.name}`;
-    return this.#copy(slice, exported, copied, name);
+    return this.#copy(slice, derived, copied);
   }
 
-  #copy(
-    { name: local, addressType, endpoints, copy }: LocalSlice,
-    { derived }: DerivedService,
-    ports: readonly unknown[],
-    service: string,
-  ): WantedSlice {
+  #copy(slice: LocalSlice, derived: KubernetesObject, ports: readonly unknown[]): WantedSlice {
+    const { name: local, service, addressType, endpoints, copy } = slice;
     const { namespace = '', name, uid } = derived.metadata;
     const labels = field(derived, 'metadata', 'labels');
     return {
@@ -282,7 +282,7 @@ export class ExportedSlices implements SliceSource {
   }
 
   /** Returns an exported Service and its derived Service, or the reason why one of them is missing. */
-  #exported(key: string): DerivedService | string {
+  #exported(key: string): ExportedService | string {
     const { objects, clusterName } = this.#options;
     const serviceExport = objects.objects('serviceexports').get(key);
     if (serviceExport === undefined) return `${key} is not exported`;
@@ -292,11 +292,6 @@ export class ExportedSlices implements SliceSource {
     const derived = objects.objects('services').get(derivedKey(key));
     const isDerived = field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL) === serviceExport.metadata.name;
     if (derived === undefined || !isDerived) return `${key} has no derived Service`;
-    return { name: key, service, derived };
+    return { service, derived };
   }
-}
-
-function derivedKey(service: string): string {
-  const [namespace = '', name = ''] = service.split('/');
-  return `${namespace}/${derivedName(namespace, name)}`;
 }

@@ -40,14 +40,14 @@ function sliceWriter(source: SliceSource, managedBy: string, context: SliceDutyC
 export function endpointSliceSync(
   context: SliceDutyContext & Pick<RemoteSlicesOptions, 'clusters' | 'endpointsPerSlice'>,
 ): Duty {
-  const { kubernetes: source, onReject, ...rest } = context;
-  return sliceWriter(new RemoteSlices({ ...rest, source, onReject }), MESH_CONTROLLER, context);
+  const source = new RemoteSlices({ ...context, source: context.kubernetes });
+  return sliceWriter(source, MESH_CONTROLLER, context);
 }
 
 /** Returns the duty that copies the EndpointSlices of exported Services to their derived Services (`--mcs-api`). */
 export function exportedSliceCopies(
   context: SliceDutyContext & Pick<ExportedSlicesOptions, 'clusterName' | 'objects'>,
 ): Duty {
-  const { kubernetes: source, onReject, ...rest } = context;
-  return sliceWriter(new ExportedSlices({ ...rest, source, onReject }), MCS_CONTROLLER, context);
+  const source = new ExportedSlices({ ...context, source: context.kubernetes });
+  return sliceWriter(source, MCS_CONTROLLER, context);
 }

@@ -39,9 +39,9 @@ export interface SliceSource {
    */
   readonly adopts?: boolean | undefined;
   /**
-   * Starts to follow the inputs, until the signal fires. Calls `changed` with each slice that may have to be written.
+   * Starts to follow the inputs, until the signal fires. Calls `onChange` with each slice that may have to be written.
    */
-  start(changed: (key: string) => void, signal: AbortSignal): void;
+  start(onChange: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
   notReadyReason(): string | undefined;
   /**
@@ -51,7 +51,7 @@ export interface SliceSource {
   wantedSlice(key: string): WantedSlice | undefined;
   /**
    * Returns the reason why a slice of the server is not wanted. If it is not known yet whether the slice is wanted,
-   * returns undefined: the slice stays, and `changed` is called when it is known.
+   * returns undefined: the slice stays, and `onChange` is called when it is known.
    */
   unwantedReason(slice: KnownSlice): string | undefined;
   /** Number of rejected inputs. */
@@ -178,8 +178,10 @@ export class SliceWriter implements Duty {
       return;
     }
     this.#writtenAt.delete(key);
-    this.#pending.delete(key);
-    if (planned === undefined) return this.#queue.forget(key);
+    if (planned === undefined) {
+      this.#pending.delete(key);
+      return this.#queue.forget(key);
+    }
     this.#pending.add(key);
     const { write, reason, written } = planned;
     this.#own.beginRequest(key, this.#known(key));
