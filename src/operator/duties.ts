@@ -1,6 +1,4 @@
-import type { Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
@@ -8,7 +6,7 @@ import { clusterIdentityRange, type MaxConnectedClusters } from '../model/numeri
 import { type CollectorIntervals, collectors } from './collect/collectors.ts';
 import { EndpointRemoval } from './collect/endpoint-removal.ts';
 import type { Duty } from './duty.ts';
-import type { DutyOptions } from './duty-report.ts';
+import type { DutyContext } from './duty-report.ts';
 import { fencedWriter, type WriteContext } from './elect/fenced-writer.ts';
 import { exportSync } from './mcs/export-sync.ts';
 import { McsDuty, type McsDutyOptions } from './mcs/mcs-duty.ts';
@@ -38,7 +36,7 @@ export interface PublishSwitches {
 }
 
 /** Options of {@link operatorDuties}. */
-export interface OperatorDutiesOptions extends DutyOptions, WriteContext {
+export interface OperatorDutiesOptions extends DutyContext, WriteContext {
   readonly clusterName: string;
   readonly clusterID: number;
   readonly maxConnectedClusters: MaxConnectedClusters;
@@ -73,8 +71,6 @@ export interface OperatorDutiesOptions extends DutyOptions, WriteContext {
   readonly mcs?: Pick<McsDutyOptions, 'families'> | undefined;
   readonly kubernetes: KubernetesClient;
   readonly backend: KvstoreBackend;
-  readonly random: Random;
-  readonly gate: TurnGate;
   readonly onReject: (rejection: Rejection) => void;
 }
 

@@ -2,6 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
+import type { Runtime } from '../base/system-clock.ts';
+import type { TurnGate } from '../base/turn-gate.ts';
 import type { Action, DutyStatus } from './duty.ts';
 
 /** Thrown or reported if an input of a duty is incomplete. */
@@ -12,9 +14,16 @@ export class NotReadyError extends Error {
 
 export interface DutyOptions {
   readonly clock: Clock;
+  /** Receives failures, all of which are retried, with the name of the duty or of a part of it. */
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   /** Receives each write with its reason. A duty may omit frequent writes. */
   readonly onAction?: ((action: Action) => void) | undefined;
+}
+
+/** Options of a duty with random delays, or with work that takes long. */
+export interface DutyContext extends DutyOptions, Runtime {
+  /** Splits long work into short turns of the event loop. Default: not split. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** Time between two checks of the inputs. */

@@ -1,28 +1,21 @@
-import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import { fired } from '../base/follow-signal.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
 import { ClusterChanges } from '../clustermesh/cluster-changes.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
 import type { ConfigListing } from '../clustermesh/config-directory.ts';
 import { ConfigFollower, type ConfigSource } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
-import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
+import type { DutyContext } from './duty-report.ts';
+import type { KeyOwner } from './publish/mesh-keys.ts';
 
 /** Options of {@link RemoteClusters}. */
-export interface RemoteClustersOptions {
-  readonly clusterName: string;
-  readonly clusterID: number;
-  readonly maxConnectedClusters: MaxConnectedClusters;
+export interface RemoteClustersOptions extends KeyOwner, DutyContext {
   /** One configuration per cluster. */
   readonly source: ConfigSource;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly gate?: TurnGate | undefined;
   readonly onReject: (rejection: Rejection) => void;
 }
 

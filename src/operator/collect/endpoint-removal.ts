@@ -1,4 +1,3 @@
-import type { Random } from '../../base/clock.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import { CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
@@ -6,15 +5,14 @@ import { ApiError } from '../../k8s/rest/api-error.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
-import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
-export interface EndpointRemovalOptions extends DutyOptions {
+export interface EndpointRemovalOptions extends DutyContext {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
-  readonly random: Random;
   /** Milliseconds between rounds of the collectors of endpoints and identities. Both must be 0 (off). */
   readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
 }

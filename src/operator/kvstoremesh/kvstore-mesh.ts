@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { Supervisor } from '../../base/supervisor.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { type AddClusterOutcome, ClusterSet } from '../../clustermesh/cluster-set.ts';
 import { NEW_CLUSTER } from '../../clustermesh/cluster-state.ts';
 import type { RemoteClusterStatus } from '../../clustermesh/cluster-status.ts';
@@ -17,15 +17,13 @@ import { ReturnedValues } from '../../kvstore/stores/returned-values.ts';
 import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
 /** Options of {@link KvstoreMesh}. */
-export interface KvstoreMeshOptions extends Pick<FollowingOptions, 'gate'> {
+export interface KvstoreMeshOptions extends Runtime, Pick<FollowingOptions, 'gate'> {
   /** The local cluster, which is never copied. */
   readonly clusterName: string;
   /** The id of the local cluster; 0 if it has none. */
   readonly clusterID: number;
   /** Destination of the copies. The caller closes it after {@link KvstoreMesh.stop}, and keeps its leases. */
   readonly local: KvstoreBackend;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Time for readers to release a removed cluster. Default 3 minutes. */
   readonly drainMs?: number | undefined;
 }

@@ -1,6 +1,6 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { interruptible } from '../../base/supervisor.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import type { StoreHooks } from '../../clustermesh/resource-stores.ts';
 import { byteLengthOf } from '../../kvstore/codec/bytes.ts';
@@ -12,13 +12,11 @@ import { WatchStore } from '../../kvstore/stores/watch-store.ts';
 import { type Decoded, rejectedAs } from '../../net/fields.ts';
 
 /** Options of {@link Mirror}. */
-export interface MirrorOptions extends StoreHooks {
+export interface MirrorOptions extends StoreHooks, Runtime {
   readonly cluster: string;
   readonly resource: CopiedResource;
   /** Destination of the copy. */
   readonly local: KvstoreBackend;
-  readonly clock: Clock;
-  readonly random: Random;
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
 }

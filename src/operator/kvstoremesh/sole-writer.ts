@@ -1,16 +1,14 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.ts';
 import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
 /** Options of {@link SoleWriter}. */
-export interface SoleWriterOptions {
+export interface SoleWriterOptions extends Runtime {
   /** The kvstore that is written. It holds the lock. */
   readonly backend: KvstoreBackend;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Called when another process holds the awaited lock. */
   readonly onStandby?: (() => void) | undefined;
 }

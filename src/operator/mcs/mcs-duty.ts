@@ -1,5 +1,4 @@
-import type { Random } from '../../base/clock.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
@@ -13,7 +12,7 @@ import { objectKey } from '../collect/observed-kind.ts';
 import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
@@ -25,7 +24,7 @@ import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planWrites }
 import { RemoteExports } from './remote-exports.ts';
 
 /** Options of {@link McsDuty}. Writes of the status are not reported to `onAction`. */
-export interface McsDutyOptions extends DutyOptions {
+export interface McsDutyOptions extends DutyContext {
   readonly clusterName: string;
   /** The families of the Services of the local cluster. */
   readonly families: readonly SliceAddressType[];
@@ -36,8 +35,6 @@ export interface McsDutyOptions extends DutyOptions {
   readonly reader: ObjectReader;
   /** Limits the writes a second. */
   readonly writer: ObjectWriter;
-  readonly random: Random;
-  readonly gate?: TurnGate | undefined;
 }
 
 /** The numbers of a {@link McsDuty}. */

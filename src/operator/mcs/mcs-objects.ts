@@ -1,4 +1,3 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { followSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -10,15 +9,13 @@ import { field } from '../collect/field.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
 import { type Shape, trimTo } from '../collect/trim.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { DutyContext } from '../duty-report.ts';
 import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
 import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind, SERVICES } from './names.ts';
 
 /** Options of {@link McsObjects}. */
-export interface McsObjectsOptions {
+export interface McsObjectsOptions extends DutyContext {
   readonly source: ResourceSource;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** The kinds that the multi-cluster services API is made of, by plural. */

@@ -1,25 +1,21 @@
-import type { Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { ObservedKind } from '../collect/observed-kind.ts';
 import type { Duty } from '../duty.ts';
-import type { DutyOptions } from '../duty-report.ts';
+import type { DutyContext } from '../duty-report.ts';
 import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
 import { ExportedSlices, type ExportedSlicesOptions, MCS_CONTROLLER } from './exported-slices.ts';
 import { MESH_CONTROLLER, RemoteSlices, type RemoteSlicesOptions } from './remote-slices.ts';
 import { ENDPOINT_SLICES, FIELD_MANAGER, MANAGED_BY } from './slice-content.ts';
 import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
-export interface SliceDutyContext extends DutyOptions {
+export interface SliceDutyContext extends DutyContext {
   readonly kubernetes: ResourceSource;
   /** The writer of all duties that write objects of remote clusters: {@link objectWriter}. */
   readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
-  readonly random: Random;
-  readonly gate?: TurnGate | undefined;
   readonly onReject: (rejection: Rejection) => void;
 }
 

@@ -1,6 +1,5 @@
-import type { Random } from '../../base/clock.ts';
 import { sleep } from '../../base/sleep.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import { type ObjectWrite, type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
@@ -8,7 +7,7 @@ import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { isUnsuccessful, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
 import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
 
@@ -59,7 +58,7 @@ export interface SliceSource {
 }
 
 /** Options of {@link SliceWriter}. Updates are not reported to `onAction`, because every new pod causes one. */
-export interface SliceWriterOptions extends DutyOptions {
+export interface SliceWriterOptions extends DutyContext {
   readonly source: SliceSource;
   /** The slices with the label of this duty, trimmed by {@link knownSlice}. */
   readonly slices: Pick<ObservedKind<KnownSlice>, 'objects' | 'notReadyReason' | 'follow' | 'listen'>;
@@ -67,8 +66,6 @@ export interface SliceWriterOptions extends DutyOptions {
   readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;
-  readonly random: Random;
-  readonly gate?: TurnGate | undefined;
 }
 
 /** As upstream's `clustermesh-endpoint-updates-batch-period`. */

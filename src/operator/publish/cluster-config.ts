@@ -1,4 +1,3 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { deferred, sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
@@ -10,17 +9,13 @@ import {
 } from '../../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
-import type { MaxConnectedClusters } from '../../model/numeric-identity.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { DutyContext } from '../duty-report.ts';
+import type { KeyOwner } from './mesh-keys.ts';
 
 /** Options of {@link ClusterConfigKeeper}. */
-export interface ClusterConfigOptions {
+export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly backend: KvstoreBackend;
-  readonly clusterName: string;
-  /** 0 if the cluster is in no mesh. */
-  readonly clusterID: number;
-  /** Default 255. */
-  readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
    * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
    * the canary, is in the kvstore. The configuration is written after the canaries. If it is lost, it is written again,
@@ -32,10 +27,6 @@ export interface ClusterConfigOptions {
   readonly endpointSlicesExportMode?: EndpointSlicesExportMode | undefined;
   /** True if the cluster publishes service exports, even if it has none; undefined to omit the field. */
   readonly serviceExportsEnabled?: boolean | undefined;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Receives failures, with the name of the task. */
-  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** Time between two checks of the configuration (OPERATOR 35). */

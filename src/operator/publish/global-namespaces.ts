@@ -1,15 +1,15 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { FollowedKind } from '../../k8s/feed/followed-kind.ts';
 import { NAMESPACES } from '../../k8s/feed/kinds.ts';
 import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
-import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { DutyContext } from '../duty-report.ts';
 import { laterFailure } from './published-prefix.ts';
 
 /** The annotation of a Namespace that decides if its objects are published to the mesh (1.19). */
@@ -37,22 +37,14 @@ export interface NamespacedKeys {
 }
 
 /** Options of {@link GlobalNamespaces}. */
-export interface GlobalNamespacesOptions {
+export interface GlobalNamespacesOptions extends DutyContext {
   readonly source: ResourceSource;
   /** True if a Namespace without the annotation is global. */
   readonly globalByDefault: boolean;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Spreads large namespaces over turns of the event loop. Default: one turn. */
-  readonly gate?: TurnGate | undefined;
   /** Receives every rejected object, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives each namespace whose keys are put or deleted because it has become global, or is no longer. */
-  readonly onAction?: ((action: Action) => void) | undefined;
   /** For a dry run: once all namespaces are known, prints each namespace that is not global. */
   readonly print?: ((line: string) => void) | undefined;
-  /** Receives background failures, with the name of the task. */
-  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** Numbers of namespaces. */

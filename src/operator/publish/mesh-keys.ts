@@ -13,6 +13,7 @@ export interface KeyOwner {
   readonly clusterName: string;
   /** 0 if the cluster is in no mesh. */
   readonly clusterID: number;
+  /** Default 255. */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
 }
 

@@ -1,28 +1,24 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { type Deferred, deferred } from '../../base/sleep.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
 import { FollowedKind, type KindStatus } from '../../k8s/feed/followed-kind.ts';
 import { type KindReader, ObjectFeed } from '../../k8s/feed/object-feed.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import type { FormatVersion } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
-import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { DutyContext } from '../duty-report.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
 import { laterFailure, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
-export interface ProducerOptions extends KeyOwner {
+/** Options of a {@link Producer}. Puts and deletes of single keys are not reported to `onAction`. */
+export interface ProducerOptions extends KeyOwner, DutyContext {
   readonly source: ResourceSource;
   /** Destination of the keys. */
   readonly backend: KvstoreBackend;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** Splits the work on many objects and keys into short turns. Default: not split. */
-  readonly gate?: TurnGate | undefined;
   /** Version of the value format. Default `1.17`. */
   readonly version?: FormatVersion | undefined;
   /**
@@ -39,10 +35,6 @@ export interface ProducerOptions extends KeyOwner {
   readonly sweepAfter?: PublishedPrefixOptions['sweepAfter'];
   /** Receives every rejected object or field, after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives each sweep of keys that an earlier operator left. Puts and deletes of single keys are not reported. */
-  readonly onAction?: ((action: Action) => void) | undefined;
-  /** Receives background failures, with the name of the task. */
-  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
 /** The Kubernetes objects that a producer follows. */

@@ -1,21 +1,20 @@
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Timer } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
 import { MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { SharedStore } from '../../kvstore/stores/shared-store.ts';
 import type { StoreObserver } from '../../kvstore/stores/watch-store.ts';
 import type { PublishedKeys } from '../duty.ts';
+import type { DutyContext } from '../duty-report.ts';
 
 /** Options of {@link PublishedPrefix}. */
-export interface PublishedPrefixOptions {
+export interface PublishedPrefixOptions extends DutyContext {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
   readonly prefix: string;
-  readonly clock: Clock;
-  readonly random: Random;
   /** True to bind the keys to the client's leases. Default true. The canary is always bound. */
   readonly leased?: boolean | undefined;
   /** The key that declares the prefix complete. */
@@ -35,10 +34,6 @@ export interface PublishedPrefixOptions {
   readonly rejections: RejectionLog;
   /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
   readonly onSweep?: ((keys: number) => void) | undefined;
-  /** Receives background failures, with the name of the task. */
-  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
-  /** Splits writes, the list of existing keys, and sweeps into short turns. Default: not split. */
-  readonly gate?: TurnGate | undefined;
 }
 
 /**

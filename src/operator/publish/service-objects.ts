@@ -1,19 +1,12 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
-import type { TurnGate } from '../../base/turn-gate.ts';
 import type { ServiceSelection } from '../../k8s/feed/kinds.ts';
 import { KubernetesFeed, type KubernetesFeedOptions } from '../../k8s/feed/kubernetes-feed.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
-import type { ResourceSource } from '../../k8s/resource.ts';
-import type { FollowedInputs } from './producer.ts';
+import type { FollowedInputs, ProducerOptions } from './producer.ts';
 
 /** Options of {@link ServiceObjects}. */
-export interface ServiceObjectsOptions {
-  readonly source: ResourceSource;
-  readonly clusterName: string;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly gate?: TurnGate | undefined;
+export interface ServiceObjectsOptions
+  extends Pick<ProducerOptions, 'source' | 'clusterName' | 'clock' | 'random' | 'gate'> {
   /** The services to list. Default: services that are not headless and have no label `service-proxy-name`. */
   readonly selection?: ServiceSelection | undefined;
   /** Number of producers that must join before following begins. */

@@ -1,5 +1,5 @@
 import { sleep } from '../../base/sleep.ts';
-import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
@@ -12,7 +12,7 @@ import {
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
-import { type DutyOptions, DutyReport } from '../duty-report.ts';
+import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
 import { WakeableSleep } from '../wakeable-sleep.ts';
 import { CiliumSlices, type CiliumSlicesOptions, type CoreEndpoint, coreEndpoint } from './cilium-slices.ts';
@@ -21,7 +21,7 @@ import { CiliumSlices, type CiliumSlicesOptions, type CoreEndpoint, coreEndpoint
 type ListenedKind = Pick<ObservedKind, 'objects' | 'notReadyReason' | 'follow' | 'listen'>;
 
 /** Options of {@link CiliumSliceDuty}. Updates are not reported to `onAction`, because every new pod causes one. */
-export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyOptions {
+export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyContext {
   /** The CiliumEndpoints, with the fields identity, networking, encryption and named ports of their status. */
   readonly endpoints: ListenedKind;
   /** The CiliumEndpointSlices, with all fields. */
@@ -29,8 +29,6 @@ export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyOptions
   readonly reader: ObjectReader;
   /** Must allow 10 writes a second. */
   readonly writer: ObjectWriter;
-  /** Spreads the start over turns of the event loop. Default: one turn. */
-  readonly gate?: TurnGate | undefined;
 }
 
 /** Time to collect changes before they are written. */
