@@ -32,7 +32,7 @@ export interface ReconciledListener<Change> {
  * what remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
-  readonly #kind: ChangeComparer<Entry, Change>;
+  readonly #comparer: ChangeComparer<Entry, Change>;
   readonly #listener: ReconciledListener<Change>;
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
@@ -42,19 +42,19 @@ export class Reconciler<Entry, Change> {
   #ended = false;
 
   constructor(
-    kind: ChangeComparer<Entry, Change>,
+    comparer: ChangeComparer<Entry, Change>,
     previous: Iterable<readonly [string, Entry]>,
     listener: ReconciledListener<Change>,
     guard: CallbackGuard,
   ) {
-    this.#kind = kind;
+    this.#comparer = comparer;
     this.#previous = new Map(previous);
     this.#listener = listener;
     this.#guard = guard;
     this.#deliveries = new DeliveryQueue(guard);
   }
 
-  /** True if the datapath receives nothing any more. */
+  /** True if the connection has ended: the datapath receives no more changes. */
   get ended(): boolean {
     return this.#ended;
   }
@@ -71,7 +71,7 @@ export class Reconciler<Entry, Change> {
     this.#unsubscribe?.();
   }
 
-  /** Delivers changes of the engine. Outside the sweep, the engine receives exceptions and results of the datapath. */
+  /** Delivers changes of the engine. Outside the sweep, results and exceptions of the datapath reach the engine. */
   onChanges(changes: readonly Change[]): ListenerResult {
     const relevant =
       this.#previous.size === 0 ? changes : changes.flatMap((change) => this.#since(change) ?? []);
@@ -115,17 +115,17 @@ export class Reconciler<Entry, Change> {
       if (next.done) break;
       const [key, previous] = next.value;
       this.#previous.delete(key);
-      deletes.push(this.#kind.deleteOf(key, previous));
+      deletes.push(this.#comparer.deleteOf(key, previous));
     }
     return deletes;
   }
 
   #since(change: Change): Change | undefined {
-    const key = this.#kind.keyOf(change);
+    const key = this.#comparer.keyOf(change);
     const previous = this.#previous.get(key);
     if (previous === undefined) return change;
     this.#previous.delete(key);
-    return this.#kind.since(previous, change);
+    return this.#comparer.since(previous, change);
   }
 }
 

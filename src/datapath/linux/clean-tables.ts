@@ -47,7 +47,9 @@ export function* cleanPins(
   shapes: ReadonlyMap<string, PinnedShape>,
 ): Generator<string | Error, void, void> {
   let isEmpty = true;
-  for (const name of namesIn(folder)) {
+  // The kernel's own files have dots in their names, which pins cannot have.
+  const names = readdirSync(folder).filter((name) => !name.includes('.'));
+  for (const name of names.sort()) {
     const outcome = cleanPin(bpf, join(folder, name), shapes.get(name));
     if (outcome instanceof Error) isEmpty = false;
     yield outcome;
@@ -80,13 +82,6 @@ export function cleanAll(steps: readonly CleanStep[]): CleanOutcome {
     }
   }
   return { removed, remaining };
-}
-
-/** Returns the names of pins in a folder. The kernel's own files have dots in their names, which pins cannot have. */
-function namesIn(folder: string): readonly string[] {
-  return readdirSync(folder)
-    .filter((name) => !name.includes('.'))
-    .sort();
 }
 
 /** Removes a folder, unless it is the root of a file system. */

@@ -32,10 +32,10 @@ export class DeleteHold implements Disposable {
   }
 
   /**
-   * Resolves when deletes that are due now may be applied, or on dispose. Resolves immediately if there are
-   * no referring tables.
+   * Resolves when the deletes that are due now are allowed, or on dispose. Resolves immediately if there are no
+   * referring tables.
    */
-  async passed(): Promise<void> {
+  async deletesAllowed(): Promise<void> {
     const { signal } = this.#disposed;
     const tables = [...this.#dependents];
     const end = this.#clock.now() + MAX_HOLD_MS;

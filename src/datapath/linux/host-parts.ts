@@ -35,7 +35,7 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
   const paths = new NodePaths(
     table,
     { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
-    { ...access.tableContext, whenDeletesAllowed: () => hold.passed() },
+    { ...access.tableContext, whenDeletesAllowed: () => hold.deletesAllowed() },
   );
   return {
     tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],

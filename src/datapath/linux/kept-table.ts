@@ -104,7 +104,7 @@ export class KeptTable<Item> implements Disposable {
   readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
   #foundItems = new Map<string, Item>();
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
-  #state: 'unread' | 'holding' | 'kept' | 'closed' = 'unread';
+  #state: 'unread' | 'adopted' | 'closed' = 'unread';
   #deletesAllowed = false;
   /** True while the table is being read. Nothing is written during that time. */
   #isReading = false;
@@ -115,7 +115,7 @@ export class KeptTable<Item> implements Disposable {
   #scheduled = false;
   #retry: Timer | undefined;
   #retryDue: number = Number.POSITIVE_INFINITY;
-  #writeWaiters: (() => void)[] = [];
+  readonly #writeWaiters: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
     this.#table = table;
@@ -159,8 +159,8 @@ export class KeptTable<Item> implements Disposable {
         if (this.#mustStay(key, item)) return;
         if (!(isUnmarked && this.#isAdopted(key, item))) this.mark(key);
       });
-      if (this.#state === 'closed') return;
-      this.#state = this.#deletesAllowed ? 'kept' : 'holding';
+      if (this.#isClosed) return;
+      this.#state = 'adopted';
       if (this.#deletesAllowed) this.#markFound();
     });
   }
@@ -169,9 +169,7 @@ export class KeptTable<Item> implements Disposable {
   allowDeletes(): void {
     if (this.#deletesAllowed) return;
     this.#deletesAllowed = true;
-    if (this.#state !== 'holding') return;
-    this.#state = 'kept';
-    this.#markFound();
+    if (this.#state === 'adopted') this.#markFound();
   }
 
   /**
@@ -235,13 +233,13 @@ export class KeptTable<Item> implements Disposable {
   async flushed(): Promise<void> {
     await this.#written();
     if (this.#waitingDeletes === 0) return;
-    await this.#waiting?.passed();
+    await this.#waiting?.currentAllowed();
     await this.#written();
   }
 
   /** Resolves when every change is applied or is a waiting delete. */
   #written(): Promise<void> {
-    if (this.#state === 'closed') return Promise.resolve();
+    if (this.#isClosed) return Promise.resolve();
     return new Promise((resolve) => {
       this.#writeWaiters.push(resolve);
       this.#schedule();
@@ -256,14 +254,13 @@ export class KeptTable<Item> implements Disposable {
   status(): KeptTableStatus {
     const { capacity, name } = this.#table;
     const maps = this.#table.maps?.() ?? [];
-    const failures = [...this.#failing]
-      .slice(0, SHOWN_FAILURES)
-      .map(([key, { error, attempts }]) => ({ key, reason: error.message, attempts }));
-    const isDegraded = this.#failing.size > 0 || this.#noRoom.size > 0;
-    const state = this.#state === 'closed' ? 'unread' : this.#state;
+    const failures: FailingKey[] = [];
+    for (const [key, { error, attempts }] of this.#failing) {
+      if (failures.push({ key, reason: error.message, attempts }) === SHOWN_FAILURES) break;
+    }
     return {
       name,
-      state: isDegraded ? 'degraded' : state,
+      state: this.#statusState(),
       desired: this.#desired.size,
       actual: this.#actual.size,
       pending: this.#dirty.size + this.#deletes.size + this.#waitingDeletes,
@@ -282,6 +279,12 @@ export class KeptTable<Item> implements Disposable {
     };
   }
 
+  #statusState(): KeptTableStatus['state'] {
+    if (this.#failing.size > 0 || this.#noRoom.size > 0) return 'degraded';
+    if (this.#state !== 'adopted') return 'unread';
+    return this.#deletesAllowed ? 'kept' : 'holding';
+  }
+
   /** Ends the reconciler. Does not change the table. */
   [Symbol.dispose](): void {
     this.#state = 'closed';
@@ -291,14 +294,14 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#isReading || this.#state === 'unread' || this.#state === 'closed') return;
+    if (this.#scheduled || this.#isReading || this.#state !== 'adopted') return;
     this.#scheduled = true;
     this.#context.nextTurn(() => this.#turn());
   }
 
   #turn(): void {
     this.#scheduled = false;
-    if (this.#isReading || this.#state === 'closed') return;
+    if (this.#isReading || this.#isClosed) return;
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
     if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
@@ -306,9 +309,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #resolveWritten(): void {
-    const idle = this.#writeWaiters;
-    this.#writeWaiters = [];
-    for (const resolve of idle) resolve();
+    for (const resolve of this.#writeWaiters.splice(0)) resolve();
   }
 
   /** Returns the next changes. Upserts come first, because deleted items may be in use until the new ones exist. */
@@ -564,7 +565,7 @@ export class KeptTable<Item> implements Disposable {
   async #writePending(): Promise<void> {
     for (let left = Math.max(WRITE_TURNS, this.#readTurns); left > 0; left--) {
       const hasPending = this.#dirty.size + this.#deletes.size > 0;
-      if (!hasPending || this.#state === 'unread' || this.#isClosed) return;
+      if (!hasPending || this.#state !== 'adopted') return;
       this.#schedule();
       await this.#nextTurn();
     }

@@ -1,5 +1,4 @@
 import { messageOf } from '../../base/failure.ts';
-import { unsubscribeOnce } from '../../base/subscription.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
@@ -245,15 +244,10 @@ export class LinuxDatapath implements Disposable {
   /** Connects a part to the engines. A failure is reported in the status: other parts and repairs continue. */
   #connectPart({ name, part }: OpenedPart): void {
     if (part === undefined || this.#engines === undefined) return;
-    const fail = (error: unknown): void => {
-      this.#failures.set(`${name}: engines`, `${name}: cannot subscribe to the engines: ${messageOf(error)}`);
-    };
     try {
-      const connection = connectDatapath(part.datapath, this.#engines);
-      this.#ends.push(unsubscribeOnce(connection));
-      connection.synced.catch(fail);
+      this.#ends.push(connectDatapath(part.datapath, this.#engines));
     } catch (error) {
-      fail(error);
+      this.#failures.set(`${name}: engines`, `${name}: cannot subscribe to the engines: ${messageOf(error)}`);
     }
   }
 

@@ -63,7 +63,7 @@ type Capability = keyof typeof CAPABILITIES;
  * LPM tries support batches since 5.6 and full batch dumps since 5.7. Links of cgroups exist since 5.7, CAP_BPF and
  * `BPF_CGROUP_INET4_GETPEERNAME` since 5.8.
  */
-const KERNEL_OF_MAPS = '5.8';
+const MINIMUM_KERNEL = { major: 5, minor: 8 } as const;
 
 /** Reads `/proc`, and loads the package for system calls. Unreadable files are returned empty. */
 export function readHost(proc = '/proc'): HostFacts {
@@ -96,7 +96,7 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   const group = cgroup === undefined ? mounts.find(({ type }) => type === 'cgroup2')?.at : resolve(cgroup);
   const problem = systemProblem(host.platform, host.arch) ?? host.libraryProblem;
   const maps = [
-    ...lacksKernel(host, KERNEL_OF_MAPS),
+    ...lacksKernel(host),
     ...lacksCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
     ...lacksBpfNamespace(host),
     ...lacksBpffs(host, mounts, folder),
@@ -122,11 +122,13 @@ export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly st
   return answer.parts.find((one) => one.part === part)?.missing ?? [];
 }
 
-function lacksKernel({ release: version }: HostFacts, needed: string): readonly string[] {
+function lacksKernel({ release: version }: HostFacts): readonly string[] {
   const [major = 0, minor = 0] = version.split('.').map((text) => Number.parseInt(text, 10));
-  const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number);
-  const isOld = major < neededMajor || (major === neededMajor && minor < neededMinor);
-  return isOld ? [`kernel ${version} is too old: Linux ${needed} or later is required`] : [];
+  const needed = MINIMUM_KERNEL;
+  const isOld = major < needed.major || (major === needed.major && minor < needed.minor);
+  return isOld
+    ? [`kernel ${version} is too old: Linux ${needed.major}.${needed.minor} or later is required`]
+    : [];
 }
 
 /** Returns a problem if all of these capabilities are missing; one is enough. The problem names the first. */

@@ -1,5 +1,5 @@
 /**
- * Keys with a rank. `first()` returns a key with the lowest or the highest rank, as the constructor determines. It
+ * Keys with a rank. `first()` returns a key with the lowest or the highest rank, as the constructor determines. A call
  * searches all keys, and queues those of equal rank for the next calls. So a table that is never full pays only for a
  * `Map`.
  */

@@ -7,15 +7,15 @@ const RETRY_MS = 1000;
 export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;
-  /** Resolves when the deletes that are due now may be applied. If it rejects, it is called again. */
+  /** Resolves when the deletes that are due now are allowed. If it rejects, it is called again. */
   readonly whenAllowed: () => Promise<void>;
   /** Receives the keys whose wait has ended. */
   readonly allow: (keys: Iterable<string>) => void;
 }
 
 /**
- * Deletes that may not be applied yet. Deletes that arrive during a wait belong to a later change, so they wait for the
- * next one. At most one wait runs and one more is planned.
+ * Deletes that must wait until they are allowed. Deletes that arrive during a wait belong to a later change, so they
+ * wait for the next one. At most one wait runs and one more is planned.
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
@@ -49,11 +49,11 @@ export class WaitingDeletes implements Disposable {
   delete(key: string): void {
     this.#current.delete(key);
     this.#next.delete(key);
-    if (this.size === 0) this.#resolvePassed();
+    if (this.size === 0) this.#resolveWaiters();
   }
 
-  /** Resolves when no key that waits now still waits, or on dispose. Keys that are added later do not matter. */
-  passed(): Promise<void> {
+  /** Resolves when no key that waits now still waits, or on dispose. Later keys do not matter. */
+  currentAllowed(): Promise<void> {
     if (this.size === 0 || this.#isClosed) return Promise.resolve();
     const waiters = this.#next.size > 0 ? this.#afterNext : this.#afterCurrent;
     return new Promise((resolve) => {
@@ -63,10 +63,10 @@ export class WaitingDeletes implements Disposable {
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
-    this.#resolvePassed();
+    this.#resolveWaiters();
   }
 
-  #resolvePassed(): void {
+  #resolveWaiters(): void {
     for (const resolve of [...this.#afterCurrent.splice(0), ...this.#afterNext.splice(0)]) resolve();
   }
 
@@ -99,7 +99,7 @@ export class WaitingDeletes implements Disposable {
     this.#isWaiting = false;
     this.#options.allow(keys);
     for (const resolve of this.#afterCurrent.splice(0)) resolve();
-    if (this.#next.size === 0) this.#resolvePassed();
+    if (this.#next.size === 0) this.#resolveWaiters();
     this.#begin();
   }
 }

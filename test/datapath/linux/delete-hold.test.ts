@@ -19,7 +19,7 @@ class Kernel {
   readonly wanted = { services: new Map<string, string>(), paths: new Map<string, string>() };
   readonly hold = new DeleteHold(this.turns.clock, { [Symbol.iterator]: () => [this.keptServices].values() });
   readonly keptServices = this.#kept(this.services, this.wanted.services);
-  readonly keptPaths = this.#kept(this.paths, this.wanted.paths, () => this.hold.passed());
+  readonly keptPaths = this.#kept(this.paths, this.wanted.paths, () => this.hold.deletesAllowed());
   /** Paths that were deleted while a service led to them. */
   readonly missed: string[] = [];
 
@@ -210,7 +210,7 @@ describe('deletes of paths', () => {
     const clock = new ManualClock();
     const { flush, before } = table();
     let hasPassed = false;
-    const passed = new DeleteHold(clock, [before]).passed().then(() => {
+    const passed = new DeleteHold(clock, [before]).deletesAllowed().then(() => {
       hasPassed = true;
     });
     await advance(clock, 5_000);
@@ -231,7 +231,7 @@ describe('deletes of paths', () => {
       missing: () => (clock.now() - begun < 2_000 ? missing : 0),
     }));
     let passedAt = 0;
-    const passed = new DeleteHold(clock, tables).passed().then(() => {
+    const passed = new DeleteHold(clock, tables).deletesAllowed().then(() => {
       passedAt = clock.now();
     });
     await advance(clock, 5_000);
@@ -248,7 +248,7 @@ describe('deletes of paths', () => {
       missing: () => 1,
     };
     let passedAt = 0;
-    const passed = new DeleteHold(clock, [before]).passed().then(() => {
+    const passed = new DeleteHold(clock, [before]).deletesAllowed().then(() => {
       passedAt = clock.now();
     });
     const begun = clock.now();
@@ -260,11 +260,11 @@ describe('deletes of paths', () => {
   it('pass on dispose, and leave no timer', async () => {
     const clock = new ManualClock();
     const hold = new DeleteHold(clock, [{ flushed: () => new Promise<void>(() => {}), missing: () => 1 }]);
-    const passed = hold.passed();
+    const passed = hold.deletesAllowed();
     await advance(clock, 100);
     hold[Symbol.dispose]();
     await passed;
     expect(clock.pending).toBe(0);
-    await hold.passed();
+    await hold.deletesAllowed();
   });
 });

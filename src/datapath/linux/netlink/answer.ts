@@ -1,5 +1,5 @@
 import { SyscallError } from '../syscall/syscall-error.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
+import { Attributes, align, NetlinkFormatError, type NetlinkMessage, viewOf } from './message-reader.ts';
 import { HEADER_BYTES, NLM_F } from './message-writer.ts';
 
 /** Types of messages that end an answer. */
@@ -39,5 +39,5 @@ function repeatedBytes(body: Uint8Array, flags: number): number {
   if (body.length < 4 + HEADER_BYTES)
     throw new NetlinkFormatError(`invalid error message: ${body.length} bytes`);
   if ((flags & NLM_F.capped) !== 0) return 4 + HEADER_BYTES;
-  return 4 + ((viewOf(body).getUint32(4, true) + 3) & ~3);
+  return 4 + align(viewOf(body).getUint32(4, true));
 }

@@ -15,7 +15,7 @@ export interface NetlinkMessage {
 }
 
 /** Returns the offset of the next message or attribute: the next multiple of 4. */
-function align(length: number): number {
+export function align(length: number): number {
   return (length + 3) & ~3;
 }
 

@@ -8,7 +8,14 @@ import {
   readPrefix,
   writeAddressAttribute,
 } from './address-bytes.ts';
-import { Attributes, NetlinkFormatError, type NetlinkMessage, readU16, readU32 } from './message-reader.ts';
+import {
+  Attributes,
+  align,
+  NetlinkFormatError,
+  type NetlinkMessage,
+  readU16,
+  readU32,
+} from './message-reader.ts';
 import type { MessageWriter } from './message-writer.ts';
 import type { NetlinkRequest } from './netlink-socket.ts';
 
@@ -129,7 +136,7 @@ function readHops(bytes: Uint8Array | undefined): readonly NextHop[] | undefined
       gateway: readAddressAttribute(attributes.bytes(RTA.gateway)),
       interface: readU32(bytes, at + 4),
     });
-    at += (length + 3) & ~3;
+    at += align(length);
   }
   return hops;
 }

@@ -140,7 +140,7 @@ function openOutside(access: HostAccess, sockets: KeptItems): OpenedServices | s
     return access.openLocked('rules', () => {
       const options = { origin: 'outside', frontends: 'external' } as const;
       const hold = new DeleteHold(access.tableContext.clock, [sockets]);
-      const rules = openRules(access, { ...options, whenDeletesAllowed: () => hold.passed() });
+      const rules = openRules(access, { ...options, whenDeletesAllowed: () => hold.deletesAllowed() });
       return {
         ...rules,
         [Symbol.dispose]: () => {
