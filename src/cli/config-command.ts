@@ -46,14 +46,14 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
     .action((path: string, { of, files, output }: CheckFlags) =>
       run(async () => {
         const { readConfig } = await import('./config-file.ts');
-        const process = program.commands.find((command) => command.name() === of);
-        assert(process !== undefined, 'each configurable command exists');
-        const { values, problems } = await readConfig(path, settingsOf(process.options));
+        const target = program.commands.find((command) => command.name() === of);
+        assert(target !== undefined, 'each configurable command exists');
+        const { values, problems } = await readConfig(path, settingsOf(target.options));
         for (const [name, value] of Object.entries(values))
-          process.setOptionValueWithSource(name, value, 'config');
+          target.setOptionValueWithSource(name, value, 'config');
         let all = problems;
-        if (all.length === 0) all = await contradictions(process);
-        if (all.length === 0 && files) all = await fileProblems(process.opts());
+        if (all.length === 0) all = await contradictions(target);
+        if (all.length === 0 && files) all = await fileProblems(target.opts());
         if (output === 'json') {
           const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
           io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);

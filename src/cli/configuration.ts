@@ -91,10 +91,7 @@ export async function contradictions(command: Command): Promise<readonly string[
   ].flat();
 }
 
-/**
- * Calls {@link addConfiguration} for the command of another process than the agent, whose file contains its own
- * options.
- */
+/** Like {@link addConfiguration}, for a process other than the agent. The file contains the options of its command. */
 export function addProcessConfiguration(command: Command, io: CommandIO): Command {
   return addConfiguration(command, io, () => settingsOf(command.options));
 }

@@ -104,21 +104,14 @@ export function addDatapathOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** Returns the reason if an option requires `--datapath`; undefined if the flags are consistent. */
-export function datapathContradiction({ datapath, ...flags }: DatapathFlags): string | undefined {
-  if (datapath !== undefined) return undefined;
-  const options = Object.entries({
-    'datapath-pins': flags.datapathPins,
-    'datapath-cgroup': flags.datapathCgroup,
-    'datapath-services': flags.datapathServices,
-    'datapath-routing': flags.datapathRouting,
-    'datapath-remote-cidrs': flags.datapathRemoteCidrs,
-    'datapath-layout': flags.datapathLayout,
-    'datapath-capacity': flags.datapathCapacity,
-    'datapath-service-capacity': flags.datapathServiceCapacity,
-    'datapath-dry-run': flags.datapathDryRun,
-  }).find(([, value]) => value !== undefined);
-  return options && `--${options[0]} requires --datapath linux`;
+/** Returns the contradiction if an option requires `--datapath`, which is missing. */
+export function datapathContradiction(flags: DatapathFlags): string | undefined {
+  if (flags.datapath !== undefined) return undefined;
+  const names = Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : name));
+  const name = names.find((one) => one.startsWith('datapath'));
+  return (
+    name && `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} requires --datapath linux`
+  );
 }
 
 /** Returns the datapath of the flags; undefined if there is none. */

@@ -1,8 +1,9 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import type { KubernetesOptions } from '../agent/options.ts';
 import { KUBERNETES_ENDPOINTS, KUBERNETES_PARTS, type KubernetesPart } from '../tape/tape-settings.ts';
 import {
   accessContradiction,
+  choice,
   contextOption,
   k8sLoadOption,
   kubeconfigOption,
@@ -51,12 +52,12 @@ export function addKubernetesOptions(command: Command): Command {
     .addOption(kubeconfigOption())
     .addOption(contextOption())
     .addOption(
-      new Option(
+      choice(
         '--k8s <mode>',
         'auto: follow Kubernetes if there is a kubeconfig, or if the process runs in a pod and has no other source; on: use the service account of the pod if there is no kubeconfig',
-      )
-        .choices(['auto', 'on', 'off'])
-        .default('auto'),
+        ['auto', 'on', 'off'],
+        'auto',
+      ),
     )
     .addOption(k8sLoadOption())
     .option(
@@ -65,14 +66,20 @@ export function addKubernetesOptions(command: Command): Command {
       parseParts,
     )
     .addOption(
-      new Option('--k8s-endpoints <kind>', 'resource with the endpoints of other nodes')
-        .choices([...KUBERNETES_ENDPOINTS])
-        .default('ciliumendpoints'),
+      choice(
+        '--k8s-endpoints <kind>',
+        'resource with the endpoints of other nodes',
+        KUBERNETES_ENDPOINTS,
+        'ciliumendpoints',
+      ),
     )
     .addOption(
-      new Option('--k8s-identities <mode>', 'crd: use CiliumIdentities even if there is a kvstore')
-        .choices(['kvstore', 'crd'])
-        .default('kvstore'),
+      choice(
+        '--k8s-identities <mode>',
+        'crd: use CiliumIdentities even if there is a kvstore',
+        ['kvstore', 'crd'],
+        'kvstore',
+      ),
     )
     .option('--k8s-service-proxy-name <name>', 'use only services with this proxy name', parseLabelValue)
     .option('--k8s-headless-services', 'use headless services, too')
@@ -92,10 +99,10 @@ export function namesKubernetes({ k8s, kubeconfig, k8sLoad = [] }: KubernetesFla
 
 /** Returns the contradiction between the flags, if any. */
 export function kubernetesContradiction(flags: KubernetesFlags, others: OtherSources): string | undefined {
-  const { k8s, kubeconfig, context, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
+  const { k8s, kubeconfig, k8sLoad = [], k8sWatch = KUBERNETES_PARTS } = flags;
   if (k8s === 'off' && (kubeconfig !== undefined || k8sLoad.length > 0))
     return '--k8s off cannot be combined with --kubeconfig or --k8s-load';
-  const access = accessContradiction({ kubeconfig, context, loads: k8sLoad.length > 0 });
+  const access = accessContradiction(flags, k8sLoad.length > 0);
   if (access !== undefined) return access;
   if (namesKubernetes(flags) && others.manifests && k8sWatch.includes('services'))
     return '--manifests and Kubernetes cannot both define services: remove services from --k8s-watch';

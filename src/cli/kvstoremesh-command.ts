@@ -22,7 +22,7 @@ interface KvstoreMeshFlags extends LogFlags, ServeFlags {
 
 const KVSTOREMESH: AskedProcess = {
   name: 'kvstoremesh',
-  socket: 'kvstoremesh.sock',
+  socketName: 'kvstoremesh.sock',
   question: async () => (await import('../agent/process-answers.ts')).askKvstoreMesh,
 };
 

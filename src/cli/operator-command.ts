@@ -11,7 +11,7 @@ import { type AskedProcess, addProcessOptions, processRun } from './process-comm
 
 const OPERATOR: AskedProcess = {
   name: 'operator',
-  socket: 'operator.sock',
+  socketName: 'operator.sock',
   question: async () => (await import('../agent/process-answers.ts')).askOperator,
 };
 

@@ -9,10 +9,12 @@ import type { LogFlags } from './mesh-options.ts';
 import {
   accessContradiction,
   appendPath,
+  choice,
   clusterIDOption,
   clustermeshConfigOption,
   clusterOption,
   contextOption,
+  durationOption,
   k8sLoadOption,
   kubeconfigOption,
   kvstoreConfigOption,
@@ -98,12 +100,12 @@ function addDutyOptions(command: Command): Command {
     .option('--no-cluster-config', 'do not publish the configuration of the cluster')
     .option('--no-heartbeat', 'do not publish a heartbeat')
     .addOption(
-      new Option(
+      choice(
         '--service-v2 <mode>',
         'publish services in both formats, services/v1 and endpointslices/v1, or only in the former (legacy)',
-      )
-        .choices(['both', 'legacy'])
-        .default('both'),
+        ['both', 'legacy'],
+        'both',
+      ),
     )
     .addOption(
       new Option(
@@ -112,12 +114,12 @@ function addDutyOptions(command: Command): Command {
       ).choices(['true', 'false']),
     )
     .addOption(
-      new Option(
+      choice(
         '--endpoint-slices <mode>',
         'group CiliumEndpoints into CiliumEndpointSlices: by identity, or in the order of their arrival (fcfs)',
-      )
-        .choices(['off', 'identity', 'fcfs'])
-        .default('off'),
+        ['off', 'identity', 'fcfs'],
+        'off',
+      ),
     )
     .optionsGroup('Remote clusters:')
     .addOption(clustermeshConfigOption())
@@ -126,9 +128,12 @@ function addDutyOptions(command: Command): Command {
       'export and import services by ServiceExports and ServiceImports (multicluster.x-k8s.io); requires --clustermesh-config',
     )
     .addOption(
-      new Option('--mcs-ip-families <families>', 'address families of the Services of this cluster')
-        .choices(FAMILIES)
-        .default('IPv4,IPv6'),
+      choice(
+        '--mcs-ip-families <families>',
+        'address families of the Services of this cluster',
+        FAMILIES,
+        'IPv4,IPv6',
+      ),
     )
     .option(
       '--endpoint-slice-sync',
@@ -143,12 +148,12 @@ function addDutyOptions(command: Command): Command {
         .default(100),
     )
     .addOption(
-      new Option(
+      durationOption(
         '--clustermesh-endpoint-updates-batch-period <time>',
         'with --endpoint-slice-sync: time for which changes of a slice are collected before it is written',
-      )
-        .argParser(parseDuration)
-        .default(500, '500ms'),
+        500,
+        '500ms',
+      ),
     )
     .optionsGroup('Garbage collection (intervals; 0: disabled):')
     .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
@@ -196,12 +201,12 @@ export function addOperatorOptions(command: Command): Command {
     .addOption(clusterIDOption('id of the local cluster in the mesh; 0: not in a mesh').default(0))
     .addOption(maxClustersOption())
     .addOption(
-      new Option(
+      choice(
         '--identity-allocation-mode <mode>',
         'storage of identities: CiliumIdentities, or the kvstore',
-      )
-        .choices(['crd', 'kvstore'])
-        .default('crd'),
+        ['crd', 'kvstore'],
+        'crd',
+      ),
     )
     .addOption(kvstoreConfigOption('; required unless --dry-run or --k8s-load is set'))
     .addOption(kvstoreOptOption('qps', 'maxInflight'))
@@ -217,41 +222,44 @@ export function addOperatorOptions(command: Command): Command {
     .addOption(new RepeatableOption('--manifests <path>', 'same as --k8s-load').argParser(appendPath))
     .option('--k8s-namespace <name>', 'namespace of the Lease for the leader election', parseName, 'default')
     .addOption(
-      new Option(
+      durationOption(
         '--leader-election-lease-duration <time>',
         'time until the Lease expires if it is not renewed',
-      )
-        .argParser(parseDuration)
-        .default(15_000, '15s'),
+        15_000,
+        '15s',
+      ),
     )
     .addOption(
-      new Option(
+      durationOption(
         '--leader-election-renew-deadline <time>',
         'a leader stops if it cannot renew the Lease for this time',
-      )
-        .argParser(parseDuration)
-        .default(10_000, '10s'),
+        10_000,
+        '10s',
+      ),
     )
     .addOption(
-      new Option(
+      durationOption(
         '--leader-election-retry-period <time>',
         'time between two attempts to acquire or renew the Lease',
-      )
-        .argParser(parseDuration)
-        .default(2000, '2s'),
+        2000,
+        '2s',
+      ),
     )
     .addOption(
-      new Option(
+      durationOption(
         '--leader-election-kvstore-deadline <time>',
         'a leader releases the Lease if its kvstore does not answer for this time',
-      )
-        .argParser(parseDuration)
-        .default(60_000, '1m'),
+        60_000,
+        '1m',
+      ),
     )
     .addOption(
-      new Option('--k8s-endpoints <kind>', 'resource with the endpoints')
-        .choices(['ciliumendpoints', 'ciliumendpointslices'])
-        .default('ciliumendpoints'),
+      choice(
+        '--k8s-endpoints <kind>',
+        'resource with the endpoints',
+        ['ciliumendpoints', 'ciliumendpointslices'],
+        'ciliumendpoints',
+      ),
     );
   return addDutyOptions(command).optionsGroup('Options:');
 }
@@ -273,12 +281,8 @@ export function missingKvstore({
 
 /** Returns the contradiction between the flags, if any, before the operator starts. */
 export async function operatorContradiction(flags: OperatorFlags): Promise<string | undefined> {
-  const { k8sLoad = [], manifests = [], kubeconfig, context, kvstoreConfig, kvstoreOpt } = flags;
-  const access = accessContradiction({
-    kubeconfig,
-    context,
-    loads: k8sLoad.length + manifests.length > 0,
-  });
+  const { k8sLoad = [], manifests = [], kvstoreConfig, kvstoreOpt } = flags;
+  const access = accessContradiction(flags, k8sLoad.length + manifests.length > 0);
   if (access !== undefined) return access;
   if (kvstoreOpt !== undefined && kvstoreConfig === undefined)
     return '--kvstore-opt requires --kvstore-config <file>';

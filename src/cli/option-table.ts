@@ -31,6 +31,11 @@ export function parseDuration(text: string): number {
   return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
 
+/** Returns an option with a duration. `shown`: the default in the help. */
+export function durationOption(flags: string, text: string, ms: number, shown: string): Option {
+  return new Option(flags, text).argParser(parseDuration).default(ms, shown);
+}
+
 const SIZE_UNITS: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
 /** Minimum size, because a smaller history would contain too little to be useful. */
@@ -176,19 +181,13 @@ export function k8sLoadOption(effect = ''): Option {
   return new RepeatableOption('--k8s-load <path>', text).argParser(appendPath);
 }
 
-/** Returns the problem of `--context` and `--k8s-load` with other options, if any. */
-export function accessContradiction({
-  kubeconfig,
-  context,
-  loads,
-}: {
-  readonly kubeconfig: string | undefined;
-  readonly context: string | undefined;
-  /** True if objects are loaded. */
-  readonly loads: boolean;
-}): string | undefined {
+/** Returns the contradiction of `--context` or `--k8s-load` with `--kubeconfig`, if any. `isLoaded`: `--k8s-load` is set. */
+export function accessContradiction(
+  { kubeconfig, context }: { readonly kubeconfig?: string; readonly context?: string },
+  isLoaded: boolean,
+): string | undefined {
   if (context !== undefined && kubeconfig === undefined) return '--context requires --kubeconfig <file>';
-  if (kubeconfig !== undefined && loads)
+  if (kubeconfig !== undefined && isLoaded)
     return '--k8s-load and --kubeconfig cannot be combined, because --k8s-load replaces the API server';
   return undefined;
 }

@@ -20,7 +20,8 @@ import {
 export interface AskedProcess {
   /** Name of its command: `kvstoremesh`. */
   readonly name: string;
-  readonly socket: string;
+  /** Default name of its socket: `kvstoremesh.sock`. */
+  readonly socketName: string;
   readonly question: () => Promise<Question>;
 }
 
@@ -34,10 +35,10 @@ interface StatusFlags extends SocketFlags {
 export async function processRun(
   command: Command,
   flags: ServeFlags & LogFlags,
-  { socket }: AskedProcess,
+  { socketName }: AskedProcess,
   io: CommandIO,
 ): Promise<readonly [RunOptions, RunContext]> {
-  const serve = await serveOptions(flags, io.env, socket);
+  const serve = await serveOptions(flags, io.env, socketName);
   const settings = await settingsInUse(command, io.env);
   const reload = processReloads(command, io);
   return [
@@ -54,7 +55,7 @@ export function addProcessOptions(
   run: RunAction,
   level?: LogLevel,
 ): void {
-  addListenOptions(command, process.socket);
+  addListenOptions(command, process.socketName);
   addLogOptions(command, level);
   addProcessConfiguration(command, io);
   addProcessStatus(command, process, io, run);
@@ -63,7 +64,7 @@ export function addProcessOptions(
 /** Adds `status` to the command of a process. */
 function addProcessStatus(
   parent: Command,
-  { name, socket, question }: AskedProcess,
+  { name, socketName, question }: AskedProcess,
   io: CommandIO,
   run: RunAction,
 ): void {
@@ -79,10 +80,10 @@ function addProcessStatus(
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
         const socketFlags = { ...flags, ...parent.opts<SocketFlags>() };
-        const answer = await askProcess(socketFlags, io, (client) => ask(client.ask, view), name, socket);
+        const answer = await askProcess(socketFlags, io, (client) => ask(client.ask, view), name, socketName);
         if (flags.quiet !== true) writeAnswer(io.stdout, flags.output, answer);
         return answer.succeeded || flags.live === true ? EXIT.ok : EXIT.failed;
       }),
     );
-  addSocketOption(command, name, socket);
+  addSocketOption(command, name, socketName);
 }

@@ -132,10 +132,10 @@ export function stateContradiction(
 }
 
 /** Adds `--socket` to a command that asks a running process. */
-export function addSocketOption(command: Command, process = 'agent', name = 'dpcache.sock'): Command {
+export function addSocketOption(command: Command, process = 'agent', socketName = 'dpcache.sock'): Command {
   return command.option(
     '--socket <path>',
-    `socket of the running ${process} (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
+    `socket of the running ${process} (default: ${socketName} in $XDG_RUNTIME_DIR or /run/dpcache)`,
     parsePath,
   );
 }
@@ -146,8 +146,8 @@ export function socketAdvice(process = 'agent'): string {
 }
 
 /** Returns the socket of the process to ask. */
-export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], name?: string): string {
-  return socket || defaultSocketPath(env, name);
+export function socketPath({ socket }: SocketFlags, env: CommandIO['env'], socketName?: string): string {
+  return socket || defaultSocketPath(env, socketName);
 }
 
 /** Calls `use` with a client of the running process that a command names. The default process is an agent. */
@@ -155,20 +155,20 @@ export async function askProcess<T>(
   flags: SocketFlags,
   { env, signal }: CommandIO,
   use: (client: ApiClient) => Promise<T>,
-  name?: string,
-  socket?: string,
+  process?: string,
+  socketName?: string,
 ): Promise<T> {
   const { askAgent } = await import('../client/ask-agent.ts');
-  return askAgent(socketPath(flags, env, socket), use, signal, socketAdvice(name));
+  return askAgent(socketPath(flags, env, socketName), use, signal, socketAdvice(process));
 }
 
 /** Adds the options of {@link ServeFlags}. */
-export function addListenOptions(command: Command, name = 'dpcache.sock'): Command {
+export function addListenOptions(command: Command, socketName = 'dpcache.sock'): Command {
   return command
     .optionsGroup('API:')
     .option(
       '--socket <path>',
-      `unix socket of the API (default: ${name} in $XDG_RUNTIME_DIR or /run/dpcache)`,
+      `unix socket of the API (default: ${socketName} in $XDG_RUNTIME_DIR or /run/dpcache)`,
       parsePath,
     )
     .option('--no-socket', 'do not serve the API on a unix socket')
@@ -229,11 +229,11 @@ export function serveSource(flags: ServeFlags): ServeSource {
 export async function serveOptions(
   flags: ServeFlags,
   env: CommandIO['env'],
-  name?: string,
+  socketName?: string,
 ): Promise<ServeOptions> {
   const { readServeOptions } = await import('../process/serve-files.ts');
   const source = serveSource(flags);
   return readServeOptions(
-    source.socketIsDefault ? { ...source, socket: defaultSocketPath(env, name) } : source,
+    source.socketIsDefault ? { ...source, socket: defaultSocketPath(env, socketName) } : source,
   );
 }

@@ -48,8 +48,8 @@ async function remedyOf(error: AgentError): Promise<string | undefined> {
 }
 
 /**
- * Returns requests to the agent that an operand names; undefined if the operand is not an agent. The error of a failed
- * request names the operand and the remedy.
+ * Returns the function that asks the agent of an operand; undefined if the operand is not an agent. The error of a
+ * failed request names the operand and the remedy.
  */
 async function askOf(
   text: string,
@@ -82,7 +82,7 @@ async function clearTextProblem(text: string, token: string | undefined): Promis
   return `dpcache: ${text}: the token would be sent in clear text: use https://, or run the command on that machine`;
 }
 
-async function textOf(option: string, file: string | undefined): Promise<string | undefined> {
+async function fileText(option: string, file: string | undefined): Promise<string | undefined> {
   if (file === undefined) return undefined;
   const { readRegularFile } = await import('../../base/files/regular-file.ts');
   const { unreadable } = await import('../../process/input-error.ts');
@@ -123,9 +123,9 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const { AgentError } = await import('../../api/api-client.ts');
         const { InputError } = await import('../../process/input-error.ts');
         const { tokenOf } = await import('../../process/serve-files.ts');
-        const text = await textOf('--token-file', tokenFile);
+        const text = await fileText('--token-file', tokenFile);
         const token = text === undefined ? undefined : tokenOf(`--token-file ${tokenFile}`, text);
-        const credentials = { token, ca: await textOf('--ca-file', caFile) };
+        const credentials = { token, ca: await fileText('--ca-file', caFile) };
         // The operand is not repeated in the message, because it may contain a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
           return command.error(

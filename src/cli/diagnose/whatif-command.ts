@@ -91,7 +91,7 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
       writeAnswer(io.stdout, flags.output, answer);
       return answer.loses ? EXIT.loses : EXIT.ok;
     });
-  const source = (name: string): Argument => new Argument(name, 'source of claims').choices(SOURCES);
+  const sourceArgument = (name: string): Argument => new Argument(name, 'source of claims').choices(SOURCES);
   const addWriter = (one: Command): Command =>
     one
       .addOption(
@@ -106,19 +106,21 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .argument('<node>', 'cluster/name', parseTwoNames('cluster/name'))
     .action((node: string, flags: WhatIfFlags) => ask(flags, { edit: 'remove-node', node }));
   command('remove-source', 'all claims of a source, or of one owner of it, are deleted')
-    .addArgument(source('<source>'))
+    .addArgument(sourceArgument('<source>'))
     .argument('[owner]', 'only the claims of this owner: a cluster, or a node')
-    .action((from: string, owner: string | undefined, flags: WhatIfFlags) =>
-      ask(flags, { edit: 'remove-source', source: from, owner }),
+    .action((source: string, owner: string | undefined, flags: WhatIfFlags) =>
+      ask(flags, { edit: 'remove-source', source, owner }),
     );
   command('rank', 'a source ranks directly above or below another')
-    .addArgument(source('<source>'))
+    .addArgument(sourceArgument('<source>'))
     .addArgument(new Argument('<place>', 'above or below').choices(['above', 'below']))
-    .addArgument(source('<other>'))
-    .action((from: string, place: string, other: string, flags: WhatIfFlags, command: Command) => {
-      if (from === other)
-        return command.error(`dpcache: invalid rank '${from} ${place} ${other}': name two different sources`);
-      return ask(flags, { edit: 'rank', source: from, place, other });
+    .addArgument(sourceArgument('<other>'))
+    .action((source: string, place: string, other: string, flags: WhatIfFlags, command: Command) => {
+      if (source === other)
+        return command.error(
+          `dpcache: invalid rank '${source} ${place} ${other}': name two different sources`,
+        );
+      return ask(flags, { edit: 'rank', source, place, other });
     });
   command('setting', 'a setting for node addresses gets another value')
     .argument('<setting>', `SETTING=VALUE; settings: ${SETTINGS.join(', ')}`, parseSetting)
@@ -132,15 +134,13 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .option('--encrypt-key <n>', 'encryption key of the claim', parseEncryptKey)
     .option('--pod <namespace/name>', 'pod of the claim', parsePod)
     .action(
-      (
-        key: string,
-        { identity, source: from, owner, hostIp: hostIP, encryptKey, pod, ...flags }: ClaimFlags,
-      ) => ask(flags, { edit: 'upsert', key, identity, source: from, owner, hostIP, encryptKey, ...pod }),
+      (key: string, { identity, source, owner, hostIp: hostIP, encryptKey, pod, ...flags }: ClaimFlags) =>
+        ask(flags, { edit: 'upsert', key, identity, source, owner, hostIP, encryptKey, ...pod }),
     );
   addWriter(command('delete', 'the claim of a source on a prefix is deleted'))
     .argument('<key>', 'IP address or CIDR', parseIP)
-    .action((key: string, { source: from, owner, ...flags }: ClaimFlags) =>
-      ask(flags, { edit: 'delete', key, source: from, owner }),
+    .action((key: string, { source, owner, ...flags }: ClaimFlags) =>
+      ask(flags, { edit: 'delete', key, source, owner }),
     );
   command('manifest', 'Services, Endpoints and EndpointSlices of a file are created or replaced')
     .argument('<file>', 'YAML or JSON, a file or a folder', parsePath)

@@ -9,7 +9,7 @@ import type { ListFilters } from '../../client/list.ts';
 import { SOURCES } from '../../model/source.ts';
 import { InputError } from '../../process/input-error.ts';
 import { type CommandIO, EXIT, type ExitStatus, type RunAction } from '../io.ts';
-import { parseDuration } from '../option-table.ts';
+import { durationOption } from '../option-table.ts';
 import { addTroubleshootCommand } from '../troubleshoot-command.ts';
 import { addAskOptions, addRunningAgentOptions, type QuestionFlags } from './ask-options.ts';
 import {
@@ -153,21 +153,15 @@ function addHistoryCommand(program: Command, questioner: Questioner, io: Command
       'IP address, CIDR, namespace/name of a service or cluster/name of a node; default: all',
       parseHistoryKey,
     )
-    .addOption(
-      new Option('--from <time>', `only changes since this time: ${WHEN_FORMS}`).argParser(parseBoundary),
-    )
-    .addOption(new Option('--to <time>', 'only changes until this time').argParser(parseBoundary))
-    .addOption(new Option('--limit <n>', 'maximum number of changes').argParser(parseLimit).default(50))
+    .option('--from <time>', `only changes since this time: ${WHEN_FORMS}`, parseBoundary)
+    .option('--to <time>', 'only changes until this time', parseBoundary)
+    .option('--limit <n>', 'maximum number of changes', parseLimit, 50)
     .addOption(
       new Option('--around <time>', 'print the changes around this time, grouped by cause')
         .argParser(parseMoment)
         .conflicts(['from', 'to']),
     )
-    .addOption(
-      new Option('--window <duration>', 'with --around: time before and after it')
-        .argParser(parseDuration)
-        .default(5000, '5s'),
-    )
+    .addOption(durationOption('--window <duration>', 'with --around: time before and after it', 5000, '5s'))
     .addOption(
       new Option(
         '--export <file>',
@@ -229,11 +223,7 @@ function addWhoisCommand(program: Command, questioner: Questioner): void {
   questioner
     .addCommand(program, 'whois', 'search pods, services, nodes and identities by IP, name, label or number')
     .argument('<text>', 'IP, CIDR, number of an identity, label such as app=web, or a part of a name')
-    .addOption(
-      new Option('--limit <n>', 'maximum number of results of each kind, up to 50')
-        .argParser(parseLimit)
-        .default(8),
-    )
+    .option('--limit <n>', 'maximum number of results of each kind, up to 50', parseLimit, 8)
     .action((text: string, flags: QuestionFlags & { readonly limit: number }) =>
       questioner.printAnswer(flags, async () => (await searchAnswers()).askSearch(text, flags.limit)),
     );
