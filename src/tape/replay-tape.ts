@@ -35,6 +35,7 @@ export interface ReplayOptions {
 export interface TapeCut {
   /** Position after the cut: file and line. */
   readonly at: string;
+  /** Number of missing lines. */
   readonly lost: number;
 }
 

@@ -213,8 +213,8 @@ export class ReplayedCluster {
   }
 
   /**
-   * Completes a list. A complete list of services withdraws those in another format, whose run must have ended. A list
-   * in a format that is not read any more is ignored; snapshots contain it.
+   * Completes a list. The stores then withdraw services in another format, so the run of that format must have ended.
+   * Ignores a list in a format that is not read any more; snapshots contain such lists.
    */
   async #listed(resource: CopiedResource): Promise<void> {
     const { resources } = this.#stores;

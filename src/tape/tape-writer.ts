@@ -257,7 +257,7 @@ export class TapeWriter {
     await this.#trim();
   }
 
-  /** Removes earlier files while the tape is too large: the oldest one, or the next one if that needs the oldest. */
+  /** Removes files while the tape is too large: the oldest, or the second if its replay requires the oldest. */
   async #trim(): Promise<void> {
     const { folder, maxBytes } = this.#options;
     const parts = this.#parts ?? [];

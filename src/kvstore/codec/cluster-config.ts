@@ -37,12 +37,14 @@ export interface ClusterCapabilities {
   readonly others?: Readonly<Record<string, string>>;
 }
 
+const EXPORT_MODE = 'endpointSlicesExportMode';
+
 const KNOWN: ReadonlySet<string> = new Set([
   'syncedCanaries',
   'cached',
   'maxConnectedClusters',
   'serviceExportsEnabled',
-  'endpointSlicesExportMode',
+  EXPORT_MODE,
 ]);
 
 /**
@@ -75,11 +77,11 @@ function readExportMode(
   capabilities: Fields<never>,
   drop: RejectField<undefined>,
 ): EndpointSlicesExportMode | undefined {
-  const name = 'endpointSlicesExportMode';
-  const word = capabilities.string(name) ?? '';
+  const word = capabilities.string(EXPORT_MODE) ?? '';
   const mode = EXPORT_MODES.find((known) => known === word);
   if (mode !== undefined || word === '') return mode;
-  return drop('unknown-value', capabilities.pathOf(name), word, `must be one of ${EXPORT_MODES.join(', ')}`);
+  const path = capabilities.pathOf(EXPORT_MODE);
+  return drop('unknown-value', path, word, `must be one of ${EXPORT_MODES.join(', ')}`);
 }
 
 /**
@@ -104,14 +106,13 @@ function readOthers(
   mode: EndpointSlicesExportMode | undefined,
   drop: RejectField<undefined>,
 ): Readonly<Record<string, string>> | undefined {
-  const name = 'endpointSlicesExportMode';
   const others: [string, string][] = [];
-  for (const each of capabilities.names) {
-    const json = KNOWN.has(each) ? undefined : otherJson(capabilities, each, drop);
-    if (json !== undefined) others.push([each, json]);
+  for (const name of capabilities.names) {
+    const json = KNOWN.has(name) ? undefined : otherJson(capabilities, name, drop);
+    if (json !== undefined) others.push([name, json]);
   }
-  const word = mode === undefined ? (capabilities.string(name) ?? '') : '';
-  if (word !== '') others.push([name, JSON.stringify(word)]);
+  const word = mode === undefined ? (capabilities.string(EXPORT_MODE) ?? '') : '';
+  if (word !== '') others.push([EXPORT_MODE, JSON.stringify(word)]);
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
@@ -162,7 +163,7 @@ export function encodeClusterConfig({ id, capabilities }: ClusterConfig): Uint8A
             'serviceExportsEnabled',
             serviceExportsEnabled === undefined ? undefined : String(serviceExportsEnabled),
           ],
-          ['endpointSlicesExportMode', endpointSlicesExportMode && jsonString(endpointSlicesExportMode)],
+          [EXPORT_MODE, endpointSlicesExportMode && jsonString(endpointSlicesExportMode)],
           ...Object.entries(others),
         ]),
       ],

@@ -77,7 +77,7 @@ let bytes: DataView = literal('').bytes;
 let at = 0;
 let end = 0;
 
-/** The fields of the value that was scanned last. `podFrom` and `podTo` are the ends of the name of its pod. */
+/** The fields of the value that was scanned last. `podFrom` and `podTo` are the begin and the end of the pod's name. */
 const fields = {
   hostIP: '',
   identity: 0,
@@ -230,7 +230,10 @@ export function scanIPIdentityPair(
   return pair;
 }
 
-/** Returns the rest of a string, interned because it repeats, and moves behind it; undefined if it has another form. */
+/**
+ * Returns the text up to the closing quote, interned because it repeats, and moves behind the quote; undefined if the
+ * text has an escape or is not ASCII.
+ */
 function scanRepeated(): string | undefined {
   const from = at;
   return endString() ? names.get(bytes, from, at++) : undefined;

@@ -22,7 +22,7 @@ const MAX_PORTS = 250;
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
-/** Maximum size of all annotations: 256 KiB in Kubernetes, with room for those of the import. */
+/** Maximum size of all annotations: 256 KiB in Kubernetes, minus 1 KiB for those that the import adds. */
 const MAX_ANNOTATION_BYTES = 255 << 10;
 
 /** Returns the name or namespace, which must be equal to that in the key. */
@@ -62,8 +62,8 @@ function readPort(fields: Fields<never>, drop: RejectField<undefined>): Exported
 }
 
 /**
- * Returns labels or annotations. Drops those that no object can have, because the API server would reject the import
- * with them, and every cluster would keep the previous one.
+ * Returns labels or annotations. Drops those that no object can have: with them, the API server of every cluster would
+ * reject the import.
  */
 function validTexts(
   field: 'labels' | 'annotations',
