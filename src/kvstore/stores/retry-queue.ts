@@ -160,13 +160,12 @@ export class RetryQueue<J> {
     const failuresBefore = this.#failuresInRow;
     const error = await this.#options.attempt(jobs, signal).then(() => undefined, asKvstoreError);
     if (error === undefined) this.#handleSuccess(jobs);
+    else if (signal.aborted) this.#requeue(jobs);
     else if (jobs.length > 1 && BATCH_REJECTIONS.has(error.code))
       await Promise.all(jobs.map((job) => this.#try([job], signal)));
     else {
-      if (!signal.aborted) {
-        this.#failures++;
-        this.#lastFailure = failureOf(error, this.#options.clock);
-      }
+      this.#failures++;
+      this.#lastFailure = failureOf(error, this.#options.clock);
       if (REJECTIONS.has(error.code)) this.#delayRejected(jobs[0]);
       else await this.#handleFailure(jobs, failuresBefore, signal);
     }
@@ -189,6 +188,11 @@ export class RetryQueue<J> {
     const { clock, random } = this.#options;
     this.#failuresInRow = Math.max(this.#failuresInRow, failuresBefore + 1);
     await sleep(clock, backoffDelay(this.#failuresInRow, BACKOFF, random), signal);
+    this.#requeue(jobs);
+  }
+
+  /** Makes jobs due again after their attempt. */
+  #requeue(jobs: readonly J[]): void {
     for (const job of jobs) {
       this.#jobs.add(job);
       this.#jobs.done(job);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { RetryQueue } from '../../../src/kvstore/stores/retry-queue.ts';
 import { growthPerItem } from '../../base/support/cpu-time.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -126,6 +126,21 @@ describe('a queue of jobs that are retried until they succeed', () => {
     void queue.run(ended.signal);
     await settle();
     expect([attempts.length, clock.pending]).toEqual([2, 0]);
+  });
+
+  it('does not count an attempt that the end of its run aborts as a failure (regression: the status was failing, and the next run tried one job at a time)', async () => {
+    const run = queue.run(ended.signal);
+    queue.add('a');
+    queue.add('b');
+    await settle();
+    ended.abort();
+    for (const attempt of attempts) attempt.fail(abortedError());
+    await run;
+    expect(queue.status()).toMatchObject({ pending: 2, failures: 0, isFailing: false });
+    ended = new AbortController();
+    void queue.run(ended.signal);
+    await settle();
+    expect(attempts.map(({ job }) => job)).toEqual(['a', 'b', 'a', 'b']);
   });
 
   it('requires no callback', async () => {
