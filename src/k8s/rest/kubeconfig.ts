@@ -123,7 +123,7 @@ class KubeconfigReader {
     if (clusterSection === undefined || userSection === undefined) return undefined;
     const access = this.#access(clusterSection, userSection);
     return (
-      access && { ...access, context, cluster, user, namespace: section?.string('namespace') ?? 'default' }
+      access && { ...access, context, cluster, user, namespace: section?.string('namespace') || 'default' }
     );
   }
 
@@ -156,7 +156,7 @@ class KubeconfigReader {
         'contradiction',
         'must be false if certificate-authority is set',
       );
-    const serverName = cluster.string('tls-server-name');
+    const serverName = cluster.string('tls-server-name') || undefined;
     const disableCompression = cluster.boolean('disable-compression');
     if (server === undefined || credentials === undefined) return undefined;
     return { server, ca, serverName, insecureSkipVerify, disableCompression, credentials };

@@ -87,6 +87,13 @@ describe('a kubeconfig', () => {
     });
   });
 
+  it('may have empty or null optional fields, which are absent (regression: an empty server name and namespace)', () => {
+    const cluster = { 'tls-server-name': '', 'certificate-authority-data': null };
+    const exec = { ...EXEC, args: null, env: null, installHint: null };
+    const read = parse({ cluster, context: { namespace: '' }, user: { exec } });
+    expect([read.serverName, read.namespace, read.ca]).toEqual([undefined, 'default', undefined]);
+  });
+
   it('may have a context without a user, which is anonymous (regression: rejected)', async () => {
     for (const user of ['', undefined]) {
       const read = parse({ cluster: { server: 'http://127.0.0.1:8001' }, context: { user } });
