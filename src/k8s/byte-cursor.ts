@@ -42,7 +42,7 @@ export class ByteCursor {
 
   /** Moves behind a byte and returns true. If another byte follows, does not move. */
   skip(byte: number): boolean {
-    // Reads behind the end would make all reads of bytes slower.
+    // Without the check of the length, V8 compiles slower code for all reads of bytes after one behind the end.
     if (this.at >= this.#bytes.length || this.#bytes[this.at] !== byte) return false;
     this.at++;
     return true;
@@ -122,7 +122,7 @@ export class ByteCursor {
     return length === 0 || isPadded || value > max ? -1 : value;
   }
 
-  /** Moves behind any value. Its content is not checked, because it is not used. */
+  /** Moves behind any value, whose content is not checked. */
   skipValue(): boolean {
     const bytes = this.#bytes;
     const { length } = bytes;

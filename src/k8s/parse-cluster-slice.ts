@@ -6,6 +6,7 @@ import {
   type SliceEndpoint,
   type SlicePort,
 } from '../model/cluster-endpoint-slice.ts';
+import { readConditions, readForZones } from './parse-endpoint-slice.ts';
 import { type ObjectFields, readID, readStringMap } from './parse-object.ts';
 import { readNamedPort } from './ports.ts';
 
@@ -23,7 +24,6 @@ export const SHARED_SLICE_FIELDS: readonly string[] = [
 
 /** Returns an endpoint, or undefined if it has no valid address. */
 function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
-  const conditions = fields.map('conditions');
   const list = fields.list('addresses', SLICE_LIMITS.addresses);
   const addresses = list.items((items, index) => {
     const address = items.address(index);
@@ -33,18 +33,13 @@ function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndp
     return items.reject(index, 'wrong-family', `must be an ${family} address`);
   });
   if (addresses.length === 0) return undefined;
-  const zones = fields.map('hints').list('forZones');
   return {
     addresses,
-    conditions: {
-      ready: conditions.boolean('ready'),
-      serving: conditions.boolean('serving'),
-      terminating: conditions.boolean('terminating'),
-    },
+    conditions: readConditions(fields),
     hostname: fields.string('hostname') || undefined,
     nodeName: fields.string('nodeName') || undefined,
     zone: fields.string('zone') || undefined,
-    forZones: zones.items((items, index) => items.item(index)?.string('name')),
+    forZones: readForZones(fields),
     deprecatedTopology: fields.strings('deprecatedTopology'),
   };
 }

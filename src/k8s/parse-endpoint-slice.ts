@@ -1,9 +1,13 @@
 import { Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT, parseWeight, WEIGHT_ANNOTATION, WEIGHT_RULE } from '../model/backend-weight.ts';
-import { HOSTNAME_TOPOLOGY, SERVICE_NAME_LABEL, ZONE_TOPOLOGY } from '../model/cluster-endpoint-slice.ts';
+import {
+  type EndpointConditions,
+  HOSTNAME_TOPOLOGY,
+  SERVICE_NAME_LABEL,
+  ZONE_TOPOLOGY,
+} from '../model/cluster-endpoint-slice.ts';
 import {
   type Backend,
-  type BackendState,
   backendsByReadiness,
   createBackend,
   type EndpointSlice,
@@ -36,20 +40,20 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   return undefined;
 }
 
-function readState(endpoint: ObjectFields): BackendState {
+/** Returns the conditions of an endpoint. */
+export function readConditions(endpoint: ObjectFields): EndpointConditions {
   const conditions = endpoint.object('conditions');
-  if (conditions === undefined) return stateOfConditions({});
-  return stateOfConditions({
-    ready: conditions.boolean('ready'),
-    serving: conditions.boolean('serving'),
-    terminating: conditions.boolean('terminating'),
-  });
+  return {
+    ready: conditions?.boolean('ready'),
+    serving: conditions?.boolean('serving'),
+    terminating: conditions?.boolean('terminating'),
+  };
 }
 
-function readForZones(endpoint: ObjectFields): Backend['forZones'] {
+/** Returns the zones of the topology hints of an endpoint. */
+export function readForZones(endpoint: ObjectFields): readonly string[] {
   const zones = endpoint.object('hints')?.list('forZones');
-  if (zones === undefined || zones.size === 0) return NO_ZONES;
-  return ImmutableSet(zones.items((list, index) => list.item(index)?.string('name')));
+  return zones?.items((list, index) => list.item(index)?.string('name')) ?? [];
 }
 
 /**
@@ -69,22 +73,23 @@ function readWeight(fields: ObjectFields): number {
 export const BACKEND_FIELDS: readonly string[] =
   'conditions hostname nodeName zone hints topology deprecatedTopology'.split(' ');
 
-/** The fields of an endpoint, which are the same for all its addresses. */
+/** The fields of an endpoint that all its addresses share. */
 export type BackendParts = Pick<Backend, 'nodeName' | 'zone' | 'hostname' | 'state' | 'forZones'>;
 
 /** Returns the fields of an endpoint except its addresses. */
 export function readBackendParts(endpoint: ObjectFields): BackendParts {
   const topology = endpoint.object('topology') ?? endpoint.object('deprecatedTopology');
+  const zones = readForZones(endpoint);
   return {
     nodeName: endpoint.string('nodeName') ?? topology?.string(HOSTNAME_TOPOLOGY) ?? '',
     zone: endpoint.string('zone') ?? topology?.string(ZONE_TOPOLOGY) ?? '',
     hostname: endpoint.string('hostname') ?? '',
-    state: readState(endpoint),
-    forZones: readForZones(endpoint),
+    state: stateOfConditions(readConditions(endpoint)),
+    forZones: zones.length === 0 ? NO_ZONES : ImmutableSet(zones),
   };
 }
 
-/** The fields of a slice, which are the same for all its backends. */
+/** The fields of a slice that all its backends share. */
 export type SliceParts = Pick<Backend, 'ports' | 'weight'>;
 
 /** Returns true if the addresses of a slice are IPs. Otherwise its type is rejected. */

@@ -3,8 +3,8 @@ import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import type { NodeSpec } from '../nodemanager/node-spec.ts';
 import { type ObjectFields, readClusterScopedName, readStringMap } from './parse-object.ts';
 
-/** Maximum number of addresses, and of CIDRs, of a node, as for a value of the kvstore. */
-const MAX_ADDRESSES = 1024;
+/** Maximum length of each list of a node, as for a value of the kvstore. */
+const MAX_ITEMS = 1024;
 
 /** Name and id of the cluster of the parsed nodes. */
 export interface NodeCluster {
@@ -12,12 +12,12 @@ export interface NodeCluster {
   readonly clusterID: number;
 }
 
-/** CIDRs of a node: the first one of a family is the primary, the others are secondary (KUBERNETES 36). */
 type AllocCIDRs = Pick<
   ClusterNode,
   'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
 >;
 
+/** The first CIDR of a family is the primary, the others are secondary (KUBERNETES 36). */
 function allocCIDRs(cidrs: readonly string[]): AllocCIDRs {
   const [ipv6AllocCIDR, ...ipv6SecondaryAllocCIDRs] = cidrs.filter((cidr) => cidr.includes(':'));
   const [ipv4AllocCIDR, ...ipv4SecondaryAllocCIDRs] = cidrs.filter((cidr) => !cidr.includes(':'));
@@ -47,8 +47,9 @@ function readAddresses(
   });
 }
 
-function readKey(fields: ObjectFields, name: string): number | undefined {
-  return fields.value(name) === undefined ? 0 : fields.integer(name, 0, 255);
+/** Returns a number; 0 if it is absent, undefined if it is invalid. */
+function readNumber(fields: ObjectFields, name: string, max: number): number | undefined {
+  return fields.value(name) === undefined ? 0 : fields.integer(name, 0, max);
 }
 
 /** Returns the value of an annotation under its current name, otherwise under its old name. */
@@ -75,24 +76,21 @@ export function readCiliumNode(
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');
   const ipam = spec.map('ipam');
-  const pools = ipam.map('pools').list('allocated', MAX_ADDRESSES);
-  const pooled = pools
-    .items((list, index) => list.item(index)?.list('cidrs', MAX_ADDRESSES))
-    .flatMap(readCIDRs);
+  const pools = ipam.map('pools').list('allocated', MAX_ITEMS);
+  const pooled = pools.items((list, index) => list.item(index)?.list('cidrs', MAX_ITEMS)).flatMap(readCIDRs);
   const health = spec.map('health');
   const ingress = spec.map('ingress');
   const annotations = readStringMap(metadata, 'annotations');
-  const encryptionKey = readKey(spec.map('encryption'), 'key');
-  const nodeIdentity =
-    spec.value('nodeidentity') === undefined ? 0 : spec.integer('nodeidentity', 0, MAX_IDENTITY);
+  const encryptionKey = readNumber(spec.map('encryption'), 'key', 255);
+  const nodeIdentity = readNumber(spec, 'nodeidentity', MAX_IDENTITY);
   if (name === undefined || encryptionKey === undefined || nodeIdentity === undefined) return undefined;
   return {
     name,
     cluster,
     clusterID,
     source: 'custom-resource',
-    addresses: readAddresses(spec.list('addresses', MAX_ADDRESSES), 'ip'),
-    ...allocCIDRs([...readCIDRs(ipam.list('podCIDRs', MAX_ADDRESSES)), ...pooled]),
+    addresses: readAddresses(spec.list('addresses', MAX_ITEMS), 'ip'),
+    ...allocCIDRs([...readCIDRs(ipam.list('podCIDRs', MAX_ITEMS)), ...pooled]),
     ipv4HealthIP: health.addressOf(4, 'ipv4'),
     ipv6HealthIP: health.addressOf(6, 'ipv6'),
     ipv4IngressIP: ingress.addressOf(4, 'ipv4'),
@@ -181,8 +179,8 @@ export function readNode(
   const metadata = fields.map('metadata');
   const spec = fields.map('spec');
   const annotations = new NodeAnnotations(withAnnotations ? metadata.map('annotations') : undefined);
-  const list = fields.map('status').list('addresses', MAX_ADDRESSES);
-  const listed = readCIDRs(spec.list('podCIDRs', MAX_ADDRESSES));
+  const list = fields.map('status').list('addresses', MAX_ITEMS);
+  const listed = readCIDRs(spec.list('podCIDRs', MAX_ITEMS));
   const single = listed.length > 0 ? undefined : spec.cidr('podCIDR');
   const specified = single === undefined ? listed : [single];
   const annotated = [annotations.cidr('ipv4-pod-cidr'), annotations.cidr('ipv6-pod-cidr')];

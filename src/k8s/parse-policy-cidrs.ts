@@ -20,15 +20,15 @@ export interface PolicyCIDRs {
   readonly groups: readonly { readonly group: string; readonly except: readonly Prefix[] }[];
 }
 
+/** Returns a CIDR, or an address as a CIDR of full length, as Cilium policies do. */
+function readPrefix(fields: ObjectFields, name: string | number): Prefix | undefined {
+  const text = fields.string(name);
+  if (text === undefined) return undefined;
+  return Prefix.parse(text.trim()) ?? fields.reject(name, 'invalid-cidr', 'is not a valid CIDR');
+}
+
 function readPrefixes(list: ObjectFields): readonly Prefix[] {
-  return list.items((cidrs, index) => {
-    const text = cidrs.string(index);
-    // Cilium policies accept a bare address as a CIDR of full length.
-    const prefix = text === undefined ? undefined : Prefix.parse(text.trim());
-    if (prefix === undefined && text !== undefined)
-      cidrs.reject(index, 'invalid-cidr', 'is not a valid CIDR');
-    return prefix;
-  });
+  return list.items(readPrefix);
 }
 
 function readItems(fields: ObjectFields, name: string): readonly ObjectFields[] {
@@ -37,8 +37,12 @@ function readItems(fields: ObjectFields, name: string): readonly ObjectFields[] 
 
 /** Collects the CIDRs of a policy. */
 class CIDRCollector {
-  readonly rules: CIDRRule[] = [];
-  readonly groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
+  readonly #rules: CIDRRule[] = [];
+  readonly #groups: { readonly group: string; readonly except: readonly Prefix[] }[] = [];
+
+  policy(id: string): PolicyCIDRs {
+    return { id, rules: this.#rules, groups: this.#groups };
+  }
 
   /**
    * Adds `cidr` and `except`, or a reference to a group. If an exception is invalid, adds nothing, because without the
@@ -49,11 +53,9 @@ class CIDRCollector {
     const except = readPrefixes(listed);
     if (except.length < listed.size || (listed.size === 0 && this.#hasInvalidExceptions(fields))) return;
     const group = fields.string('cidrGroupRef') ?? '';
-    if (group !== '') this.groups.push({ group, except });
-    const text = fields.string('cidr');
-    const cidr = text === undefined ? undefined : Prefix.parse(text.trim());
-    if (cidr !== undefined) this.rules.push({ cidr, except });
-    else if (text !== undefined) fields.reject('cidr', 'invalid-cidr', 'is not a valid CIDR');
+    if (group !== '') this.#groups.push({ group, except });
+    const cidr = readPrefix(fields, 'cidr');
+    if (cidr !== undefined) this.#rules.push({ cidr, except });
   }
 
   #hasInvalidExceptions(fields: ObjectFields): boolean {
@@ -64,7 +66,7 @@ class CIDRCollector {
   /** Adds the lists of a Cilium rule, such as `fromCIDR` and `fromCIDRSet`. */
   addCiliumRule(rule: ObjectFields, direction: 'from' | 'to'): void {
     for (const cidr of readPrefixes(rule.list(`${direction}CIDR`, MAX_ITEMS)))
-      this.rules.push({ cidr, except: [] });
+      this.#rules.push({ cidr, except: [] });
     for (const block of readItems(rule, `${direction}CIDRSet`)) this.addBlock(block);
   }
 }
@@ -85,7 +87,7 @@ export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | unde
       if (block !== undefined) collected.addBlock(block);
     }
   }
-  return id && policy(`${id.namespace}/${id.name}`, collected);
+  return id && collected.policy(`${id.namespace}/${id.name}`);
 }
 
 /** Returns the CIDRs of a `cilium.io/v2` `CiliumNetworkPolicy` or `CiliumClusterwideNetworkPolicy`. */
@@ -102,11 +104,7 @@ export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undef
         collected.addCiliumRule(rule, direction);
     }
   }
-  return policy(id === undefined ? name : `${id.namespace}/${id.name}`, collected);
-}
-
-function policy(id: string, { rules, groups }: CIDRCollector): PolicyCIDRs {
-  return { id, rules, groups };
+  return collected.policy(id === undefined ? name : `${id.namespace}/${id.name}`);
 }
 
 /** The CIDRs and labels of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */

@@ -20,7 +20,7 @@ const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
 const MAX_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
 
 const SERVED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
-const POLICIES = ['Cluster', 'Local'] as const;
+const TRAFFIC_POLICIES = ['Cluster', 'Local'] as const;
 const SESSION_AFFINITIES = ['None', 'ClientIP'] as const;
 const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
   ['PreferClose', 'prefer-close'],
@@ -28,7 +28,7 @@ const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
   ['PreferSameNode', 'prefer-same-node'],
 ]);
 
-// Annotations by precedence (SEMANTICS 3.1).
+// Names of annotations. The first one that is present is used (SEMANTICS 3.1).
 const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const;
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
@@ -41,7 +41,7 @@ const TOPOLOGY_MODE = [
   'service.kubernetes.io/topology-mode',
 ] as const;
 
-const NOTHING_LISTED: readonly string[] = [];
+const NO_STRINGS: readonly string[] = [];
 const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
 
 type Annotations = ReadonlyMap<string, string>;
@@ -61,7 +61,7 @@ function readType(spec: ObjectFields): ServiceType {
 
 /** Returns the distinct addresses of a list, in order. Invalid addresses are rejected. */
 function readAddresses(list: ObjectFields): readonly string[] {
-  if (list.size === 0) return NOTHING_LISTED;
+  if (list.size === 0) return NO_STRINGS;
   return [...new Set(list.items((addresses, index) => addresses.address(index)))];
 }
 
@@ -238,8 +238,8 @@ export function readService(
     ingressIPs,
     sourceRanges: readSourceRanges(spec),
     sourceRangesPolicy: annotation(annotations, SOURCE_RANGES_POLICY) === 'deny' ? 'deny' : 'allow',
-    externalTrafficPolicy: spec.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
-    internalTrafficPolicy: spec.word('internalTrafficPolicy', POLICIES) ?? 'Cluster',
+    externalTrafficPolicy: spec.word('externalTrafficPolicy', TRAFFIC_POLICIES) ?? 'Cluster',
+    internalTrafficPolicy: spec.word('internalTrafficPolicy', TRAFFIC_POLICIES) ?? 'Cluster',
     healthCheckNodePort: readNodePort(spec, 'healthCheckNodePort'),
     sessionAffinitySeconds: readSessionAffinity(spec),
     publishNotReady: spec.boolean('publishNotReadyAddresses') ?? false,

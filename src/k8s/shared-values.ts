@@ -2,8 +2,8 @@
 const MAX_VALUES = 4096;
 
 /**
- * Returns one object for all equal values, so that a value that thousands of objects use is stored once. The number of
- * stored values is limited. Values must be immutable.
+ * Stores one object for all equal values, because thousands of objects may have the same value. The number of stored
+ * values is limited. Values must be immutable.
  */
 export class SharedValues<V> {
   readonly #values = new Map<string, V>();
