@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises';
-import type { Description } from '../api/metrics/description.ts';
+import { byName, type Description } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -78,13 +78,13 @@ class KvstoreMeshProcess implements ServedProcess {
     const gauge = (
       name: string,
       help: string,
-      value: (of: KvstoreMeshStatus['clusters'][number]) => number,
+      read: (cluster: KvstoreMeshStatus['clusters'][number]) => number,
     ): Description => ({
       name,
       help,
       type: 'gauge',
       labels: ['cluster'],
-      samples: () => clusters().map((of) => ({ value: value(of), labels: { cluster: of.name } })),
+      samples: () => byName('cluster', clusters(), read),
     });
     return [
       gauge(

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { byLabel, type Description, type Sample, singleSample } from '../api/metrics/description.ts';
+import { byLabel, byName, type Description, type Sample, singleSample } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -147,7 +147,7 @@ class OperatorProcess implements ServedProcess {
 
   metrics(scrape: Scrape): readonly Description[] {
     const statuses = scrape.once(() => this.#statuses());
-    const described = (
+    const dutyMetric = (
       [name, type]: readonly [string, Description['type']],
       help: string,
       measure: (duty: DutyStatus) => number | undefined,
@@ -156,35 +156,35 @@ class OperatorProcess implements ServedProcess {
       type,
       help,
       labels: ['duty'],
-      samples: () =>
-        statuses().flatMap((duty) => {
-          const value = measure(duty);
-          return value === undefined ? [] : { value, labels: { duty: duty.name } };
-        }),
+      samples: () => byName('duty', statuses(), measure),
     });
     return [
-      described(['duty_running', 'gauge'], '1 if a duty is running, else 0.', ({ state }) =>
+      dutyMetric(['duty_running', 'gauge'], '1 if a duty is running, else 0.', ({ state }) =>
         Number(state === 'running'),
       ),
-      described(['failures_total', 'counter'], 'Failures of a duty.', ({ failures }) => failures),
-      described(
+      dutyMetric(['failures_total', 'counter'], 'Failures of a duty.', ({ failures }) => failures),
+      dutyMetric(
         ['keys', 'gauge'],
         'Keys that a duty publishes in the kvstore.',
         ({ published }) => published?.keys,
       ),
-      described(
+      dutyMetric(
         ['pending_keys', 'gauge'],
         'Keys of a duty that are not yet written to the kvstore.',
         ({ published }) => published?.pending,
       ),
-      described(['writes_total', 'counter'], 'Keys written by a duty.', ({ published }) => published?.writes),
-      described(
+      dutyMetric(
+        ['writes_total', 'counter'],
+        'Keys written by a duty.',
+        ({ published }) => published?.writes,
+      ),
+      dutyMetric(
         ['marked', 'gauge'],
         'Marked objects, which a later round of a duty deletes if they are still unused.',
         ({ rounds }) => rounds?.marked,
       ),
-      described(['deleted_total', 'counter'], 'Objects deleted by a duty.', ({ rounds }) => rounds?.deleted),
-      described(
+      dutyMetric(['deleted_total', 'counter'], 'Objects deleted by a duty.', ({ rounds }) => rounds?.deleted),
+      dutyMetric(
         ['conflicts_total', 'counter'],
         'Deletes of a duty that failed because another writer had changed the object.',
         ({ rounds }) => rounds?.conflicts,

@@ -1,13 +1,17 @@
-import type { ReadModel } from '../read-model.ts';
-import { byCluster, type Description, type MetricSources, singleSample } from './description.ts';
+import type { ClusterDocument } from '../status-document.ts';
+import {
+  byName,
+  type Description,
+  inSeconds,
+  type MetricSources,
+  type Sample,
+  singleSample,
+  timestamp,
+} from './description.ts';
 
 export function clusterDescriptions(model: MetricSources): readonly Description[] {
-  const clusters = function* (
-    value: (cluster: ReturnType<ReadModel['status']>['clusters'][number]) => number,
-  ) {
-    for (const cluster of model.status().clusters)
-      yield { value: value(cluster), labels: { cluster: cluster.name } };
-  };
+  const clusters = (read: (cluster: ClusterDocument) => number | undefined): readonly Sample[] =>
+    byName('cluster', model.status().clusters, read);
   return [
     {
       name: 'dpcache_cluster_ready',
@@ -28,10 +32,7 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
       help: 'Time of the state of a cluster, present only if stale state is served.',
       type: 'gauge',
       labels: ['cluster'],
-      *samples() {
-        for (const { name, knownAt } of model.status().clusters)
-          if (knownAt !== undefined) yield { value: Date.parse(knownAt) / 1000, labels: { cluster: name } };
-      },
+      samples: () => clusters(({ knownAt }) => timestamp(knownAt)),
     },
     {
       name: 'dpcache_cluster_failures_total',
@@ -62,17 +63,13 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
       name: 'dpcache_sync_duration_seconds',
       help: 'Duration of the initial sync.',
       type: 'gauge',
-      samples: () => {
-        const { syncedMs } = model.status();
-        return syncedMs === undefined ? [] : singleSample(syncedMs / 1000);
-      },
+      samples: () => singleSample(inSeconds(model.status().syncedMs)),
     },
   ];
 }
 
 /** Returns the sync durations of each cluster. */
 export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
-  const inSeconds = (ms: number | undefined): number | undefined => (ms === undefined ? ms : ms / 1000);
   const labels = ['cluster'];
   return [
     {
@@ -80,14 +77,14 @@ export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): r
       type: 'gauge',
       labels,
       help: 'Duration of the initial sync of a cluster.',
-      samples: () => byCluster(metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
+      samples: () => byName('cluster', metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
     },
     {
       name: 'dpcache_cluster_last_sync_duration_seconds',
       type: 'gauge',
       labels,
       help: 'Duration of the last full sync of a cluster.',
-      samples: () => byCluster(metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
+      samples: () => byName('cluster', metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
     },
   ];
 }

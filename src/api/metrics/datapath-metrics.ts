@@ -1,13 +1,10 @@
 import type { DatapathTableDocument } from '../datapath-document.ts';
-import type { Description, MetricSources, Sample } from './description.ts';
+import { byName, type Description, type MetricSources, type Sample } from './description.ts';
 
 /** Returns the metrics of the datapath. They have no samples if no datapath is configured. */
 export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   const tables = (read: (table: DatapathTableDocument) => number | undefined): readonly Sample[] =>
-    (status().datapath?.tables ?? []).flatMap((table) => {
-      const value = read(table);
-      return value === undefined ? [] : { value, labels: { table: table.name } };
-    });
+    byName('table', status().datapath?.tables ?? [], read);
   const labels = ['table'];
   return [
     {
@@ -91,9 +88,9 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
       type: 'gauge',
       labels: ['part'],
       samples: () =>
-        (status().datapath?.parts ?? [])
-          .filter(({ state }) => state !== 'off')
-          .map(({ name, state }) => ({ value: Number(state === 'running'), labels: { part: name } })),
+        byName('part', status().datapath?.parts ?? [], ({ state }) =>
+          state === 'off' ? undefined : Number(state === 'running'),
+        ),
     },
   ];
 }

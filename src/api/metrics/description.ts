@@ -28,18 +28,29 @@ export function* byLabel(
   for (const [name, value = 0] of Object.entries(counts)) yield { value, labels: { [label]: name } };
 }
 
-/** Returns the sample of a metric without labels. */
-export function singleSample(value: number): readonly Sample[] {
-  return [{ value }];
+/** Returns the sample of a metric without labels; none if there is no value. */
+export function singleSample(value: number | undefined): readonly Sample[] {
+  return value === undefined ? [] : [{ value }];
 }
 
-/** Returns a sample for each cluster with a value. */
-export function byCluster(
-  clusters: readonly ClusterMetrics[],
-  read: (cluster: ClusterMetrics) => number | undefined,
+/** Returns a sample for each item with a value, with the name of the item as the label. */
+export function byName<T extends { readonly name?: string | undefined }>(
+  label: string,
+  items: readonly T[],
+  read: (item: T) => number | undefined,
 ): readonly Sample[] {
-  return clusters.flatMap((cluster) => {
-    const value = read(cluster);
-    return value === undefined ? [] : { value, labels: { cluster: cluster.name } };
+  return items.flatMap((item) => {
+    const value = read(item);
+    return value === undefined ? [] : { value, labels: { [label]: item.name ?? '' } };
   });
+}
+
+/** Returns a duration in seconds. */
+export function inSeconds(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : ms / 1000;
+}
+
+/** Returns an ISO 8601 time in seconds since 1970. */
+export function timestamp(iso: string | undefined): number | undefined {
+  return iso === undefined ? undefined : Date.parse(iso) / 1000;
 }

@@ -1,4 +1,4 @@
-import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
+import { byLabel, byName, type Description, type MetricSources, singleSample } from './description.ts';
 
 export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
   return [
@@ -108,20 +108,14 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
       help: 'Nodes with pending changes for a handler.',
       type: 'gauge',
       labels: ['handler'],
-      samples: () =>
-        nodes
-          .status()
-          .handlers.map(({ name = '', pending }) => ({ value: pending, labels: { handler: name } })),
+      samples: () => byName('handler', nodes.status().handlers, ({ pending }) => pending),
     },
     {
       name: 'dpcache_node_handler_faults_total',
       help: 'Failed calls of a node handler.',
       type: 'counter',
       labels: ['handler'],
-      samples: () =>
-        nodes
-          .status()
-          .handlers.map(({ name = '', faults }) => ({ value: faults, labels: { handler: name } })),
+      samples: () => byName('handler', nodes.status().handlers, ({ faults }) => faults),
     },
   ];
 }

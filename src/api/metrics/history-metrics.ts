@@ -1,4 +1,4 @@
-import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
+import { byLabel, type Description, type MetricSources, singleSample, timestamp } from './description.ts';
 
 /** Returns the metrics of the history. They have no samples if no history is recorded. */
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
@@ -21,19 +21,13 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       name: 'dpcache_history_bytes',
       type: 'gauge',
       help: 'Memory of the history with its indexes.',
-      samples: () => {
-        const bytes = status().history?.bytes;
-        return bytes === undefined ? [] : singleSample(bytes);
-      },
+      samples: () => singleSample(status().history?.bytes),
     },
     {
       name: 'dpcache_history_disk_bytes',
       type: 'gauge',
       help: 'Size of the files of the history.',
-      samples: () => {
-        const disk = status().history?.disk;
-        return disk === undefined ? [] : singleSample(disk.bytes);
-      },
+      samples: () => singleSample(status().history?.disk?.bytes),
     },
     {
       name: 'dpcache_history_disk_failed',
@@ -41,26 +35,20 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       help: '1 if the history cannot be written to the disk; changes are then held in memory only.',
       samples: () => {
         const disk = status().history?.disk;
-        return disk === undefined ? [] : singleSample(disk.failure === undefined ? 0 : 1);
+        return disk === undefined ? [] : singleSample(Number(disk.failure !== undefined));
       },
     },
     {
       name: 'dpcache_history_disk_damaged_total',
       type: 'counter',
       help: 'Files of the history that could not be read and were dropped.',
-      samples: () => {
-        const disk = status().history?.disk;
-        return disk === undefined ? [] : singleSample(disk.damaged);
-      },
+      samples: () => singleSample(status().history?.disk?.damaged),
     },
     {
       name: 'dpcache_history_held_from_timestamp_seconds',
       type: 'gauge',
       help: 'Oldest time for which the state can be queried.',
-      samples: () => {
-        const from = status().history?.heldFrom;
-        return from === undefined ? [] : singleSample(Date.parse(from) / 1000);
-      },
+      samples: () => singleSample(timestamp(status().history?.heldFrom)),
     },
   ];
 }

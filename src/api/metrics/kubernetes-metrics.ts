@@ -1,13 +1,10 @@
 import type { KindDocument } from '../status-document.ts';
-import type { Description, MetricSources, Sample } from './description.ts';
+import { byName, type Description, inSeconds, type MetricSources, type Sample } from './description.ts';
 
 /** Returns the metrics of each kind of Kubernetes objects. They have no samples if Kubernetes is not followed. */
 export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): readonly Description[] {
   const samples = (read: (kind: KindDocument) => number | undefined) => (): readonly Sample[] =>
-    (model.status().kubernetes?.kinds ?? []).flatMap((kind) => {
-      const value = read(kind);
-      return value === undefined ? [] : { value, labels: { kind: kind.name } };
-    });
+    byName('kind', model.status().kubernetes?.kinds ?? [], read);
   const labels = ['kind'];
   return [
     {
@@ -36,7 +33,7 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
       type: 'gauge',
       labels,
       help: 'Time since the last message of the API server for a kind: the maximum age of its state.',
-      samples: samples(({ lagMs }) => (lagMs === undefined ? undefined : lagMs / 1000)),
+      samples: samples(({ lagMs }) => inSeconds(lagMs)),
     },
     {
       name: 'dpcache_kubernetes_events_total',

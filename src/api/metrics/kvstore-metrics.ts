@@ -1,13 +1,10 @@
 import type { WatchMetrics } from '../read-model.ts';
-import { byCluster, type Description, type MetricSources, type Sample } from './description.ts';
+import { byName, type Description, type MetricSources, type Sample } from './description.ts';
 
 /** Returns the metrics of each cluster's kvstore client. */
 export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
   const sums = (read: (watch: WatchMetrics) => number): readonly Sample[] =>
-    metrics().map(({ name, watches }) => ({
-      value: watches.reduce((sum, watch) => sum + read(watch), 0),
-      labels: { cluster: name },
-    }));
+    byName('cluster', metrics(), ({ watches }) => watches.reduce((sum, watch) => sum + read(watch), 0));
   const labels = ['cluster'];
   return [
     {
@@ -56,14 +53,14 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
       type: 'gauge',
       labels,
       help: 'Current leases in a kvstore.',
-      samples: () => byCluster(metrics(), ({ kvstore }) => kvstore?.leases),
+      samples: () => byName('cluster', metrics(), ({ kvstore }) => kvstore?.leases),
     },
     {
       name: 'dpcache_kvstore_leases_lost_total',
       type: 'counter',
       labels,
       help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
-      samples: () => byCluster(metrics(), ({ kvstore }) => kvstore?.leasesLost),
+      samples: () => byName('cluster', metrics(), ({ kvstore }) => kvstore?.leasesLost),
     },
   ];
 }
