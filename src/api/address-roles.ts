@@ -37,19 +37,23 @@ export function addressRoles(
   { services, nodes }: Pick<ReadModel, 'services' | 'nodes'>,
   ip: string,
 ): readonly AddressRoleDocument[] {
-  const ports = new Map<string, { readonly kind: FrontendKind; readonly name: string; ports: string[] }>();
+  const frontends = new Map<
+    string,
+    { readonly kind: FrontendKind; readonly name: string; ports: string[] }
+  >();
   for (const { id, frontend } of services.lookupAddress(ip)) {
+    const { kind } = frontend;
     const name = formatServiceID(id);
-    const role = ports.get(`${frontend.kind} ${name}`) ?? { kind: frontend.kind, name, ports: [] };
-    role.ports.push(`${frontend.port}/${protocolName(frontend.protocol)}`);
-    ports.set(`${frontend.kind} ${name}`, role);
+    const ports: string[] = frontends.get(`${kind} ${name}`)?.ports ?? [];
+    ports.push(`${frontend.port}/${protocolName(frontend.protocol)}`);
+    frontends.set(`${kind} ${name}`, { kind, name, ports });
   }
-  const ofServices = [...ports.values()].map(({ kind, name, ports: served }) => ({
+  const ofServices = [...frontends.values()].map(({ kind, name, ports }) => ({
     kind: 'service' as const,
     name,
     as: kind,
-    ports: served,
-    text: `${FRONTEND_TEXTS[kind]} of ${name} (${served.join(', ')})`,
+    ports,
+    text: `${FRONTEND_TEXTS[kind]} of ${name} (${ports.join(', ')})`,
   }));
   const ofNodes: AddressRoleDocument[] = [];
   const canonical = canonicalAddress(ip);

@@ -70,7 +70,7 @@ export class ChangeFeed {
   readonly #changesPerGeneration: number;
   readonly #rates: ChangeRates;
   readonly #lastOf: Record<ChangeType, number> = { ip: 0, service: 0, node: 0 };
-  /** Wakes one reader each. */
+  /** Each of these functions wakes one reader. */
   readonly #waiters = new Set<() => void>();
   readonly #ended = new AbortController();
   #wakeTimer: Timer | undefined;
@@ -146,19 +146,19 @@ export class ChangeFeed {
   read(revision: number, limit: number, types: ReadonlySet<ChangeType> = ALL_TYPES): FeedRead {
     const oldest = this.#revision - Math.min(this.#revision, this.#capacity);
     const hasMissed = revision < oldest || revision > this.#revision;
-    let at = hasMissed ? this.#revision : revision;
-    const end = Math.min(this.#revision, at + MAX_SCANNED);
+    let last = hasMissed ? this.#revision : revision;
+    const end = Math.min(this.#revision, last + MAX_SCANNED);
     const changes: FeedChange[] = [];
-    while (at < end && changes.length < limit) {
-      at++;
-      const slot = at % this.#capacity;
+    while (last < end && changes.length < limit) {
+      last++;
+      const slot = last % this.#capacity;
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'a stored change must have a type and a key');
-      if (!types.has(type) || !this.#isLatest(type, key, at)) continue; // the key has a later change
-      changes.push({ revision: at, type, key, at: this.#times[slot] ?? 0 });
+      if (!types.has(type) || !this.#isLatest(type, key, last)) continue; // the key has a later change
+      changes.push({ revision: last, type, key, at: this.#times[slot] ?? 0 });
     }
-    return { changes, revision: at, hasMissed };
+    return { changes, revision: last, hasMissed };
   }
 
   /**

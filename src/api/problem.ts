@@ -1,4 +1,5 @@
 import type { Uncertainty } from '../history/types.ts';
+import type { HeldDocument } from './past-document.ts';
 
 /** A problem of a request (RFC 9457), with the invalid field and value if there is one. */
 export interface ProblemDocument {
@@ -14,7 +15,7 @@ export interface ProblemDocument {
   /** Description of valid values. */
   readonly allowed?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
-  readonly held?: { readonly from: string; readonly to: string } | undefined;
+  readonly held?: HeldDocument | undefined;
   /** Why it is not certain that nothing existed at the requested time. Absent if it is certain. */
   readonly reason?: Uncertainty | undefined;
 }

@@ -36,9 +36,9 @@ export interface ProblemsDocument {
 /** The status of an agent, or the steps of another process. */
 type ProblemSource = Pick<StatusDocument, 'steps'> & Partial<StatusDocument>;
 
-/** A problem, and the beginnings of the blockers that report the same problem and are therefore omitted. */
 interface ReportedProblem extends HealthProblem {
-  readonly blockers?: readonly string[];
+  /** Prefixes of the blockers that report the same problem. These blockers are omitted. */
+  readonly blockerPrefixes?: readonly string[];
 }
 
 /** Maximum number of conditions in the text of a step. */
@@ -54,11 +54,10 @@ function sinceText(now: number, iso: string): string {
 }
 
 /**
- * Returns the first conditions that a step waits for, without those that another problem reports, and the number of
- * omitted ones.
+ * Returns the first conditions of a step that no other problem reports, and the number of its other conditions.
  */
 function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[]): string {
-  const prefixes = others.flatMap(({ blockers = [] }) => blockers);
+  const prefixes = others.flatMap(({ blockerPrefixes = [] }) => blockerPrefixes);
   const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
   const more = waitsFor.length - Math.min(listed.length, MAX_CONDITIONS);
   const rest =
@@ -84,7 +83,7 @@ function stepProblem(
       text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
       since: state === 'running' ? isoBefore(now, ms) : undefined,
       remedy: state === 'failed' || state === 'hanging' ? 'See the whole error in the log.' : undefined,
-      blockers: [`step ${index + 1} of ${steps.length}, ${name}: `, ...waitsFor],
+      blockerPrefixes: [`step ${index + 1} of ${steps.length}, ${name}: `, ...waitsFor],
     },
   ];
 }
@@ -97,7 +96,7 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
   const common = {
     severity,
     subject: `cluster ${name}`,
-    blockers: [`cluster ${name} is incomplete: `],
+    blockerPrefixes: [`cluster ${name} is incomplete: `],
   } as const;
   const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
   if (!connected) {
@@ -157,7 +156,7 @@ function kindProblem(kind: KindDocument, now: number): readonly ReportedProblem[
       text: `${state}${behind}${lastFailure === undefined ? '' : `: ${lastFailure}`}`,
       since: isoBefore(now, behindMs),
       remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
-      blockers: [`Kubernetes: ${name} are not complete `],
+      blockerPrefixes: [`Kubernetes: ${name} are not complete `],
     },
   ];
 }
@@ -195,7 +194,7 @@ function* agentProblems(
       subject: 'configuration',
       text,
       remedy: 'Correct the file, then run dpcache clustermesh troubleshoot.',
-      blockers: [text],
+      blockerPrefixes: [text],
     };
   for (const kind of kubernetes?.kinds ?? []) yield* kindProblem(kind, now);
   if (datapath !== undefined) yield* datapathProblems(datapath);
@@ -245,10 +244,10 @@ export function healthProblems(
   const others = [...agentProblems(status, now)];
   const steps = status.steps.flatMap((step, index) => stepProblem(step, index, status, others, now));
   const known = [...steps, ...others];
-  const prefixes = known.flatMap((problem) => problem.blockers ?? []);
+  const prefixes = known.flatMap((problem) => problem.blockerPrefixes ?? []);
   const unknown = blockers
     .filter((text) => !prefixes.some((prefix) => text.startsWith(prefix)))
     .map((text): ReportedProblem => ({ severity: 'error', subject: 'not ready', text }));
-  const all = [...unknown, ...known].map(({ blockers: _, ...problem }): HealthProblem => problem);
+  const all = [...unknown, ...known].map(({ blockerPrefixes: _, ...problem }): HealthProblem => problem);
   return SEVERITIES.flatMap((severity) => all.filter((problem) => problem.severity === severity));
 }

@@ -48,8 +48,8 @@ export interface SearchResultDocument {
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
-   * Number of results that were found; larger than the length of `items` if the limit was reached. For prefixes, the
-   * count may end above the limit.
+   * Number of results that were found; larger than the length of `items` if the limit was exceeded. Prefixes may not be
+   * counted to the end then.
    */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];
@@ -107,8 +107,8 @@ function compareFound(a: FoundKey, b: FoundKey): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
-/** Kinds of which a search adds a key repeatedly, such as a label of many identities. Each key counts once. */
-const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
+/** Kinds whose keys a search may find repeatedly, such as a label of many identities. Each key counts once. */
+const REPEATED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
   'identity',
   'label',
   'namespace',
@@ -118,21 +118,21 @@ const SHARED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
 /** The best results of one kind, each key once. */
 class BestOf {
   readonly #limit: number;
-  readonly #isShared: boolean;
+  readonly #isRepeated: boolean;
   /** Best first; at most the limit. */
   readonly #best: FoundKey[] = [];
   readonly #keys = new Set<string>();
   total = 0;
 
   constructor(kind: SearchKind, limit: number) {
-    this.#isShared = SHARED_KINDS.has(kind);
+    this.#isRepeated = REPEATED_KINDS.has(kind);
     this.#limit = limit;
   }
 
   add(key: string, match: SearchMatch | undefined): void {
     if (match === undefined || this.#keys.has(key)) return;
     this.total++;
-    if (this.#isShared) this.#keys.add(key);
+    if (this.#isRepeated) this.#keys.add(key);
     const found = { key, match };
     const last = this.#best.at(-1);
     if (this.#best.length >= this.#limit && last !== undefined && compareFound(found, last) >= 0) return;
@@ -142,7 +142,7 @@ class BestOf {
     this.#keys.add(key);
     if (this.#best.length <= this.#limit) return;
     const dropped = this.#best.pop();
-    if (dropped !== undefined && !this.#isShared) this.#keys.delete(dropped.key);
+    if (dropped !== undefined && !this.#isRepeated) this.#keys.delete(dropped.key);
   }
 
   get results(): readonly FoundKey[] {
@@ -285,11 +285,11 @@ class Search {
     for (const namespace of namespaces)
       if (pod !== '' && ipcache.lookupByPod(namespace, pod).length > 0)
         this.#add('pod', `${namespace}/${pod}`, 'exact');
-    const known = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
+    const pods = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
       for (const namespace of namespaces)
         for (const name of ipcache.podsOf(namespace)) yield [namespace, name];
     };
-    yield* this.#compareSome(known(), 'pod', ([namespace, other]) => {
+    yield* this.#compareSome(pods(), 'pod', ([namespace, other]) => {
       const match = other === pod ? undefined : matchOf(other, pod); // exact names were added above
       if (match !== undefined && other !== '') this.#add('pod', `${namespace}/${other}`, match);
     });

@@ -20,7 +20,7 @@ export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
-  /** The state that holds the memory of the list. Several lists may share one. */
+  /** The state that the list keeps in memory. Several lists may share one. */
   readonly view?: object;
   /** The moment of the list and its certainty; absent for a list of now. */
   readonly past?: PastDocument;
@@ -44,8 +44,8 @@ interface ListCursor<T> {
 const LIST_TTL_MS = 60_000;
 
 /**
- * Maximum number of cursors. If there are more, the least recently used one is released, first of those at their first
- * or last page: clients that poll the first page must not release a list that another client reads slowly.
+ * Maximum number of cursors. If there are more, the least recently used ones are released: first cursors at their first
+ * or last page, because clients that poll a first page must not release a list that another client reads slowly.
  */
 const MAX_LISTS = 32;
 
@@ -96,17 +96,24 @@ export class ListPages<T> {
   }
 
   begin(listing: PagedSource<T>, limit: number): ListPage<T> {
-    const from = { readCount: 0, token: undefined, last: undefined, lastToken: undefined, usedAt: 0 };
-    return this.#read({ listing, ...from }, limit);
+    const cursor = {
+      listing,
+      readCount: 0,
+      token: undefined,
+      last: undefined,
+      lastToken: undefined,
+      usedAt: 0,
+    };
+    return this.#read(cursor, limit);
   }
 
   /** Returns the page of a `continue` token. */
   next(token: string, limit: number): ListPage<T> {
     this.#expire();
     const cursors = [...this.#cursors];
-    const cursor = cursors.find((place) => place.token === token);
+    const cursor = cursors.find((other) => other.token === token);
     if (cursor !== undefined) return this.#read(cursor, limit);
-    const previous = cursors.find((place) => place.lastToken === token);
+    const previous = cursors.find((other) => other.lastToken === token);
     if (previous?.last !== undefined) {
       this.#touch(previous);
       return previous.last;
@@ -123,11 +130,11 @@ export class ListPages<T> {
     let done = false;
     this.#cursors.delete(cursor); // even if reading throws, because a failed generator looks finished
     for (let weight = 0; weight < MAX_PAGE_WEIGHT && items.length < limit && !done; ) {
-      const { done: over, value } = list.next();
-      done = over === true;
+      const next = list.next();
+      done = next.done === true;
       if (!done) cursor.readCount++;
-      if (over !== true && value !== undefined) items.push(value);
-      weight += over === true || value === undefined ? 1 : this.#weigh(value);
+      if (next.value !== undefined) items.push(next.value);
+      weight += next.value === undefined ? 1 : this.#weigh(next.value);
     }
     cursor.lastToken = cursor.token;
     cursor.token = done ? undefined : `${name}.${cursor.readCount}`;
@@ -151,21 +158,21 @@ export class ListPages<T> {
     this.#cursors.add(cursor);
   }
 
-  /** Returns all cursors, those to be released first last. */
+  /** Returns all cursors, the one to release last first. */
   #ranked(): readonly ListCursor<T>[] {
     const [newest, ...earlier] = [...this.#cursors].reverse();
-    const isRead = ({ token, lastToken }: ListCursor<T>): boolean =>
+    const isInMiddle = ({ token, lastToken }: ListCursor<T>): boolean =>
       token !== undefined && lastToken !== undefined;
-    const polled = earlier.filter((cursor) => !isRead(cursor));
-    return newest === undefined ? [] : [newest, ...earlier.filter(isRead), ...polled];
+    const atEnds = earlier.filter((cursor) => !isInMiddle(cursor));
+    return newest === undefined ? [] : [newest, ...earlier.filter(isInMiddle), ...atEnds];
   }
 
   #expire(): void {
     const now = this.#clock.now();
     const ranked = this.#ranked();
     const tooMany = new Set<object | undefined>([...viewsOf(ranked)].slice(MAX_VIEWS));
-    for (const [place, cursor] of ranked.entries()) {
-      const isOld = place >= MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
+    for (const [rank, cursor] of ranked.entries()) {
+      const isOld = rank >= MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
       if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
     }
     const [oldest] = this.#cursors;

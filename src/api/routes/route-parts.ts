@@ -208,14 +208,14 @@ export async function readPage<T>(
     const listing = await begin();
     return inTurn(gate, limit, () => pages.begin(listing, limit));
   }
-  const [given] = Object.entries(filters).filter(([, value]) => value !== undefined);
-  if (given === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
+  const filter = Object.entries(filters).find(([, value]) => value !== undefined);
+  if (filter === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
   throw new ProblemError(
     'invalid-parameter',
     'continue and filters cannot be combined: remove the filters, because the list already has its own.',
     {
-      field: given[0],
-      value: String(given[1]),
+      field: filter[0],
+      value: String(filter[1]),
     },
   );
 }

@@ -108,7 +108,7 @@ export class ApiServer {
 
   /** Resolves when all servers listen. If one cannot, stops all and rejects. */
   async start(): Promise<void> {
-    const { app, socket, tcp, pathsWithoutToken: open = new Set() } = this.#options;
+    const { app, socket, tcp, pathsWithoutToken = new Set() } = this.#options;
     try {
       if (socket !== undefined) {
         const answer = listener((request, connection) => {
@@ -121,7 +121,7 @@ export class ApiServer {
         await this.#add(server, limit, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const { server, limit } = this.#tcpServer(app, tcp, open);
+        const { server, limit } = this.#tcpServer(app, tcp, pathsWithoutToken);
         this.#tcp = server;
         await this.#add(server, limit, listen(server, { host: tcp.host, port: tcp.port }));
       }
@@ -186,10 +186,10 @@ export class ApiServer {
   #tcpServer(
     app: ApiApp,
     { host, names = [], tls }: TCPOptions,
-    open: ReadonlySet<string>,
+    pathsWithoutToken: ReadonlySet<string>,
   ): { readonly server: Server; readonly limit: ConnectionLimit } {
     const verdict = (request: Request): AccessVerdict =>
-      checkRequest(request, { host, names, open, token: this.#credentials.token });
+      checkRequest(request, { host, names, pathsWithoutToken, token: this.#credentials.token });
     const answer = listener((request, connection) => {
       const judged = verdict(request);
       if (judged instanceof Response) return judged;
@@ -312,12 +312,12 @@ function checkRequest(
     host,
     names,
     token,
-    open,
+    pathsWithoutToken,
   }: {
     readonly host: string;
     readonly names: readonly string[];
     readonly token: string | undefined;
-    readonly open: ReadonlySet<string>;
+    readonly pathsWithoutToken: ReadonlySet<string>;
   },
 ): AccessVerdict {
   const requested = new URL(request.url);
@@ -339,7 +339,7 @@ function checkRequest(
       }),
     );
   if (token === undefined || hasToken) return 'accepted';
-  if (open.has(requested.pathname)) return 'open';
+  if (pathsWithoutToken.has(requested.pathname)) return 'open';
   return problemResponse(
     problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of --listen-token.'),
     {
