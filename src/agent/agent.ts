@@ -14,7 +14,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import { manyMissingText, missingClusters } from '../client/cluster-text.ts';
+import { incompleteClustersText, incompleteClusterTexts } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { History } from '../history/history.ts';
@@ -241,9 +241,9 @@ export class Agent implements ReadModel, PlayStage {
    */
   #briefBlockers(): readonly string[] {
     const clusters = this.#clusters().filter(({ local }) => !local);
-    const text = manyMissingText(clusters);
+    const text = incompleteClustersText(clusters);
     if (text === undefined) return this.blockers();
-    const missing = new Set(missingClusters(clusters));
+    const missing = new Set(incompleteClusterTexts(clusters));
     for (const sentence of missing) this.#context.log.debug(sentence);
     return [...this.blockers().filter((sentence) => !missing.has(sentence)), text];
   }
@@ -491,7 +491,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns one sentence for each step that is still running and each input that is not complete. */
   blockers(): readonly string[] {
-    const missing = missingClusters(this.#clusters());
+    const missing = incompleteClusterTexts(this.#clusters());
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];
     const all = [...starting, ...this.#mesh.folderProblems(), ...missing, ...lists];

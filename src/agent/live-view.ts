@@ -1,10 +1,10 @@
+import type { ChangeType } from '../api/change-types.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { nounOf } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import {
-  type ChangeKind,
   type ChangeSign,
   type ChangeText,
   identityNames,
@@ -25,8 +25,8 @@ const MAX_SHOWN = 8;
 /** The same maximum with the option `all`. It is reached only if the reader of the terminal has stopped reading. */
 const MAX_SHOWN_ALL = 10_000;
 
-const KINDS: readonly ChangeKind[] = ['node', 'service', 'ip'];
-const NOUNS: Readonly<Record<ChangeKind, readonly [string, string?]>> = {
+const KINDS: readonly ChangeType[] = ['node', 'service', 'ip'];
+const NOUNS: Readonly<Record<ChangeType, readonly [string, string?]>> = {
   ip: ['prefix', 'prefixes'],
   node: ['node'],
   service: ['service'],
@@ -48,7 +48,7 @@ export class LiveView {
   readonly #views: EngineViews;
   readonly #terminal: Terminal;
   readonly #clock: Clock;
-  readonly #coalesced = new Map<ChangeKind, CoalescedChanges>();
+  readonly #coalesced = new Map<ChangeType, CoalescedChanges>();
   readonly #maxShown: number;
   #timer: Timer | undefined;
 
@@ -71,7 +71,7 @@ export class LiveView {
       if (isLive) this.#coalesce(change);
     };
     const { ipcache, services, nodes } = this.#views;
-    const names = identityNames(this.#views);
+    const nameOf = identityNames(this.#views);
     const subscriptions = [
       nodes.subscribe(nodeListener(onChange)),
       services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(onChange) }),
@@ -79,7 +79,7 @@ export class LiveView {
         {
           onChanges: (changes) => {
             for (const change of changes)
-              onChange(prefixChangeText(change, names, sourceOf(ipcache, change.prefix)));
+              onChange(prefixChangeText(change, nameOf, sourceOf(ipcache, change.prefix)));
           },
         },
         { replay: false },
@@ -124,7 +124,7 @@ export class LiveView {
     this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 
-  #show(kind: ChangeKind, coalesced: CoalescedChanges | undefined): void {
+  #show(kind: ChangeType, coalesced: CoalescedChanges | undefined): void {
     if (coalesced === undefined) return;
     const { first, counts } = coalesced;
     const lines = alignColumns(first.map(({ subject, detail }) => [kind, subject, detail]));

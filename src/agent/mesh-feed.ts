@@ -4,7 +4,7 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
-import { missingClusters } from '../client/cluster-text.ts';
+import { incompleteClusterTexts } from '../client/cluster-text.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
@@ -218,7 +218,7 @@ export class MeshFeed {
 
   #missing(kind: 'local' | 'remote'): readonly string[] {
     const clusters = this.#followed === undefined ? [] : clusterStatuses(this.#followed);
-    return missingClusters(clusters.filter(({ local }) => local === (kind === 'local')));
+    return incompleteClusterTexts(clusters.filter(({ local }) => local === (kind === 'local')));
   }
 
   #deadline(signal: AbortSignal): SyncDeadline {

@@ -87,14 +87,17 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
     );
   const clusters = a.cluster === b.cluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
-  const { pairs, items, ...counts } = await compareGroups(askA, askB, a, b);
+  const { claims, documents, ...counts } = await compareGroups(askA, askB, a, b);
   if (counts.writers.length === 0) return { ...clusters, ...counts, differences: [], documents: [] };
   await checkInstance('a', askA, a);
   await checkInstance('b', askB, b);
   const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
-  const differences = await withReasons(pairs, (pair) => reasons.reasonOfClaim(pair));
-  const documents = await withReasons(items, async (pair) => reasons.reasonOfDocument(pair));
-  return { ...clusters, ...counts, differences, documents };
+  return {
+    ...clusters,
+    ...counts,
+    differences: await withReasons(claims, (pair) => reasons.reasonOfClaim(pair)),
+    documents: await withReasons(documents, async (pair) => reasons.reasonOfDocument(pair)),
+  };
 }
 
 /** Throws `InputError` if an agent has restarted since its digest was read. */
@@ -105,8 +108,8 @@ async function checkInstance(side: Side, ask: Ask, { instance }: DigestDocument)
 
 /** The differences of all groups without their reasons. */
 interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'differences' | 'documents'> {
-  readonly pairs: readonly DifferingClaim[];
-  readonly items: readonly DifferingDocument[];
+  readonly claims: readonly DifferingClaim[];
+  readonly documents: readonly DifferingDocument[];
 }
 
 /** Compares the groups of claims, services and nodes with different sums. */
@@ -118,14 +121,14 @@ async function compareGroups(
 ): Promise<ComparedGroups> {
   const isOneCluster = a.cluster === b.cluster;
   const expected = { localNode: 0, localSource: 0 };
-  const pairs: DifferingClaim[] = [];
-  const items: DifferingDocument[] = [];
+  const claims: DifferingClaim[] = [];
+  const documents: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
   let [total, notCompared] = [0, 0];
   const names = [...new Set([...a.writers, ...b.writers].map(({ writer }) => writer))].sort();
   for (const writer of names) {
-    const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((one) => one.writer === writer));
+    const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((group) => group.writer === writer));
     if (inA?.sum === inB?.sum && inA?.claims === inB?.claims) continue;
     const [claimsA, claimsB] = [inA?.claims ?? 0, inB?.claims ?? 0];
     const [source = '', cluster = a.cluster] = writer.split(' ');
@@ -140,19 +143,19 @@ async function compareGroups(
       notCompared += part.notCompared;
       for (const pair of part.claims) {
         if (isLocalNode(pair, a.node, b.node)) expected.localNode++;
-        else if (++differ && pairs.length < MAX_LISTED) pairs.push(pair);
+        else if (++differ && claims.length < MAX_LISTED) claims.push(pair);
       }
-      for (const pair of part.items) {
+      for (const pair of part.documents) {
         if (pair.key === a.node || pair.key === b.node) expected.localNode++;
-        else if (++differ && items.length < MAX_LISTED) items.push(pair);
+        else if (++differ && documents.length < MAX_LISTED) documents.push(pair);
       }
     }
     total += differ;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
     else if (expected.localNode + notCompared === skippedBefore) digestsOnly.push(writer);
   }
-  const notListed = total - pairs.length - items.length;
-  return { pairs, items, writers, expected, notListed, notCompared, digestsOnly };
+  const notListed = total - claims.length - documents.length;
+  return { claims, documents, writers, expected, notListed, notCompared, digestsOnly };
 }
 
 /**
@@ -173,12 +176,12 @@ function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): bo
 /** The differences at some places of a group. */
 interface DifferingPart {
   readonly claims: readonly DifferingClaim[];
-  readonly items: readonly DifferingDocument[];
+  readonly documents: readonly DifferingDocument[];
   /** Number of claims, services or nodes that were not compared, because an agent did not return them. */
   readonly notCompared: number;
 }
 
-/** Yields the differences of a group of about `claims` claims, one request of each agent after the other. */
+/** Yields the differences of a group of about `claims` claims. Sends one request to each agent at a time. */
 async function* differingPlaces(
   askA: Ask,
   askB: Ask,
@@ -216,10 +219,10 @@ async function* differingPlaces(
         ({ key, owner }) => `${key} ${owner ?? ''}`,
         sameClaim,
       ),
-      items: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
+      documents: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
         ({ key, a: itemA, b: itemB }) => ({ writer, key, a: itemA?.fields, b: itemB?.fields }),
       ),
-      notCompared: Math.max(0, ...skipped.map((one) => one.claims)),
+      notCompared: Math.max(0, ...skipped.map((place) => place.claims)),
     };
     const first = places[at] ?? 0;
     while (at < end && (places[at] ?? 0) < Math.max(next, first + 1)) at++;

@@ -27,11 +27,11 @@ export interface View {
   readonly width?: number | undefined;
 }
 
-/** A question to an agent: a running one, or one that is started only for this answer. */
+/** Asks an agent, which runs already or is started for this answer only. */
 export type Question = (ask: Ask, view: View) => Promise<Answer>;
 
 /** Columns are not made narrower than this number of characters. */
-const MIN_SHRUNK = 12;
+const MIN_CELL_WIDTH = 12;
 
 /**
  * Returns the lines of a table. Control characters are escaped. Unless the view is wide, lines have at most its width:
@@ -50,8 +50,8 @@ export function table(
 }
 
 /**
- * Returns the maximum width of a column after the first for which lines fit into `width`; infinity if none is necessary
- * or helps.
+ * Returns the largest limit of the columns after the first with which lines fit into `width`; infinity if they fit
+ * without a limit, or not even with {@link MIN_CELL_WIDTH}.
  */
 function cellLimit(rows: readonly (readonly string[])[], width: number, minimum: readonly number[]): number {
   const widths = [...minimum];
@@ -63,7 +63,7 @@ function cellLimit(rows: readonly (readonly string[])[], width: number, minimum:
   const widthOf = (limit: number): number =>
     others.reduce((sum, column) => sum + 2 + Math.min(column, limit), first);
   if (widthOf(Number.POSITIVE_INFINITY) <= width) return Number.POSITIVE_INFINITY;
-  for (let limit = width; limit >= MIN_SHRUNK; limit--) if (widthOf(limit) <= width) return limit;
+  for (let limit = width; limit >= MIN_CELL_WIDTH; limit--) if (widthOf(limit) <= width) return limit;
   return Number.POSITIVE_INFINITY;
 }
 
@@ -114,7 +114,7 @@ export function objectLines<T>(
 }
 
 /** Returns the lines of a table, or the hint if it has no rows. */
-export function orHint(lines: readonly string[], hint: string): readonly string[] {
+export function linesOrHint(lines: readonly string[], hint: string): readonly string[] {
   return lines.length > 1 ? lines : [hint];
 }
 
@@ -122,7 +122,7 @@ export function orHint(lines: readonly string[], hint: string): readonly string[
  * Returns the document at a path; `undefined` if the API responds that the object certainly does not exist (404 without
  * `reason`).
  */
-export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
+export async function findDocument<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
   } catch (error) {
@@ -133,7 +133,7 @@ export async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
 }
 
 /** Returns the answer for an object that does not exist. */
-export function emptyAnswer(what: string): Answer {
+export function notFoundAnswer(what: string): Answer {
   return { json: null, lines: [`${printable(what)}: not found`], succeeded: false };
 }
 

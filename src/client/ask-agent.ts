@@ -2,6 +2,9 @@ import { AgentError, ApiClient } from '../api/api-client.ts';
 import { errorCode } from '../base/failure.ts';
 import { InputError } from '../process/input-error.ts';
 
+const START_ADVICE =
+  'start one with dpcache agent, set its socket with --socket, or add a source with --load or --kvstore';
+
 /**
  * Calls `use` with a client of the socket of a running agent or another process. Throws `InputError` if the request
  * fails; `advice` is added to its message if no process answered.
@@ -10,7 +13,7 @@ export async function askAgent<T>(
   socket: string,
   use: (client: ApiClient) => Promise<T>,
   signal: AbortSignal,
-  advice: string = START,
+  advice: string = START_ADVICE,
 ): Promise<T> {
   return withInputErrors(
     () =>
@@ -22,8 +25,8 @@ export async function askAgent<T>(
 }
 
 /**
- * Returns the `InputError` for a document that lacks an expected field, which a process of another version sends.
- * Returns errors of other types, and those of Node.js, unchanged. `name`: the process that sent the document.
+ * Returns an `InputError` if `error` is the failure to use a document of a process of another version, which lacks a
+ * field; otherwise `error` itself. `name`: the process that sent the document.
  */
 export function asAnswerError(error: unknown, name: string): unknown {
   const isOfDocument = error instanceof TypeError || error instanceof SyntaxError;
@@ -46,6 +49,3 @@ export async function withInputErrors<T>(
     throw new InputError(message, { cause: error });
   }
 }
-
-const START =
-  'start one with dpcache agent, set its socket with --socket, or add a source with --load or --kvstore';

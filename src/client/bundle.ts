@@ -29,23 +29,23 @@ export interface BundleFile {
 }
 
 /**
- * Returns the answers of an agent, and `errors.txt` with the questions that it did not answer, by reason. One failure
- * does not affect the other questions.
+ * Returns the answers of an agent as files, and `errors.txt` with the failed requests by reason. A failure does not
+ * affect the other requests.
  */
 export async function agentFiles(
   ask: Ask,
 ): Promise<{ readonly files: readonly BundleFile[]; readonly errors: readonly string[] }> {
   const files: BundleFile[] = [];
-  const unanswered = new Map<string, string[]>();
+  const failed = new Map<string, string[]>();
   for (const [name, path] of REQUESTS) {
     try {
       files.push({ name, text: `${JSON.stringify(await ask(path), cleanField, 1)}\n` });
     } catch (error) {
       const reason = messageOf(error);
-      unanswered.set(reason, [...(unanswered.get(reason) ?? []), path]);
+      failed.set(reason, [...(failed.get(reason) ?? []), path]);
     }
   }
-  const errors = Array.from(unanswered, ([reason, paths]) => `${paths.join(', ')}: ${reason}`);
+  const errors = Array.from(failed, ([reason, paths]) => `${paths.join(', ')}: ${reason}`);
   if (errors.length > 0) files.push(textFile('errors.txt', `${errors.join('\n')}\n`));
   return { files, errors };
 }

@@ -1,3 +1,4 @@
+import type { ChangeType } from '../api/change-types.ts';
 import type { NodeDocument } from '../api/documents.ts';
 import type { EngineViews } from '../api/read-model.ts';
 import { counted } from '../base/show-value.ts';
@@ -12,12 +13,10 @@ import type { ServiceEvent } from '../servicecache/events.ts';
 /** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';
 
-export type ChangeKind = 'ip' | 'node' | 'service';
-
 /** A change in words. Its names come from untrusted sources: see `printable`. */
 export interface ChangeText {
   readonly sign: ChangeSign;
-  readonly kind: ChangeKind;
+  readonly kind: ChangeType;
   readonly subject: string;
   readonly detail: string;
 }

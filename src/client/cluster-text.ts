@@ -24,7 +24,7 @@ export function problemText(cluster: ClusterCondition): string {
 }
 
 /** Returns one sentence for each cluster that is not ready. */
-export function missingClusters(clusters: readonly ClusterDocument[]): readonly string[] {
+export function incompleteClusterTexts(clusters: readonly ClusterDocument[]): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
     .map((cluster) => `cluster ${cluster.name} is incomplete: ${problemText(cluster)}`);
@@ -34,7 +34,7 @@ export function missingClusters(clusters: readonly ClusterDocument[]): readonly 
 const MAX_NAMED = 3;
 
 /** Returns one sentence for all clusters that are not ready; undefined if at most {@link MAX_NAMED} are not. */
-export function manyMissingText(clusters: readonly ClusterDocument[]): string | undefined {
+export function incompleteClustersText(clusters: readonly ClusterDocument[]): string | undefined {
   const missing = clusters.filter(({ ready }) => !ready);
   const [first] = missing;
   if (first === undefined || missing.length <= MAX_NAMED) return undefined;

@@ -56,7 +56,7 @@ function partTable(
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
 export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
-  const total = tables.reduce((sum, one) => sum + one.held, 0);
+  const held = tables.reduce((sum, table) => sum + table.held, 0);
   const waits = waitsFor.map((reason) => `  ${reason}`);
   return [
     placeLine(datapath),
@@ -79,9 +79,9 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
         .map((map) => `${name}: map ${map.name} has ${map.used} of ${map.capacity} entries`),
     ),
     ...failures,
-    ...(waits.length === 0 || total === 0
+    ...(waits.length === 0 || held === 0
       ? []
-      : ['', `Kept ${counted(total, 'item')} found at the start and in no cache, until:`, ...waits]),
+      : ['', `Kept ${counted(held, 'item')} found at the start and in no cache, until:`, ...waits]),
   ].map((line) => printable(line));
 }
 
@@ -101,7 +101,7 @@ export const askDatapathStatus: Question = async (ask) => {
   return { json: datapath, lines: datapathLines(datapath), succeeded: isHealthy(datapath) };
 };
 
-/** Returns the parts that can run on this host. Used if no agent can be asked, for this `reason`. */
+/** Returns the parts of a datapath that can run on this machine. `reason`: why no agent was asked. */
 export function hostAnswer({ kernel, parts, pinFolder, cgroup }: ProbeAnswer, reason: string): Answer {
   const rows = parts.map(({ part, missing }) => ({
     name: part,
@@ -157,8 +157,8 @@ export const askDatapathRepair: Question = async (ask) => {
 };
 
 /**
- * Returns a question with `succeeded` true if the agent writes to the pins of the folder. Its JSON is the agent's
- * process id.
+ * Returns the question whether the agent writes to the pins of a folder (`succeeded`). The JSON of the answer contains
+ * the agent's process id.
  */
 export function askPinOwner(pinFolder: string): Question {
   return async (ask) => {

@@ -2,6 +2,7 @@ import { AgentError, type Ask } from '../api/api-client.ts';
 import type { ExplanationDocument } from '../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
+import { withQuery } from './list.ts';
 
 /** Maximum number of differences in a list for which a reason is searched. Each search takes a few requests. */
 const MAX_EXPLAINED = 100;
@@ -148,8 +149,8 @@ export class DiffReasons {
   }
 
   async #isRecent(side: Side, key: string): Promise<boolean> {
-    const query = new URLSearchParams({ key, from: `-${RECENT_MS / 1000}s`, limit: '1' });
-    const history = await this.#find<{ readonly items: readonly unknown[] }>(side, `/v1/history?${query}`);
+    const path = withQuery('/v1/history', { key, from: `-${RECENT_MS / 1000}s`, limit: 1 });
+    const history = await this.#find<{ readonly items: readonly unknown[] }>(side, path);
     return (history?.items.length ?? 0) > 0;
   }
 

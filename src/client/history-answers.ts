@@ -1,3 +1,4 @@
+import type { Ask } from '../api/api-client.ts';
 import type { ExplanationDocument, NodeDocument } from '../api/documents.ts';
 import type {
   CauseDocument,
@@ -9,9 +10,9 @@ import { namePath } from '../api/name-path.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
-import { type Answer, emptyAnswer, find, identityCell, podCell, type Question } from './answer.ts';
+import { type Answer, findDocument, identityCell, notFoundAnswer, podCell, type Question } from './answer.ts';
 import { nodeDifference, nodeText } from './change-text.ts';
-import { MAX_PAGE_ITEMS, query } from './list.ts';
+import { MAX_PAGE_ITEMS, withQuery } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
 export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocument): readonly string[] {
@@ -35,9 +36,9 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
 export function explainPast(key: string, at: string): Question {
   return async (ask) => {
     const path = `/v1/ipcache/explain/${namePath(key)}`;
-    const past = await find<ExplanationDocument>(ask, `${path}?at=${encodeURIComponent(at)}`);
-    if (past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
-    const current = await find<ExplanationDocument>(ask, path);
+    const past = await findDocument<ExplanationDocument>(ask, withQuery(path, { at }));
+    if (past?.past === undefined) return notFoundAnswer(`${key} at ${at}`);
+    const current = await findDocument<ExplanationDocument>(ask, path);
     const { prefix, claims, decidedBy } = past;
     const [first] = claims;
     const rows = claims.map((claim) => [
@@ -60,6 +61,7 @@ export function explainPast(key: string, at: string): Question {
   };
 }
 
+/** Returns when a claim existed. `effective`: the moment, if the claim was the effective one. */
 function spanText(
   { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
   effective: PastDocument | undefined,
@@ -91,13 +93,13 @@ export interface HistoryQuery {
 
 /** Yields the pages of a range, newest first. */
 export async function* historyPages(
-  ask: Parameters<Question>[0],
+  ask: Ask,
   { limit, ...range }: HistoryQuery,
 ): AsyncGenerator<HistoryDocument, void, void> {
   let after: number | undefined;
   for (let rest = limit; rest > 0; ) {
-    const parameters = query({ ...range, after, limit: Math.min(rest, MAX_PAGE_ITEMS) });
-    const page = (await ask(`/v1/history?${parameters}`)) as HistoryDocument;
+    const parameters = { ...range, after, limit: Math.min(rest, MAX_PAGE_ITEMS) };
+    const page = (await ask(withQuery('/v1/history', parameters))) as HistoryDocument;
     yield page;
     after = page.items.at(-1)?.sequence;
     if (!page.more || after === undefined) return;
@@ -107,7 +109,7 @@ export async function* historyPages(
 
 /** Writes the records of a range as JSON lines, newest first, and returns their number. */
 export async function exportHistory(
-  ask: Parameters<Question>[0],
+  ask: Ask,
   query: Omit<HistoryQuery, 'limit'>,
   write: (lines: string) => Promise<unknown>,
 ): Promise<number> {
@@ -206,8 +208,8 @@ function valueText({ kind, before, after }: HistoryRecordDocument): string {
 /** Returns the question for the changes around a moment, grouped by cause, the largest group first. */
 export function askAround(at: string, windowMs: number, limit: number): Question {
   return async (ask): Promise<Answer> => {
-    const parameters = query({ at, window: windowMs / 1000, limit });
-    const causes = (await ask(`/v1/history/around?${parameters}`)) as CausesDocument;
+    const parameters = { at, window: windowMs / 1000, limit };
+    const causes = (await ask(withQuery('/v1/history/around', parameters))) as CausesDocument;
     const { groups, held } = causes;
     const rows = groups.map((group) => [localTimeText(group.at), causeText(group)]);
     return {
@@ -223,6 +225,12 @@ export function askAround(at: string, windowMs: number, limit: number): Question
   };
 }
 
+const RECORD_NOUNS: Readonly<Record<string, string>> = {
+  prefix: 'prefix change',
+  service: 'service change',
+  node: 'node change',
+};
+
 function causeText(group: CauseDocument): string {
   const { revisions, host, node, mark, emptied, samples, withdrawal } = group;
   const store = withdrawal === true ? `${group.store} withdrawn` : group.store;
@@ -231,7 +239,9 @@ function causeText(group: CauseDocument): string {
   const counts = (['deleted', 'changed', 'added'] as const).flatMap((what) =>
     group[what] === 0 ? [] : [`${group[what].toLocaleString('en')} ${what}`],
   );
-  const kinds = Object.entries(group.kinds).map(([kind, count]) => counted(count, KINDS[kind] ?? kind));
+  const kinds = Object.entries(group.kinds).map(([kind, count]) =>
+    counted(count, RECORD_NOUNS[kind] ?? kind),
+  );
   const onHost = host === undefined ? '' : `, all of host ${host}`;
   const where = node === undefined ? onHost : `, all of node ${node}`;
   const lost = emptied.length === 0 ? '' : `; without backends then: ${emptied.join(', ')}`;
@@ -243,9 +253,3 @@ function revisionsText(revisions: CauseDocument['revisions']): string {
   const { first, last } = revisions;
   return first === last ? ` rev ${first}` : ` rev ${first} to ${last}`;
 }
-
-const KINDS: Readonly<Record<string, string>> = {
-  prefix: 'prefix change',
-  service: 'service change',
-  node: 'node change',
-};

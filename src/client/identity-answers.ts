@@ -1,7 +1,14 @@
 import type { IdentityDocument } from '../api/documents.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
-import { type Column, emptyAnswer, find, objectLines, type Question, restoredText } from './answer.ts';
-import { type ListFilters, listing, type PrintedList } from './list.ts';
+import {
+  type Column,
+  findDocument,
+  notFoundAnswer,
+  objectLines,
+  type Question,
+  restoredText,
+} from './answer.ts';
+import { type ListFilters, type PrintedList, printedList } from './list.ts';
 
 const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
   { title: 'IDENTITY', cell: ({ identity }) => reservedIdentityName(identity) ?? String(identity) },
@@ -15,7 +22,7 @@ const IDENTITY_COLUMNS: readonly Column<IdentityDocument>[] = [
 
 /** Returns the listing of identities with their labels. */
 export function listIdentities(filters: ListFilters): PrintedList {
-  return listing<IdentityDocument>({
+  return printedList<IdentityDocument>({
     path: '/v1/identities',
     filters,
     columns: IDENTITY_COLUMNS,
@@ -28,8 +35,8 @@ export function listIdentities(filters: ListFilters): PrintedList {
 /** Returns the question for one identity and its labels. */
 export function getIdentity(identity: number): Question {
   return async (ask, view) => {
-    const known = await find<IdentityDocument>(ask, `/v1/identities/${identity}`);
-    if (known === undefined) return emptyAnswer(String(identity));
+    const known = await findDocument<IdentityDocument>(ask, `/v1/identities/${identity}`);
+    if (known === undefined) return notFoundAnswer(String(identity));
     const lines = objectLines(IDENTITY_COLUMNS, [known], view);
     return { json: known, lines, succeeded: true, names: [String(known.identity)] };
   };

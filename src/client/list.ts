@@ -50,16 +50,13 @@ export interface PrintedList {
   count(ask: Ask): Promise<number>;
 }
 
-/** Maximum size of a list that is sorted here. The agent does not sort addresses. */
+/** Maximum size of a list that is sorted by the client. */
 const MAX_SORTED = 10_000;
 
 /** Maximum number of items that the API returns in a page. */
 export const MAX_PAGE_ITEMS = 1_000;
 
-/**
- * Interval of requests that keep a list alive. The agent releases a list one minute after the last request for its last
- * page.
- */
+/** Interval of requests for the next page. The agent releases a list one minute after the last request for it. */
 const KEEP_ALIVE_MS = 20_000;
 
 interface PageDocument<T> {
@@ -70,11 +67,11 @@ interface PageDocument<T> {
 }
 
 /** Returns the printer of a list. */
-export function listing<T>(list: List<T>): PrintedList {
+export function printedList<T>(list: List<T>): PrintedList {
   return {
     print: (ask, options, write) => printList(list, ask, options, write),
     count: async (ask) => {
-      const { count } = (await ask(`${list.path}/count?${query(list.filters)}`)) as {
+      const { count } = (await ask(withQuery(`${list.path}/count`, list.filters))) as {
         readonly count: unknown;
       };
       if (typeof count !== 'number') throw new TypeError('no count');
@@ -83,13 +80,13 @@ export function listing<T>(list: List<T>): PrintedList {
   };
 }
 
-/** Returns the parameters of a request. Undefined ones are omitted. */
-export function query(filters: ListFilters): string {
+/** Returns a path with parameters. Undefined ones are omitted. */
+export function withQuery(path: string, filters: ListFilters): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(filters)) {
     if (value !== undefined) parameters.set(name, String(value));
   }
-  return parameters.toString();
+  return parameters.size === 0 ? path : `${path}?${parameters}`;
 }
 
 async function printList<T>(
@@ -148,7 +145,7 @@ async function* pages<T>(
 ): AsyncGenerator<readonly T[], void, void> {
   let remaining = limit;
   const asking = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
-    const request = `${path}?${query({ ...parameters, limit: Math.min(MAX_PAGE_ITEMS, remaining) })}`;
+    const request = withQuery(path, { ...parameters, limit: Math.min(MAX_PAGE_ITEMS, remaining) });
     return async () => (await ask(request)) as PageDocument<T>;
   };
   for (let next: Promise<PageDocument<T>> | undefined = asking(filters)(); next !== undefined; ) {
@@ -163,7 +160,7 @@ async function* pages<T>(
   }
 }
 
-/** Requests a page periodically until dispose, so that the agent does not release the list. */
+/** Requests a page periodically, so that the agent does not release the list, until it is disposed of. */
 function keepAlive(read: () => Promise<unknown>, clock: Clock): Disposable {
   const ended = new AbortController();
   void (async () => {

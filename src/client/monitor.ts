@@ -4,7 +4,7 @@ import type { ChangeDocument } from '../api/routes/monitor-stream.ts';
 import { type ColourEnvironment, type Output, printable, Terminal, writeLines } from '../process/terminal.ts';
 import { identityCell } from './answer.ts';
 import { backendsText } from './change-text.ts';
-import { query } from './list.ts';
+import { withQuery } from './list.ts';
 
 /** Options of {@link monitor}. */
 export interface MonitorOptions {
@@ -58,7 +58,7 @@ export function agentEvents(
   client: Pick<ApiClient, 'lines'>,
   { types, from }: Pick<MonitorOptions, 'types' | 'from'>,
 ): AsyncGenerator<SentEvent, void, void> {
-  return events(client.lines(`/v1/monitor?${query({ types, from })}`));
+  return events(client.lines(withQuery('/v1/monitor', { types, from })));
 }
 
 /** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields that the agent uses. */

@@ -1,9 +1,9 @@
 import type { ExplainedNodeDocument, NodeDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, emptyAnswer, find, objectLines, type Question } from './answer.ts';
+import { ageText, type Column, findDocument, notFoundAnswer, objectLines, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
-import { type ListFilters, listing, type PrintedList } from './list.ts';
+import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
 const NO_NODE =
   'No nodes. Sources are set with --load, --kvstore or --clustermesh-config; dpcache status prints their progress.';
@@ -56,7 +56,7 @@ const NODE_COLUMNS: readonly Column<NodeDocument>[] = [
 
 /** Returns the listing of nodes, by cluster and name. */
 export function listNodes(filters: ListFilters): PrintedList {
-  return listing<NodeDocument>({
+  return printedList<NodeDocument>({
     path: '/v1/nodes',
     filters,
     columns: NODE_COLUMNS,
@@ -67,10 +67,12 @@ export function listNodes(filters: ListFilters): PrintedList {
 
 /** Returns the question for one node and the claims of all sources on it. */
 export function getNode(name: string, at?: string): Question {
-  const query = at === undefined ? '' : `?at=${encodeURIComponent(at)}`;
   return async (ask, view) => {
-    const node = await find<ExplainedNodeDocument>(ask, `/v1/nodes/${namePath(name)}${query}`);
-    if (node === undefined) return emptyAnswer(name);
+    const node = await findDocument<ExplainedNodeDocument>(
+      ask,
+      withQuery(`/v1/nodes/${namePath(name)}`, { at }),
+    );
+    if (node === undefined) return notFoundAnswer(name);
     const { claims, heldBack, lostAddresses } = node.explain;
     const lost = lostAddresses.map(({ ip, holder }) => {
       if (holder === undefined) return `${ip}: not claimed, because the IPCache is full`;

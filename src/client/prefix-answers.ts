@@ -9,18 +9,18 @@ import {
   type Answer,
   ageText,
   type Column,
-  emptyAnswer,
-  find,
+  findDocument,
   identityCell,
+  notFoundAnswer,
   objectLines,
   podCell,
   portsCell,
   type Question,
   type View,
 } from './answer.ts';
-import { manyMissingText, missingClusters } from './cluster-text.ts';
+import { incompleteClustersText, incompleteClusterTexts } from './cluster-text.ts';
 import { uncertaintyLines } from './history-answers.ts';
-import { type ListFilters, listing, type PrintedList } from './list.ts';
+import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
 const PREFIX_COLUMNS: readonly Column<EntryDocument>[] = [
   { title: 'PREFIX', cell: ({ prefix }) => prefix },
@@ -52,7 +52,7 @@ function byPrefix(entries: readonly EntryDocument[]): readonly EntryDocument[] {
 /** Returns the listing of visible prefixes; with the filter `at`, of that moment. */
 export function listPrefixes(filters: ListFilters): PrintedList {
   const isFiltered = Object.values(filters).some((value) => value !== undefined);
-  return listing<EntryDocument>({
+  return printedList<EntryDocument>({
     path: '/v1/ipcache',
     filters,
     columns: PREFIX_COLUMNS,
@@ -68,10 +68,10 @@ export function getPrefix(key: string, at?: string): Question {
   return async (ask, view) => {
     if (at !== undefined) return pastAnswer(key, at, ask, view);
     const entry = key.includes('/')
-      ? ((await ask(`/v1/ipcache?prefix=${encodeURIComponent(key)}`)) as { items: readonly EntryDocument[] })
+      ? ((await ask(withQuery('/v1/ipcache', { prefix: key }))) as { items: readonly EntryDocument[] })
           .items[0]
-      : await find<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
-    if (entry === undefined) return emptyAnswer(key);
+      : await findDocument<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
+    if (entry === undefined) return notFoundAnswer(key);
     const lines = objectLines(PREFIX_COLUMNS, [entry], view);
     return { json: entry, lines, succeeded: true, names: [entry.prefix] };
   };
@@ -79,10 +79,10 @@ export function getPrefix(key: string, at?: string): Question {
 
 /** Returns the entry of a moment. */
 async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
-  const path = `/v1/ipcache/explain/${namePath(key)}?at=${encodeURIComponent(at)}`;
-  const past = await find<ExplanationDocument>(ask, path);
+  const path = withQuery(`/v1/ipcache/explain/${namePath(key)}`, { at });
+  const past = await findDocument<ExplanationDocument>(ask, path);
   const [entry] = past?.claims ?? [];
-  if (entry === undefined || past?.past === undefined) return emptyAnswer(`${key} at ${at}`);
+  if (entry === undefined || past?.past === undefined) return notFoundAnswer(`${key} at ${at}`);
   const lines = [...objectLines(PREFIX_COLUMNS, [entry], view), ...uncertaintyLines(past.past)];
   return { json: { ...entry, past: past.past }, lines, succeeded: true, names: [entry.prefix] };
 }
@@ -109,8 +109,8 @@ function kernelLines(entry: ExplanationDocument['kernel']): readonly string[] {
 export function explainPrefix(key: string): Question {
   return async (ask, view) => {
     const path = namePath(key);
-    const explanation = await find<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
-    if (explanation === undefined) return key.includes('/') ? emptyAnswer(key) : unclaimedAnswer(key, ask);
+    const explanation = await findDocument<ExplanationDocument>(ask, `/v1/ipcache/explain/${path}`);
+    if (explanation === undefined) return key.includes('/') ? notFoundAnswer(key) : unclaimedAnswer(key, ask);
     const { prefix, decidedBy, claims, roles = [] } = explanation;
     const columns: readonly Column<(typeof claims)[number]>[] = [
       { title: '', cell: (claim) => (claim === claims[0] ? '*' : '') },
@@ -141,12 +141,12 @@ export function explainPrefix(key: string): Question {
 
 async function unclaimedAnswer(ip: string, ask: Ask): Promise<Answer> {
   const text = 'no source claims it, and it is in no pod CIDR; dpcache status names incomplete sources';
-  return { ...emptyAnswer(ip), lines: [`${ip}: ${text}`, ...(await missingLines(ask))] };
+  return { ...notFoundAnswer(ip), lines: [`${ip}: ${text}`, ...(await missingLines(ask))] };
 }
 
 /** Returns lines with the clusters that are not ready, because one of them may have the missing claim. */
 async function missingLines(ask: Ask): Promise<readonly string[]> {
   const { clusters } = (await ask('/v1/status')) as StatusDocument;
-  const text = manyMissingText(clusters);
-  return text === undefined ? missingClusters(clusters) : [text];
+  const text = incompleteClustersText(clusters);
+  return text === undefined ? incompleteClusterTexts(clusters) : [text];
 }

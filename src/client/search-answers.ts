@@ -1,5 +1,6 @@
 import type { SearchDocument, SearchResultDocument } from '../api/search.ts';
-import { type Column, documentTable, emptyAnswer, type Question } from './answer.ts';
+import { type Column, documentTable, notFoundAnswer, type Question } from './answer.ts';
+import { withQuery } from './list.ts';
 
 const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
   { title: 'KIND', cell: ({ kind }) => kind },
@@ -13,10 +14,9 @@ const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
  */
 export function askSearch(text: string, limit: number): Question {
   return async (ask, view) => {
-    const query = new URLSearchParams({ q: text, limit: String(limit) });
-    const document = (await ask(`/v1/search?${query}`)) as SearchDocument;
+    const document = (await ask(withQuery('/v1/search', { q: text, limit }))) as SearchDocument;
     const results = document.groups.flatMap(({ items }) => items);
-    if (results.length === 0) return { ...emptyAnswer(text), json: document };
+    if (results.length === 0) return { ...notFoundAnswer(text), json: document };
     const cut = document.groups.filter(({ total, items }) => total > items.length).map(({ kind }) => kind);
     return {
       json: document,

@@ -5,10 +5,10 @@ import { printable } from '../process/terminal.ts';
 import {
   type Column,
   documentTable,
-  emptyAnswer,
-  find,
+  findDocument,
+  linesOrHint,
+  notFoundAnswer,
   objectLines,
-  orHint,
   portsCell,
   type Question,
   restoredText,
@@ -17,7 +17,7 @@ import {
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { pastLines } from './history-answers.ts';
-import { type ListFilters, listing, type PrintedList } from './list.ts';
+import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
 const NO_SERVICE =
   'No services. Services are read from --manifests and Kubernetes; remote clusters add backends to global services.';
@@ -63,12 +63,12 @@ const SERVICE_COLUMNS: readonly Column<ServiceDocument>[] = [
 ];
 
 export function serviceLines(services: readonly ServiceDocument[], view: View): readonly string[] {
-  return orHint(documentTable(SERVICE_COLUMNS, services, view), NO_SERVICE);
+  return linesOrHint(documentTable(SERVICE_COLUMNS, services, view), NO_SERVICE);
 }
 
 /** Returns the listing of announced services with their effective backends, by namespace and name. */
 export function listServices(filters: ListFilters): PrintedList {
-  return listing<ServiceDocument>({
+  return printedList<ServiceDocument>({
     path: '/v1/services',
     filters,
     columns: SERVICE_COLUMNS,
@@ -78,7 +78,7 @@ export function listServices(filters: ListFilters): PrintedList {
 }
 
 function servicePath(name: string, at: string | undefined): string {
-  return `/v1/services/${namePath(name)}${at === undefined ? '' : `?at=${encodeURIComponent(at)}`}`;
+  return withQuery(`/v1/services/${namePath(name)}`, { at });
 }
 
 const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
@@ -94,8 +94,8 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
 /** Returns the question for one service and its backends. */
 export function getService(name: string, at?: string): Question {
   return async (ask, view) => {
-    const service = await find<ExplainedServiceDocument>(ask, servicePath(name, at));
-    if (service === undefined) return emptyAnswer(name);
+    const service = await findDocument<ExplainedServiceDocument>(ask, servicePath(name, at));
+    if (service === undefined) return notFoundAnswer(name);
     const { explain: _, ...document } = service;
     return {
       json: document,
@@ -125,8 +125,8 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
 /** Returns the question for all offered backends of a service, each with its verdict. */
 export function explainService(name: string, at?: string): Question {
   return async (ask, view) => {
-    const service = await find<ExplainedServiceDocument>(ask, servicePath(name, at));
-    if (service === undefined) return emptyAnswer(name);
+    const service = await findDocument<ExplainedServiceDocument>(ask, servicePath(name, at));
+    if (service === undefined) return notFoundAnswer(name);
     const { explain } = service;
     const rows = explain.backends.map((backend) => [
       backend.address,

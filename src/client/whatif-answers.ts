@@ -40,8 +40,10 @@ function numberText(number: number): string {
 }
 
 /** Returns counts with their words, without those that are 0. */
-function countsText(of: readonly (readonly [number, string])[]): string {
-  const named = of.filter(([number]) => number > 0).map(([number, word]) => `${numberText(number)} ${word}`);
+function countsText(counts: readonly (readonly [number, string])[]): string {
+  const named = counts
+    .filter(([number]) => number > 0)
+    .map(([number, word]) => `${numberText(number)} ${word}`);
   return named.length === 0 ? 'no changes' : named.join(', ');
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { DatapathDocument, DatapathTableDocument } from '../../src/api/datapath-document.ts';
 import { type HealthProblem, healthProblems } from '../../src/api/problems.ts';
 import type { ClusterDocument, KindDocument, StatusDocument } from '../../src/api/status-document.ts';
-import { missingClusters } from '../../src/client/cluster-text.ts';
+import { incompleteClusterTexts } from '../../src/client/cluster-text.ts';
 import { openSteps } from '../../src/process/step-text.ts';
 import { TestModel } from './support/model.ts';
 import { testApp } from './support/test-app.ts';
@@ -255,7 +255,7 @@ describe('the problems of a status', () => {
 
   it('are sorted, errors first, and name each blocker of the status once', () => {
     const clusters = [cluster('baltic', { connected: true, missing: ['ip'] }), cluster('far', {})];
-    const incomplete = missingClusters(clusters);
+    const incomplete = incompleteClusterTexts(clusters);
     const steps = [{ name: 'initial sync', state: 'running', waitsFor: [...incomplete, 'a file'] }] as const;
     const blockers = [
       ...openSteps(steps).flatMap(({ text, waitsFor }) => [text, ...waitsFor]),

@@ -550,7 +550,7 @@ describe('a node', () => {
       { ip: '1.1.1.6', holder: { source: 'k8s', owner: '' } },
     ];
     const node = { ...NODE, explain: { claims: [NODE, NODE], heldBack: true, lostAddresses }, past: PAST };
-    const answer = await answerOf(getNode('far/n1', 'a b'), { '/v1/nodes/far/n1?at=a%20b': node });
+    const answer = await answerOf(getNode('far/n1', 'a b'), { '/v1/nodes/far/n1?at=a+b': node });
     expect(answer).toMatchObject({ succeeded: true, names: ['far/n1'], json: node });
     expect(answer.lines).toMatchInlineSnapshot(`
       [

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { parse } from 'yaml';
 import type { Ask } from '../../src/api/api-client.ts';
 import { withInputErrors } from '../../src/client/ask-agent.ts';
-import { type ListFormat, listing } from '../../src/client/list.ts';
+import { type ListFormat, printedList } from '../../src/client/list.ts';
 import { listPrefixes } from '../../src/client/prefix-answers.ts';
 import { FakeClock, settle } from '../agent/support/fake-clock.ts';
 
@@ -28,7 +28,7 @@ function apiWith(size: number): { readonly ask: Ask; readonly asked: string[] } 
   return { ask, asked };
 }
 
-const ITEMS = listing<Item>({
+const ITEMS = printedList<Item>({
   path: '/v1/items',
   filters: { cluster: 'a b', label: undefined },
   columns: [
@@ -41,7 +41,7 @@ const ITEMS = listing<Item>({
 });
 
 /** The same, not sorted. */
-const ITEMS_BY_NAME = listing<Item>({
+const ITEMS_BY_NAME = printedList<Item>({
   path: '/v1/items',
   filters: {},
   columns: [],
