@@ -4,9 +4,10 @@ import type { KubernetesObject } from '../../k8s/resource.ts';
 import { ApiError } from '../../k8s/rest/api-error.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
-import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
+import { newCounts, roundReport } from './rounds.ts';
 import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
@@ -33,9 +34,7 @@ export class EndpointRemoval implements Duty {
   readonly #pending = new Map<string, KubernetesObject>();
   #state: DutyState = 'waiting';
   #isListed = false;
-  #deleted = 0;
-  #conflicts = 0;
-  #lastRoundMs: number | undefined;
+  readonly #counts = newCounts();
 
   /**
    * Throws an {@link UnsafeSettingError} if the collector of endpoints or identities is on, because it relies on
@@ -59,14 +58,8 @@ export class EndpointRemoval implements Duty {
 
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
-    const rounds = {
-      rounds: this.#isListed && this.#pending.size === 0 ? 1 : 0,
-      marked: this.#pending.size,
-      deleted: this.#deleted,
-      conflicts: this.#conflicts,
-      lastRoundMs: this.#lastRoundMs,
-      nextRoundMs: undefined,
-    };
+    const { size: marked } = this.#pending;
+    const rounds = { ...this.#counts, rounds: this.#isListed && marked === 0 ? 1 : 0, marked };
     return { name: this.name, state: this.#state, failures, lastFailure, rounds };
   }
 
@@ -78,7 +71,7 @@ export class EndpointRemoval implements Duty {
   }
 
   async #removeAll(signal: AbortSignal): Promise<void> {
-    this.#lastRoundMs ??= this.#options.clock.wallTime();
+    this.#counts.lastRoundMs ??= this.#options.clock.wallTime();
     if (!this.#isListed) await this.#list(signal);
     for (const endpoint of this.#pending.values()) {
       if (signal.aborted) return;
@@ -102,13 +95,7 @@ export class EndpointRemoval implements Duty {
     const { writer } = this.#options;
     const { uid } = endpoint.metadata;
     const write = { verb: 'delete', place: placeOfObject(CILIUM_ENDPOINTS, endpoint), uid } as const;
-    const report = {
-      round: 1,
-      setMarked: () => {},
-      countDelete: () => this.#deleted++,
-      countConflict: () => this.#conflicts++,
-      addAction: (action: Omit<Action, 'duty'>) => this.#report.addAction(action),
-    };
+    const report = roundReport(this.#counts, this.#report);
     await performWrite(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
     if (!signal.aborted) this.#pending.delete(uid);
   }

@@ -1,5 +1,5 @@
 import { sleep } from '../../base/sleep.ts';
-import type { Action, Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Action, Duty, DutyRounds, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import type { ObservedObjects } from './observed-kind.ts';
 
@@ -13,6 +13,32 @@ export interface RoundReport {
   countConflict(): void;
   /** Reports a write, made or not. */
   addAction(action: Omit<Action, 'duty'>): void;
+}
+
+/** The numbers of a duty that works in rounds, while it counts them. */
+type RoundCounts = { -readonly [Name in keyof DutyRounds]: DutyRounds[Name] };
+
+/** Returns the numbers of a duty before its first round. */
+export function newCounts(): RoundCounts {
+  const times = { lastRoundMs: undefined, nextRoundMs: undefined };
+  return { rounds: 0, marked: 0, deleted: 0, conflicts: 0, ...times };
+}
+
+/** Returns the report of the next round, which changes `counts`. */
+export function roundReport(counts: RoundCounts, report: DutyReport): RoundReport {
+  return {
+    round: counts.rounds + 1,
+    setMarked: (count) => {
+      counts.marked = count;
+    },
+    countDelete: () => {
+      counts.deleted++;
+    },
+    countConflict: () => {
+      counts.conflicts++;
+    },
+    addAction: (action) => report.addAction(action),
+  };
 }
 
 /** The work of a collector, done in rounds. */
@@ -42,13 +68,8 @@ export class RoundsDuty implements Duty {
   readonly #collector: Collector;
   readonly #options: RoundsOptions;
   readonly #report: DutyReport;
+  readonly #counts = newCounts();
   #state: DutyState = 'waiting';
-  #rounds = 0;
-  #marked = 0;
-  #deleted = 0;
-  #conflicts = 0;
-  #lastRoundMs: number | undefined;
-  #nextRoundMs: number | undefined;
 
   constructor(collector: Collector, options: RoundsOptions) {
     this.name = collector.name;
@@ -65,27 +86,15 @@ export class RoundsDuty implements Duty {
       const startedAt = clock.now();
       const wasStarted = await this.#round(signal);
       const waitMs = wasStarted ? startedAt + intervalMs - clock.now() : Math.min(POLL_MS, intervalMs);
-      this.#nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
+      this.#counts.nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
       await sleep(clock, Math.max(0, waitMs), signal);
     }
     this.#state = 'ended';
-    this.#nextRoundMs = undefined;
+    this.#counts.nextRoundMs = undefined;
   }
 
   status(): DutyStatus {
-    return {
-      name: this.name,
-      state: this.#state,
-      ...this.#report.status(),
-      rounds: {
-        rounds: this.#rounds,
-        marked: this.#marked,
-        deleted: this.#deleted,
-        conflicts: this.#conflicts,
-        lastRoundMs: this.#lastRoundMs,
-        nextRoundMs: this.#nextRoundMs,
-      },
-    };
+    return { name: this.name, state: this.#state, ...this.#report.status(), rounds: { ...this.#counts } };
   }
 
   /** Runs a round. Returns false if it was not started because a kind is incomplete. */
@@ -99,29 +108,13 @@ export class RoundsDuty implements Duty {
     }
     this.#state = 'running';
     this.#report.clearNotReady();
-    this.#lastRoundMs = clock.wallTime();
+    this.#counts.lastRoundMs = clock.wallTime();
     try {
-      await this.#collector.round(this.#roundReport(), signal);
-      this.#rounds++;
+      await this.#collector.round(roundReport(this.#counts, this.#report), signal);
+      this.#counts.rounds++;
     } catch (error) {
       if (!signal.aborted) this.#report.addError(error);
     }
     return true;
-  }
-
-  #roundReport(): RoundReport {
-    return {
-      round: this.#rounds + 1,
-      setMarked: (count) => {
-        this.#marked = count;
-      },
-      countDelete: () => {
-        this.#deleted++;
-      },
-      countConflict: () => {
-        this.#conflicts++;
-      },
-      addAction: (action) => this.#report.addAction(action),
-    };
   }
 }
