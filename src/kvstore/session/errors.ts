@@ -92,6 +92,11 @@ export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
 
+/** Returns the error if the server does not have a lease that it has just granted. */
+export function newLeaseNotFound(lease: string): KvstoreError {
+  return new KvstoreError('unavailable', `lease ${lease} was granted, but does not exist`);
+}
+
 export function closedError(): KvstoreError {
   return new KvstoreError('closed', 'the client was closed');
 }

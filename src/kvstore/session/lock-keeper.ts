@@ -5,7 +5,7 @@ import type { Runtime } from '../../base/system-clock.ts';
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
-import { abortedError, KvstoreError } from './errors.ts';
+import { abortedError, KvstoreError, newLeaseNotFound } from './errors.ts';
 import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { UntilClosed } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
@@ -151,8 +151,12 @@ export class LockKeeper {
     }
   }
 
-  /** Enters the queue: puts a key under the lease. */
-  async #enter(path: string, signal: AbortSignal): Promise<QueueEntry> {
+  /**
+   * Enters the queue: puts a key under the lease.
+   *
+   * @param isRepeated true if the server did not have the previous lease
+   */
+  async #enter(path: string, signal: AbortSignal, isRepeated = false): Promise<QueueEntry> {
     const { id: lease } = (await this.#leases.bind(path, signal)).held;
     const key = `${path}/${leaseHex(lease)}`;
     // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new
@@ -175,7 +179,8 @@ export class LockKeeper {
         throw error;
       }
       this.#leases.markLost(lease);
-      return this.#enter(path, signal);
+      if (isRepeated) throw newLeaseNotFound(lease);
+      return this.#enter(path, signal, true);
     }
   }
 

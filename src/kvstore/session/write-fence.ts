@@ -1,7 +1,7 @@
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
-import { asKvstoreError, isOutcomeKnown } from './errors.ts';
+import { asKvstoreError, isOutcomeKnown, newLeaseNotFound } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { untilAborted } from './shared-signal.ts';
 import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './transport.ts';
@@ -75,7 +75,7 @@ export class WriteFence {
     { signal }: CallOptions = {},
   ): Promise<TxnResponse> {
     for (;;) {
-      const current = this.#current();
+      const current = this.#currentGuards();
       const guards = await untilAborted(current, signal);
       try {
         const answer = await attempt(guards);
@@ -107,7 +107,7 @@ export class WriteFence {
   }
 
   /** Returns the guards, shared by all writes until the fence is invalidated. */
-  #current(): Promise<readonly Compare[]> {
+  #currentGuards(): Promise<readonly Compare[]> {
     if (this.#guards !== undefined) return this.#guards;
     const guards = this.#putFence();
     this.#guards = guards;
@@ -120,7 +120,7 @@ export class WriteFence {
   }
 
   async #putFence(): Promise<readonly Compare[]> {
-    const lease = await this.#leases.anyGranted();
+    const { lease, isNew } = await this.#leases.anyGranted();
     this.#key ??= `${INIT_LOCKS_PREFIX}${leaseHex(lease)}`;
     const key = this.#key;
     const value = bytesOfText(String(++this.#lastValue));
@@ -130,12 +130,13 @@ export class WriteFence {
       return [{ key, target: 'value', equals: value }];
     } catch (thrown) {
       const { code } = asKvstoreError(thrown);
-      if (code === 'lease-not-found') this.#leases.markLost(lease);
-      else if (code !== 'forbidden') throw thrown;
-      else {
+      if (code === 'forbidden') {
         this.#isForbidden = true;
         return [];
       }
+      if (code !== 'lease-not-found') throw thrown;
+      this.#leases.markLost(lease);
+      if (isNew) throw newLeaseNotFound(lease);
       return this.#putFence();
     }
   }

@@ -4,6 +4,7 @@ import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
 import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -22,14 +23,14 @@ describe('a lease keeper', () => {
   /** Times of the keepalives. */
   let asked: number[];
 
-  const newKeeper = (exclusive?: boolean): LeaseKeeper =>
+  const newKeeper = (exclusive?: boolean, ttlSeconds: number = TTL_SECONDS): LeaseKeeper =>
     new LeaseKeeper({
       transport: link,
       clock,
       random: () => 0.5,
       supervisor,
       name: 'leases',
-      ttlSeconds: TTL_SECONDS,
+      ttlSeconds,
       exclusive,
       onLost: (keys) => lost.push([...keys]),
     });
@@ -70,6 +71,21 @@ describe('a lease keeper', () => {
     } finally {
       isOver.mockRestore();
     }
+  });
+
+  it('a keepalive without an answer is repeated before its lease expires (regression: not if a lease had less than 15 s)', async () => {
+    await keeper.close(true);
+    keeper = newKeeper(false, 12);
+    await keeper.bind('a');
+    const deadlines: (number | undefined)[] = [];
+    vi.spyOn(link, 'keepLeaseAlive').mockImplementationOnce((_lease, { deadlineMs } = {}) => {
+      deadlines.push(deadlineMs);
+      return new Promise((_resolve, reject) => {
+        clock.after(deadlineMs ?? 10_000, () => reject(new KvstoreError('deadline', 'no answer')));
+      });
+    });
+    await advance(clock, 30_000);
+    expect([deadlines, lost]).toEqual([[4000], []]);
   });
 
   it('puts at most a thousand keys on a lease, even if all are bound at the same time', async () => {
@@ -248,8 +264,8 @@ describe('a lease keeper', () => {
     'a lease to which nothing is bound is left to expire, and is no loss: exclusive %s',
     async (exclusive) => {
       const idle = newKeeper(exclusive);
-      const first = await idle.anyGranted();
-      expect(await idle.anyGranted()).toBe(first);
+      const { lease: first } = await idle.anyGranted();
+      expect(await idle.anyGranted()).toEqual({ lease: first, isNew: false });
       expect([...idle.unbindBelow('', 1, idle.bindingCount)]).toEqual([]);
       idle.unbind(await idle.bind('a'));
       await advance(clock, 89_000);

@@ -433,6 +433,19 @@ describe('the locks of one client', () => {
     await lock.release();
   });
 
+  it.each([
+    ['a lock', () => backend.lock(PATH)],
+    ['a fenced write', () => backend.update('k', bytesOfText(''), { fenced: true })],
+  ])('a server that has none of its leases fails %s (regression: endless requests)', async (_, write) => {
+    const grant = vi.spyOn(backend.link, 'grantLease');
+    vi.spyOn(backend.link, 'txn').mockImplementation(async () => {
+      if (grant.mock.calls.length > 20) await new Promise(() => {}); // ends an endless loop
+      throw new KvstoreError('lease-not-found', 'requested lease not found');
+    });
+    await expect(write()).rejects.toMatchObject({ code: 'unavailable', message: expect.stringMatching(/^lease \d+/) });
+    expect(grant.mock.calls.length).toBeLessThan(5);
+  });
+
   it('a lock is not granted under a lease that was lost during the wait', async () => {
     const server = new ManualClock();
     const own = new FaultyMemoryBackend({ clock, server: new MemoryServer({ clock: server }) });
