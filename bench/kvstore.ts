@@ -135,7 +135,7 @@ async function listTransport(transport: EtcdTransport): Promise<number> {
     range: prefixRange(IP_PREFIX),
     revision: 0,
     clock: systemClock,
-    size: new PageSize(WATCH_LIMITS),
+    pageSize: new PageSize(WATCH_LIMITS),
     read: (request) => transport.range(request),
   })) {
     items += kvs.length;

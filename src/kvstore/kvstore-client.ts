@@ -40,13 +40,19 @@ import {
   type WriteOptions,
   type WrittenAll,
 } from './session/backend.ts';
-import { asKvstoreError, closedError, isOutcomeKnown, KvstoreError, namingRight } from './session/errors.ts';
+import {
+  asKvstoreError,
+  closedError,
+  KvstoreError,
+  neverTakesEffect,
+  withMissingRight,
+} from './session/errors.ts';
 import { type Binding, isWritten, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
 import { ObservedTransport } from './session/observed-transport.ts';
-import { allowManyListeners, UntilClosed, untilAborted } from './session/shared-signal.ts';
+import { allowManyListeners, ClientSignal, untilAborted } from './session/shared-signal.ts';
 import {
   type CallOptions,
   type Compare,
@@ -247,7 +253,7 @@ export class KvstoreClient implements KvstoreBackend {
    */
   async #listPages(prefix: string, minModRevision: number, call: Timed): Promise<readonly KeyValue[]> {
     const { clock } = this.#options;
-    using until = new UntilClosed(call.signal, this.#closed.signal);
+    using until = new ClientSignal(call.signal, this.#closed.signal);
     const { signal } = until;
     const request = { prefix: `${prefix}\0`, startRevision: 0 }; // no key has this prefix
     const session = new WatchSession({
@@ -266,7 +272,7 @@ export class KvstoreClient implements KvstoreBackend {
         revision: 0,
         minModRevision,
         clock,
-        size: new PageSize(WATCH_LIMITS),
+        pageSize: new PageSize(WATCH_LIMITS),
         read: (page) => this.#call(({ deadlineMs }) => session.range(page, deadlineMs), call),
       });
       for await (const { kvs } of pages) for (const kv of kvs) all.push(plainKeyValue(kv));
@@ -350,7 +356,7 @@ export class KvstoreClient implements KvstoreBackend {
       answer = await this.#txn(request, timed);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
-      settle(!isOutcomeKnown(error));
+      settle(!neverTakesEffect(error));
       const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
       const isLeaseLost = others.length === 0 && error.code === 'lease-not-found';
       if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
@@ -711,10 +717,10 @@ function noneIfTooLarge(thrown: unknown): undefined {
   if (asKvstoreError(thrown).code !== 'too-large') throw thrown;
 }
 
-/** Returns a function that throws {@link namingRight} of its argument. */
+/** Returns a function that throws {@link withMissingRight} of its argument. */
 function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
   return (thrown) => {
-    throw namingRight(thrown, right, key);
+    throw withMissingRight(thrown, right, key);
   };
 }
 

@@ -49,7 +49,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'kvstore/etcd/etcd-watch-stream.ts run',
     'kvstore/kvstore-client.ts #compareClientWrites',
     'kvstore/session/lease-keeper.ts #renew',
-    'kvstore/session/lock-keeper.ts #leave',
+    'kvstore/session/lock-keeper.ts #deleteEntry',
     'kvstore/watch/list-and-watch.ts checkRights',
     'process/reload.ts #run',
     'process/served-api.ts followCredentials',

@@ -102,7 +102,7 @@ function plainMessage(
   const server = serverAt(host);
   if (text.includes('invalid user ID or password'))
     return `${server} rejects the user or the password; check username and password of the configuration`;
-  // `namingRight` appends the remedy, because only the caller knows the key.
+  // `withMissingRight` appends the remedy, because only the caller knows the key.
   if (text.includes('permission denied')) return `permission denied by ${server}`;
   if (grpcStatus === status.DEADLINE_EXCEEDED) return noAnswer(server);
   if (grpcStatus === undefined && UNKNOWN_ENCODING.has(text))

@@ -44,7 +44,7 @@ const RETRYABLE: ReadonlySet<KvstoreErrorCode> = new Set([
   'internal',
 ]);
 
-const NOT_DONE: ReadonlySet<KvstoreErrorCode> = new Set([
+const WITHOUT_EFFECT: ReadonlySet<KvstoreErrorCode> = new Set([
   'forbidden',
   'invalid-request',
   'invalid-token',
@@ -68,9 +68,9 @@ export class KvstoreError extends Error {
   }
 }
 
-/** Returns true if the failed write has certainly not taken effect and never will. */
-export function isOutcomeKnown({ code }: KvstoreError): boolean {
-  return NOT_DONE.has(code);
+/** Returns true if it is certain that the failed write has not taken effect and never will. */
+export function neverTakesEffect({ code }: KvstoreError): boolean {
+  return WITHOUT_EFFECT.has(code);
 }
 
 /** Returns any thrown value as a {@link KvstoreError}. Other values become `internal`, with the value as the cause. */
@@ -80,8 +80,8 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
   return new KvstoreError('internal', message, { cause: thrown });
 }
 
-/** Returns the thrown error. If the user lacks a right, the returned error names the right, because etcd does not. */
-export function namingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
+/** Returns the thrown error. If the user lacks a right, the message names it, which etcd does not. */
+export function withMissingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
   return new KvstoreError(cause.code, `${cause.message}; grant ${right} on ${key} to the user`, { cause });

@@ -11,7 +11,7 @@ import type { EndpointStatus } from './transport.ts';
 
 /** Health of a kvstore as seen by this process. */
 export interface KvstoreHealthStatus {
-  /** `unknown` before the first check; `failing` if the last check had no successful quorum read. */
+  /** `unknown` before the first check; `failing` if the quorum read of the last check failed. */
   readonly quorum: 'unknown' | 'ok' | 'failing';
   /**
    * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no
@@ -43,7 +43,7 @@ export class KvstoreHealth {
   readonly #tasks: Supervisor;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
   #endpoints: readonly EndpointStatus[] = [];
-  /** Mod revision of the heartbeat at its last change, and the time at which a check noticed it; 0: none seen. */
+  /** Mod revision of the last heartbeat, 0 if there was none, and the time of the check that found it. */
   #heartbeatRevision = 0;
   #heartbeatAt = 0;
 

@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { LeaseID } from './transport.ts';
 
-/** Time to live of leases, and the clocks. */
+/** TTL of leases, and the clock. */
 export interface LeaseTerms extends Runtime {
   readonly ttlSeconds: number;
   /**
@@ -26,11 +26,10 @@ export function clockReading(clock: Clock): ClockReading {
 }
 
 const BACKOFF = { baseMs: 500, capMs: 5000 };
-// Fraction of the time of an exclusive lease after which it counts as lost. The margin allows for clocks of different
-// speed.
+// Fraction of the TTL after which an exclusive lease counts as lost. The margin allows for clocks of different speed.
 const EXCLUSIVE_FRACTION = 0.9;
-// Minimum number of checks in the time of a lease. With the fraction above, the loss of an exclusive lease is detected
-// at 94 % of its time at the latest. The lease of a lock, 25 s, is checked every second.
+// Minimum number of checks during a TTL. With the fraction above, the loss of an exclusive lease is detected at 94 % of
+// its TTL at the latest. The lease of a lock, 25 s, is checked every second.
 const CHECKS_PER_LEASE = 6;
 const CHECKS_PER_EXCLUSIVE_LEASE = 25;
 const MAX_CHECK_MS = 5000;
@@ -56,8 +55,8 @@ export class HeldLease {
   #requestedAt: ClockReading;
   #isRenewing = false;
   #failures = 0;
-  /** When a keepalive may be sent again after a failure, in monotonic time. */
-  #tryAt: number;
+  /** Earliest time of the next keepalive after a failure, monotonic. */
+  #retryAt: number;
 
   constructor(
     id: LeaseID,
@@ -71,7 +70,7 @@ export class HeldLease {
     this.isAdopted = isAdopted;
     this.#terms = terms;
     this.#requestedAt = requestedAt;
-    this.#tryAt = requestedAt.monotonic;
+    this.#retryAt = requestedAt.monotonic;
   }
 
   /** True if the lease may have expired on the server. */
@@ -82,20 +81,17 @@ export class HeldLease {
   }
 
   /**
-   * Milliseconds until the next keepalive. There are three keepalives in the time of a lease; after a failure the next
-   * one follows soon. Infinity if no key is bound, because such a lease may expire.
+   * Milliseconds until the next keepalive, which is due after a third of the TTL, or soon after a failure. Infinity if
+   * no key is bound, because such a lease may expire.
    */
   get dueIn(): number {
     if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;
     const untilThird = this.#ttlMs / 3 - this.#age().max;
-    const untilRetry = this.#tryAt - this.#terms.clock.now();
+    const untilRetry = this.#retryAt - this.#terms.clock.now();
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
 
-  /**
-   * Returns the milliseconds until the next check of the lease. Only a check detects a changed clock or a suspended
-   * machine.
-   */
+  /** Milliseconds until the next check. Only a check detects a changed clock or a suspended machine. */
   get checkIn(): number {
     const { exclusive = false } = this.#terms;
     if (this.keys.size === 0) return this.#ttlMs;
@@ -116,7 +112,7 @@ export class HeldLease {
       this.#failures = 0;
     } catch (error) {
       this.#failures++;
-      this.#tryAt = clock.now() + backoffDelay(this.#failures, BACKOFF, random);
+      this.#retryAt = clock.now() + backoffDelay(this.#failures, BACKOFF, random);
       throw error;
     } finally {
       this.#isRenewing = false;
@@ -127,7 +123,7 @@ export class HeldLease {
     return this.#terms.ttlSeconds * 1000;
   }
 
-  /** Returns the time since the last request: the minimum, and the maximum if the machine may have been suspended. */
+  /** Returns the time since the last answered request: by the monotonic clock, and the greater of both clocks. */
   #age(): { readonly min: number; readonly max: number } {
     const { monotonic, wall } = clockReading(this.#terms.clock);
     const min = monotonic - this.#requestedAt.monotonic;

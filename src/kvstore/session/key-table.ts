@@ -2,7 +2,7 @@ import { ByteRows } from '../../columns/byte-rows.ts';
 import { keyOfBytes } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
-/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and three marks. */
+/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and the states below. */
 const LOW = 0;
 const HIGH = 1;
 const CHECKSUM = 2;

@@ -74,7 +74,7 @@ const KEEPALIVE_WEIGHT = 40;
  * Maximum number of concurrent revocations. A session of a million keys has a thousand leases; sending all requests
  * took 0.15 s in one turn.
  */
-const REVOCATIONS = 16;
+const MAX_REVOCATIONS = 16;
 /** Deadline of a revocation. A client has two keepers in a row, which together must not delay its close by 5 s. */
 const REVOCATION_MS = 2000;
 /**
@@ -85,8 +85,8 @@ const LEASES_PER_MS = 10;
 
 /**
  * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the
- * server reports this, or if no keepalive succeeded for the whole time of the lease. A loss is an event and not an
- * error, because the next key gets a new lease. A lease without keys is not kept alive and expires.
+ * server does not have it, or if no keepalive succeeded during its TTL. A loss is an event and not an error, because
+ * the next key gets a new lease. A lease without keys is not kept alive and expires.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
@@ -106,10 +106,10 @@ export class LeaseKeeper {
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeepingAlive = false;
-  /** Ends the present pause between two checks of the leases. */
-  #wake: () => void = () => {};
-  /** When that pause ends. */
-  #wakeAt = Number.NEGATIVE_INFINITY;
+  /** Ends the pause between two checks of the leases. */
+  #endPause: () => void = () => {};
+  /** When the pause ends. */
+  #pauseEndsAt = Number.NEGATIVE_INFINITY;
   #lost = 0;
 
   constructor(options: LeaseKeeperOptions) {
@@ -132,8 +132,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Binds a key to its present lease, or to a lease with room. If there is none, requests a new lease; rejects if that
-   * fails.
+   * Binds a key to the lease that it is bound to, or to a lease with room. If there is none, requests a new lease;
+   * rejects if that fails.
    *
    * Call it before the write, so that every written key is reported if its lease is lost.
    *
@@ -313,13 +313,13 @@ export class LeaseKeeper {
    * reported. A lease without keys that has expired is forgotten, because a client that writes rarely loses one each
    * time.
    *
-   * @param mayReturn true if the store may have keys of leases that have none here
+   * @param isRestored true if the store was restored, so that a lease without keys here may have keys there
    */
-  #removeLost(leases: readonly HeldLease[], mayReturn = false): void {
+  #removeLost(leases: readonly HeldLease[], isRestored = false): void {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      if (lease.keys.size > 0 || mayReturn) this.#unadoptable.add(lease.id);
+      if (lease.keys.size > 0 || isRestored) this.#unadoptable.add(lease.id);
       this.#leases.delete(lease.id);
       this.#withRoom.delete(lease);
       onEnded?.(lease.id);
@@ -356,10 +356,10 @@ export class LeaseKeeper {
     this.#bindings.clear();
     if (!revoke) return;
     const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
-    await Promise.all(Array.from({ length: REVOCATIONS }, () => this.#revoke(remaining)));
+    await Promise.all(Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining)));
   }
 
-  /** Revokes leases one by one, until one fails because the server is out of reach. */
+  /** Revokes leases one by one, until one fails because the server is unreachable. */
   async #revoke(leases: Iterable<LeaseID>): Promise<void> {
     const { transport } = this.#options;
     for (const id of leases) {
@@ -399,7 +399,7 @@ export class LeaseKeeper {
     const isFirst = lease.keys.size === 0;
     this.#bindings.set(key, binding);
     this.#addKey(lease, key);
-    if (isFirst) this.#wakeFor(lease); // checks are more frequent from now on
+    if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
     return binding;
   }
 
@@ -434,7 +434,7 @@ export class LeaseKeeper {
     this.#leases.set(id, lease);
     this.#withRoom.set(lease, true);
     this.#options.onGranted?.(id);
-    this.#wakeFor(lease);
+    this.#shortenPauseFor(lease);
     this.#startKeepalives();
     return lease;
   }
@@ -444,14 +444,14 @@ export class LeaseKeeper {
     this.#isKeepingAlive = true;
     const { supervisor, name } = this.#options;
     const { signal } = this.#closed;
-    signal.addEventListener('abort', () => this.#wake());
+    signal.addEventListener('abort', () => this.#endPause());
     void supervisor.runWithRestart(name, () => this.#renewUntilClosed(), { signal });
   }
 
   /** Checks all leases, then pauses until the next lease is due. If a lease becomes due earlier, the pause ends. */
   async #renewUntilClosed(): Promise<void> {
     while (!this.#closed.signal.aborted) {
-      this.#expire();
+      this.#removeExpired();
       await this.#renewDue();
       if (!this.#closed.signal.aborted) await this.#pause();
     }
@@ -471,10 +471,10 @@ export class LeaseKeeper {
     let pauseMs = Number.POSITIVE_INFINITY;
     for (const { checkIn } of this.#leases.values()) pauseMs = Math.min(pauseMs, checkIn);
     pauseMs = Math.max(pauseMs, this.#minPauseMs);
-    this.#wakeAt = clock.now() + pauseMs;
+    this.#pauseEndsAt = clock.now() + pauseMs;
     return new Promise((resolve) => {
       const timer = Number.isFinite(pauseMs) ? clock.after(pauseMs, resolve) : undefined;
-      this.#wake = () => {
+      this.#endPause = () => {
         timer?.cancel();
         resolve();
       };
@@ -482,17 +482,17 @@ export class LeaseKeeper {
   }
 
   /** Ends the pause between two checks if this lease is due before the end of the pause. */
-  #wakeFor(lease: HeldLease): void {
+  #shortenPauseFor(lease: HeldLease): void {
     const dueAt = this.#options.clock.now() + Math.max(lease.checkIn, this.#minPauseMs);
-    if (dueAt < this.#wakeAt) this.#wake();
+    if (dueAt < this.#pauseEndsAt) this.#endPause();
   }
 
   get #minPauseMs(): number {
     return Math.floor(this.#leases.size / LEASES_PER_MS);
   }
 
-  /** Marks expired leases as lost, regardless of running keepalives. */
-  #expire(): void {
+  /** Removes expired leases as lost, regardless of running keepalives. */
+  #removeExpired(): void {
     const expired: HeldLease[] = [];
     for (const lease of this.#leases.values()) if (lease.isExpired) expired.push(lease);
     if (expired.length > 0) this.#removeLost(expired);
@@ -511,6 +511,6 @@ export class LeaseKeeper {
     } catch (error) {
       if (asKvstoreError(error).code === 'lease-not-found') this.markLost(lease.id);
     }
-    this.#wakeFor(lease);
+    this.#shortenPauseFor(lease);
   }
 }

@@ -7,7 +7,7 @@ import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
 import { abortedError, KvstoreError, newLeaseNotFound } from './errors.ts';
 import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
-import { UntilClosed } from './shared-signal.ts';
+import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
 import { WriteFence } from './write-fence.ts';
 
@@ -25,14 +25,15 @@ const RECHECK_MS = 5000;
 const CLEANUP = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
 
+/** The key of a contender in the queue of a lock. */
 interface QueueEntry {
   readonly key: string;
   readonly revision: number;
   readonly lease: LeaseID;
 }
 
-/** A queue entry (the key of a contender) that is being deleted, until it is deleted or this process reuses it. */
-interface Leaving {
+/** The running delete of a queue entry, until the key is deleted or this process reuses it. */
+interface EntryDelete {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
 }
@@ -54,7 +55,8 @@ export class LockKeeper {
   readonly #held = new Map<string, AbortController>();
   /** The contenders of this process by path, each as the function that begins its turn. The first has its turn. */
   readonly #turns = new Map<string, KeyedQueue<() => void>>();
-  readonly #leaving = new Map<string, Leaving>();
+  /** The running deletes, by path. */
+  readonly #deletes = new Map<string, EntryDelete>();
 
   constructor(options: LockKeeperOptions) {
     this.#options = options;
@@ -72,7 +74,7 @@ export class LockKeeper {
 
   /** See `KvstoreBackend.lock`. */
   async lock(path: string, { signal: caller }: Pick<CallOptions, 'signal'> = {}): Promise<KvstoreLock> {
-    using until = new UntilClosed(caller, this.#closed.signal);
+    using until = new ClientSignal(caller, this.#closed.signal);
     const { signal } = until;
     const done = await this.#waitForTurn(path, signal);
     try {
@@ -114,7 +116,7 @@ export class LockKeeper {
   }
 
   async #acquire(path: string, signal: AbortSignal, done: () => void): Promise<KvstoreLock> {
-    const entry = await this.#takeTurn(path, signal);
+    const entry = await this.#waitInQueue(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
     if (!this.#leases.holds(entry.lease)) lost.abort(); // the lease was lost during the wait
@@ -124,7 +126,7 @@ export class LockKeeper {
       revision: entry.revision,
       lost: lost.signal,
       release: () => {
-        released ??= this.#leave(path, entry).finally(() => {
+        released ??= this.#deleteEntry(path, entry).finally(() => {
           this.#held.delete(path);
           done();
         });
@@ -137,33 +139,33 @@ export class LockKeeper {
    * Waits in the queue until it is the turn of this contender. If its entry is lost, starts again at the end of the
    * queue.
    */
-  async #takeTurn(path: string, signal: AbortSignal): Promise<QueueEntry> {
+  async #waitInQueue(path: string, signal: AbortSignal): Promise<QueueEntry> {
     for (;;) {
-      const entry = await this.#enter(path, signal);
+      const entry = await this.#createEntry(path, signal);
       try {
-        const isFirst = await this.#isTurn(path, entry, signal);
+        const isFirst = await this.#waitUntilFirst(path, entry, signal);
         if (isFirst && this.#leases.holds(entry.lease)) return entry;
       } catch (error) {
-        void this.#leave(path, entry);
+        void this.#deleteEntry(path, entry);
         throw error;
       }
-      void this.#leave(path, entry);
+      void this.#deleteEntry(path, entry);
     }
   }
 
   /**
-   * Enters the queue: puts a key under the lease.
+   * Puts the key of a new contender under the lease.
    *
    * @param isRepeated true if the server did not have the previous lease
    */
-  async #enter(path: string, signal: AbortSignal, isRepeated = false): Promise<QueueEntry> {
+  async #createEntry(path: string, signal: AbortSignal, isRepeated = false): Promise<QueueEntry> {
     const { id: lease } = (await this.#leases.bind(path, signal)).held;
     const key = `${path}/${leaseHex(lease)}`;
     // The previous entry of this process had the same key. Wait for its delete, which would otherwise delete the new
     // entry.
-    const leaving = this.#leaving.get(path);
-    leaving?.stop.abort();
-    await interruptible(() => leaving?.ended, signal).catch(() => {});
+    const previous = this.#deletes.get(path);
+    previous?.stop.abort();
+    await interruptible(() => previous?.ended, signal).catch(() => {});
     try {
       const put = { op: 'put', key, value: EMPTY, lease } as const;
       const absent = { key, target: 'create-revision', equals: 0 } as const;
@@ -175,12 +177,12 @@ export class LockKeeper {
     } catch (error) {
       if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
         // The key may exist, because the answer may be lost.
-        void this.#leave(path, { key, lease, revision: 0 });
+        void this.#deleteEntry(path, { key, lease, revision: 0 });
         throw error;
       }
       this.#leases.markLost(lease);
       if (isRepeated) throw newLeaseNotFound(lease);
-      return this.#enter(path, signal, true);
+      return this.#createEntry(path, signal, true);
     }
   }
 
@@ -189,8 +191,8 @@ export class LockKeeper {
     return this.#fence.txn(request, (guarded) => transport.txn(guarded, { signal }), { signal });
   }
 
-  /** Waits until no entry is before `entry`. Returns false if `entry` does not exist any more. */
-  async #isTurn(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
+  /** Resolves to true when no entry is before `entry`, or to false if `entry` does not exist any more. */
+  async #waitUntilFirst(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
       // The Go client also waits for locks of paths below this path. Both clients still exclude each other.
@@ -215,7 +217,7 @@ export class LockKeeper {
   ): Promise<void> {
     const keys = [{ key: entry.key, createRevision: entry.revision }, ahead];
     let start = startRevision;
-    while (!(await this.#isGone(ahead.key, start, signal))) {
+    while (!(await this.#waitForDelete(ahead.key, start, signal))) {
       for (const { key, createRevision } of keys) {
         const { header, kvs } = await this.#options.transport.range(keyRange(key), { signal });
         if (kvs[0]?.createRevision !== createRevision) return;
@@ -225,7 +227,7 @@ export class LockKeeper {
   }
 
   /** Resolves to true if the key was deleted or the signal fires, or to false after a timeout. */
-  #isGone(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
+  #waitForDelete(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
       const stop = (isGone: boolean): void => {
@@ -258,13 +260,13 @@ export class LockKeeper {
    * because a remaining key would block all contenders while the lease is alive. Deletes of one path are sequential,
    * and a new entry waits for the last delete.
    */
-  #leave(path: string, { key, lease }: QueueEntry): Promise<void> {
+  #deleteEntry(path: string, { key, lease }: QueueEntry): Promise<void> {
     this.#leases.unbind(this.#leases.bindingOf(path));
-    const previous = this.#leaving.get(path);
+    const previous = this.#deletes.get(path);
     previous?.stop.abort();
     return new Promise((resolve) => {
       const stop = new AbortController();
-      const leave = async (): Promise<void> => {
+      const deleteKey = async (): Promise<void> => {
         try {
           await previous?.ended;
           await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
@@ -276,13 +278,13 @@ export class LockKeeper {
       };
       const { supervisor } = this.#options;
       const task = { signal: stop.signal, backoff: CLEANUP };
-      const leaving = {
+      const running = {
         stop,
-        ended: supervisor.runWithRestart(`locks: withdrawing from ${path}`, leave, task),
+        ended: supervisor.runWithRestart(`locks: delete of the key below ${path}`, deleteKey, task),
       };
-      this.#leaving.set(path, leaving);
-      void leaving.ended.then(() => {
-        if (this.#leaving.get(path) === leaving) this.#leaving.delete(path);
+      this.#deletes.set(path, running);
+      void running.ended.then(() => {
+        if (this.#deletes.get(path) === running) this.#deletes.delete(path);
       });
     });
   }

@@ -19,10 +19,7 @@ import type {
 /** Failures that do not depend on the server. */
 const LOCAL: ReadonlySet<KvstoreErrorCode> = new Set(['aborted', 'closed']);
 
-/**
- * A transport that records from its calls and streams if the server is reachable. Any answer or event proves that it
- * is.
- */
+/** Records whether the server of a transport is reachable, by the results of its calls and streams. */
 export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
@@ -37,8 +34,8 @@ export class ObservedTransport implements Transport {
 
   /**
    * @param onRefused called if a call was refused because of a missing right
-   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored.
-   * `followedUntil` is when the higher revision was received
+   * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored;
+   *   `followedUntil` is the time at which the higher revision was received
    */
   constructor(
     inner: Transport,
@@ -72,11 +69,11 @@ export class ObservedTransport implements Transport {
   }
 
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse> {
-    return this.#answered(this.#inner.range(request, options));
+    return this.#checkRevision(this.#inner.range(request, options));
   }
 
   txn(request: TxnRequest, options?: CallOptions): Promise<TxnResponse> {
-    return this.#answered(this.#inner.txn(request, options), (answer) => hasWritten(request, answer));
+    return this.#checkRevision(this.#inner.txn(request, options), (answer) => hasWritten(request, answer));
   }
 
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
@@ -115,7 +112,7 @@ export class ObservedTransport implements Transport {
       },
     });
     return {
-      range: (read, options) => this.#answered(stream.range(read, options)),
+      range: (read, options) => this.#checkRevision(stream.range(read, options)),
       pause: () => stream.pause(),
       resume: () => stream.resume(),
       requestProgress: () => stream.requestProgress(),
@@ -134,7 +131,7 @@ export class ObservedTransport implements Transport {
    * without watches detects a restore only this way. It does not detect the restore if the store has already reached
    * the revision again.
    */
-  async #answered<T extends { readonly header: ResponseHeader }>(
+  async #checkRevision<T extends { readonly header: ResponseHeader }>(
     call: Promise<T>,
     isWrite: (answer: T) => boolean = () => false,
   ): Promise<T> {

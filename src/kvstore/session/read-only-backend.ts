@@ -22,7 +22,7 @@ import type {
   WrittenAll,
 } from './backend.ts';
 import { abortedError, asKvstoreError, closedError, KvstoreError } from './errors.ts';
-import { UntilClosed } from './shared-signal.ts';
+import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
 /** A key and its value, as the source of a {@link ReadOnlyBackend} lists them. */
@@ -44,10 +44,10 @@ export interface ReadOnlyBackendOptions extends RuntimeOptions {
 }
 
 /** Delays between two attempts to follow a source. */
-const RETRY: Backoff = { baseMs: 500, capMs: 30_000 };
+const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
 
 /** Maximum number of events of a batch. */
-const BATCH = 256;
+const MAX_BATCH = 256;
 
 /**
  * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and
@@ -91,7 +91,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   /** Ignores `minModRevision`, because a source has no revisions. Each listing has a later revision. */
   async listPrefix(prefix: string, { signal }: ListOptions = {}): Promise<readonly KeyValue[]> {
-    using until = new UntilClosed(signal, this.#closed.signal);
+    using until = new ClientSignal(signal, this.#closed.signal);
     const endError = (): KvstoreError => (this.#closed.signal.aborted ? closedError() : abortedError());
     if (until.signal.aborted) throw endError();
     const revision = ++this.#revision;
@@ -267,7 +267,7 @@ class SourceWatch implements Watch {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[], void, void> {
-    using until = new UntilClosed(this.#options.signal, this.#options.closed);
+    using until = new ClientSignal(this.#options.signal, this.#options.closed);
     const { signal } = until;
     this.#options.onBegin();
     try {
@@ -276,7 +276,7 @@ class SourceWatch implements Watch {
           yield* this.#follow(signal);
         } catch (error) {
           if (signal.aborted) return;
-          this.#fail(error);
+          this.#recordFailure(error);
         }
         await this.#pause(signal);
       }
@@ -331,7 +331,7 @@ class SourceWatch implements Watch {
     for (const change of changes) {
       const event = this.#apply(change);
       if (event !== undefined) batch.push(event);
-      if (batch.length < BATCH) continue;
+      if (batch.length < MAX_BATCH) continue;
       yield batch;
       batch = [];
     }
@@ -340,9 +340,9 @@ class SourceWatch implements Watch {
 
   /** Returns the event of a change, or `undefined` if it was delivered before or belongs to another prefix. */
   #apply({ key, value }: SourceChange): WatchEvent | undefined {
+    if (!key.startsWith(this.#prefix)) return undefined;
     const old = this.#known.get(key);
     const modRevision = this.#revision;
-    if (!key.startsWith(this.#prefix)) return undefined;
     if (value === undefined) {
       return this.#known.delete(key) ? { type: 'delete', key, value: NO_VALUE, modRevision } : undefined;
     }
@@ -351,7 +351,7 @@ class SourceWatch implements Watch {
     return { type: old === undefined ? 'create' : 'modify', key, value, modRevision };
   }
 
-  #fail(error: unknown): void {
+  #recordFailure(error: unknown): void {
     this.#failures++;
     this.#lastFailure = failureOf(error, this.#options.clock);
     this.#options.onFailure(error);
@@ -361,7 +361,7 @@ class SourceWatch implements Watch {
     const { clock, random } = this.#options;
     if (signal.aborted) return Promise.resolve();
     this.#enter('waiting');
-    return sleep(clock, backoffDelay(++this.#retries, RETRY, random), signal);
+    return sleep(clock, backoffDelay(++this.#retries, BACKOFF, random), signal);
   }
 
   #enter(state: WatchState): void {

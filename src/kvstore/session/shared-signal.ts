@@ -13,10 +13,10 @@ export function allowManyListeners<S extends AbortSignal | undefined>(signal: S)
 }
 
 /**
- * A signal with many listeners that fires when the client is closed or the signal of the caller fires, until it is
- * disposed of.
+ * The signal of a call of a client: fires when the client is closed, or when the signal of the caller fires. Dispose of
+ * it after the call.
  */
-export class UntilClosed implements Disposable {
+export class ClientSignal implements Disposable {
   readonly signal: AbortSignal;
   readonly #either: EitherSignal | undefined;
 

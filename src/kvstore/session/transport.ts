@@ -1,14 +1,5 @@
 import type { KeyRange } from '../codec/key-range.ts';
 
-/*
- * The interface to a kvstore server: its operations, in the terms of etcd. All handling of faults (listing, watching,
- * leases, locks, stores) is above this interface, because a transport only carries requests. `memory/` and `etcd/`
- * implement it.
- *
- * Every method rejects only with a `KvstoreError`. A transport may reconnect, but it never resumes a watch, and never
- * retries a request, except once if etcd refuses the token of the request: it reports the failure to its caller.
- */
-
 /**
  * A key with its value. `value` is immutable. It may be a view that keeps a whole message in memory, so copy it before
  * storing it.
@@ -29,7 +20,7 @@ export interface KeyValue {
 export interface ResponseHeader {
   /** Identifies the cluster. Text, because ids of etcd have 64 bits. Watches check that it does not change. */
   readonly clusterID: string;
-  /** The revision of the store at the answer. It may differ from the last revision that a watch delivered. */
+  /** Revision of the store. It may be later than the last event of a watch. */
   readonly revision: number;
   readonly raftTerm: number;
 }
@@ -165,9 +156,9 @@ export interface EndpointStatus {
 }
 
 /**
- * The interface to a kvstore server: requests in the terms of etcd. Every method rejects only with a `KvstoreError`. A
- * transport may reconnect, but it never resumes a watch, and never retries a request, except once if etcd refuses the
- * token of the request.
+ * The interface to a kvstore server: requests in the terms of etcd; `memory/` and `etcd/` implement it. Every method
+ * rejects only with a `KvstoreError`. A transport may reconnect, but it never resumes a watch, and never retries a
+ * request, except once if etcd refuses its token. All handling of faults is above this interface.
  */
 export interface Transport {
   range(request: RangeRequest, options?: CallOptions): Promise<RangeResponse>;

@@ -1,7 +1,7 @@
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
-import { asKvstoreError, isOutcomeKnown, newLeaseNotFound } from './errors.ts';
+import { asKvstoreError, neverTakesEffect, newLeaseNotFound } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { untilAborted } from './shared-signal.ts';
 import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './transport.ts';
@@ -81,7 +81,7 @@ export class WriteFence {
         const answer = await attempt(guards);
         if (answer !== undefined) return answer;
       } catch (error) {
-        if (!isOutcomeKnown(asKvstoreError(error))) this.#forget(current);
+        if (!neverTakesEffect(asKvstoreError(error))) this.#forget(current);
         throw error;
       }
       this.#forget(current);

@@ -108,8 +108,8 @@ export class Anchors {
    * and so on.
    */
   #indexToRemove(): number {
-    const turn = ++this.#promotions;
-    const age = 31 - Math.clz32(turn & -turn); // how often two divides `turn`
+    const count = ++this.#promotions;
+    const age = 31 - Math.clz32(count & -count); // how often two divides `count`
     return Math.max(0, OLDER - 1 - age);
   }
 }

@@ -5,7 +5,7 @@ import type { KeyValue, ResponseHeader, TransportEvent } from '../session/transp
 import type { EventQueue } from './event-queue.ts';
 import { KnownKeys, type ListedRows } from './known-keys.ts';
 
-/** The store was replaced, or restored from a backup. */
+/** Thrown if the store was replaced, or restored from a backup. */
 export class DivergedError extends KvstoreError {
   constructor(reason: string) {
     super('future-revision', reason);
@@ -73,6 +73,7 @@ export class Cursor {
 
   /**
    * Throws {@link DivergedError} if the header of a quorum read shows that the store is not the one that was followed.
+   * The raft term in a header is that of the last applied entry, so an election without a result does not increase it.
    */
   check(header: ResponseHeader): void {
     const { clusterID, raftTerm, revision } = header;
@@ -82,12 +83,11 @@ export class Cursor {
         `the id of the etcd cluster changed from ${followed.clusterID} to ${clusterID}`,
       );
     }
-    if (
-      revision < Math.max(this.#nextRevision, this.#unconfirmedNext) - 1 ||
-      raftTerm < (followed?.raftTerm ?? 0)
-    ) {
-      throw new DivergedError(`the revision of the store decreased to ${revision}`);
-    }
+    const followedRevision = Math.max(this.#nextRevision, this.#unconfirmedNext) - 1;
+    if (revision < followedRevision)
+      throw new DivergedError(`the revision of the store decreased from ${followedRevision} to ${revision}`);
+    if (followed !== undefined && raftTerm < followed.raftTerm)
+      throw new DivergedError(`the raft term decreased from ${followed.raftTerm} to ${raftTerm}`);
     this.#header = header;
   }
 
@@ -111,7 +111,7 @@ export class Cursor {
     }
     const known = this.knownKeys.revisionOf(kv.key);
     throw new DivergedError(
-      `${kv.key} has revision ${modRevision}, but was read ${differenceText(known, modRevision)}`,
+      `${kv.key} has revision ${modRevision}, but was read ${readText(known, modRevision)}`,
     );
   }
 
@@ -161,8 +161,8 @@ export class Cursor {
   }
 }
 
-/** Returns how a key was read that the store now has at another revision, or at the same one with another value. */
-function differenceText(known: number | undefined, modRevision: number): string {
+/** Returns how a key was read, which the store now has at `modRevision`. */
+function readText(known: number | undefined, modRevision: number): string {
   if (known === modRevision) return 'with another value';
   return known === undefined ? 'as absent' : `at revision ${known}`;
 }

@@ -24,7 +24,7 @@ export class EventQueue {
   #items: WatchEvent[] = [];
   #head = 0;
   #bytes = 0;
-  /** Size at which the queue coalesces next: at least 1.5 times the rest, so the cost per event is constant. */
+  /** Size at which the queue coalesces: at least 1.5 times its last result, so the cost per event is constant. */
   #coalesceAt: number;
   #isEnded = false;
   #wakeReader: (() => void) | undefined;
@@ -59,8 +59,8 @@ export class EventQueue {
   }
 
   /**
-   * Coalesces a long queue. Call it after pushing events of a watch stream. It is not useful after a listing or within
-   * a revision, which contain each key only once.
+   * Coalesces a long queue. Call it after pushing events of a watch stream, but not after a listing, which contains
+   * each key only once.
    */
   relieve(): void {
     if (this.#bytes <= this.#coalesceAt) return;
@@ -81,7 +81,7 @@ export class EventQueue {
       });
     }
     const batch = this.take();
-    if (this.#bytes < this.#limits.lowWaterBytes) this.#wakeWaitingSource();
+    if (this.#bytes < this.#limits.lowWaterBytes) this.#wakeSource?.();
     return batch;
   }
 
@@ -100,7 +100,7 @@ export class EventQueue {
     this.#head = 0;
     this.#bytes = 0;
     this.flush();
-    this.#wakeWaitingSource();
+    this.#wakeSource?.();
   }
 
   /**
@@ -116,10 +116,6 @@ export class EventQueue {
     this.#head = end;
     this.#trim();
     return batch;
-  }
-
-  #wakeWaitingSource(): void {
-    this.#wakeSource?.();
   }
 
   #batchEnd(): number {

@@ -48,6 +48,7 @@ export class KnownKeys {
     return this.#size;
   }
 
+  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed;
   }

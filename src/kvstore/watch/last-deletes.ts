@@ -1,7 +1,7 @@
 // Maximum number of stored deletes. Each costs a read of one key when a stream resumes after it.
 const MAX_DELETES = 8;
 
-/** The last deleted keys, with the revision of the delete. A key may exist again. */
+/** The last deletes of keys. A deleted key may exist again. */
 export class LastDeletes {
   /** Ascending by revision. */
   #deletes: { readonly key: string; readonly revision: number }[] = [];

@@ -8,7 +8,7 @@ import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
-import { asKvstoreError, KvstoreError, namingRight, UNREACHABLE } from '../session/errors.ts';
+import { asKvstoreError, KvstoreError, UNREACHABLE, withMissingRight } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -33,7 +33,7 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly gate?: TurnGate | undefined;
   /**
    * Called if the store was replaced or restored from a backup, with the time until which the watch followed the
-   * previous one.
+   * previous history.
    */
   readonly onDiverged?: ((followedUntil: number) => void) | undefined;
   /**
@@ -82,10 +82,10 @@ export class ListAndWatch implements Watch {
   readonly #limits: WatchLimits;
   readonly #queue: EventQueue;
   readonly #cursor: Cursor;
-  readonly #size: PageSize;
+  readonly #pageSize: PageSize;
   readonly #ended = new AbortController();
   readonly #guard = new CallbackGuard();
-  /** True if a stream cannot resume at the cursor, because the history after it is compacted or too large. */
+  /** True if no stream can resume at the cursor, because the history after it is compacted or too large. */
   #mustSync = false;
   /**
    * The time of the next comparison of all keys. If a stream has broken since all values were read, it also compares
@@ -95,11 +95,11 @@ export class ListAndWatch implements Watch {
   #isDoubtful = false;
   /** Longest duration of a sync. */
   #syncMs = 0;
-  /** The last time at which the store with the known keys was followed. */
+  /** The last time at which the followed history was received. */
   #followedUntil: number;
   #nextRevision = 0;
   #state: WatchState = 'listing';
-  #following: WatchSession | undefined;
+  #session: WatchSession | undefined;
   /** When the server last accepted a watch or read of the prefix, or was last asked by `checkRights`. */
   #rightsConfirmedAt = 0;
   /** When `checkRights` last sent a request. */
@@ -123,7 +123,7 @@ export class ListAndWatch implements Watch {
     this.#limits = { ...WATCH_LIMITS, ...options.limits };
     this.#queue = new EventQueue(this.#limits);
     this.#cursor = new Cursor(options.prefix, this.#queue, options.keys);
-    this.#size = new PageSize(this.#limits);
+    this.#pageSize = new PageSize(this.#limits);
     this.#followedUntil = options.clock.now();
     this.#compareAt = this.#jitteredTime(RECONCILE_MS);
   }
@@ -140,7 +140,7 @@ export class ListAndWatch implements Watch {
       resumptions: this.#resumptions,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      queuedBytes: this.#queue.bytes + (this.#following?.heldBytes ?? 0),
+      queuedBytes: this.#queue.bytes + (this.#session?.heldBytes ?? 0),
       delays: this.#delays.status(),
     };
   }
@@ -149,10 +149,10 @@ export class ListAndWatch implements Watch {
   checkRights(): void {
     const { prefix, clock } = this.#options;
     const now = clock.now();
-    if (this.#following === undefined || now - this.#rightsCheckedAt < RIGHTS_AGAIN_MS) return;
+    if (this.#session === undefined || now - this.#rightsCheckedAt < RIGHTS_AGAIN_MS) return;
     this.#rightsCheckedAt = now;
     this.#rightsConfirmedAt = now;
-    void this.#following.checkRights(prefix);
+    void this.#session.checkRights(prefix);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
@@ -225,7 +225,7 @@ export class ListAndWatch implements Watch {
       else if (!(await this.#resume(session))) return;
       this.#resumptions++;
       this.#enter('watching');
-      this.#following = session;
+      this.#session = session;
       followedSince = clock.now();
       this.#rightsConfirmedAt = followedSince;
       await session.follow({
@@ -245,11 +245,11 @@ export class ListAndWatch implements Watch {
       this.#failuresInRow = 0;
       this.#compareAt = clock.now();
     } finally {
-      if (this.#following !== undefined) {
+      if (this.#session !== undefined) {
         this.#followedUntil = clock.now();
         if (this.#followedUntil - followedSince >= STABLE_MS) this.#failuresInRow = 0;
       }
-      this.#following = undefined;
+      this.#session = undefined;
       session.close();
     }
   }
@@ -280,7 +280,7 @@ export class ListAndWatch implements Watch {
     }
     this.#failures++;
     if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
-    this.#lastFailure = failureOf(namingRight(error, 'read', prefix), clock);
+    this.#lastFailure = failureOf(withMissingRight(error, 'read', prefix), clock);
     const isForbidden = error.code === 'forbidden';
     this.#enter(isForbidden ? 'forbidden' : 'waiting');
     const since = this.#failingSince;
@@ -314,7 +314,7 @@ export class ListAndWatch implements Watch {
       cursor: this.#cursor,
       prefix,
       clock,
-      size: this.#size,
+      pageSize: this.#pageSize,
       limits: this.#limits,
       read: (request) => session.range(request),
       admit: () => this.#admit(),
@@ -360,12 +360,12 @@ export class ListAndWatch implements Watch {
     if (isDue) this.#compareAt = this.#rereadAt();
     const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
     const comparison = isDue ? comparisonWhenDue : 'count';
-    const begun = clock.now();
+    const startedAt = clock.now();
     let revision: number;
     try {
       revision = await sync(this.#syncOptions(session), comparison);
     } finally {
-      this.#syncMs = Math.max(this.#syncMs, clock.now() - begun);
+      this.#syncMs = Math.max(this.#syncMs, clock.now() - startedAt);
     }
     if (revision < opened.revision) throw new KvstoreError('unavailable', 'another server answered');
     this.#mustSync = false;

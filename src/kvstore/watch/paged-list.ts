@@ -20,7 +20,7 @@ export interface ListRequest {
   readonly minModRevision?: number;
   readonly read: Read;
   /** Adapts to the speed of the pages. Later listings may share it. */
-  readonly size: PageSize;
+  readonly pageSize: PageSize;
   /** Measures the duration of pages. */
   readonly clock: Pick<Clock, 'now'>;
 }
@@ -86,10 +86,10 @@ class Pager {
 
   /** Reads one page. If the answer exceeds the limit of the transport, reads a smaller page. */
   async #readPage(end: string): Promise<{ readonly page: RangeResponse; readonly limit: number }> {
-    const { read, size, clock, keysOnly = false, minModRevision = 0 } = this.#request;
+    const { read, pageSize, clock, keysOnly = false, minModRevision = 0 } = this.#request;
     for (;;) {
-      const limit = size.keys;
-      const begun = clock.now();
+      const limit = pageSize.keys;
+      const startedAt = clock.now();
       try {
         const request = {
           start: this.#nextKey,
@@ -100,11 +100,11 @@ class Pager {
           minModRevision,
         };
         const page = await read(request);
-        size.recordPage(page.kvs.length, clock.now() - begun);
+        pageSize.recordPage(page.kvs.length, clock.now() - startedAt);
         return { page, limit };
       } catch (error) {
-        if (error instanceof KvstoreError && error.code === 'too-large' && size.shrink()) continue;
-        size.recordFailure();
+        if (error instanceof KvstoreError && error.code === 'too-large' && pageSize.shrink()) continue;
+        pageSize.recordFailure();
         throw error;
       }
     }

@@ -22,7 +22,7 @@ export class Reconnects {
   readonly #waiting = new Map<object, () => void>();
   /** The only watch that retries while the server is unreachable. */
   #retrying: object | undefined;
-  /** True if this watch has had its turn in `turns` since the server last answered. */
+  /** True if the retrying watch has had its turn in `turns` since the server last answered. */
   #tookTurn = false;
 
   /** Resolves when `watch` must retry, or when the signal fires. */

@@ -16,7 +16,7 @@ export interface SyncOptions {
   readonly prefix: string;
   /** Reads from the server of an open stream, so that all reads are of one history. */
   readonly read: Read;
-  readonly size: PageSize;
+  readonly pageSize: PageSize;
   readonly limits: WatchLimits;
   readonly clock: Pick<Clock, 'now'>;
   /** Waits until this turn of the event loop has room for a slice. Throws if the watch has ended. */
@@ -197,8 +197,8 @@ class Sync {
 
   /** Returns the writes after the proven revision; undefined if they are too many for `deltaPages`. */
   async #readDelta(proven: number): Promise<RangeResponse | undefined> {
-    const { size, limits } = this.#options;
-    const limit = size.keys * limits.deltaPages;
+    const { pageSize, limits } = this.#options;
+    const limit = pageSize.keys * limits.deltaPages;
     try {
       const delta = await this.#read({ ...this.#cursor.covered, minModRevision: proven + 1, limit });
       return delta.more ? undefined : delta;
@@ -220,9 +220,9 @@ class Sync {
   }
 
   #pages(range: Cursor['unlisted'], { keysOnly = false } = {}): AsyncGenerator<KeyPage> {
-    const { prefix, size, clock } = this.#options;
+    const { prefix, pageSize, clock } = this.#options;
     const read: Read = (request) => this.#read(request);
-    return listPages({ range, prefix, revision: this.#revision, keysOnly, read, size, clock });
+    return listPages({ range, prefix, revision: this.#revision, keysOnly, read, pageSize, clock });
   }
 
   /** Compares the revisions of keys that must all be known. */

@@ -17,11 +17,11 @@ export interface WatchLimits {
    * and advises at most 10 MiB.
    */
   readonly revisionBytes: number;
-  /** Keys of the first page of a listing: for most values one second on a link of 50 kB/s, and at most 3 MB for any. */
+  /** Number of keys of the first page of a listing: with most values, one second on a link of 50 kB/s. */
   readonly firstPageKeys: number;
   /** Maximum number of keys of a page: about 1.5 MB of typical values, which the transport reads in 2 ms. */
   readonly pageKeys: number;
-  /** Keys of a listing that are processed in one turn: about a millisecond. */
+  /** Number of listed keys that are processed in one turn: about a millisecond. */
   readonly sliceKeys: number;
   /**
    * Maximum number of pages of later writes that are read after an interruption. If there are more, a listing is

@@ -55,10 +55,11 @@ export class WatchSession {
   readonly opened: Promise<ResponseHeader>;
   readonly #options: SessionOptions;
   readonly #stream: WatchStream;
-  /** Aborts the reads in flight when the stream ends. */
-  readonly #end = new AbortController();
+  /** Fires when the stream ends, and aborts the reads in flight. */
+  readonly #ended = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
   #follower: StreamFollower | undefined;
+  /** Reason of the end. */
   #reason: unknown;
 
   constructor(options: SessionOptions) {
@@ -66,7 +67,7 @@ export class WatchSession {
     const { transport, request, signal } = options;
     this.opened = new Promise((resolve, reject) => {
       this.#onOpened = resolve;
-      this.#end.signal.addEventListener('abort', () => reject(this.#reason));
+      this.#ended.signal.addEventListener('abort', () => reject(this.#reason));
     });
     this.opened.catch(() => {}); // each caller that awaits it receives the error
     this.#stream = transport.watch(request, {
@@ -89,7 +90,7 @@ export class WatchSession {
 
   /** Reads from the server of the stream. Fails if the stream fails. */
   async range(request: RangeRequest, deadlineMs?: number): Promise<RangeResponse> {
-    const { signal } = this.#end;
+    const { signal } = this.#ended;
     try {
       return await this.#stream.range(request, { signal, deadlineMs });
     } catch (error) {
@@ -112,19 +113,19 @@ export class WatchSession {
     const { clock, limits } = this.#options;
     const follower = new StreamFollower(this.#stream, clock, options, new RevisionBuffer(limits));
     this.#follower = follower;
-    const { signal } = this.#end;
+    const { signal } = this.#ended;
     if (signal.aborted) follower.finish(this.#reason);
     else this.#stream.resume();
     return follower.done;
   }
 
   close(reason: unknown = abortedError()): void {
-    const { signal } = this.#end;
+    const { signal } = this.#ended;
     if (signal.aborted) return;
     this.#reason = reason;
     this.#options.signal.removeEventListener('abort', this.#onAbort);
     this.#stream.cancel();
-    this.#end.abort();
+    this.#ended.abort();
     this.#follower?.finish(reason);
   }
 

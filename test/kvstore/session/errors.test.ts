@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import {
   abortedError,
   asKvstoreError,
-  isOutcomeKnown,
   KvstoreError,
-  namingRight,
+  neverTakesEffect,
   UNREACHABLE,
+  withMissingRight,
 } from '../../../src/kvstore/session/errors.ts';
 
 describe('an error of a kvstore', () => {
@@ -31,7 +31,7 @@ describe('an error of a kvstore', () => {
     const is = [
       ...(error.retryable ? ['retryable'] : []),
       ...(UNREACHABLE.has(code) ? ['out of reach'] : []),
-      ...(isOutcomeKnown(error) ? ['not done'] : []),
+      ...(neverTakesEffect(error) ? ['not done'] : []),
     ];
     expect([is.join(', '), error.name]).toEqual([expected, 'KvstoreError']);
   });
@@ -50,12 +50,12 @@ describe('an error of a kvstore', () => {
 
   it('names the missing right, and no right otherwise', () => {
     const denied = new KvstoreError('forbidden', 'etcdserver: permission denied');
-    const named = namingRight(denied, 'readwrite', 'cilium/');
+    const named = withMissingRight(denied, 'readwrite', 'cilium/');
     expect(named).toMatchObject({ code: 'forbidden', cause: denied });
     expect(named.message).toBe('etcdserver: permission denied; grant readwrite on cilium/ to the user');
     const other = new KvstoreError('forbidden', 'authentication failed');
-    expect(namingRight(other, 'read', 'a')).toBe(other);
+    expect(withMissingRight(other, 'read', 'a')).toBe(other);
     const unavailable = new KvstoreError('unavailable', 'permission denied');
-    expect(namingRight(unavailable, 'read', 'a')).toBe(unavailable);
+    expect(withMissingRight(unavailable, 'read', 'a')).toBe(unavailable);
   });
 });

@@ -292,13 +292,13 @@ describe('the locks of one client', () => {
       backend
         .status()
         .background.tasks.map(({ name }) => name)
-        .filter((name) => name.includes('withdrawing'));
+        .filter((name) => name.includes('delete of'));
     const held = await backend.lock(PATH);
     expect(backend.status().background.tasks.map(({ name }) => name)).toContain('locks');
     backend.link.down();
     await held.release();
     await advance(clock, 10_000);
-    expect(tasks()).toEqual([`locks: withdrawing from ${PATH}`]);
+    expect(tasks()).toEqual([`locks: delete of the key below ${PATH}`]);
     await advance(clock, 60_000);
     expect([tasks(), backend.server.leases]).toEqual([[], []]);
     backend.link.up();
@@ -442,7 +442,10 @@ describe('the locks of one client', () => {
       if (grant.mock.calls.length > 20) await new Promise(() => {}); // ends an endless loop
       throw new KvstoreError('lease-not-found', 'requested lease not found');
     });
-    await expect(write()).rejects.toMatchObject({ code: 'unavailable', message: expect.stringMatching(/^lease \d+/) });
+    await expect(write()).rejects.toMatchObject({
+      code: 'unavailable',
+      message: expect.stringMatching(/^lease \d+/),
+    });
     expect(grant.mock.calls.length).toBeLessThan(5);
   });
 

@@ -1,6 +1,10 @@
 import { setMaxListeners } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
-import { allowManyListeners, UntilClosed, untilAborted } from '../../../src/kvstore/session/shared-signal.ts';
+import {
+  allowManyListeners,
+  ClientSignal,
+  untilAborted,
+} from '../../../src/kvstore/session/shared-signal.ts';
 import { settle } from '../support/settle.ts';
 
 /** Returns true if Node reports no leak on the console when 20 listeners are added. */
@@ -53,7 +57,7 @@ describe('a signal until the client is closed', () => {
   it.each(['caller', 'closed'] as const)('fires if %s fires, unless it was disposed of', (which) => {
     for (const isDisposed of [false, true]) {
       const signals = { caller: new AbortController(), closed: new AbortController() };
-      const until = new UntilClosed(signals.caller.signal, signals.closed.signal);
+      const until = new ClientSignal(signals.caller.signal, signals.closed.signal);
       expect([until.signal.aborted, permitsManyListeners(until.signal)]).toEqual([false, true]);
       if (isDisposed) until[Symbol.dispose]();
       signals[which].abort();
@@ -63,7 +67,7 @@ describe('a signal until the client is closed', () => {
 
   it('is that of the client without one of the caller', () => {
     const { signal } = new AbortController();
-    const until = new UntilClosed(undefined, signal);
+    const until = new ClientSignal(undefined, signal);
     expect(until.signal).toBe(signal);
     expect(permitsManyListeners(signal)).toBe(true);
     until[Symbol.dispose]();

@@ -35,12 +35,12 @@ const told = (queue: EventQueue): readonly string[] =>
 
 describe('a header of another history', () => {
   it.each([
-    ['of another cluster', header(90, { clusterID: 'two' })],
-    ['of an earlier revision than what is known', header(19)],
-    ['of an earlier term of raft', header(90, { raftTerm: 2 })],
-  ])('is detected: %s', (_, of) => {
+    ['the id of the etcd cluster changed from one to two', header(90, { clusterID: 'two' })],
+    ['the revision of the store decreased from 20 to 19', header(19)],
+    ['the raft term decreased from 3 to 2', header(90, { raftTerm: 2 })], // regression: named the revision
+  ])('is detected: %s', (message, of) => {
     const { cursor } = listed(20);
-    expect(() => cursor.check(of)).toThrow(expect.objectContaining({ code: 'future-revision' }));
+    expect(() => cursor.check(of)).toThrow(expect.objectContaining({ code: 'future-revision', message }));
     cursor.check(header(20)); // and the followed history has not changed by it
   });
 

@@ -26,7 +26,7 @@ function pagesOf(
 ): AsyncGenerator<KeyPage> {
   const [size, clock] = [new PageSize(WATCH_LIMITS), new ManualClock()];
   const read = (request: RangeRequest) => transport.range(request);
-  return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, size, clock, ...more });
+  return listPages({ range: prefixRange(prefix), prefix, revision: 0, read, pageSize: size, clock, ...more });
 }
 
 function loaded(keys: Iterable<string>): { transport: FaultyLink; server: MemoryServer } {
@@ -171,7 +171,7 @@ describe('a paged listing', () => {
     };
     const size = new PageSize({ firstPageKeys: 2, pageKeys: 3 });
     const shown: string[] = [];
-    for await (const { kvs } of pagesOf(transport, 'p/', { size, revision })) {
+    for await (const { kvs } of pagesOf(transport, 'p/', { pageSize: size, revision })) {
       shown.push(...kvs.map(({ key, modRevision }) => `${key} of ${modRevision}`));
     }
     return shown;
@@ -208,7 +208,7 @@ describe('a paged listing', () => {
     const { transport } = numbered(9);
     let pages = 0;
     const pagesOfTwo = pagesOf(transport, 'p/', {
-      size: new PageSize({ firstPageKeys: 2, pageKeys: 2 }),
+      pageSize: new PageSize({ firstPageKeys: 2, pageKeys: 2 }),
       read: async (request) => {
         const answer = await transport.range(request);
         return ++pages < 3 ? answer : { ...answer, header: { ...answer.header, ...header } };
@@ -230,7 +230,7 @@ describe('a paged listing', () => {
         clock.advance(ms);
         return transport.range(request);
       };
-      for await (const _page of pagesOf(transport, 'p/', { size, clock, read }));
+      for await (const _page of pagesOf(transport, 'p/', { pageSize: size, clock, read }));
       return size.keys;
     };
     transport.down();

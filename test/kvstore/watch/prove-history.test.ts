@@ -35,7 +35,7 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
     cursor,
     prefix: P,
     read,
-    size,
+    pageSize: size,
     limits,
     clock,
     admit: async () => {},

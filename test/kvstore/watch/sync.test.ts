@@ -58,7 +58,7 @@ class Known {
       cursor: this.cursor,
       prefix: P,
       read,
-      size: new PageSize(limits),
+      pageSize: new PageSize(limits),
       limits,
       clock,
       admit: async () => {},
