@@ -283,13 +283,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/k8s/reflector/reflector-machine.ts',
-    symbol: 'FIRST',
+    symbol: 'INITIAL',
     changes: ['\'list\' → ""'],
     reason: 'set before anything is waited for',
   },
   {
     file: 'src/k8s/reflector/reflector-machine.ts',
-    symbol: 'FIRST',
+    symbol: 'INITIAL',
     changes: ['false → true'],
     reason: 'set by the first list, and not looked at before',
   },

@@ -4,7 +4,7 @@ import type { ApiErrorCode } from '../rest/api-error.ts';
 /**
  * The ways to request all objects (KUBERNETES 1):
  * - `stream`: the initial events of a watch, from the server's watch cache. It costs the server least, and requires
- *   Kubernetes 1.32. If a server does not support it, lists are used from then on
+ *   Kubernetes 1.32; other servers are then asked for lists
  * - `cache`: a list from the server's watch cache, not older than the last known version
  * - `pages`: the latest state, in pages; after a 410, or if the server is behind
  * - `whole`: the latest state, in one response; after a 410 on a page
@@ -48,7 +48,10 @@ export interface ReflectorState {
   readonly reportedState: ResourceState;
   /** Source of the current list; between lists, of the next one. */
   readonly from: ListSource;
-  /** The first source that a list tries. `cache` if the server does not support streams. */
+  /**
+   * The first source that a list tries. `cache` if the server does not support streams, until a list loses its
+   * connection: the server may then be another one, or was at fault when it did not end a stream.
+   */
   readonly preferred: 'stream' | 'cache';
   /** The action after waiting. */
   readonly next: Next;
@@ -141,17 +144,20 @@ function waitStep(
   };
 }
 
+const LOST_CONNECTION: ReadonlySet<ApiErrorCode> = new Set([
+  'unreachable',
+  'broken',
+  'silent',
+  'unavailable',
+]);
+
 /**
  * Returns the action after a failed watch or proof (KUBERNETES 3). After a lost connection the server may be another
  * one, so its history must be proven. After an error that is not listed here, only a list is certain to be correct.
  */
 function nextAfterFailure(state: ReflectorState, code: ApiErrorCode, now: number): Next {
+  if (LOST_CONNECTION.has(code)) return 'prove';
   switch (code) {
-    case 'unreachable':
-    case 'broken':
-    case 'silent':
-    case 'unavailable':
-      return 'prove';
     case 'throttled':
     case 'unauthorized':
     case 'credentials':
@@ -240,7 +246,8 @@ function failureStep(
     if (state.from === 'pages') return listStep(state, 'whole');
   }
   const from = state.from === 'whole' ? 'pages' : state.from;
-  return waitStep({ ...state, from }, 'list', retryAfterMs, now, reportedState);
+  const next = { ...state, from, preferred: LOST_CONNECTION.has(code) ? 'stream' : state.preferred } as const;
+  return waitStep(next, 'list', retryAfterMs, now, reportedState);
 }
 
 function endStep(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {

@@ -135,6 +135,15 @@ it('streams after a right was granted, a CRD was installed, or a server had stop
   expect(missing.answer(WAITED), 'the first list').toEqual({ do: 'list', from: 'stream' });
 });
 
+it('streams again if the list in place of a silent stream fails, too, because the server was at fault (regression: never until the restart)', () => {
+  for (const code of LOST_CONNECTION) {
+    const driven = new Driven(failure('silent'));
+    expect(driven.answer(failure(code), WAITED)).toEqual({ do: 'list', from: 'cache' });
+    driven.answer(LISTED, OPENED, EXPIRED);
+    expect(driven.answer(WAITED), code).toEqual({ do: 'list', from: 'stream' });
+  }
+});
+
 it('requests pages if the server has forgotten, or is behind, and the whole list after a 410 for a page (K 1)', () => {
   for (const code of FORGOTTEN) {
     expect(new Driven().answer(failure(code))).toEqual({ do: 'list', from: 'pages' });
