@@ -243,9 +243,9 @@ export class Agent implements ReadModel, PlayStage {
     const clusters = this.#clusters().filter(({ local }) => !local);
     const text = incompleteClustersText(clusters);
     if (text === undefined) return this.blockers();
-    const missing = new Set(incompleteClusterTexts(clusters));
-    for (const sentence of missing) this.#context.log.debug(sentence);
-    return [...this.blockers().filter((sentence) => !missing.has(sentence)), text];
+    const incomplete = new Set(incompleteClusterTexts(clusters));
+    for (const sentence of incomplete) this.#context.log.debug(sentence);
+    return [...this.blockers().filter((sentence) => !incomplete.has(sentence)), text];
   }
 
   #clusters(): readonly ClusterDocument[] {
@@ -491,10 +491,10 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns one sentence for each step that is still running and each input that is not complete. */
   blockers(): readonly string[] {
-    const missing = incompleteClusterTexts(this.#clusters());
+    const clusters = incompleteClusterTexts(this.#clusters());
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
     const lists = this.#kubernetes?.blockers() ?? [];
-    const all = [...starting, ...this.#mesh.folderProblems(), ...missing, ...lists];
+    const all = [...starting, ...this.#mesh.folderProblems(), ...clusters, ...lists];
     if (all.length === 0 && this.#syncedMs === undefined) return ['the agent is starting'];
     return [...new Set(all)];
   }

@@ -128,9 +128,9 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   const folder = names.includes('state') ? join(path, 'state') : path;
   const all = folder === path ? names : await namesIn(folder);
   const reader = new StateReader(folder);
-  const { read, ignored } = foldersOf(all);
+  const { folders, ignored } = foldersOf(all);
   const endpoints = new Map<number, CiliumState['endpoints'][number]>();
-  for (const name of read) {
+  for (const name of folders) {
     const endpoint = await readEndpoint(reader, name);
     if (endpoint === undefined) continue;
     const other = endpoints.get(endpoint.id);
@@ -148,7 +148,7 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   const local = text === undefined ? undefined : decodeLocalIdentities(text, 'local_allocator_state.json');
   const localIdentities = (local && reader.valueOf('local_allocator_state.json', local)) ?? [];
   const header = (await reader.readText('globals/node_config.h')) ?? '';
-  if (read.length === 0 && nodes === undefined && text === undefined)
+  if (folders.length === 0 && nodes === undefined && text === undefined)
     throw new InputError(
       `${path}: no endpoint, nodes.json or local_allocator_state.json found: set a state directory`,
     );
@@ -195,7 +195,7 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
       identity,
       labels: labelTexts(labels),
     })),
-    addresses: [...takenAddresses(state, onReject).reserved()],
+    addresses: [...reservedAddresses(state, onReject).reserved()],
     ignored,
     problems,
   };
@@ -205,7 +205,10 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
  * Returns the addresses that are reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of
  * endpoints.
  */
-function takenAddresses({ router, endpoints }: CiliumState, onReject: (rejection: Rejection) => void): IPAM {
+function reservedAddresses(
+  { router, endpoints }: CiliumState,
+  onReject: (rejection: Rejection) => void,
+): IPAM {
   const pools = new Set(endpoints.flatMap(({ ipv4Pool, ipv6Pool }) => [ipv4Pool, ipv6Pool]).filter(Boolean));
   const ipam = new IPAM(
     Array.from(pools.add(DEFAULT_POOL), (pool) => [pool, []]),
@@ -254,20 +257,20 @@ async function namesIn(path: string): Promise<readonly string[]> {
 
 /** Returns the folders of endpoints. An unfinished folder is read only if no finished one exists (AGENT 5). */
 function foldersOf(names: readonly string[]): {
-  readonly read: readonly string[];
+  readonly folders: readonly string[];
   readonly ignored: readonly string[];
 } {
   const all = new Set(names);
-  const read: string[] = [];
+  const folders: string[] = [];
   const ignored: string[] = [];
   for (const name of names) {
     const [, id, unfinished] = FOLDER.exec(name) ?? [];
     if (id === undefined || Number(id) > 65_535) continue;
     const replaced =
       unfinished !== undefined && (all.has(id) || (unfinished === '_next_fail' && all.has(`${id}_next`)));
-    (replaced ? ignored : read).push(name);
+    (replaced ? ignored : folders).push(name);
   }
-  return { read, ignored };
+  return { folders, ignored };
 }
 
 async function readEndpoint(

@@ -23,19 +23,19 @@ export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf, conditionOf }: OriginLookups,
 ): OriginDocument {
-  const ofCluster = ownerCluster(owner);
-  const cluster = ofCluster || clusterName;
+  const ownersCluster = ownerCluster(owner);
+  const cluster = ownersCluster || clusterName;
   // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 4).
-  const node = ofCluster === owner ? undefined : owner.slice(ofCluster.length + 1);
+  const node = ownersCluster === owner ? undefined : owner.slice(ownersCluster.length + 1);
   switch (source) {
     case 'kvstore':
     case 'clustermesh': {
       const inProcess = isInProcess(cluster);
       const version = node === undefined ? versionOf(cluster, 'ip', key) : versionOf(cluster, 'nodes', node);
-      const at = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
+      const place = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
       const condition = conditionOf(cluster);
       const state = condition === undefined || condition.ready ? '' : ` (${clusterStateText(condition)})`;
-      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${at}${state}`;
+      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${place}${state}`;
       const { knownAt } = condition ?? {};
       return {
         text,

@@ -5,6 +5,7 @@ import type { ClusterSet } from '../clustermesh/cluster-set.ts';
 import type { Logger } from '../process/log.ts';
 import { clusterCondition } from './agent-status.ts';
 
+/** Default of `graceMs`. */
 const GRACE_MS = 1_000;
 /** Time after which a cluster that is connected again, but incomplete, is logged. */
 const INCOMPLETE_MS = 60_000;
@@ -23,7 +24,7 @@ export interface ReportedClusters {
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** Returns the remote clusters of a process that has not added any yet. */
+/** Returns the remote clusters of a process, for a {@link ClusterReport} that starts before the first one is added. */
 export function remoteClusters(clusters: Pick<ClusterSet, 'statusOf' | 'onChange'>): ReportedClusters {
   return {
     names: [],

@@ -202,7 +202,7 @@ export class KubernetesFollower {
       names,
       statusOf: (name) =>
         name === API_SERVER
-          ? this.#condition()
+          ? this.#serverCondition()
           : { state: 'ready', ready: this.synced, connected: true, missing: [] },
       onChange: (callback) => {
         const check = (): void => {
@@ -213,20 +213,20 @@ export class KubernetesFollower {
     };
   }
 
-  #condition(): ClusterCondition {
+  #serverCondition(): ClusterCondition {
     const kinds = this.#feed?.status().kinds ?? [];
     const behindMs = ({ resource }: KindStatus): number => resource?.behindMs ?? -1;
-    const [last] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
-    if (last === undefined || behindMs(last) < 0)
+    const [worst] = [...kinds].sort((a, b) => behindMs(b) - behindMs(a));
+    if (worst === undefined || behindMs(worst) < 0)
       return { state: 'ready', ready: true, connected: true, missing: this.#incompleteKinds() };
     return {
       state: 'failed',
       ready: false,
       connected: kinds.some(({ state }) => state === 'watching'),
-      knownAt: isoTime(this.#context.clock.wallTime() - behindMs(last)),
+      knownAt: isoTime(this.#context.clock.wallTime() - behindMs(worst)),
       missing: [],
       lastFailure:
-        last.state === 'missing' ? `${last.name} are not served` : last.resource?.lastFailure?.message,
+        worst.state === 'missing' ? `${worst.name} are not served` : worst.resource?.lastFailure?.message,
     };
   }
 

@@ -55,7 +55,8 @@ export class MeshFeed {
   readonly #rates: KvstoreRates;
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
-  #reading: string | undefined;
+  /** Path of the recorded mesh that is being read. */
+  #readPath: string | undefined;
   #localKvstore: { readonly backend: KvstoreBackend; readonly id: number } | undefined;
   #etcd: EtcdBackend | undefined;
   #etcdProblem: string | undefined;
@@ -98,7 +99,7 @@ export class MeshFeed {
     return {
       name: 'recorded mesh',
       progressTimeoutMs: READ_MS,
-      waitsFor: () => (this.#reading === undefined ? [] : [`reading --load ${this.#reading}`]),
+      waitsFor: () => (this.#readPath === undefined ? [] : [`reading --load ${this.#readPath}`]),
       start: ({ signal, progress }) => this.#readRecorded(signal, progress),
       stop: () => this.#recorded.close(),
     };
@@ -140,7 +141,7 @@ export class MeshFeed {
   localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
-      waitsFor: () => this.#missing('local'),
+      waitsFor: () => this.#incompleteClusters('local'),
       progressAt: () => lastProgressAt(this.#followed?.local),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -153,7 +154,7 @@ export class MeshFeed {
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',
-      waitsFor: () => [...this.folderProblems(), ...this.#missing('remote')],
+      waitsFor: () => [...this.folderProblems(), ...this.#incompleteClusters('remote')],
       progressAt: () => lastProgressAt(this.#followed?.mesh),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -216,7 +217,7 @@ export class MeshFeed {
     return false;
   }
 
-  #missing(kind: 'local' | 'remote'): readonly string[] {
+  #incompleteClusters(kind: 'local' | 'remote'): readonly string[] {
     const clusters = this.#followed === undefined ? [] : clusterStatuses(this.#followed);
     return incompleteClusterTexts(clusters.filter(({ local }) => local === (kind === 'local')));
   }
@@ -245,10 +246,10 @@ export class MeshFeed {
     const { load, keys, clusterName } = this.#options;
     const { log, onReject } = this.#context;
     for (const path of load) {
-      this.#reading = path;
+      this.#readPath = path;
       await this.#recorded.load(path, { local: clusterName, onReject, onProgress, signal });
     }
-    this.#reading = undefined;
+    this.#readPath = undefined;
     if (keys !== undefined) await this.#recorded.store(keys(), { onReject, onProgress, signal });
     const { clusters } = this.#recorded;
     if (clusters.length > 0 && !clusters.includes(clusterName)) {

@@ -45,23 +45,23 @@ export interface ShowContext extends RunContext {
 
 /**
  * Starts an agent, calls `use` when the initial sync is complete or has stalled, and stops the agent when `use` has
- * settled. If the signal fires before the initial sync is complete, calls `interrupted` instead of `use`.
+ * settled. If the signal fires before the initial sync is complete, calls `onInterrupt` instead of `use`.
  */
 function withAgent<T>(
   options: AgentOptions,
   run: RunOptions<AgentSettings>,
   context: RunContext,
   use: (running: RunningAgent) => T | Promise<T>,
-  interrupted: () => T = failInterrupted,
+  onInterrupt: () => T = failInterrupted,
 ): Promise<T> {
   const { log, signal } = context;
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   const { serve, settings } = run;
   const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page, settings });
-  return runStepped(agent, api, run, context, (missing, reloads) => {
-    if (signal.aborted && missing.length > 0) return interrupted();
-    for (const sentence of missing) log.error(sentence);
-    return use({ agent, api, complete: missing.length === 0, reloads });
+  return runStepped(agent, api, run, context, (incomplete, reloads) => {
+    if (signal.aborted && incomplete.length > 0) return onInterrupt();
+    for (const sentence of incomplete) log.error(sentence);
+    return use({ agent, api, complete: incomplete.length === 0, reloads });
   });
 }
 

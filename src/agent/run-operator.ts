@@ -35,7 +35,7 @@ import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
 import { InputError } from '../process/input-error.ts';
-import { localEtcdProblem, openLocalEtcd, type ReachContext } from '../process/local-etcd.ts';
+import { type LocalEtcdContext, localEtcdProblem, openLocalEtcd } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import { remoteEtcds } from '../process/remote-etcds.ts';
@@ -275,14 +275,14 @@ class OperatorProcess implements ServedProcess {
    */
   blockers(): readonly string[] {
     const { problem } = this.#reach ?? {};
-    const silence = problem === undefined ? [] : [`the kvstore does not answer: ${problem}`];
-    const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...silence];
+    const outage = problem === undefined ? [] : [`the kvstore does not answer: ${problem}`];
+    const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...outage];
     if (!this.#isLeader) return problems;
     const { namespaces, published } = this.#duties;
     const incomplete = published.filter((duty) => duty.status().published?.synced !== true);
     // All producers wait for the namespaces.
-    const waited = namespaces === undefined || namespaces.complete ? incomplete : [namespaces, ...incomplete];
-    const missing = waited.map((duty) => {
+    const duties = namespaces === undefined || namespaces.complete ? incomplete : [namespaces, ...incomplete];
+    const missing = duties.map((duty) => {
       const { name, lastFailure } = duty.status();
       return `${name} is incomplete${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`;
     });
@@ -351,7 +351,7 @@ class OperatorProcess implements ServedProcess {
    * Returns the options that make the kvstore client reject writes without a valid Lease, because a process that
    * continues after a suspension must not overwrite the keys of the next leader.
    */
-  #leaseFence(): Pick<ReachContext, 'mayWrite' | 'writeTimeoutMs'> {
+  #leaseFence(): Pick<LocalEtcdContext, 'mayWrite' | 'writeTimeoutMs'> {
     const { leaseMs, renewDeadlineMs } = this.#options.electionTimes;
     if (!this.#hasElection) return {};
     return {

@@ -111,25 +111,19 @@ export class StateKeeper {
     return this.#restoration.clusters;
   }
 
-  /**
-   * Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. Never
-   * rejects.
-   */
+  /** Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. */
   async releaseRestored(cluster: string): Promise<void> {
     if (this.#restoration.knownAt(cluster) === undefined) return;
-    await this.#restoration.release(cluster).then(
-      () => this.#options.log.info({ cluster }, `cluster ${cluster}: restore complete`),
-      (error: unknown) => this.#logFailure(cluster, error),
-    );
+    await this.#restoration.release(cluster);
+    this.#options.log.info({ cluster }, `cluster ${cluster}: restore complete`);
   }
 
   /** Withdraws the restored services of a remote cluster that has been unreachable for too long. */
   releaseRestoredOffers(cluster: string): void {
-    this.#restoration.releaseOffers(cluster).catch((error: unknown) => this.#logFailure(cluster, error));
-  }
-
-  #logFailure(cluster: string, error: unknown): void {
-    this.#options.log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored state`);
+    const { log } = this.#options;
+    this.#restoration.releaseOffers(cluster).catch((error: unknown) => {
+      log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored state`);
+    });
   }
 
   /** Returns the age of the restored state of a cluster; undefined if there is none. */
@@ -160,8 +154,8 @@ export class StateKeeper {
     return {
       folder: this.#options.path,
       restored: this.clusters.flatMap((cluster) => {
-        const mark = this.restored(cluster);
-        return mark === undefined ? [] : [{ cluster, ...mark }];
+        const age = this.restored(cluster);
+        return age === undefined ? [] : [{ cluster, ...age }];
       }),
       written,
       bytes,
@@ -183,8 +177,8 @@ export class StateKeeper {
   #stateVersion(): string {
     const { engines, identityChanges } = this.#options;
     const { ipcache, nodes, services } = engines;
-    const awaited = this.clusters.join(' ');
-    return [ipcache.revision, nodes.revision, services.revision, identityChanges(), awaited].join('/');
+    const restored = this.clusters.join(' ');
+    return [ipcache.revision, nodes.revision, services.revision, identityChanges(), restored].join('/');
   }
 
   /**

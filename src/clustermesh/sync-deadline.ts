@@ -57,7 +57,7 @@ export function lastProgressAt(clusters: Pick<SyncingClusters, 'names' | 'progre
  * If the timer fires this much too late, the process was suspended. The time without progress then counts from that
  * moment.
  */
-const STALL_MS = 1_000;
+const SUSPENDED_MS = 1_000;
 
 /**
  * Waits for each cluster until it is synced or its deadline has passed. Clusters may be added and removed during the
@@ -159,7 +159,7 @@ class SyncWait {
   #onTimer(at: number): void {
     this.#timer = undefined;
     const now = this.#deadline.clock.now();
-    if (now - at > STALL_MS)
+    if (now - at > SUSPENDED_MS)
       this.#startTimes = new Map([...this.#startTimes.keys()].map((name) => [name, now]));
     this.#checkAll();
   }

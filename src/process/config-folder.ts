@@ -36,7 +36,7 @@ function exists(path: string): Promise<boolean> {
   );
 }
 
-/** Returns a hash of all parts and their lengths. So text that moves from one part to the next changes the hash. */
+/** Returns a hash of all parts and their lengths, so that a text moved from one part to the next changes the hash. */
 function hashOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part);

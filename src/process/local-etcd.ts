@@ -10,8 +10,8 @@ import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from './input-error.ts';
 
-/** Context of connecting to a kvstore. */
-export interface ReachContext
+/** Context of {@link openLocalEtcd} and {@link readClusterID}. */
+export interface LocalEtcdContext
   extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
   readonly clock: Clock;
   readonly random: Random;
@@ -34,7 +34,7 @@ const BACKOFF = { baseMs: 500, capMs: 5_000 };
 export async function openLocalEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,
-  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate }: ReachContext,
+  { clock, random, onProblem, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate }: LocalEtcdContext,
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
@@ -58,7 +58,7 @@ export function localEtcdProblem(path: string | undefined, reason: string): stri
 export async function readClusterID(
   backend: KvstoreBackend,
   cluster: string,
-  { clock, random, signal, onFailure }: ReachContext,
+  { clock, random, signal, onFailure }: LocalEtcdContext,
 ): Promise<number> {
   const key = clusterConfigKey(cluster);
   for (let failures = 1; !signal.aborted; failures++) {

@@ -33,8 +33,9 @@ export class RejectionReport {
     this.#clock = clock;
   }
 
+  /** Counts and logs a rejection. */
   add(rejection: Rejection): void {
-    this.#rejections.add(rejection);
+    this.count(rejection);
     this.#report(rejection);
   }
 

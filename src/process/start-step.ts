@@ -49,11 +49,8 @@ export interface StepsContext {
  * (pkg/status).
  */
 const SLOW_MS = 15_000;
-/**
- * If a timer fires later than this after its time, the process was suspended. The time without progress then starts
- * again.
- */
-const STALL_MS = 1_000;
+/** If a timer fires later than this, the process was suspended. The time without progress then starts again. */
+const SUSPENDED_MS = 1_000;
 /**
  * Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after
  * 30 s.
@@ -212,7 +209,7 @@ export class StartStep {
     const at = this.#lastProgressAt + waitMs;
     this.#timer = clock.after(at - clock.now(), () => {
       const now = clock.now();
-      if (now - at > STALL_MS) this.#progressAt = now;
+      if (now - at > SUSPENDED_MS) this.#progressAt = now;
       const idleMs = now - this.#lastProgressAt;
       if (idleMs >= progressTimeoutMs) this.#giveUp(resolve, reject);
       else {

@@ -67,15 +67,16 @@ export class ClaimOverlay {
     );
     for (const [index, edit] of edits.entries()) {
       if (edit.edit !== 'upsert' && edit.edit !== 'delete') continue;
-      const at = parsePrefix(edit.key);
-      if (at === undefined)
+      const parsed = parsePrefix(edit.key);
+      if (parsed === undefined)
         throw new EditError('must be an IP address or a CIDR', { index, field: 'key', value: edit.key });
-      const { prefix, form } = at;
-      const edited = this.#keyEdits.get(prefix) ?? new Map<number, KeyEdit>();
-      this.#keyEdits.set(prefix, edited.set(index, keyEdit(edit, form, index)));
+      const { prefix, form } = parsed;
+      const keyEdits = this.#keyEdits.get(prefix) ?? new Map<number, KeyEdit>();
+      this.#keyEdits.set(prefix, keyEdits.set(index, keyEdit(edit, form, index)));
     }
   }
 
+  /** The prefixes on which an edit sets or deletes a claim. */
   get namedPrefixes(): Iterable<string> {
     return this.#keyEdits.keys();
   }
@@ -84,6 +85,7 @@ export class ClaimOverlay {
   readonly removes = (writer: ClaimWriter): boolean =>
     this.#removals.some(([, edit]) => removesWriter(edit, writer));
 
+  /** True if an edit changes the order of sources. */
   get changesOrder(): boolean {
     return this.#edits.some(({ edit }) => edit === 'rank');
   }
@@ -103,9 +105,10 @@ export class ClaimOverlay {
     const next = new Map([...after].map((claim) => [claim.ip, claim]));
     const edits = new Map<string, KeyEdit[]>();
     const add = (ip: string, edit: Omit<KeyEdit, 'form'>): void => {
-      const at = parsePrefix(ip);
-      if (at === undefined) return;
-      edits.set(at.prefix, [...(edits.get(at.prefix) ?? []), { ...edit, form: at.form }]);
+      const parsed = parsePrefix(ip);
+      if (parsed === undefined) return;
+      const { prefix, form } = parsed;
+      edits.set(prefix, [...(edits.get(prefix) ?? []), { ...edit, form }]);
     };
     for (const claim of before) {
       const same = next.get(claim.ip);
@@ -132,12 +135,14 @@ export class ClaimOverlay {
   #afterOn(prefix: string, form: KeyForm, current: readonly CompleteClaim[]): CompleteClaim | undefined {
     let claims = current;
     for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
-      for (const edit of edits) claims = edited(claims, edit, form);
+      for (const edit of edits) claims = applyEdit(claims, edit, form);
     const named = this.#keyEdits.get(prefix);
     if (named !== undefined)
       for (const [, edit] of [...named, ...this.#removals].sort(([a], [b]) => a - b))
         claims =
-          'form' in edit ? edited(claims, edit, form) : claims.filter((claim) => !removesWriter(edit, claim));
+          'form' in edit
+            ? applyEdit(claims, edit, form)
+            : claims.filter((claim) => !removesWriter(edit, claim));
     let best: CompleteClaim | undefined;
     for (const claim of claims) {
       if (named === undefined && this.removes(claim)) continue;
@@ -156,7 +161,7 @@ function completeClaim({ source, owner, identity, hostIP, encryptKey }: AddressC
 }
 
 /** Returns the claims of a prefix after an edit. An edit of the other form of key changes nothing. */
-function edited(
+function applyEdit(
   claims: readonly CompleteClaim[],
   { form, writer, claim, ifPod }: KeyEdit,
   formOfClaims: KeyForm,
@@ -184,8 +189,8 @@ function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyFo
   if (claim.hostIP !== undefined && hostIP === undefined)
     throwIfFault(index, hostRejection(claim.hostIP, key));
   // Checked by claimRejection.
-  const held = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity };
-  return { form, writer: { source, owner }, claim: { ...held, k8s: metadataOrNone(k8s) } };
+  const fields = { source, owner, hostIP, encryptKey, identity: identity as NumericIdentity };
+  return { form, writer: { source, owner }, claim: { ...fields, k8s: metadataOrNone(k8s) } };
 }
 
 /** Throws {@link EditError} if `fault` is defined. */

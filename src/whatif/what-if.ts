@@ -267,12 +267,14 @@ class Preview implements Disposable {
   }
 
   *#readIdentities(): Generator<void, void, void> {
-    const removes = this.#edits.flatMap((edit) => clusterOfRemovedServices(edit) ?? []);
-    if (removes.length === 0) return;
+    const removedClusters = this.#edits.flatMap((edit) => clusterOfRemovedServices(edit) ?? []);
+    if (removedClusters.length === 0) return;
     let read = 0;
     for (const { cluster } of this.#engines.identities?.() ?? []) {
-      if (removes.some((removed) => (removed === '*' ? this.#clusters.has(cluster) : cluster === removed)))
-        this.#unknownIdentities++;
+      const isRemoved = removedClusters.some((removed) =>
+        removed === '*' ? this.#clusters.has(cluster) : cluster === removed,
+      );
+      if (isRemoved) this.#unknownIdentities++;
       if (++read % IDENTITIES_PER_STEP === 0) yield;
     }
   }
@@ -282,7 +284,7 @@ class Preview implements Disposable {
    */
   *#readDirty(): Generator<void, void, void> {
     for (;;) {
-      this.#readClosed();
+      this.#checkClosed();
       let read = 0;
       for (const fullName of take(this.#dirtyNodes, KEYS_PER_STEP)) {
         this.#evaluateNode(fullName, this.#engines.nodes?.claimsOf(fullName) ?? []);
@@ -302,7 +304,7 @@ class Preview implements Disposable {
   }
 
   /** Evaluates all nodes again if the node manager was closed during the evaluation. */
-  #readClosed(): void {
+  #checkClosed(): void {
     const { nodes } = this.#engines;
     if (nodes?.closed !== true || this.#isClosed) return;
     this.#isClosed = true;

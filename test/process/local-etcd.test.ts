@@ -6,7 +6,7 @@ import { Agent } from '../../src/agent/agent.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
 import type { KvstoreBackend } from '../../src/kvstore/session/backend.ts';
-import { openLocalEtcd, type ReachContext, readClusterID } from '../../src/process/local-etcd.ts';
+import { type LocalEtcdContext, openLocalEtcd, readClusterID } from '../../src/process/local-etcd.ts';
 import { createLog } from '../../src/process/log.ts';
 import { NO_INPUTS } from '../agent/support/agent-under-test.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
@@ -100,7 +100,7 @@ it('each option reaches the backend unchanged, and no other option does', async 
   const callbacks = { onUsable: expect.any(Function), onUnusable: undefined };
   const open = async (
     limit: typeof rateLimit | undefined,
-    change: Partial<ReachContext>,
+    change: Partial<LocalEtcdContext>,
   ): Promise<unknown> => {
     await openLocalEtcd(path, limit, { clock, random, signal, onFailure: () => {}, ...change });
     return opened.pop();

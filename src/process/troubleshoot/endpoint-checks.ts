@@ -57,19 +57,19 @@ function openSSLReason(error: unknown): string | undefined {
 }
 
 /**
- * Returns the check for an error. `ifLate` is the remedy if no answer arrived, `otherwise` the remedy for errors that
- * {@link remedyOf} does not know.
+ * Returns the check for an error. `defaultRemedy`: for errors that {@link remedyOf} does not know; `lateRemedy`: if no
+ * answer arrived.
  */
 function failedCheck(
   step: CheckResult['step'],
   subject: string,
   error: unknown,
-  otherwise: string,
-  ifLate: string = otherwise,
+  defaultRemedy: string,
+  lateRemedy: string = defaultRemedy,
 ): CheckResult {
   const code = String(errorCode(error) ?? '');
   const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? messageOf(error));
-  const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? ifLate : otherwise);
+  const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? lateRemedy : defaultRemedy);
   return { step, subject, status: 'failed', text, remedy };
 }
 
@@ -123,14 +123,14 @@ export async function checkEndpoint(
   const host = withoutBrackets(hostname);
   const ips = aliases.get(host);
   const port = Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT);
-  const at = { host, port, ...(ips && { lookup: lookupOf(ips) }) };
+  const address = { host, port, ...(ips && { lookup: lookupOf(ips) }) };
   const checks: CheckResult[] = [];
   if (ips !== undefined)
     checks.push({ step: 'dns', subject: host, status: 'ok', text: `${ips.join(', ')} (alias)` });
   else if (isIP(host) === 0) checks.push(await checkName(host));
-  if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, at));
+  if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, address));
   if (checks.every(isPassed) && protocol === 'https:')
-    checks.push(await checkTLS(endpoint, at, tls ?? {}, now));
+    checks.push(await checkTLS(endpoint, address, tls ?? {}, now));
   return checks;
 }
 
@@ -167,8 +167,8 @@ async function checkName(host: string): Promise<CheckResult> {
   }
 }
 
-async function checkTCP(subject: string, place: HostAndPort): Promise<CheckResult> {
-  const socket = connect(place);
+async function checkTCP(subject: string, address: HostAndPort): Promise<CheckResult> {
+  const socket = connect(address);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
     return { step: 'tcp', subject, status: 'ok', text: `connected to ${socket.remoteAddress}` };
@@ -181,13 +181,13 @@ async function checkTCP(subject: string, place: HostAndPort): Promise<CheckResul
 
 async function checkTLS(
   subject: string,
-  { host, ...place }: HostAndPort,
+  { host, ...address }: HostAndPort,
   tls: EtcdTLS,
   now: number,
 ): Promise<CheckResult> {
   const socket = connectTLS({
     ...tlsOptions(host, tls),
-    ...place,
+    ...address,
     rejectUnauthorized: false, // so that a rejected certificate can be described; nothing secret is sent
   });
   try {

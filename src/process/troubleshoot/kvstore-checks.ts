@@ -142,16 +142,16 @@ function loginRemedy({ code }: KvstoreError): string {
 
 /**
  * Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, this remedy replaces
- * `otherwise`.
+ * `defaultRemedy`.
  */
 function failedCheck(
   check: Pick<CheckResult, 'step' | 'subject'>,
   { code, message }: KvstoreError,
-  otherwise: string,
+  defaultRemedy: string,
 ): CheckResult {
-  if (code === 'deadline') return { ...check, status: 'failed', text: NO_ANSWER, remedy: otherwise };
+  if (code === 'deadline') return { ...check, status: 'failed', text: NO_ANSWER, remedy: defaultRemedy };
   const at = message.lastIndexOf('; ');
-  const [text, remedy] = at < 0 ? [message, otherwise] : [message.slice(0, at), message.slice(at + 2)];
+  const [text, remedy] = at < 0 ? [message, defaultRemedy] : [message.slice(0, at), message.slice(at + 2)];
   return { ...check, status: 'failed', text, remedy };
 }
 

@@ -107,7 +107,7 @@ async function checkCluster(
     return [fileFailure(path, messageOf(error))];
   }
   const now = context.clock.wallTime();
-  const read: CheckResult = {
+  const fileCheck: CheckResult = {
     step: 'file',
     subject: path,
     status: 'ok',
@@ -118,7 +118,7 @@ async function checkCluster(
   );
   const reachable = config.endpoints.filter((_, index) => endpointChecks[index]?.every(isPassed));
   const kvstore = await checkKvstore({ name: cluster, config, local }, reachable, context);
-  return [read, ...checkClientCertificate(config.tls ?? {}, now), ...endpointChecks.flat(), ...kvstore];
+  return [fileCheck, ...checkClientCertificate(config.tls ?? {}, now), ...endpointChecks.flat(), ...kvstore];
 }
 
 const SIGNS: Readonly<Record<CheckResult['status'], string>> = { ok: '✓', warning: '!', failed: '✗' };
