@@ -21,11 +21,11 @@ export interface AddressBytes {
  */
 export type AddressList = readonly string[] | Uint32Array | AddressBytes;
 
-/** Check of an argument that is an {@link AddressList}. */
+/** Accepts an {@link AddressList}. */
 export const ADDRESS_LIST: Check = (value) =>
   Array.isArray(value) || value instanceof Uint32Array ? undefined : objectWith({ bytes: BYTES })(value);
-/** Check of an argument that receives numbers. */
-export const NUMBERS: Check = (value) =>
+/** Accepts the array to which identities are written. */
+export const IDENTITY_ARRAY: Check = (value) =>
   value instanceof Uint32Array ? undefined : ' must be a Uint32Array';
 
 function isBytes(list: AddressList): list is AddressBytes {

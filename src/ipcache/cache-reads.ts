@@ -16,7 +16,7 @@ import {
   ADDRESS_LIST,
   type AddressList,
   countAddresses,
-  NUMBERS,
+  IDENTITY_ARRAY,
   readIPv4Number,
   readListAddress,
 } from './address-list.ts';
@@ -206,5 +206,5 @@ checkArguments(CacheReads, {
   lookupByIdentity: { identity: NUMBER },
   countByIdentity: { identity: NUMBER },
   entries: { options: optional(OBJECT) },
-  lookupMany: { addresses: ADDRESS_LIST, identities: NUMBERS },
+  lookupMany: { addresses: ADDRESS_LIST, identities: IDENTITY_ARRAY },
 });

@@ -2,7 +2,6 @@ import { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-
 import { type ChangeBatch, ChangeReader } from './change-reader.ts';
 import { RecentChanges } from './recent-changes.ts';
 import type { IPCacheSnapshot } from './snapshot.ts';
@@ -14,7 +13,7 @@ const RECENT_CHANGES = 16_384;
 /** Maximum number of pending prefixes of a slow reader before it has to resync: about 10 MB. */
 const PENDING_PREFIXES = 65_536;
 
-/** Start and end of a reader of changes. */
+/** Options of `IPCache.changes`. */
 export interface ReadOptions {
   /** The last revision that the reader knows. */
   readonly from?: number | undefined;
@@ -53,14 +52,14 @@ export class ChangeHub {
     return this.listeners > 0 || this.#recent !== undefined;
   }
 
-  /** Assigns a revision to a change without receivers. */
+  /** Counts the revision of a change without receivers. */
   skipRevision(): void {
     this.#revision++;
   }
 
   /**
-   * Must be called before visible entries change: a running replay then reads its remaining entries, so that it shows
-   * the state at its start.
+   * Must be called before visible entries change: a running replay then reads its remaining entries, so that it
+   * delivers the state at its start.
    */
   beforeChange(): void {
     this.#listeners.beforeChange();

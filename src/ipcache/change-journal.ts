@@ -45,7 +45,7 @@ export class ChangeJournal implements ClaimSink {
   readonly #hashes = new Set<number>();
   /** True if all changes are known to have different prefixes, because their hashes differ. */
   #distinct = false;
-  /** False if changes outside batches have no receiver. Such changes are not recorded, and set `#skipped`. */
+  /** False if changes outside batches have no receiver. They are then not recorded, but set `#skipped`. */
   #hasAudience = true;
   #skipped = false;
   /** Text of the key of the current write; empty if unknown. */
@@ -53,7 +53,10 @@ export class ChangeJournal implements ClaimSink {
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
-  /** By contested key: the index of its last image. Many writers may claim one key, and an image has all claims. */
+  /**
+   * The index of the last image of each contested key. A batch needs only the first image of a key, and those of
+   * contested keys may be large.
+   */
   readonly #lastImages = new Map<string, number>();
   /** Number of images when the innermost open batch began. */
   #batchStart = 0;
@@ -189,8 +192,8 @@ export class ChangeJournal implements ClaimSink {
   }
 
   /**
-   * Sets whether changes outside a batch are recorded. If they are not, the next write must make at most one change,
-   * because a second one could undo the first.
+   * If `hasAudience` is false, changes outside a batch are not recorded. The next write must then make at most one
+   * change, because a second one could undo the first.
    */
   setAudience(hasAudience: boolean): void {
     this.#hasAudience = hasAudience;
@@ -201,7 +204,7 @@ export class ChangeJournal implements ClaimSink {
     this.#text = text;
   }
 
-  /** Returns true if a visible change was not recorded since the last call. */
+  /** Returns true if a visible change since the last call was not recorded. */
   takeSkipped(): boolean {
     const skipped = this.#skipped;
     this.#skipped = false;

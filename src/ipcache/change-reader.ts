@@ -20,7 +20,7 @@ export type ChangeBatch =
       readonly snapshot: IPCacheSnapshot;
     };
 
-/** The cache's side of a reader, and its options. */
+/** Options of {@link ChangeReader}, and its access to the cache. */
 export interface ChangeReaderOptions {
   revision(): number;
   snapshot(): IPCacheSnapshot;

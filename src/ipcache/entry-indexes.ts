@@ -5,14 +5,14 @@ import type { IPCacheEntry } from './types.ts';
 /** An index of the effective entries, shadowed ones included, by slot. */
 export interface EntryIndex {
   add(slot: number, entry: IPCacheEntry): void;
-  /** `entry` is the entry with which the slot was added. The current one of the slot may be another. */
+  /** `entry` is the entry with which the slot was added, which may have been replaced since. */
   remove(slot: number, entry: IPCacheEntry): void;
   /** Returns true if both entries have the same index keys, so that no update is needed. */
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
 export class HostIndex implements EntryIndex {
-  /** The list of slots of each host. */
+  /** The list of slots of each host, for `#slots`. */
   readonly #hosts = new Map<string, number>();
   readonly #slots = new SlotLinks();
 

@@ -15,12 +15,12 @@ export const NO_HOST: HostID = 0;
 export class HostTable {
   readonly #table: PrefixTable;
   readonly #register: PrefixRegister = prefixRegister();
-  /** Canonical text of each host in use, at the index number − 1. */
+  /** Canonical text of each host in use. The index of a host is its number − 1. */
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
   /** The host that the last `resolve` added and that nothing has retained yet. The next `resolve` removes it. */
   #unretained: HostID = NO_HOST;
-  /** The last resolved text and its host, if still in use. Claims often arrive in runs of one host. */
+  /** The last resolved text and its host, if it is still in use. Claims often arrive in runs of one host. */
   #lastText = '';
   #lastHost: HostID = NO_HOST;
 

@@ -7,7 +7,7 @@ import { SlotLinks } from './slot-links.ts';
  *     identity ──heads──► slot ─► │ next │ previous │ ─► …        8 bytes a slot; a write touches two cache lines
  */
 export class IdentityLists {
-  /** The first slot of each identity's list. */
+  /** The first slot of each identity's list, plus one. */
   readonly #heads: Int32Map;
   /** The length of each identity's list. */
   readonly #counts: Int32Map;

@@ -57,7 +57,7 @@ const ROWS_PER_STEP = 16_384;
 /** Maximum number of keys in one step of {@link IPCache.keysOfWriters}. */
 const KEYS_PER_STEP = 256;
 
-/** Minimum of the default of `maxWaiting`, which is otherwise `maxEntries`. */
+/** The default of `maxWaiting` is `maxEntries`, but at least this number. */
 const MIN_WAITING_LIMIT = 65_536;
 
 const NO_CLAIMS: readonly CompleteClaim[] = [];
@@ -125,7 +125,12 @@ export class IPCache extends CacheReads {
    * {@link UpsertOutcome}.
    */
   upsert(key: string, claim: Claim): UpsertOutcome {
-    return this.#claim(key, parseKey(key, this.#key), claim);
+    const isKey = parseKey(key, this.#key);
+    this.#beginWrite(key);
+    const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyRejection(key));
+    this.#outcomes.count(outcome);
+    this.#publish();
+    return outcome;
   }
 
   /**
@@ -133,7 +138,13 @@ export class IPCache extends CacheReads {
    * {@link DeleteOutcome}.
    */
   delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
-    return this.#unclaim(key, parseKey(key, this.#key), by);
+    const isKey = parseKey(key, this.#key);
+    this.#beginWrite(key);
+    const outcome = isKey ? this.#delete(key, by) : this.#reject(keyRejection(key));
+    if (!this.#journal.inBatch) this.#admit();
+    this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
+    this.#publish();
+    return outcome;
   }
 
   /**
@@ -275,6 +286,14 @@ export class IPCache extends CacheReads {
   }
 
   /**
+   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the
+   * iteration. Cost: linear in these keys, which are few.
+   */
+  *contested(): Generator<readonly ExplainedClaim[], void, void> {
+    for (const slot of this.#state.overruled.slots()) yield this.#explainSlot(slot);
+  }
+
+  /**
    * Yields the claims on the shorter prefixes that contain `key`, the longest prefix first. A prefix without claims is
    * yielded only if its length is in `lengths`. The cache must not be written during the iteration.
    * @internal
@@ -362,7 +381,7 @@ export class IPCache extends CacheReads {
     };
   }
 
-  /** The revision. It increases by one with every write or batch that changes visible entries. */
+  /** Increases by one with every write or batch that changes visible entries. */
   get revision(): number {
     return this.#hub.revision;
   }
@@ -471,29 +490,11 @@ export class IPCache extends CacheReads {
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
     this.#journal.setText(key);
-    // Admitting a waiting claim may change the same key a second time.
+    // With waiting claims, a write may change its key a second time by admitting one of them.
     this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0);
   }
 
-  /** Sets the claim on the key in the register. `isKey` is false if `key` is invalid. */
-  #claim(key: string, isKey: boolean, claim: Claim): UpsertOutcome {
-    this.#beginWrite(key);
-    const outcome = isKey ? this.#upsert(key, claim) : this.#reject(keyRejection(key));
-    this.#outcomes.count(outcome);
-    this.#publish();
-    return outcome;
-  }
-
-  /** Deletes the claim on the key in the register. `isKey` is false if `key` is invalid. */
-  #unclaim(key: string, isKey: boolean, by: PrefixDeleteOptions): DeleteOutcome {
-    this.#beginWrite(key);
-    const outcome = isKey ? this.#delete(key, by) : this.#reject(keyRejection(key));
-    if (!this.#journal.inBatch) this.#admit();
-    this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
-    this.#publish();
-    return outcome;
-  }
-
+  /** Sets the claim on the key in the register. */
   #upsert(key: string, claim: Claim): UpsertOutcome {
     const fault = claimRejection(claim, key) ?? this.#checkWriter(claim, key);
     if (fault !== undefined) return this.#reject(fault);
@@ -506,7 +507,7 @@ export class IPCache extends CacheReads {
     return outcome;
   }
 
-  /** Admits the claims of other writers that wait for a key that `claim` obtained. */
+  /** Called when `claim` is stored on a key. Admits the claims of other writers that wait for the same key. */
   #admitOthers(key: string, claim: Claim): void {
     this.#waiting.remove(key, claim);
     this.#admitKey(key);
@@ -533,6 +534,7 @@ export class IPCache extends CacheReads {
     }
   }
 
+  /** Deletes the claim on the key in the register. */
   #delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     const fault = this.#checkWriter(by, key) ?? podRejection(by.ifPod, key);
     if (fault !== undefined) return this.#reject(fault);
@@ -601,14 +603,6 @@ export class IPCache extends CacheReads {
       this.#namedPorts.takeChanged();
     }
     return this.#namedPorts;
-  }
-
-  /**
-   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the
-   * iteration. Cost: linear in these keys, which are few.
-   */
-  *contested(): Generator<readonly ExplainedClaim[], void, void> {
-    for (const slot of this.#state.overruled.slots()) yield this.#explainSlot(slot);
   }
 
   #explainSlot(slot: number): readonly ExplainedClaim[] {

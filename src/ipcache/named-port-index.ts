@@ -17,9 +17,7 @@ function unpack(packed: number): PortProtocol {
 /** Counts, for each port name and port, the live entries that have it. It is maintained from the first query on. */
 export class NamedPortIndex implements EntryIndex {
   readonly #counts = new Map<string, Map<number, number>>();
-  /**
-   * Ports that were added or removed since the last `takeChanged`. A second change of the same port cancels the first.
-   */
+  /** Ports whose presence differs from that at the last `takeChanged`. */
   readonly #toggled = new Set<string>();
 
   add(_slot: number, { k8s }: IPCacheEntry): void {

@@ -7,7 +7,7 @@ import { SlotLinks } from './slot-links.ts';
 import type { IPCacheEntry, K8sMetadata } from './types.ts';
 
 // Columns of the row of a pod.
-/** The first of two columns of `HashChains`. That of a free row is the next free row + 1; 0 means none. */
+/** The first of two columns of `HashChains`. In a free row it has the next free row + 1; 0 means none. */
 const CHAIN = 0;
 /** The list of the pod's slots; 0 if the row is free. */
 const SLOTS = 2;
@@ -18,9 +18,9 @@ const NONE: readonly number[] = [];
 interface Namespace {
   /** Hash of the name: the seed of the hashes of its pods. */
   readonly seed: number;
-  /** The list of the rows of its pods. */
+  /** The list of the rows of its pods, for `#links`. */
   rows: number;
-  pods: number;
+  podCount: number;
 }
 
 /**
@@ -41,6 +41,7 @@ export class PodIndex implements EntryIndex {
   readonly #slots = new SlotLinks();
   /** The lists of rows of the namespaces. */
   readonly #links = new SlotLinks();
+  /** Number of rows, free ones included. */
   #limit = 0;
   /** The row that was freed last, plus one; 0 if there is none. */
   #free = 0;
@@ -64,9 +65,9 @@ export class PodIndex implements EntryIndex {
    * exists all the time is yielded once.
    */
   *podsOf(namespace: string): Generator<string, void, void> {
-    const { rows = 0, pods = 0 } = this.#namespaces.get(namespace) ?? {};
-    const copy = new Int32Array(pods); // the links of a deleted pod lead nowhere
-    let at = pods;
+    const { rows = 0, podCount = 0 } = this.#namespaces.get(namespace) ?? {};
+    const copy = new Int32Array(podCount); // because the iteration cannot continue from a row that was deleted
+    let at = podCount;
     for (const row of this.#links.of(rows)) copy[--at] = row;
     for (const row of copy) {
       const pod = this.#podAt(row);
@@ -107,7 +108,7 @@ export class PodIndex implements EntryIndex {
     this.#rows.set(row, SLOTS, rest);
     if (rest !== 0) return;
     this.#deletePod(namespace, row);
-    if (namespace.pods === 0) this.#namespaces.delete(k8s.namespace);
+    if (namespace.podCount === 0) this.#namespaces.delete(k8s.namespace);
   }
 
   isSame(old: IPCacheEntry, { k8s }: IPCacheEntry): boolean {
@@ -115,12 +116,12 @@ export class PodIndex implements EntryIndex {
   }
 
   #addNamespace(name: string): Namespace {
-    const namespace = { seed: hashText(name, this.#seed), rows: 0, pods: 0 };
+    const namespace = { seed: hashText(name, this.#seed), rows: 0, podCount: 0 };
     this.#namespaces.set(name, namespace);
     return namespace;
   }
 
-  /** Returns the names of the pod of a row; undefined if the row is free. */
+  /** Returns the pod of a row; undefined if the row is free. */
   #podAt(row: number): K8sMetadata | undefined {
     const first = this.#rows.get(row, SLOTS);
     return first === 0 ? undefined : this.#metadataOf(first - 1);
@@ -141,7 +142,7 @@ export class PodIndex implements EntryIndex {
     const row = this.#takeRow();
     this.#links.addFirst(row, namespace.rows);
     namespace.rows = row + 1;
-    namespace.pods++;
+    namespace.podCount++;
     this.#chains.add(row, hash);
     return row;
   }
@@ -151,7 +152,7 @@ export class PodIndex implements EntryIndex {
     const isFirst = this.#links.isFirst(row);
     const rest = this.#links.remove(row);
     if (isFirst) namespace.rows = rest;
-    namespace.pods--;
+    namespace.podCount--;
     this.#rows.set(row, CHAIN, this.#free);
     this.#free = row + 1;
   }

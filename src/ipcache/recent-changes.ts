@@ -5,8 +5,8 @@ export class RecentChanges {
   readonly #capacity: number;
   readonly #changes: IPCacheChange[] = [];
   readonly #revisions: number[] = [];
-  /** Index of the oldest change if the ring is full. */
-  #oldest = 0;
+  /** Index of the next change to write: in a full ring, that of the oldest one. */
+  #next = 0;
   /** All changes after this revision are in the ring. */
   #after: number;
 
@@ -17,10 +17,10 @@ export class RecentChanges {
 
   add(revision: number, changes: readonly IPCacheChange[]): void {
     for (const change of changes) {
-      if (this.#changes.length === this.#capacity) this.#after = this.#revisions[this.#oldest] ?? this.#after;
-      this.#changes[this.#oldest] = change;
-      this.#revisions[this.#oldest] = revision;
-      this.#oldest = (this.#oldest + 1) % this.#capacity;
+      if (this.#changes.length === this.#capacity) this.#after = this.#revisions[this.#next] ?? this.#after;
+      this.#changes[this.#next] = change;
+      this.#revisions[this.#next] = revision;
+      this.#next = (this.#next + 1) % this.#capacity;
     }
   }
 
@@ -35,6 +35,6 @@ export class RecentChanges {
   }
 
   #rotated<T>(ring: readonly T[]): readonly T[] {
-    return [...ring.slice(this.#oldest), ...ring.slice(0, this.#oldest)];
+    return [...ring.slice(this.#next), ...ring.slice(0, this.#next)];
   }
 }

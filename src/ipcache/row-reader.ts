@@ -19,9 +19,9 @@ export const ROW_STRIDE = 3;
 
 /** Flags that the engine keeps with a row. */
 export const FLAG = {
-  /** A full-length CIDR under an endpoint IP. */
+  /** A full-length CIDR whose endpoint IP has a claim. */
   shadowed: 1,
-  /** A claim on this key was overruled or replaced by another writer's since the key was last free. */
+  /** The key has had claims of several writers since it last had no claim. */
   contested: 2,
 } as const;
 
@@ -58,7 +58,7 @@ export class RowReader {
   protected readonly columns: EntryColumns;
   /** Undefined before the first lookup by identity, because writes touch fewer cache lines without them. */
   protected lists: IdentityLists | undefined;
-  /** Shared by all forks. Once one of them needs lists, later forks have them from the start. */
+  /** Shared by all forks. When one of them has built its lists, each other one builds them when it is forked. */
   readonly #wanted: { lists: boolean };
   /** Hash seed of the lists. */
   readonly #seed: number;
@@ -152,19 +152,16 @@ export class RowReader {
 
   /** Yields the slots of the entries with this identity, unordered. The first call scans all rows, about 30 ns each. */
   slotsOfIdentity(identity: number): Generator<number, void, void> {
-    this.#wanted.lists = true;
     return this.#allLists().of(identity);
   }
 
   /** Yields the identities of all entries, unordered. The first call scans all rows. */
   identities(): Generator<number, void, void> {
-    this.#wanted.lists = true;
     return this.#allLists().identities();
   }
 
   /** Returns the number of slots with this identity. The first call scans all rows. */
   countOfIdentity(identity: number): number {
-    this.#wanted.lists = true;
     return this.#allLists().count(identity);
   }
 
@@ -176,6 +173,7 @@ export class RowReader {
       if (this.isUsed(slot)) lists.add(slot, rows.get(slot, IDENTITY_WORD));
     }
     this.lists = lists;
+    this.#wanted.lists = true;
     return lists;
   }
 }

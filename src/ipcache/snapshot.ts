@@ -9,12 +9,12 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
 
 /**
  * The immutable entries of an `IPCache` at one revision, returned by `IPCache.snapshot`. Its reads are those of the
- * cache and cost the same. Only the first lookup by identity builds something: the lists, if the cache has none.
+ * cache and cost the same, except the first lookup by identity if the cache has had none: it builds the lists.
  *
- * A snapshot shares with the cache all pages (1,024 entries each) that were not written since. The cache copies a page
- * before the first write to it. The first change of a CIDR or of an identity after a snapshot also copies a hash map of
- * 16 to 32 bytes for each stem of CIDRs or each identity. The cache does not reference its snapshots. A snapshot
- * retains the old copies of the pages that were written since.
+ * A snapshot shares its pages (1,024 entries each) with the cache, which copies a page before it writes the page for
+ * the first time. The first change of a CIDR or of an identity after a snapshot also copies a hash map of 16 to 32
+ * bytes for each stem of CIDRs or each identity. The cache does not reference its snapshots, so a discarded snapshot
+ * releases the pages that only it has.
  */
 export class IPCacheSnapshot extends CacheReads {
   /** The empty snapshot, before the first revision. */

@@ -4,7 +4,7 @@ import {
   ADDRESS_LIST,
   type AddressList,
   countAddresses,
-  NUMBERS,
+  IDENTITY_ARRAY,
   readIPv4Number,
   readListAddress,
 } from '../ipcache/address-list.ts';
@@ -337,7 +337,7 @@ function toIdentity(word: number): NumericIdentity {
   return (word >>> 0) as NumericIdentity; // the IPCache has checked it
 }
 
-checkArguments(SharedReader, { lookupMany: { addresses: ADDRESS_LIST, identities: NUMBERS } });
+checkArguments(SharedReader, { lookupMany: { addresses: ADDRESS_LIST, identities: IDENTITY_ARRAY } });
 
 const SHARED: Check = (value) =>
   typeof SharedArrayBuffer === 'function' && value instanceof SharedArrayBuffer

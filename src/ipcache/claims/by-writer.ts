@@ -6,7 +6,7 @@ export function isOf(claim: Writer, writer: Writer): boolean {
   return claim.source === writer.source && (claim.owner ?? '') === (writer.owner ?? '');
 }
 
-/** A set of places at which claims are stored (slots or keys). The places are the keys of a map. */
+/** A set of places (slots or keys) at which claims are stored: a map, of which only the keys are used. */
 export interface ClaimPlaces<P> {
   readonly size: number;
   set(place: P, value: true): unknown;

@@ -6,7 +6,7 @@ const WORDS_PER_PAGE: number = PAGE_ROWS / 32;
 
 /**
  * Receives the claims of a key. `row` is the number of the key while it has claims; another key may get the number
- * later. `key` is a reused register. Without `effective` the number has no key.
+ * later. `key` is a reused register. If `effective` is undefined, no key has the number.
  */
 export type RowReceiver = (
   row: number,

@@ -64,11 +64,11 @@ export type ClaimObserver = (
   continues?: boolean,
 ) => void;
 
-/** How a change of a claim affects the effective claim of its key. */
+/** States if the claims of a change were effective. */
 export const EFFECT = {
-  /** `before` was the effective claim of the key. Without `before`: the key had no claim. */
+  /** `before` was the effective claim of the key; if `before` is undefined, the key had no claim. */
   before: 1,
-  /** `after` is the effective claim of the key. Without `after`: the key has no claim any more. */
+  /** `after` is the effective claim of the key; if `after` is undefined, the key has no claim. */
   after: 2,
 } as const;
 
@@ -97,7 +97,7 @@ export class ClaimState {
   readonly overruled: OverruledClaims = new OverruledClaims();
   /** Receives the changes of claims; undefined if there is no observer. */
   observer: ClaimObserver | undefined;
-  /** Each receives the slots whose claims may have changed, those of a batch that throws included. */
+  /** Each set receives the slots whose claims may have changed, also in a batch that throws. */
   changedSlots: readonly ChangedRows[] = [];
   readonly #sink: ClaimSink;
   readonly #retainOverruled: boolean;

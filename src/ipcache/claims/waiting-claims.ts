@@ -106,11 +106,11 @@ export class WaitingClaims {
   batch<T>(write: () => T): T {
     const outermost = this.#previous === undefined;
     this.#previous ??= [];
-    const mark = this.#previous.length;
+    const kept = this.#previous.length;
     try {
       return write();
     } catch (error) {
-      this.#rollBack(mark);
+      this.#rollBack(kept);
       throw error;
     } finally {
       if (outermost) this.#previous = undefined;
@@ -155,11 +155,11 @@ export class WaitingClaims {
   }
 
   /**
-   * Undoes all steps after the first `mark` ones. Restored keys lost their position, so their ranks are sorted again.
+   * Undoes all steps after the first `kept` ones. Restored keys are at the end of their ranks, which are sorted again.
    */
-  #rollBack(mark: number): void {
+  #rollBack(kept: number): void {
     const ranks = new Set<number>();
-    for (const { key, waiting } of this.#previous?.splice(mark).reverse() ?? []) {
+    for (const { key, waiting } of this.#previous?.splice(kept).reverse() ?? []) {
       this.#place(key, waiting);
       if (waiting !== undefined) ranks.add(waiting.rank);
     }
