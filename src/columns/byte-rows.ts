@@ -47,7 +47,7 @@ class TextPage {
     return new DataView(bytes.buffer).getUint32(offset + 1, true);
   }
 
-  /** Adds a text at the end, where there is room for it. Returns its offset. */
+  /** Adds a text at the end of the page, which must have room for it. Returns its offset. */
   append(text: Uint8Array, from: number, to: number): number {
     const { bytes, used } = this;
     const length = to - from;
@@ -84,12 +84,12 @@ export class ByteRows {
    * its page, plus one; 0 if the row is free. The last column is the next row with the same hash, or the next free row.
    */
   readonly rows: Int32Rows;
-  /** The last two columns. */
+  /** The columns of the offset and of the next row. */
   readonly #text: number;
   readonly #link: number;
   readonly #seed: number;
   readonly #pages: TextPage[] = [];
-  /** Hash of a text → its first row plus one. */
+  /** The first row of each hash of a text, plus one. */
   readonly #first = new Int32Map();
   #size = 0;
   #limit = 0;

@@ -10,6 +10,7 @@ import { Int32Rows } from './int32-rows.ts';
  */
 export class HashChains {
   readonly #rows: Int32Rows;
+  /** The columns of a row's hash, and of the next row in its bucket + 1. */
   readonly #hash: number;
   readonly #next: number;
   /** The first row of each bucket + 1. */

@@ -149,7 +149,7 @@ export class HashPrefixTable implements PrefixTable {
       const endpoint = this.#keys.findIn(directory, key, word + 1);
       if (endpoint >= 0) return endpoint;
     }
-    key.form = 'cidr'; // of all shorter matches
+    key.form = 'cidr'; // because all shorter matches are CIDRs
     if (space.countOf(family, length) > 0) {
       const cidr = this.#keys.findIn(directory, key, word);
       if (cidr >= 0) return cidr;

@@ -51,8 +51,8 @@ interface Cut {
  * Maps an address to the segment that holds its keys: a tree over octets whose leaves are segments. Each segment owns
  * one contiguous range of addresses. Together the segments cover the whole family.
  *
- *     root   0 … 9 │ 10 │ 11 … 255        one segment has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 here,
- *             A  A │  ▼ │  B     B        0 below, and 0 to 63 below that; another has the rest
+ *     root   0 … 9 │ 10 │ 11 … 255        segment A has 0.0.0.0 to 10.0.63.255: the entries 0 to 9 of the root,
+ *             A  A │  ▼ │  B     B        0 of the second node and 0 to 63 of the third; B has all other addresses
  *                  0 │ 1 … 255
  *                  ▼ │ B     B
  *                  A … A (63) │ B … B
@@ -147,15 +147,15 @@ export class SegmentDirectory {
   }
 
   /**
-   * Assigns the upper part of a segment's range to another segment. `addresses` are the `count` addresses of its keys,
-   * at least two of which differ. Their order is not preserved.
+   * Assigns the upper part of a segment's range to the segment `upper`. `addresses` are the `count` addresses of its
+   * keys, at least two of which differ. Their order is not preserved.
    */
-  split(segment: number, into: number, addresses: AddressColumn, count: number): void {
+  split(segment: number, upper: number, addresses: AddressColumn, count: number): void {
     this.#unshare();
     const { nodes, octets, octet } = this.#cut(segment, addresses, count);
     let from = octet;
     for (let depth = nodes.length - 1; depth >= 0; depth--) {
-      if (!this.#replace(nodes[depth] ?? 0, from, ~segment, ~into)) return;
+      if (!this.#replace(nodes[depth] ?? 0, from, ~segment, ~upper)) return;
       from = (octets[depth - 1] ?? 0) + 1;
     }
   }

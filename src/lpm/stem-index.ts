@@ -55,7 +55,7 @@ class IPv4Stems implements FamilyStems {
     return this.#short.byteLength + this.#roots.bytes + this.#deep.bytes + this.#sets.bytes;
   }
 
-  /** Ignores the parameter `below`, because the first result is exact and the caller asks no further. */
+  /** Without the parameter `below`: the first result is exact, so the caller does not call again. */
   longest({ w0 }: Readonly<AddressWords>): number {
     const page = this.#roots.pageOf(w0 >>> 16);
     const at = this.#roots.offsetOf(w0 >>> 16);
@@ -73,7 +73,7 @@ class IPv4Stems implements FamilyStems {
   adjust(words: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     const root = words.w0 >>> 16;
     if (length <= SHORT) {
-      const bit = ((1 << SHORT) | root) >>> (SHORT - length); // its base index; flipped by both values of `by`
+      const bit = ((1 << SHORT) | root) >>> (SHORT - length); // its base index; `by` 1 and -1 flip the bit
       this.#short[bit >>> 5] = (this.#short[bit >>> 5] ?? 0) ^ (1 << (bit & 31));
       return;
     }
@@ -135,6 +135,7 @@ const UNCOUNTED: number = 0x7fff_ffff - GUIDED_MASK;
 class IPv6Stems implements FamilyStems {
   readonly #seed: number;
   #guides = new Int32Map();
+  /** The set of each stem, by hash. */
   #setOf = new Int32Map();
   #sets = new StrideSets();
   /** Number of prefixes of each level. Empty levels are skipped. */

@@ -22,7 +22,7 @@ export class LengthFilter {
   #masks = 0;
   /** Number of prefixes of each mask and length. */
   readonly #counts = new Int32Map();
-  /** Masks and lengths without prefixes since the last turn. */
+  /** Masks and lengths that have lost their last prefix in this batch. */
   readonly #unused = new NumberList();
 
   constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
@@ -44,10 +44,10 @@ export class LengthFilter {
   }
 
   /**
-   * Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no valid lookup
-   * can need them.
+   * Starts a batch. Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no
+   * valid lookup can need them.
    */
-  turn(): void {
+  begin(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const bit = this.#unused.at(i);
       if (this.#counts.get(bit) === 0) this.#set(bit, false);

@@ -10,7 +10,7 @@ export const NO_PEER = -1;
 
 /**
  * A pair of host IP and encryption key. `name` is its key in the map, `uses` the number of entries that refer to it,
- * `batch` the number of turns before it was added.
+ * `batch` the number of the batch that added it.
  */
 interface Peer {
   readonly number: number;
@@ -21,9 +21,9 @@ interface Peer {
 
 /**
  * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one
- * thread. The number of an unused peer is assigned again after the next {@link PeerTable.turn}, or immediately if the
- * peer was added after the last one, because no reader knows it. The table grows to `freeWords` in any case, then only
- * if the heap has room. It does not shrink.
+ * thread. The number of an unused peer is assigned again in the next batch, or immediately if the peer was added in this
+ * one, because no reader knows it. The table grows to `freeWords` in any case, then only if the heap has room. It does
+ * not shrink.
  */
 export class PeerTable {
   readonly #heap: SharedHeap;
@@ -32,12 +32,12 @@ export class PeerTable {
   readonly #byNumber: (Peer | undefined)[] = [undefined];
   /** Numbers that can be assigned again. */
   readonly #free: number[] = [];
-  /** Peers that have become unused since the last turn. */
+  /** Peers that have become unused in this batch. */
   readonly #unused: Peer[] = [];
   readonly #key = prefixRegister();
   #table: number;
   #rows: number = FIRST_ROWS;
-  #turns = 0;
+  #batch = 0;
 
   constructor(heap: SharedHeap, freeWords: number) {
     this.#heap = heap;
@@ -63,13 +63,13 @@ export class PeerTable {
     if (peer === undefined) return;
     peer.uses--;
     if (peer.uses > 0) return;
-    if (peer.batch === this.#turns) this.#delete(peer);
+    if (peer.batch === this.#batch) this.#delete(peer);
     else this.#unused.push(peer);
   }
 
-  /** Deletes the peers that are still unused. Must be called when no valid lookup can read them. */
-  turn(): void {
-    this.#turns++;
+  /** Starts a batch. Deletes the peers that are still unused. Must be called when no valid lookup can read them. */
+  begin(): void {
+    this.#batch++;
     for (const peer of this.#unused)
       if (peer.uses === 0 && this.#byNumber[peer.number] === peer) this.#delete(peer);
     this.#unused.length = 0;
@@ -94,7 +94,7 @@ export class PeerTable {
     words[row + PEER.w1] = key.w1;
     words[row + PEER.w2] = key.w2;
     words[row + PEER.w3] = key.w3;
-    const peer = { number, name, batch: this.#turns, uses: 0 };
+    const peer = { number, name, batch: this.#batch, uses: 0 };
     this.#peers.set(name, peer);
     this.#byNumber[number] = peer;
     return peer;

@@ -70,8 +70,8 @@ export class PrefixLeaves {
   #stamp = 0;
   /** The leaves of the running batch, or of the last one. */
   readonly #stamped = new NumberList();
-  /** Number of leaves made so far. */
-  #made = 0;
+  /** Number of leaves created so far. */
+  #created = 0;
   /** The hash of the last search, and the reference to its leaf. */
   #hash = 0;
   #foundLeaf = 0;
@@ -93,9 +93,9 @@ export class PrefixLeaves {
     return this.#size;
   }
 
-  /** Number of leaves made so far: copies, and results of splits and merges. */
-  get made(): number {
-    return this.#made;
+  /** Number of leaves created so far: copies, and results of splits and merges. */
+  get created(): number {
+    return this.#created;
   }
 
   /** Starts a batch. The stamps of the previous one are deleted, so that its number can be used again. */
@@ -193,15 +193,15 @@ export class PrefixLeaves {
     const { words } = this.#heap;
     const leaf = leafOf(reference);
     if (words[leaf + LEAF.stamp] === this.#stamp) return reference;
-    const made = this.#newLeaf(reference, sizeClassOf(reference));
+    const copy = this.#newLeaf(reference, sizeClassOf(reference));
     const size = leafWords(this.#family, sizeClassOf(reference));
     // The heap may have grown.
-    this.#heap.words[leafOf(made) + LEAF.shape] = words[leaf + LEAF.shape] ?? 0;
-    this.#heap.words.copyWithin(leafOf(made) + LEAF.slots, leaf + LEAF.slots, leaf + size);
+    this.#heap.words[leafOf(copy) + LEAF.shape] = words[leaf + LEAF.shape] ?? 0;
+    this.#heap.words.copyWithin(leafOf(copy) + LEAF.slots, leaf + LEAF.slots, leaf + size);
     for (let slot = leaf + LEAF.slots; slot < leaf + size; slot += this.#stride)
-      if (isMarked(this.#heap.words, slot)) this.#changed.moveToCopy(slot, slot + leafOf(made) - leaf);
-    this.#replace(reference, made, hash);
-    return made;
+      if (isMarked(this.#heap.words, slot)) this.#changed.moveToCopy(slot, slot + leafOf(copy) - leaf);
+    this.#replace(reference, copy, hash);
+    return copy;
   }
 
   /** Returns a leaf of this batch with room for one more prefix of this hash. */
@@ -251,14 +251,14 @@ export class PrefixLeaves {
     words[leaf + LEAF.before] = isOfBatch ? (words[from + LEAF.before] ?? 0) : replaced;
     words[leaf + LEAF.beforeHigh] = isOfBatch ? (words[from + LEAF.beforeHigh] ?? 0) : replaced;
     this.#stamped.push(leaf);
-    this.#made++;
+    this.#created++;
     return leaf | sizeClass;
   }
 
   /** Installs a leaf in the place of another, which is released. */
-  #replace(old: number, made: number, hash: number): void {
-    const depth = depthOf(this.#heap.words, made);
-    this.#install(made, partOf(hash, depth), depth);
+  #replace(old: number, replacement: number, hash: number): void {
+    const depth = depthOf(this.#heap.words, replacement);
+    this.#install(replacement, partOf(hash, depth), depth);
     this.#release(old);
   }
 
@@ -302,10 +302,10 @@ export class PrefixLeaves {
 
   /** Moves the prefixes of a leaf into one of another size class. */
   #resize(reference: number, hash: number, sizeClass: number): number {
-    const made = this.#emptyLeaf(reference, depthOf(this.#heap.words, reference), sizeClass);
-    this.#moveAll(reference, made, made);
-    this.#replace(reference, made, hash);
-    return made;
+    const resized = this.#emptyLeaf(reference, depthOf(this.#heap.words, reference), sizeClass);
+    this.#moveAll(reference, resized, resized);
+    this.#replace(reference, resized, hash);
+    return resized;
   }
 
   /**
@@ -338,16 +338,16 @@ export class PrefixLeaves {
     const [low, high] = (part & 1) === 0 ? [reference, sibling] : [sibling, reference];
     const [beforeLow, beforeHigh] = [this.#publishedOf(low), this.#publishedOf(high)];
     if (beforeLow === 0 || beforeHigh === 0) return 0;
-    const made = this.#emptyLeaf(low, depth - 1, 0);
-    this.#heap.words[leafOf(made) + LEAF.before] = beforeLow;
-    this.#heap.words[leafOf(made) + LEAF.beforeHigh] = beforeHigh;
-    this.#moveAll(low, made, made);
-    this.#moveAll(high, made, made);
-    this.#install(made, part >>> 1, depth - 1);
+    const merged = this.#emptyLeaf(low, depth - 1, 0);
+    this.#heap.words[leafOf(merged) + LEAF.before] = beforeLow;
+    this.#heap.words[leafOf(merged) + LEAF.beforeHigh] = beforeHigh;
+    this.#moveAll(low, merged, merged);
+    this.#moveAll(high, merged, merged);
+    this.#install(merged, part >>> 1, depth - 1);
     this.#release(low);
     this.#release(high);
     this.#leaves--;
-    return made;
+    return merged;
   }
 
   /** Returns the only published leaf that had the prefixes of a leaf before this batch; 0 if there were two. */
@@ -360,11 +360,11 @@ export class PrefixLeaves {
   }
 
   #emptyLeaf(replaced: number, depth: number, sizeClass: number): number {
-    const made = this.#newLeaf(replaced, sizeClass);
-    const leaf = leafOf(made);
+    const created = this.#newLeaf(replaced, sizeClass);
+    const leaf = leafOf(created);
     this.#heap.words.fill(0, leaf + LEAF.slots, leaf + leafWords(this.#family, sizeClass));
     this.#heap.words[leaf + LEAF.shape] = shapeOf(depth, 0);
-    return made;
+    return created;
   }
 
   /** Copies the prefixes of a leaf into two others of the same depth, by the last bit of their part. */
@@ -399,17 +399,17 @@ export class PrefixLeaves {
   #double(): void {
     const old = this.#directory;
     const count = 1 << this.#bits;
-    const made = this.#heap.allocate(1 + 2 * count);
+    const doubled = this.#heap.allocate(1 + 2 * count);
     const { words } = this.#heap;
-    words[made] = this.#bits + 1;
+    words[doubled] = this.#bits + 1;
     for (let i = 0; i < count; i++) {
       const reference = words[old + 1 + i] ?? 0;
-      words[made + 1 + 2 * i] = reference;
-      words[made + 2 + 2 * i] = reference;
+      words[doubled + 1 + 2 * i] = reference;
+      words[doubled + 2 + 2 * i] = reference;
     }
-    this.#directory = made;
+    this.#directory = doubled;
     this.#bits++;
-    Atomics.store(words, this.#root, made);
+    Atomics.store(words, this.#root, doubled);
     this.#heap.release(old, 1 + count);
   }
 

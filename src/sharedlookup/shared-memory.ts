@@ -62,7 +62,7 @@ interface SizeClass {
  * Allocates blocks of words in a growable shared buffer, for one writer. The size of a block is a multiple of a cache
  * line.
  *
- * A block that is released may still be read. It is reused after the next {@link SharedHeap.turn}, which the owner
+ * A block that is released may still be read. It is reused after the next {@link SharedHeap.begin}, which the owner
  * calls when the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted
  * IPv4 prefixes is reused only for IPv4 prefixes.
  */
@@ -81,7 +81,7 @@ export class SharedHeap {
   readonly #copiedWords: number;
   /** Number of words of all blocks after a batch that copies each block in use. */
   #copied = 0;
-  /** Blocks that were released since the last turn, each with its number of lines. */
+  /** Blocks that were released in this batch, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
   /** Number of words of free and released blocks. */
@@ -113,7 +113,7 @@ export class SharedHeap {
     return this.#end - this.#unused;
   }
 
-  /** Number of words of the blocks that were released since the last turn. */
+  /** Number of words of the blocks that were released in this batch. */
   get released(): number {
     return this.#releasedWords;
   }
@@ -183,8 +183,8 @@ export class SharedHeap {
     return large.at + large.lines * LINE_WORDS;
   }
 
-  /** Makes the blocks available that were released since the last turn. */
-  turn(): void {
+  /** Starts a batch. Makes the blocks available that were released in the last one. */
+  begin(): void {
     const released = this.#released;
     for (let i = 0; i < released.length; i += 2) {
       const lines = released.at(i + 1);

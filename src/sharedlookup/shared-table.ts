@@ -90,8 +90,8 @@ export class SharedTable {
     this.#changed.begin(this.#batch);
     this.#ipv4.begin(this.#batch);
     this.#ipv6.begin(this.#batch);
-    this.#peers.turn();
-    this.#heap.turn();
+    this.#peers.begin();
+    this.#heap.begin();
   }
 
   /**
@@ -99,10 +99,10 @@ export class SharedTable {
    * last prefixes needed copies of leaves.
    */
   prefetch(block: PrefixBlock, count: number): void {
-    const made = this.#ipv4.leaves.made + this.#ipv6.leaves.made;
-    const part = 4 * (made - this.#createdLeaves) > count ? 'leaf' : 'slot';
+    const created = this.#ipv4.leaves.created + this.#ipv6.leaves.created;
+    const part = 4 * (created - this.#createdLeaves) > count ? 'leaf' : 'slot';
     this.#leafPrefetch.read(this.#heap.words, this.#seed, block, count, part);
-    this.#createdLeaves = made;
+    this.#createdLeaves = created;
   }
 
   /**
@@ -170,6 +170,6 @@ class FamilyTable {
 
   begin(batch: number): void {
     this.leaves.begin(batch);
-    this.filter.turn();
+    this.filter.begin();
   }
 }

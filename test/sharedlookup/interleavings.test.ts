@@ -181,7 +181,7 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
     name: 'a heap that reuses blocks at once',
     file: 'shared-memory.ts',
     text: 'this.#released.push(lines);',
-    by: 'this.#released.push(lines); this.turn();',
+    by: 'this.#released.push(lines); this.begin();',
   },
   {
     name: 'a writer that changes published leaves',
