@@ -160,7 +160,7 @@ function accept(state: ClusterState): ClusterStep {
 /**
  * Continues after a withdrawal. If everything was withdrawn and the cluster is not followed next, its id becomes free.
  */
-function drained(state: ClusterState): ClusterStep {
+function afterWithdrawal(state: ClusterState): ClusterStep {
   const { pendingWithdrawal, next = 'handshake' } = state;
   const isEmpty = pendingWithdrawal === 'everything';
   const forget = isEmpty && next !== 'watching' ? { id: 0, config: undefined, found: 'none' as const } : {};
@@ -184,7 +184,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return input.objection === undefined ? accept(state) : fail(state, input.objection, 'everything');
     case 'drained':
       if (phase !== 'draining') break;
-      return drained(state);
+      return afterWithdrawal(state);
     case 'complete':
       if (phase !== 'watching') break;
       // While the kvstore is being refilled, a complete list proves nothing.

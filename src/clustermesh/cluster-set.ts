@@ -73,7 +73,7 @@ export abstract class ClusterSet implements SyncingClusters {
     assert(!this.#stopped, 'the mesh has been stopped');
     const fault = this.check(name);
     if (fault !== undefined) return Promise.resolve(fault);
-    return this.#inTurn(name, async () => {
+    return this.#runInOrder(name, async () => {
       if (this.#stopped) return 'stopped';
       const known = this.#clusters.get(name);
       const cluster = known ?? this.newCluster(name);
@@ -93,7 +93,7 @@ export abstract class ClusterSet implements SyncingClusters {
 
   /** Removes a cluster and withdraws all its state (I10). Resolves to false if the cluster is unknown. */
   remove(name: string): Promise<boolean> {
-    return this.#inTurn(name, async () => {
+    return this.#runInOrder(name, async () => {
       const cluster = this.#clusters.get(name);
       if (cluster === undefined) return false;
       await cluster.remove();
@@ -156,7 +156,7 @@ export abstract class ClusterSet implements SyncingClusters {
    * Runs the operations of a cluster one after the other, because a cluster that is added during its removal must not
    * be affected by the withdrawal. Clusters do not wait for each other.
    */
-  #inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+  #runInOrder<T>(name: string, work: () => Promise<T>): Promise<T> {
     const turn = (this.#operations.get(name) ?? Promise.resolve()).then(work);
     const settled = turn.then(
       () => {},

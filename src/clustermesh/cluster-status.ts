@@ -26,7 +26,7 @@ export interface RemoteClusterStatus {
   readonly state: RemoteClusterState;
   /** True if the state of the cluster is complete and its kvstore answers. */
   readonly ready: boolean;
-  /** The last time the cluster was ready, if it is not ready now. The state of that time is served. */
+  /** If the cluster is not ready: the last time it was. The state of that time is served. */
   readonly knownAt: number | undefined;
   /** True if the kvstore answers all current reads. */
   readonly connected: boolean;
@@ -54,8 +54,8 @@ export interface RemoteClusterStatus {
   readonly tasks: readonly TaskStatus[];
 }
 
-/** Facts about a cluster beyond its {@link ClusterState}. */
-export interface ClusterStanding {
+/** Facts that the reported state depends on, in addition to {@link ClusterState}. */
+export interface ClusterFacts {
   /** True if all lists are complete on the current connection. */
   readonly complete: boolean;
   /** True if the kvstore answers. */
@@ -66,19 +66,19 @@ export interface ClusterStanding {
   readonly keys: number;
 }
 
-function reportedStateOf(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function reportedStateOf(state: ClusterState, facts: ClusterFacts): RemoteClusterState {
   const { phase, next } = state;
   if (phase === 'idle') return 'connecting';
-  if (phase === 'watching') return reportedWatching(state, standing);
+  if (phase === 'watching') return reportedWhileWatching(state, facts);
   if (phase !== 'leaving') return phase === 'unconfigured' ? 'no-configuration' : phase;
   if (next === 'removed') return 'draining';
   if (next === undefined || next === 'watching') return 'handshake';
   return next === 'unconfigured' ? 'no-configuration' : next;
 }
 
-function reportedWatching(state: ClusterState, standing: ClusterStanding): RemoteClusterState {
+function reportedWhileWatching(state: ClusterState, facts: ClusterFacts): RemoteClusterState {
   const { found, unproven, failStatic } = state;
-  const { complete, connected, isSynced, keys } = standing;
+  const { complete, connected, isSynced, keys } = facts;
   if (found === 'gone' || found === 'others') return 'no-configuration';
   if (isSynced && !connected) return 'unreachable';
   if (!complete || !connected || unproven) return 'watching';
@@ -86,7 +86,7 @@ function reportedWatching(state: ClusterState, standing: ClusterStanding): Remot
 }
 
 /** Records the reported state of a cluster and the times of its changes. */
-export class ClusterView {
+export class ReportedStatus {
   readonly #clock: Clock;
   #reportedState: RemoteClusterState = 'connecting';
   #knownAt: number | undefined;
@@ -109,7 +109,7 @@ export class ClusterView {
     this.#progressAt = clock.now();
   }
 
-  /** Time of the last progress of the first sync, monotonic. Progress means more arrived items than ever before. */
+  /** Time of the last progress of the first sync, monotonic: of the last new maximum of arrived items. */
   get progressAt(): number {
     return this.#progressAt;
   }
@@ -159,22 +159,22 @@ export class ClusterView {
    * Records the state. Returns true if the reported state, `connected`, the number of failures or the message of the
    * last failure has changed.
    */
-  update(state: ClusterState, standing: ClusterStanding): boolean {
-    const shown = reportedStateOf(state, standing);
-    const { connected, complete } = standing;
+  update(state: ClusterState, facts: ClusterFacts): boolean {
+    const reported = reportedStateOf(state, facts);
+    const { connected, complete } = facts;
     const { failures } = state;
     const isChanged =
       this.#isReasonNew ||
-      shown !== this.#reportedState ||
+      reported !== this.#reportedState ||
       connected !== this.#connected ||
       failures !== this.#failures;
     this.#isReasonNew = false;
     if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
-    if (shown === 'ready') this.#knownAt = undefined;
+    if (reported === 'ready') this.#knownAt = undefined;
     else if (this.#reportedState === 'ready') this.#knownAt = this.#clock.wallTime();
     this.#failures = failures;
     this.#connected = connected;
-    this.#reportedState = shown;
+    this.#reportedState = reported;
     this.#measure(complete);
     return isChanged;
   }

@@ -84,13 +84,13 @@ function withdrawalOf(cluster: string): MeshCause {
 
 /** Returns an observer that calls `onCause` with the revision of each event before it applies the event. */
 function withCause<T>(
-  tappedObserver: Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'>,
+  observed: Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'>,
   cluster: string,
   onCause: MeshEngines['onCause'],
   isWithdrawing: () => boolean,
 ): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
-  if (onCause === undefined) return tappedObserver;
-  const { observer, onEvent } = tappedObserver;
+  if (onCause === undefined) return observed;
+  const { observer, onEvent } = observed;
   const batch = (apply: () => void): void => {
     try {
       // A withdrawal deletes without kvstore events.
@@ -114,7 +114,7 @@ function withCause<T>(
 export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
   #limits: ClusterLimits = NO_LIMITS;
-  #withdrawing = false;
+  #isWithdrawing = false;
   /** True if the beginning of a withdrawal was reported and its end was not. */
   #isWithdrawalReported = false;
 
@@ -142,7 +142,7 @@ export class ClusterStores extends ResourceStores {
         gate,
         onApplied,
         onFault,
-        ...withCause(observed, cluster, engines.onCause, () => this.#withdrawing),
+        ...withCause(observed, cluster, engines.onCause, () => this.#isWithdrawing),
       });
       this.stores.set(resource, store);
     };
@@ -272,7 +272,7 @@ export class ClusterStores extends ResourceStores {
     return this.#withdraw(signal, 'services', [
       ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
       () =>
-        this.#inTurn(() => this.#options.engines.services?.withdrawCluster(this.#options.cluster), signal),
+        this.#runStep(() => this.#options.engines.services?.withdrawCluster(this.#options.cluster), signal),
     ]);
   }
 
@@ -288,18 +288,17 @@ export class ClusterStores extends ResourceStores {
     return this.#withdraw(signal, 'everything', [
       ...Object.values(others).map((store) => () => store.drain(signal)),
       () => nodes?.drain(signal),
-      () => this.#inTurn(() => engines.services?.withdrawCluster(cluster), signal),
-      () => this.#inTurn(() => engines.ipcache?.withdraw(writer), signal),
-      () => this.#inTurn(() => engines.nodes?.withdraw({ source: writer.source, cluster }), signal),
+      () => this.#runStep(() => engines.services?.withdrawCluster(cluster), signal),
+      () => this.#runStep(() => engines.ipcache?.withdraw(writer), signal),
+      () => this.#runStep(() => engines.nodes?.withdraw({ source: writer.source, cluster }), signal),
       () => identities.clear(),
     ]);
   }
 
   /**
-   * Runs a step that is no drain when the gate admits it, because it scans an engine, and all clusters may be withdrawn
-   * at the same moment.
+   * Runs a step that scans an engine when the gate admits it, because all clusters may be withdrawn at the same moment.
    */
-  #inTurn(step: () => unknown, signal: AbortSignal): Promise<boolean> {
+  #runStep(step: () => unknown, signal: AbortSignal): Promise<boolean> {
     const { cluster, gate = OPEN_GATE, engines } = this.#options;
     const work = (): void => {
       engines.onCause?.(withdrawalOf(cluster));
@@ -334,14 +333,14 @@ export class ClusterStores extends ResourceStores {
     // reported.
     this.#isWithdrawalReported ||= this.size > 0;
     if (this.#isWithdrawalReported) onWithdrawal?.(cluster, true);
-    this.#withdrawing = true;
+    this.#isWithdrawing = true;
     try {
       await runAllSteps(signal, steps);
       if (signal.aborted) return;
       tap?.onWithdrawn(cluster, scope);
       this.#reportEnd();
     } finally {
-      this.#withdrawing = false;
+      this.#isWithdrawing = false;
     }
   }
 }

@@ -65,7 +65,7 @@ export class ConfigFollower {
   readonly #tasks: Supervisor;
   readonly #guard = new CallbackGuard();
   #state: DirectoryState = EMPTY_DIRECTORY;
-  #unreadable: string | undefined;
+  #directoryProblem: string | undefined;
   #isListed = false;
   #onListed = (): void => {};
   /** Resolves when the directory has been read and all its clusters have been added to the mesh. */
@@ -74,7 +74,7 @@ export class ConfigFollower {
   });
   #scans = 0;
   #retryMs = RETRY_MS;
-  #watching: Unsubscribe | undefined;
+  #unwatch: Unsubscribe | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #isScanning = false;
   #changedDuringScan = false;
@@ -90,15 +90,15 @@ export class ConfigFollower {
    * added yet; {@link ConfigFollower.listed} waits for the first success. Must be called once.
    */
   async start(): Promise<void> {
-    assert(this.#watching === undefined, 'the directory is followed already');
-    this.#watching = this.#options.source.watch(() => this.#onChange());
+    assert(this.#unwatch === undefined, 'the directory is followed already');
+    this.#unwatch = this.#options.source.watch(() => this.#onChange());
     await this.#scan();
   }
 
   /** Stops, even during a read that does not return. Does not change the mesh. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#watching?.();
+    this.#unwatch?.();
     this.#timer?.timer.cancel();
     await this.#tasks.stop();
   }
@@ -115,7 +115,7 @@ export class ConfigFollower {
 
   #problems(): ReadonlyMap<string, string> {
     const problems = new Map(this.#state.problems);
-    if (this.#unreadable !== undefined) problems.set('', this.#unreadable);
+    if (this.#directoryProblem !== undefined) problems.set('', this.#directoryProblem);
     return problems;
   }
 
@@ -155,7 +155,7 @@ export class ConfigFollower {
       const check = (name: string): ReturnType<typeof mesh.check> => mesh.check(name);
       const step = stepDirectory(this.#state, listing, { now, check });
       this.#state = step.state;
-      this.#unreadable = undefined;
+      this.#directoryProblem = undefined;
       const failures = await this.#applyAll(step.changes);
       if (signal.aborted) return;
       this.#state = withFailedChanges(step.state, failures);
@@ -168,7 +168,7 @@ export class ConfigFollower {
       }
     } catch (error) {
       if (signal.aborted) return;
-      this.#unreadable = messageOf(error);
+      this.#directoryProblem = messageOf(error);
     }
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
     this.#scanIn(retryWithinMs === undefined ? RESCAN_MS : Math.min(retryWithinMs, this.#retryMs));

@@ -72,8 +72,9 @@ function clusterIDRejection(
   field: string,
   { clusterID }: ClusterLimits,
   at: string,
+  isOptional = true,
 ): Decoded<never> | undefined {
-  if (clusterID === undefined || id === clusterID || id === 0) return undefined;
+  if (clusterID === undefined || id === clusterID || (id === 0 && isOptional)) return undefined;
   return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
 }
 
@@ -164,7 +165,7 @@ export function sliceDecoder(
     const parts = splitServiceName(name);
     if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
     const decoded = decodeClusterEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
-    return decoded.ok ? (sliceRejection(decoded.value, limits(), at) ?? decoded) : decoded;
+    return withClusterOfSlice(decoded, limits(), at);
   };
 }
 
@@ -185,7 +186,7 @@ export function largeSliceDecoder(
 ): NonNullable<WatchStoreOptions<ClusterEndpointSlice>['decodeLarge']> {
   function* check(steps: DecodeSteps, at: string): DecodeSteps {
     const decoded = yield* steps;
-    return decoded.ok ? (sliceRejection(decoded.value, limits(), at) ?? decoded) : decoded;
+    return withClusterOfSlice(decoded, limits(), at);
   }
   return (name, value, at) => {
     const parts = splitServiceName(name);
@@ -196,13 +197,14 @@ export function largeSliceDecoder(
 
 type DecodeSteps = Generator<undefined, Decoded<ClusterEndpointSlice>>;
 
-function sliceRejection(
-  { clusterID: id }: ClusterEndpointSlice,
-  { clusterID }: ClusterLimits,
+/** Returns a decoded slice, or a rejection if it has not the id of the cluster. */
+function withClusterOfSlice(
+  decoded: Decoded<ClusterEndpointSlice>,
+  limits: ClusterLimits,
   at: string,
-): Decoded<never> | undefined {
-  if (clusterID === undefined || id === clusterID) return undefined;
-  return rejectedAs('cluster-id-mismatch', 'clusterID', id, `the cluster's id is ${clusterID}`, at);
+): Decoded<ClusterEndpointSlice> {
+  if (!decoded.ok) return decoded;
+  return clusterIDRejection(decoded.value.clusterID, 'clusterID', limits, at, false) ?? decoded;
 }
 
 /**

@@ -62,8 +62,8 @@ export interface MeshEngines {
    */
   readonly onCause?: ((cause: MeshCause | undefined) => void) | undefined;
   /**
-   * Called before the state of a cluster is withdrawn, with true, and when all of it was, or the withdrawal was
-   * abandoned, with false. After an interruption, it is called with true again. It must not throw. Default: none.
+   * Called with true before the state of a cluster is withdrawn, and with false when the withdrawal is complete or
+   * abandoned. The repetition of an interrupted withdrawal calls it with true again. It must not throw. Default: none.
    */
   readonly onWithdrawal?: ((cluster: string, isRunning: boolean) => void) | undefined;
   /**

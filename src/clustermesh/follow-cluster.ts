@@ -42,12 +42,14 @@ export async function readHandshake(
 }
 
 /** Returns true if the kvstore is known to be replaced or restored since the `previous` read. */
-export function isReplaced(previous: KeyRead | undefined, now: KeyRead): boolean {
+export function isReplaced(previous: KeyRead | undefined, current: KeyRead): boolean {
   if (previous === undefined) return false;
   const { clusterID, revision } = previous.header;
-  if (now.header.clusterID !== clusterID || now.header.revision < revision) return true;
+  if (current.header.clusterID !== clusterID || current.header.revision < revision) return true;
   return (
-    previous.kv !== undefined && now.kv !== undefined && previous.kv.createRevision !== now.kv.createRevision
+    previous.kv !== undefined &&
+    current.kv !== undefined &&
+    previous.kv.createRevision !== current.kv.createRevision
   );
 }
 
@@ -90,7 +92,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
     }
   };
   if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing that is read
-  const readers = [run(() => watchConfig(cluster, request))];
+  const readers = [run(() => watchConfig(cluster, either.signal))];
   const follow = (resource: CopiedResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
   if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
@@ -134,16 +136,14 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
   };
 }
 
-type ConfiguredCluster = Pick<FollowParams, 'backend' | 'name' | 'read'>;
-
 /** Resolves when the configuration differs from `read`, the kvstore turns out to be replaced, or the signal fires. */
-async function watchConfig(
-  { backend, name, read }: ConfiguredCluster,
-  { signal, onReaderState }: Pick<FollowRequest, 'signal' | 'onReaderState'>,
+export async function watchConfig(
+  { backend, name, read, onReaderState }: Pick<FollowParams, 'backend' | 'name' | 'read' | 'onReaderState'>,
+  signal: AbortSignal,
 ): Promise<FollowEnd> {
   const key = clusterConfigKey(name);
   const previous = read.kv?.value;
-  let now: Uint8Array | undefined;
+  let current: Uint8Array | undefined;
   let listed = false;
   const watch = backend.watch(CLUSTER_CONFIG_PREFIX, {
     signal,
@@ -152,25 +152,18 @@ async function watchConfig(
   });
   for await (const batch of watch) {
     for (const event of batch) {
-      if (event.key === key) now = event.type === 'delete' ? undefined : event.value;
+      if (event.key === key) current = event.type === 'delete' ? undefined : event.value;
       listed ||= event.type === 'list-done';
     }
-    const same = now === undefined || previous === undefined ? now === previous : equalBytes(now, previous);
-    if (listed && !same) return 'ended';
+    const isSame =
+      current === undefined || previous === undefined ? current === previous : equalBytes(current, previous);
+    if (listed && !isSame) return 'ended';
   }
   return endOf(watch);
 }
 
 function endOf(watch: Watch): FollowEnd {
   return watch.status().state === 'diverged' ? 'diverged' : 'ended';
-}
-
-/** Resolves if the kvstore has a configuration of the cluster, turns out to be replaced, or the signal fires. */
-export function awaitConfig(
-  cluster: ConfiguredCluster & Pick<FollowParams, 'onReaderState'>,
-  signal: AbortSignal,
-): Promise<FollowEnd> {
-  return watchConfig(cluster, { signal, onReaderState: cluster.onReaderState });
 }
 
 /**

@@ -20,8 +20,8 @@ import type {
   ClusterState,
   Withdrawal,
 } from './cluster-state.ts';
-import { ClusterView, type RemoteClusterStatus } from './cluster-status.ts';
-import { awaitConfig, followCluster, isReplaced, readHandshake } from './follow-cluster.ts';
+import { type RemoteClusterStatus, ReportedStatus } from './cluster-status.ts';
+import { followCluster, isReplaced, readHandshake, watchConfig } from './follow-cluster.ts';
 import type { KeyVersion, OnReaderState, ResourceStores, StoreHooks } from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
@@ -29,7 +29,7 @@ import { WatchStates } from './watch-states.ts';
 
 /**
  * Returns a new kvstore client, which a remote cluster closes. If it throws, the call is retried. If the signal fires,
- * the call is abandoned; a client that it returns later is closed.
+ * the call is abandoned, and a client that it returns later is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
@@ -102,16 +102,16 @@ export class FollowedCluster {
   readonly #stores: ResourceStores;
   readonly #tasks: Supervisor;
   readonly #watchStates = new WatchStates();
-  readonly #status: ClusterView;
+  readonly #status: ReportedStatus;
   readonly #inputs: ClusterInput[] = [];
-  #stepping = false;
+  #isStepping = false;
   #state: ClusterState;
   #connect: ConnectKvstore | undefined;
   #backend: KvstoreBackend | undefined;
-  /** The read of the configuration by the last handshake. */
-  #read: KeyRead | undefined;
+  /** The last handshake's read of the configuration. */
+  #handshake: KeyRead | undefined;
   /** True if all lists of the current phase are complete. */
-  #complete = false;
+  #isComplete = false;
   /** Resolves when all previous attempts have ended. */
   #leaving: Promise<void> = Promise.resolve();
   #endWaiters: (() => void)[] = [];
@@ -128,11 +128,11 @@ export class FollowedCluster {
       onReject?.({ ...item, message: `cluster ${name}: ${item.message}` }),
     );
     this.#tasks = new Supervisor({ clock, random });
-    this.#status = new ClusterView(clock);
+    this.#status = new ReportedStatus(clock);
     this.#stores = options.stores({
       identities: this.identities,
       rejections: this.#rejections,
-      onApplied: () => this.#applied(),
+      onApplied: () => this.#recordProgress(),
       onFault: (error) => this.#status.recordFailure(`an engine failed: ${messageOf(error)}`),
     });
     this.#watchExpiry();
@@ -200,15 +200,15 @@ export class FollowedCluster {
 
   /** Stops following. Withdraws nothing. */
   stop(): Promise<void> {
-    return this.#end('stop');
+    return this.#finish('stop');
   }
 
   /** Stops following and withdraws everything (I10). */
   remove(): Promise<void> {
-    return this.#end('remove');
+    return this.#finish('remove');
   }
 
-  async #end(type: 'stop' | 'remove'): Promise<void> {
+  async #finish(type: 'stop' | 'remove'): Promise<void> {
     this.#dispatch({ type });
     const isOver = (): boolean => this.#state.phase === 'removed' || this.#state.phase === 'stopped';
     if (!isOver()) await new Promise<void>((resolve) => this.#endWaiters.push(resolve));
@@ -219,12 +219,12 @@ export class FollowedCluster {
   /** Processes inputs one after the other, including those that effects dispatch synchronously. */
   #dispatch(input: ClusterInput): void {
     this.#inputs.push(input);
-    if (this.#stepping) return;
-    this.#stepping = true;
+    if (this.#isStepping) return;
+    this.#isStepping = true;
     try {
       for (let next = this.#inputs.shift(); next !== undefined; next = this.#inputs.shift()) this.#step(next);
     } finally {
-      this.#stepping = false;
+      this.#isStepping = false;
     }
     this.#update();
   }
@@ -233,7 +233,7 @@ export class FollowedCluster {
     const previous = this.#state;
     const { state, effects } = stepCluster(previous, input);
     this.#state = state;
-    if (state.phase !== previous.phase) this.#complete = false;
+    if (state.phase !== previous.phase) this.#isComplete = false;
     if (state.failures !== previous.failures && state.lastFailure !== undefined)
       this.#status.recordFailure(state.lastFailure);
     for (const effect of effects) this.#perform(effect, state.attempt);
@@ -244,13 +244,13 @@ export class FollowedCluster {
     else if (effect.do === 'validate') {
       const objection = this.#options.objection(effect.config);
       this.#dispatch({ type: 'validated', attempt, objection });
-    } else this.#begin(attempt, effect.do, (signal) => this.#work(effect, attempt, signal));
+    } else this.#runTask(attempt, effect.do, (signal) => this.#runEffect(effect, attempt, signal));
   }
 
-  #work(effect: TaskEffect, attempt: number, signal: AbortSignal): Promise<void> {
+  #runEffect(effect: TaskEffect, attempt: number, signal: AbortSignal): Promise<void> {
     switch (effect.do) {
       case 'connect':
-        return this.#open(attempt, signal);
+        return this.#createClient(attempt, signal);
       case 'read-config':
         return this.#readConfig(attempt, signal);
       case 'withdraw':
@@ -265,7 +265,7 @@ export class FollowedCluster {
   }
 
   /** Runs `work` as a task. `leave` ends it. */
-  #begin(attempt: number, name: string, work: Work<void>): void {
+  #runTask(attempt: number, name: string, work: Work<void>): void {
     this.#tasks.run(name, work).catch((error: unknown) => {
       this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
     });
@@ -293,7 +293,7 @@ export class FollowedCluster {
     );
   }
 
-  async #open(attempt: number, leaving: AbortSignal): Promise<void> {
+  async #createClient(attempt: number, leaving: AbortSignal): Promise<void> {
     await this.#options.gate?.pass(CONNECT_WEIGHT, leaving);
     if (leaving.aborted) return;
     const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
@@ -352,8 +352,8 @@ export class FollowedCluster {
     }
     for (const detail of config?.dropped ?? []) this.#rejections.add(detail);
     this.#options.retries?.succeeded();
-    const replaced = isReplaced(this.#read, read);
-    this.#read = read;
+    const replaced = isReplaced(this.#handshake, read);
+    this.#handshake = read;
     this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
   }
 
@@ -387,7 +387,7 @@ export class FollowedCluster {
     const { clock, random, refillMs = REFILL_MS } = this.#options;
     await this.#stores.configure(options.config, signal);
     const onComplete = (): void => {
-      this.#complete = true;
+      this.#isComplete = true;
       this.#dispatch({ type: 'complete', attempt });
     };
     const refill = async (leaving: AbortSignal): Promise<void> => {
@@ -403,7 +403,7 @@ export class FollowedCluster {
   }
 
   async #awaitConfig(attempt: number, signal: AbortSignal): Promise<void> {
-    const end = await awaitConfig(this.#readParams, signal);
+    const end = await watchConfig(this.#readParams, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
   }
 
@@ -416,19 +416,19 @@ export class FollowedCluster {
     this.#update();
   };
 
-  #applied(): void {
+  #recordProgress(): void {
     this.#status.recordArrived(this.#stores.progressCount);
     this.#update();
   }
 
   /** Updates the status and notifies if it changed. */
   #update(): void {
-    if (this.#stepping) return;
+    if (this.#isStepping) return;
     const connected =
       this.#watchStates.size > 0 ? this.#watchStates.areUp : this.#backend?.status().connected === true;
     const { isSynced, size: keys } = this.#stores;
-    const standing = { connected, complete: this.#complete, isSynced, keys };
-    const isChanged = this.#status.update(this.#state, standing);
+    const facts = { connected, complete: this.#isComplete, isSynced, keys };
+    const isChanged = this.#status.update(this.#state, facts);
     this.#watchExpiry();
     const { phase } = this.#state;
     if (phase === 'removed' || phase === 'stopped')
@@ -464,7 +464,12 @@ export class FollowedCluster {
 
   /** Parameters to read the cluster with the current client. */
   get #readParams(): { name: string; backend: KvstoreBackend; read: KeyRead; onReaderState: OnReaderState } {
-    assert(this.#read !== undefined, 'the configuration of the cluster was read');
-    return { name: this.name, backend: this.#client, read: this.#read, onReaderState: this.#onReaderState };
+    assert(this.#handshake !== undefined, 'the configuration of the cluster was read');
+    return {
+      name: this.name,
+      backend: this.#client,
+      read: this.#handshake,
+      onReaderState: this.#onReaderState,
+    };
   }
 }

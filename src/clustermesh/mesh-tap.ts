@@ -28,7 +28,7 @@ export interface MeshTap {
   /** Called after the configuration from a handshake was applied. */
   onConfigured(cluster: string, config: ClusterConfig | undefined): void;
   /**
-   * Called when a resource is followed. If `keeps`, keys are neither deleted nor removed because of a rejected value.
+   * Called when a resource is followed. If `keeps`, no key is removed, even if it is deleted or its value is rejected.
    */
   onFollow(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
   /** Called with each state of a reader. */

@@ -78,7 +78,7 @@ export abstract class ResourceStores {
 
   /** The resources that the cluster does not export, or that are read in another format. `configure` sets it. */
   protected skipped: ReadonlySet<CopiedResource> = new Set();
-  /** Must be resolved if the cluster exports its services in no format that is read, so that nothing waits for them. */
+  /** Must be resolved if the services are in no format that is read, so that nothing waits for them. */
   protected readonly servicesSkipped: Deferred = deferred();
   /** Must be resolved if the cluster exports no services by the multi-cluster services API. */
   protected readonly exportsSkipped: Deferred = deferred();
@@ -90,15 +90,15 @@ export abstract class ResourceStores {
 
   /** True if every resource that is not skipped has been complete once; services in one of their formats. */
   get isSynced(): boolean {
-    let isRead = false;
+    let areServicesRead = false;
     let areServicesSynced = false;
     for (const [resource, store] of this.stores) {
       if (isServiceResource(resource)) {
-        isRead ||= !this.skipped.has(resource);
+        areServicesRead ||= !this.skipped.has(resource);
         areServicesSynced ||= store.isSynced;
       } else if (!store.isSynced && !this.skipped.has(resource)) return false;
     }
-    return areServicesSynced || !isRead;
+    return areServicesSynced || !areServicesRead;
   }
 
   /**

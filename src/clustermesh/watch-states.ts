@@ -1,6 +1,6 @@
 import type { WatchState } from '../kvstore/session/backend.ts';
 
-/** The watch states of a cluster's readers, from which it is derived whether the kvstore answers. Pure. */
+/** The watch states of a cluster's readers. They show whether its kvstore answers. Pure. */
 export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 

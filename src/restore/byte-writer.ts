@@ -35,13 +35,13 @@ export class ByteWriter {
   }
 
   byte(value: number): void {
-    this.#room(1);
+    this.#reserve(1);
     this.#buffer[this.#at++] = value;
   }
 
   /** Writes 32 bits, big-endian. */
   word(value: number): void {
-    this.#room(4);
+    this.#reserve(4);
     this.#at = this.#buffer.writeInt32BE(value | 0, this.#at);
   }
 
@@ -50,7 +50,7 @@ export class ByteWriter {
    * clear.
    */
   number(value: number): void {
-    this.#room(5);
+    this.#reserve(5);
     let rest = value >>> 0;
     while (rest > 0x7f) {
       this.#buffer[this.#at++] = (rest & 0x7f) | 0x80;
@@ -63,7 +63,7 @@ export class ByteWriter {
   text(value: string): void {
     const length = Buffer.byteLength(value);
     this.number(length);
-    this.#room(length);
+    this.#reserve(length);
     this.#at += this.#buffer.write(value, this.#at, length);
   }
 
@@ -80,7 +80,7 @@ export class ByteWriter {
     this.text(value);
   }
 
-  #room(bytes: number): void {
+  #reserve(bytes: number): void {
     if (this.#at + bytes <= this.#buffer.length) return;
     const larger = Buffer.allocUnsafe(Math.max(2 * this.#buffer.length, this.#at + bytes));
     this.#buffer.copy(larger, 0, 0, this.#at);

@@ -14,8 +14,8 @@ const VERSION = 2;
 /** The oldest version that can be read. */
 const OLDEST_VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
-/** Number of bytes before the first section: magic and version. */
-const PREAMBLE = MAGIC.length + 1;
+/** Bytes before the first section: magic and version. */
+const PREAMBLE_BYTES = MAGIC.length + 1;
 
 /** The kinds of sections of a checkpoint. */
 export const SECTION = {
@@ -37,18 +37,18 @@ export const SECTION = {
 export type SectionKind = (typeof SECTION)[keyof typeof SECTION];
 
 /** Bytes before a payload: length and kind. */
-const HEAD = 5;
+const HEAD_BYTES = 5;
 /** Bytes after a payload: checksum. */
-const TAIL = 4;
+const TAIL_BYTES = 4;
 
 /**
  * Maximum number of bytes of a payload: a record with a value of 1.5 MiB, of which JSON escapes each byte by six
  * characters. Limits the memory for a file that is not a checkpoint.
  */
-const MAX_SECTION: number = 16 << 20;
+const MAX_SECTION_BYTES: number = 16 << 20;
 
 /** Bytes per read. */
-const CHUNK: number = 256 << 10;
+const CHUNK_BYTES: number = 256 << 10;
 
 /** A section of a checkpoint. Its payload is valid until the next section is requested. */
 export interface Section {
@@ -85,12 +85,12 @@ export class CheckpointError extends Error {
  */
 export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Section>): Promise<number> {
   const unfinished = `${CHECKPOINT}.${randomUUID().slice(0, 8)}${UNFINISHED}`;
-  let size = PREAMBLE;
+  let size = PREAMBLE_BYTES;
   try {
     const sink = await folder.create(unfinished);
     try {
       await sink.write(Buffer.from([...MAGIC, VERSION]));
-      const frame = Buffer.allocUnsafe(HEAD + MAX_SECTION + TAIL);
+      const frame = Buffer.allocUnsafe(HEAD_BYTES + MAX_SECTION_BYTES + TAIL_BYTES);
       for (const section of sections) {
         const bytes = frameOf(section, frame);
         size += bytes.length;
@@ -111,13 +111,13 @@ export async function writeCheckpoint(folder: StateFolder, sections: Iterable<Se
 
 /** Returns the bytes of a section, which are written into `frame`. */
 function frameOf({ kind, payload }: Section, frame: Buffer): Buffer {
-  if (payload.length > MAX_SECTION) throw new RangeError(`a section has ${payload.length} bytes`);
+  if (payload.length > MAX_SECTION_BYTES) throw new RangeError(`a section has ${payload.length} bytes`);
   frame.writeUInt32BE(payload.length, 0);
   frame.writeUInt8(kind, 4);
-  frame.set(payload, HEAD);
-  const end = HEAD + payload.length;
+  frame.set(payload, HEAD_BYTES);
+  const end = HEAD_BYTES + payload.length;
   frame.writeUInt32BE(crc32(frame.subarray(0, end)), end);
-  return frame.subarray(0, end + TAIL);
+  return frame.subarray(0, end + TAIL_BYTES);
 }
 
 /**
@@ -174,21 +174,21 @@ export async function* readSections(file: StateFile): AsyncGenerator<Section, vo
   const bytes = new FileBytes(file);
   await checkPreamble(bytes);
   while (!(await bytes.atEnd())) {
-    const head = await bytes.take(HEAD, 0);
+    const head = await bytes.take(HEAD_BYTES, 0);
     const length = head.readUInt32BE(0);
     const kind = head.readUInt8(4);
-    if (length > MAX_SECTION) throw new CheckpointError('torn', `a section has ${length} bytes`);
-    const frame = await bytes.take(HEAD + length + TAIL, HEAD + length + TAIL);
-    const end = HEAD + length;
+    if (length > MAX_SECTION_BYTES) throw new CheckpointError('torn', `a section has ${length} bytes`);
+    const frame = await bytes.take(HEAD_BYTES + length + TAIL_BYTES, HEAD_BYTES + length + TAIL_BYTES);
+    const end = HEAD_BYTES + length;
     if (frame.readUInt32BE(end) !== crc32(frame.subarray(0, end)))
       throw new CheckpointError('torn', 'a checksum does not match');
     if (!isSectionKind(kind)) throw new CheckpointError('newer', `unknown section ${kind}`);
-    yield { kind, payload: frame.subarray(HEAD, end) };
+    yield { kind, payload: frame.subarray(HEAD_BYTES, end) };
   }
 }
 
 async function checkPreamble(bytes: FileBytes): Promise<void> {
-  const preamble = await bytes.take(PREAMBLE, PREAMBLE).catch((error: unknown) => {
+  const preamble = await bytes.take(PREAMBLE_BYTES, PREAMBLE_BYTES).catch((error: unknown) => {
     throw error instanceof CheckpointError ? new CheckpointError('foreign', messageOf(error)) : error;
   });
   if (!preamble.subarray(0, MAGIC.length).equals(MAGIC))
@@ -215,22 +215,22 @@ class FileBytes {
   }
 
   async atEnd(): Promise<boolean> {
-    return !(await this.#has(1));
+    return !(await this.#fill(1));
   }
 
   /** Returns the next `count` bytes, which are valid until the next call. Advances by `used` bytes. */
   async take(count: number, used: number): Promise<Buffer> {
-    if (!(await this.#has(count))) throw new CheckpointError('torn', 'the file ends within a section');
+    if (!(await this.#fill(count))) throw new CheckpointError('torn', 'the file ends within a section');
     const from = this.#from;
     this.#from += used;
     return this.#buffer.subarray(from, from + count);
   }
 
-  /** Reads until `count` unread bytes are in the buffer. Returns false if the file has fewer. */
-  async #has(count: number): Promise<boolean> {
+  /** Fills the buffer with `count` or more unread bytes. Returns false if the file has fewer. */
+  async #fill(count: number): Promise<boolean> {
     const unread = this.#buffer.subarray(this.#from);
     if (unread.length >= count) return true;
-    const next = Buffer.allocUnsafe(Math.max(count, CHUNK));
+    const next = Buffer.allocUnsafe(Math.max(count, CHUNK_BYTES));
     unread.copy(next);
     const read = await this.#file.read(next.subarray(unread.length), this.#position);
     this.#position += read;

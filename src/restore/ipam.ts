@@ -79,10 +79,10 @@ export class IPAM {
 
   /** Releases an address. Returns false if `owner` does not have it. */
   release(address: string, { use, name }: AddressOwner, pool: string = DEFAULT_POOL): boolean {
-    const known = this.#pools.get(pool);
+    const addressPool = this.#pools.get(pool);
     const owner = this.ownerOf(address, pool);
-    if (known === undefined || owner?.use !== use || owner.name !== name) return false;
-    return known.reserved.delete(owner.address);
+    if (addressPool === undefined || owner?.use !== use || owner.name !== name) return false;
+    return addressPool.reserved.delete(owner.address);
   }
 
   /** Allows the allocation of free addresses, because all addresses from before the restart are reserved. */
@@ -105,10 +105,12 @@ export class IPAM {
    */
   isFree(address: string, pool: string = DEFAULT_POOL): boolean {
     const ip = addressOf(address);
-    const known = this.#pools.get(pool);
-    if (!this.#isOpen || ip === undefined || known === undefined) return false;
+    const addressPool = this.#pools.get(pool);
+    if (!this.#isOpen || ip === undefined || addressPool === undefined) return false;
     return (
-      this.ownerOf(ip.address, pool) === undefined && isInside(ip, known) && !isNetworkOrBroadcast(ip, known)
+      this.ownerOf(ip.address, pool) === undefined &&
+      isInside(ip, addressPool) &&
+      !isNetworkOrBroadcast(ip, addressPool)
     );
   }
 
@@ -132,11 +134,11 @@ export class IPAM {
 
   #reserve(address: string, { use, name }: AddressOwner, pool: string): ReserveOutcome {
     const ip = addressOf(address);
-    const known = this.#pools.get(pool);
+    const addressPool = this.#pools.get(pool);
     if (ip === undefined) return 'invalid';
-    if (known === undefined) return 'unknown-pool';
-    if (!isInside(ip, known)) return 'outside';
-    const { reserved } = known;
+    if (addressPool === undefined) return 'unknown-pool';
+    if (!isInside(ip, addressPool)) return 'outside';
+    const { reserved } = addressPool;
     const owner = reserved.get(ip.address);
     if (owner !== undefined) return owner.use === use && owner.name === name ? 'reserved' : 'in-use';
     reserved.set(ip.address, { address: ip.address, pool, use, name });

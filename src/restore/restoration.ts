@@ -156,7 +156,7 @@ export class Restoration {
     await gate.runSteps(
       inSteps(identities, (known) => this.#restoreIdentity({ ...known, cluster: clusterName }), gate.slice),
     );
-    if (entries.length + identities.length > 0) this.#noteTime(clusterName, header);
+    if (entries.length + identities.length > 0) this.#recordTime(clusterName, header);
     const restoreEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
       if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') accepted.entries++;
     };
@@ -164,7 +164,7 @@ export class Restoration {
     await gate.runSteps(
       inSteps(nodes, (node) => {
         if (this.#options.nodes.nodeUpdated({ ...node, source: 'restored' }) === 'invalid') return;
-        this.#noteNode(node, header);
+        this.#recordNode(node, header);
         accepted.nodes++;
       }),
     );
@@ -182,7 +182,7 @@ export class Restoration {
   }
 
   /** Returns the wall time of the restored state by cluster. */
-  get ages(): ReadonlyMap<string, number> {
+  get knownTimes(): ReadonlyMap<string, number> {
     return this.#knownAt;
   }
 
@@ -279,14 +279,14 @@ export class Restoration {
         const part = parts.read(record);
         if (part === undefined || !services.restorePart(part)) continue;
         counts.services++;
-        this.#noteTime(clusterOfPart(part) || clusterName, header);
+        this.#recordTime(clusterOfPart(part) || clusterName, header);
       }
     } else if (kind === SECTION.identities) {
       for (const record of readRecords(payload)) {
         const known = readIdentity(record, this.#reject);
         if (known === undefined) continue;
         this.#restoreIdentity(known);
-        this.#noteTime(known.cluster, header);
+        this.#recordTime(known.cluster, header);
         counts.identities++;
       }
     }
@@ -303,7 +303,7 @@ export class Restoration {
     let restored = 0;
     for (const { key, identity, source, owner, hostIP, encryptKey, k8s } of entries) {
       const cluster = this.#clusterOfEntry(source, owner);
-      this.#noteTime(cluster, header);
+      this.#recordTime(cluster, header);
       const claim: Claim = {
         identity,
         source: 'restored',
@@ -321,15 +321,15 @@ export class Restoration {
     if (this.#options.nodes.restore({ version: 1, nodes: [node] }) === 0) return false;
     const { cluster, name }: Readonly<Record<string, unknown>> = isObject(node) ? node : {};
     assert(typeof cluster === 'string' && typeof name === 'string', 'a restored node has a name');
-    this.#noteNode({ cluster, name }, header);
+    this.#recordNode({ cluster, name }, header);
     return true;
   }
 
-  #noteNode({ cluster, name }: NodeName, header: CheckpointHeader): void {
+  #recordNode({ cluster, name }: NodeName, header: CheckpointHeader): void {
     const names = this.#nodeNames.get(cluster) ?? [];
     names.push(name);
     this.#nodeNames.set(cluster, names);
-    this.#noteTime(cluster, header);
+    this.#recordTime(cluster, header);
   }
 
   /**
@@ -345,7 +345,7 @@ export class Restoration {
   }
 
   /** Records the time of the restored state of a cluster. */
-  #noteTime(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
+  #recordTime(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
     this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
   }
 

@@ -14,7 +14,6 @@ import {
   type Service,
   type ServiceAffinity,
   type ServicePort,
-  type ServiceType,
   type TrafficDistribution,
   type TrafficPolicy,
 } from '../servicecache/service.ts';
@@ -24,7 +23,7 @@ import type { ServicePart } from '../servicecache/service-parts.ts';
 /** Number of characters after which a record ends. A larger slice or offer is divided into several records. */
 const CHARACTERS_PER_RECORD = 32_768;
 
-const TYPES: readonly ServiceType[] = ['ClusterIP', 'NodePort', 'LoadBalancer'];
+const TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer'] as const;
 const ADDRESSINGS: readonly Addressing[] = ['assigned', 'headless', 'unassigned'];
 const POLICIES: readonly TrafficPolicy[] = ['Cluster', 'Local'];
 const AFFINITIES: readonly ServiceAffinity[] = ['none', 'local', 'remote'];
@@ -34,7 +33,6 @@ const DISTRIBUTIONS: readonly TrafficDistribution[] = [
   'prefer-same-zone',
   'prefer-same-node',
 ];
-const EXPOSED_TYPES = ['ClusterIP', 'NodePort', 'LoadBalancer'] as const;
 const SOURCE_RANGES_POLICIES = ['allow', 'deny'] as const;
 const STATES: readonly BackendState[] = ['active', 'terminating', 'not-ready', 'maintenance'];
 const KINDS: readonly ServicePart['kind'][] = ['service', 'slice', 'offer', 'remote-slice'];
@@ -127,8 +125,8 @@ function backendRecord(backend: Backend): object {
   };
 }
 
-/** The backends of the first records of a slice or offer that has several records. */
-interface Unfinished {
+/** A slice or offer with several records, of which some have been read. */
+interface UnfinishedPart {
   /** Identifies the part. */
   readonly title: string;
   readonly backends: Backend[];
@@ -138,7 +136,7 @@ interface Unfinished {
 /** Joins records to parts of services. */
 export class ServicePartReader {
   readonly #onReject: (rejection: Rejection) => void;
-  #unfinished: Unfinished | undefined;
+  #unfinished: UnfinishedPart | undefined;
   /** True while the remaining records of a rejected part are ignored. */
   #isRejecting = false;
 
@@ -214,7 +212,7 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
     nodeSelector: fields.string('nodeSelector'),
     nodeLabel: fields.string('nodeLabel'),
     sourceRangesPolicy: fields.word('sourceRangesPolicy', SOURCE_RANGES_POLICIES) ?? 'allow',
-    exposedType: fields.word('exposedType', EXPOSED_TYPES),
+    exposedType: fields.word('exposedType', TYPES),
     labels: fields.list('labels').items(readPair),
     selector: fields.list('selector').items(readPair),
   });

@@ -1,19 +1,19 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type ClusterState, NEW_CLUSTER } from '../../src/clustermesh/cluster-state.ts';
-import { type ClusterStanding, ClusterView } from '../../src/clustermesh/cluster-status.ts';
+import { type ClusterFacts, ReportedStatus } from '../../src/clustermesh/cluster-status.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 
-const WELL: ClusterStanding = { complete: true, connected: true, isSynced: true, keys: 7 };
+const WELL: ClusterFacts = { complete: true, connected: true, isSynced: true, keys: 7 };
 
 let clock: ManualClock;
-let view: ClusterView;
+let view: ReportedStatus;
 
 beforeEach(() => {
   clock = new ManualClock();
-  view = new ClusterView(clock);
+  view = new ReportedStatus(clock);
 });
 
-function shown(state: Partial<ClusterState>, standing: Partial<ClusterStanding> = {}): string {
+function shown(state: Partial<ClusterState>, standing: Partial<ClusterFacts> = {}): string {
   view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
   return view.status().state;
 }
@@ -58,7 +58,7 @@ describe('the status of a cluster', () => {
     expect(shown({ phase: 'leaving', next })).toBe(state);
   });
 
-  it.each<readonly [string, Partial<ClusterState>, Partial<ClusterStanding>]>([
+  it.each<readonly [string, Partial<ClusterState>, Partial<ClusterFacts>]>([
     ['ready', {}, {}],
     ['ready', { found: 'read' }, { keys: 0 }],
     ['ready', { failStatic: false }, { keys: 0 }],
@@ -75,7 +75,7 @@ describe('the status of a cluster', () => {
 });
 
 describe('a change of a cluster', () => {
-  const update = (state: Partial<ClusterState>, standing: Partial<ClusterStanding> = {}): boolean =>
+  const update = (state: Partial<ClusterState>, standing: Partial<ClusterFacts> = {}): boolean =>
     view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
 
   it('is a change of its state, its connection or its failure count, and nothing else', () => {

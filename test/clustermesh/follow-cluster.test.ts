@@ -2,11 +2,11 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { ClusterFollow } from '../../src/clustermesh/cluster-state.ts';
 import type { ClusterStores } from '../../src/clustermesh/cluster-stores.ts';
 import {
-  awaitConfig,
   type FollowParams,
   followCluster,
   isReplaced,
   readHandshake,
+  watchConfig,
 } from '../../src/clustermesh/follow-cluster.ts';
 import type { FollowEnd, FollowRequest } from '../../src/clustermesh/resource-stores.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
@@ -231,7 +231,7 @@ describe('a followed cluster', () => {
 
   it('has no configuration until one is written', async () => {
     let end: FollowEnd | undefined;
-    void awaitConfig(cluster({}, read('one', 5)), ended.signal).then((how) => {
+    void watchConfig(cluster({}, read('one', 5)), ended.signal).then((how) => {
       end = how;
     });
     await configs().tell(`create ${KEY}b new`, 'list-done');
