@@ -77,7 +77,7 @@ export function identityScope(identity: number): number {
 export type MaxConnectedClusters = 255 | 511;
 
 /** Returns the number of bits of an identity within its cluster: 16, or 15 in a mesh of 511 clusters. */
-export function clusterIdentityBits(max: MaxConnectedClusters): 15 | 16 {
+function clusterIdentityBits(max: MaxConnectedClusters): 15 | 16 {
   return max === 511 ? 15 : 16;
 }
 

@@ -45,47 +45,49 @@ export function rejectInput(reason: string, field: string, value: unknown, why: 
 /** A value with more dropped parts than this is rejected as a whole, so that the cost of recording them is bounded. */
 const MAX_DROPPED = 64;
 
+/** Returns a function that adds each dropped part of the input `at` to the list. */
+function dropInto(dropped: Rejection[], at: string): RejectField<undefined> {
+  return (reason, field, value, why) => {
+    if (dropped.length === MAX_DROPPED) rejectInput(reason, field, value, why);
+    dropped.push(rejection(reason, field, value, why, at));
+    return undefined;
+  };
+}
+
+function decoded<T>(value: T, dropped: readonly Rejection[]): Decoded<T> {
+  return dropped.length === 0 ? { ok: true, value } : { ok: true, value, dropped };
+}
+
+/** Returns the rejection that {@link rejectInput} has thrown. Throws other errors. */
+function rejectedBy(error: unknown, at: string): Decoded<never> {
+  if (!(error instanceof RejectedInput)) throw error;
+  return rejectedAs(error.reason, error.field, error.value, error.message, at);
+}
+
 /**
  * Returns the result of `read`. If `read` calls {@link rejectInput}, returns the rejection. If `read` omits an invalid
  * part, it calls `drop` for that part. `at` names the input: a kvstore key or a file.
  */
 export function decodeWith<T>(at: string, read: (drop: RejectField<undefined>) => T): Decoded<T> {
-  let dropped: Rejection[] | undefined;
-  const drop: RejectField<undefined> = (...fault) => {
-    dropped ??= [];
-    if (dropped.length === MAX_DROPPED) rejectInput(...fault);
-    const [reason, field, value, why] = fault;
-    dropped.push(rejection(reason, field, value, why, at));
-    return undefined;
-  };
+  const dropped: Rejection[] = [];
   try {
-    const value = read(drop);
-    return dropped === undefined ? { ok: true, value } : { ok: true, value, dropped };
+    return decoded(read(dropInto(dropped, at)), dropped);
   } catch (error) {
-    if (!(error instanceof RejectedInput)) throw error;
-    return rejectedAs(error.reason, error.field, error.value, error.message, at);
+    return rejectedBy(error, at);
   }
 }
 
-/** Like {@link decodeWith}, for an input that is read in steps. The dropped parts are counted when `read` has ended. */
+/** Like {@link decodeWith}, for an input that is read in steps. */
 export function* decodeInSteps<T>(
   at: string,
   read: (drop: RejectField<undefined>) => Generator<undefined, T>,
 ): Generator<undefined, Decoded<T>> {
-  const dropped: Parameters<RejectField<undefined>>[] = [];
-  let result: () => T;
+  const dropped: Rejection[] = [];
   try {
-    const value = yield* read((...fault) => void dropped.push(fault));
-    result = () => value;
+    return decoded(yield* read(dropInto(dropped, at)), dropped);
   } catch (error) {
-    result = () => {
-      throw error;
-    };
+    return rejectedBy(error, at);
   }
-  return decodeWith(at, (drop) => {
-    for (const fault of dropped) drop(...fault);
-    return result();
-  });
 }
 
 /** Returns a rejection as the result of decoding. */

@@ -15,7 +15,7 @@ export const TAPE_FORMAT = 1;
  */
 export const MAX_LINE_BYTES: number = 16 << 20;
 
-export interface TapePlace {
+interface TapePlace {
   /** Number of the line in the life of the agent, from 1. A gap in the numbers is a cut. */
   readonly seq: number;
   /** Monotonic milliseconds since the tape was started. */
@@ -110,7 +110,6 @@ export type TapeEntry =
   | { readonly ev: 'note'; readonly text: string };
 
 export type TapeLine = TapePlace & TapeEntry;
-export type TapeEvent = TapeEntry['ev'];
 
 /** Maximum time in milliseconds. The sum of two such times is a valid `Date`, whose limit is 8.64e15. */
 const MAX_TIME = 4e15;
@@ -136,7 +135,7 @@ const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more:
 const VALUE = { value: 'text?', value64: 'text?' } as const;
 const READER = { store: 'text', from: 'resource' } as const;
 
-const SHAPES: Readonly<Record<TapeEvent, Readonly<Record<string, FieldKind>>>> = {
+const SHAPES: Readonly<Record<TapeEntry['ev'], Readonly<Record<string, FieldKind>>>> = {
   tape: {
     format: 'number',
     version: 'text',

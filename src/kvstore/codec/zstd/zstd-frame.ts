@@ -12,9 +12,9 @@ const MAGIC = 0xfd2fb528;
 const MIB = 1024 * 1024;
 
 /** Maximum size of a block's content. */
-export const MAX_BLOCK: number = 128 * 1024;
+const MAX_BLOCK = 128 * 1024;
 /** Bytes before the content of a block. */
-export const BLOCK_HEADER = 3;
+const BLOCK_HEADER = 3;
 /** Bytes of a checksum. */
 const CHECKSUM = 4;
 /** Types of blocks. The content of a `RUN` is one byte, which is repeated. */
@@ -24,7 +24,7 @@ const COMPRESSED = 2;
 const RESERVED = 3;
 
 /** Maximum window. It is the memory that a decoder needs; RFC 8878 recommends that decoders support 8 MiB. */
-export const MAX_WINDOW: number = 8 * MIB;
+const MAX_WINDOW = 8 * MIB;
 /** Maximum size of the content. A slice of 1,000 endpoints with long names has about 200 KiB. */
 export const MAX_CONTENT: number = 8 * MIB;
 /** Content above 1 MiB must not have more than this multiple of the size of its frame. Slices have about 5 to 15. */
@@ -60,7 +60,7 @@ function rejectFrame(size: number, reason: string): never {
 }
 
 /** Rejects content that is too large. */
-export function rejectSize(size: number, reason: string): never {
+export function rejectSize(size: number | string, reason: string): never {
   return rejectInput('too-large', 'value', `${size} bytes`, reason);
 }
 

@@ -44,12 +44,7 @@ function rejectDecoding(frame: Uint8Array, error: unknown): never {
 
 /** Rejects content whose decompression stopped at the limit. */
 function rejectOversized(sizeLimit: number): never {
-  return rejectInput(
-    'too-large',
-    'value',
-    `more than ${sizeLimit} bytes`,
-    `must have at most ${sizeLimit} bytes when it is decompressed`,
-  );
+  return rejectSize(`more than ${sizeLimit}`, `must have at most ${sizeLimit} bytes when it is decompressed`);
 }
 
 /** Decompresses with the package `fzstd`, one block per step. */
