@@ -15,8 +15,8 @@ export function nameBytes(name: string): Uint8Array {
 
 /**
  * A position in bytes of JSON without white space. Methods move behind what they read. If the bytes have another form
- * than a method expects, it returns false, undefined or -1, and the position is unspecified. If the bytes are
- * incomplete, it is then at their end or behind it.
+ * than a method expects, it returns false, undefined or -1. The position is then unspecified, but at the end of the
+ * bytes or behind it if they are incomplete.
  */
 export class ByteCursor {
   at = 0;

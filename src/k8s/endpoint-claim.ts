@@ -74,7 +74,7 @@ export function readRank(fields: ObjectFields): EndpointRank {
   };
 }
 
-/** Returns the distinct addresses in these fields of all objects of a list. */
+/** Returns the distinct addresses in the fields `names` of all elements of a list. */
 export function readListedIPs(list: ObjectFields, names: readonly string[]): readonly string[] {
   const ips: string[] = [];
   for (let index = 0; index < list.size; index++) {

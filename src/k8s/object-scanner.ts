@@ -148,8 +148,7 @@ export function scanObject(scans: FieldScans): ScanField {
 
 /**
  * Reads an object with only these fields, in this order; each of them may be missing. Any other object is left to the
- * general decoder, because the result depends on the order of the fields, or because the decoder rejects objects with
- * another field that is invalid.
+ * general decoder: the result depends on the order of the fields, or on the validity of other fields.
  */
 export function scanWholeObject(scans: FieldScans): ScanField {
   return fieldTable(scans, true);
@@ -158,7 +157,7 @@ export function scanWholeObject(scans: FieldScans): ScanField {
 function fieldTable(scans: FieldScans, isWhole: boolean): ScanField {
   const names = Object.keys(scans).map(nameBytes);
   const readers = Object.values(scans);
-  /** The index of the field that followed each field in the last object; first, that of the first field. */
+  /** The field that followed in the last object: at 0, the first field; at i + 1, the field after field i. */
   const following = names.map((_, index) => index);
   return (cursor) => {
     if (!cursor.skip(OPEN_OBJECT)) return false;

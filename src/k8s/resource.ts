@@ -46,7 +46,7 @@ export class ScannedObject<T> implements KubernetesObject {
 export interface ObjectScanner<T = unknown> {
   /** Returns the object that begins at `bytes[from]`, or undefined if the general decoder must read it. */
   scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;
-  /** Index behind the object. If none was returned because it is incomplete, at least the length of the bytes. */
+  /** Index behind the object; at least the length of the bytes if no object was returned because it is incomplete. */
   readonly end: number;
 }
 
@@ -147,8 +147,8 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /**
    * Returns the part of an object that the reflector keeps in memory for the delete event. Called once per put, before
-   * the put is delivered. The part must contain name, namespace, uid and resourceVersion, or be the result of
-   * {@link objectVersion}; the delete event then has only these four fields. Default: the whole object.
+   * the put is delivered. The part must contain name, namespace, uid and resourceVersion. If it is the result of
+   * {@link objectVersion}, the delete event has only these four fields. Default: the whole object.
    */
   readonly keep?: ((object: KubernetesObject) => KubernetesObject | ObjectVersion) | undefined;
   /**

@@ -15,8 +15,8 @@ function isContested(holders: Holders | undefined): holders is readonly Endpoint
 }
 
 /**
- * Returns the holders in which `current` replaces `previous`. If one is undefined, the other is only added or only
- * removed.
+ * Returns the holders after `current` has replaced `previous`. Without `previous`, `current` is only added; without
+ * `current`, `previous` is only removed.
  */
 function replaceHolder(
   holders: Holders | undefined,

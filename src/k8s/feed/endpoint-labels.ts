@@ -9,7 +9,7 @@ import { type ObjectFields, readClusterScopedName, readStringMap } from '../pars
 import type { ParsedPod } from '../parse-pod.ts';
 import type { KindReader } from './object-feed.ts';
 
-/** The labels of a pod if the filter removes all labels: `reserved:init` (5; KUBERNETES 25). */
+/** The labels of a pod if the filter removes all labels (KUBERNETES 25). */
 const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
 const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';

@@ -182,7 +182,7 @@ export class ObjectFeed<T> implements AnyFeed {
     };
   }
 
-  /** Must be called when the first list is applied, unless the sink receives `onListed` at that time. */
+  /** Reports that the first list is applied. Called by `onListed`; by the caller if it calls `onListed` later. */
   received(): void {
     this.#reader.listed?.();
   }

@@ -51,7 +51,7 @@ type KubeconfigSection = Fields<undefined>;
 
 /** Replaces secrets in messages. */
 const SECRET = '(not shown)';
-/** Name of the extension of a cluster which is the configuration of its plugins. */
+/** Name of the extension of a cluster that configures credential plugins. */
 const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 const EXEC_VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'] as const;
 
