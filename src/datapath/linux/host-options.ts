@@ -17,7 +17,7 @@ export interface HostDatapathOptions {
   readonly services: 'socket' | 'nftables' | 'off';
   /** The Cilium version whose map layout is used; `1.18` also for later ones. */
   readonly layout: '1.18' | '1.17' | '1.8';
-  /** Maximum number of prefixes; default as upstream. */
+  /** Maximum number of prefixes; default 512,000, as in Cilium. */
   readonly capacity?: number | undefined;
   /** Maximum number of service backends per family, and five times as many slots; default 131,072. */
   readonly serviceCapacity?: number | undefined;

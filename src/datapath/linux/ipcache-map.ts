@@ -7,7 +7,7 @@ import type {
   OwnerListener,
 } from '../../ipcache/types.ts';
 import { sourceRank } from '../../model/source.ts';
-import { type AddressWords, addressBits } from '../../net/address-words.ts';
+import { addressBits } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import {
@@ -22,6 +22,7 @@ import type { Bpf } from './bpf/bpf.ts';
 import { type BatchedMap, BpfMap, ForeignMapError } from './bpf/bpf-map.ts';
 import type { MapShape } from './bpf/info.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
+import { readAddressAt, readWordsAt, writeWordsAt } from './netlink/address-bytes.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
 /** The first Cilium version that reads the map. 1.18 and later read the same layout. */
@@ -205,10 +206,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     if (!parseKey(text, key)) throw new RangeError(`${text} is not a prefix`);
     view.setUint32(at, STATIC_BITS + key.length, true);
     view.setUint32(at + 4, (FAMILIES[key.family] << 24) | key.clusterID, true);
-    view.setInt32(at + 8, key.w0);
-    view.setInt32(at + 12, key.w1);
-    view.setInt32(at + 16, key.w2);
-    view.setInt32(at + 20, key.w3);
+    writeWordsAt(view, at + 8, key, 6);
   }
 
   #writeValue(index: number, { identity, tunnel, tunnelIPv6, encryptKey, flags }: IPCacheItem): void {
@@ -221,12 +219,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     if (this.#layout === '1.8') return;
     const host = this.#tunnel;
     const hasIPv6 = tunnelIPv6 !== '' && parseKey(tunnelIPv6, host);
-    if (hasIPv6) {
-      view.setInt32(at + 4, host.w0);
-      view.setInt32(at + 8, host.w1);
-      view.setInt32(at + 12, host.w2);
-      view.setInt32(at + 16, host.w3);
-    }
+    if (hasIPv6) writeWordsAt(view, at + 4, host, 6);
     const hasTunnel = this.#layout === '1.18' && (hasIPv6 || tunnel !== 0);
     const derived = (hasTunnel ? HAS_TUNNEL : 0) | (hasIPv6 ? HAS_IPV6_TUNNEL : 0);
     view.setUint8(at + this.#keyAt + 1, flags | derived);
@@ -242,14 +235,8 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const isKnown = head === ((FAMILIES[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
     if (!isKnown || length < 0 || length > addressBits(family))
       return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
-    const words: AddressWords = {
-      family,
-      w0: view.getInt32(at + 8),
-      w1: view.getInt32(at + 12),
-      w2: view.getInt32(at + 16),
-      w3: view.getInt32(at + 20),
-    };
-    return formatPrefixOf('', { ...words, length, form: 'cidr', clusterID });
+    const words = readWordsAt(view, at + 8, 6);
+    return formatPrefixOf('', { ...words, family, length, form: 'cidr', clusterID });
   }
 
   #readValue(index: number): IPCacheItem {
@@ -257,15 +244,10 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const at = index * this.#size;
     const allFlags = this.#layout === '1.8' ? 0 : view.getUint8(at + this.#keyAt + 1);
     const hasIPv6 = this.#layout === '1.18' && (allFlags & HAS_IPV6_TUNNEL) !== 0;
-    const w0 = view.getInt32(at + 4);
-    const words = (): AddressWords => {
-      const [w1, w2, w3] = [view.getInt32(at + 8), view.getInt32(at + 12), view.getInt32(at + 16)];
-      return { family: 6, w0, w1, w2, w3 };
-    };
     return {
       identity: view.getUint32(at, true),
-      tunnel: hasIPv6 ? 0 : w0,
-      tunnelIPv6: hasIPv6 ? formatAddress(words()) : '',
+      tunnel: hasIPv6 ? 0 : view.getInt32(at + 4),
+      tunnelIPv6: hasIPv6 ? readAddressAt(view, at + 4, 6) : '',
       encryptKey: view.getUint8(at + this.#keyAt),
       flags: this.#layout === '1.18' ? allFlags & ~(HAS_TUNNEL | HAS_IPV6_TUNNEL) : allFlags,
       strength: 0,

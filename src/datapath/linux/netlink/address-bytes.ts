@@ -49,11 +49,28 @@ export function addressBytes(text: string): Uint8Array {
 /** Writes an address in network order, 4 or 16 bytes. */
 export function writeAddressAt(view: DataView, at: number, text: string): void {
   parse(text);
-  view.setInt32(at, scratch.w0);
-  if (scratch.family === 4) return;
-  view.setInt32(at + 4, scratch.w1);
-  view.setInt32(at + 8, scratch.w2);
-  view.setInt32(at + 12, scratch.w3);
+  writeWordsAt(view, at, scratch, scratch.family);
+}
+
+/** Writes the words of an address in network order, as many as an address of the family has. */
+export function writeWordsAt(view: DataView, at: number, words: AddressWords, family: Family): void {
+  view.setInt32(at, words.w0);
+  if (family === 4) return;
+  view.setInt32(at + 4, words.w1);
+  view.setInt32(at + 8, words.w2);
+  view.setInt32(at + 12, words.w3);
+}
+
+/** Returns the words of an address of a family in network order. */
+export function readWordsAt(view: DataView, at: number, family: Family): AddressWords {
+  const w0 = view.getInt32(at);
+  if (family === 4) return { family, w0, w1: 0, w2: 0, w3: 0 };
+  return { family, w0, w1: view.getInt32(at + 4), w2: view.getInt32(at + 8), w3: view.getInt32(at + 12) };
+}
+
+/** Returns an address of a family in network order as text. */
+export function readAddressAt(view: DataView, at: number, family: Family): string {
+  return formatAddress(readWordsAt(view, at, family));
 }
 
 /** Returns the address in an attribute as text; `undefined` if the attribute is missing. */

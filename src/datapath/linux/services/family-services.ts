@@ -1,6 +1,6 @@
 import type { MapUse } from '../kernel-table.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
-import { MapBatch } from './map-batch.ts';
+import { MapBatch, type OnOutcome } from './map-batch.ts';
 import { assignSlots, type Endpoint, parseEndpoint } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
@@ -187,22 +187,20 @@ export class FamilyServices {
           this.maps.writeServiceKey(keyAt, endpoint, index + 1);
           this.maps.writeSlot(valueAt, number);
         };
-        slots.add(write, (error) => {
-          step.error ??= error;
-          if (error === undefined) this.#setSlot(installed, index, text);
-        });
+        slots.add(
+          write,
+          outcomeOf(step, () => this.#setSlot(installed, index, text)),
+        );
       }
       for (const text of desired.affinitySeconds === 0 ? [] : desired.backends) {
         const row = this.#backends.get(text);
         if (row === undefined || installed.members.has(text)) continue;
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
-          (error) => {
-            step.error ??= error;
-            if (error !== undefined) return;
+          outcomeOf(step, () => {
             installed.members.add(text);
             row.uses++;
-          },
+          }),
         );
       }
     }
@@ -224,10 +222,10 @@ export class FamilyServices {
         this.maps.writeServiceKey(keyAt, endpoint, 0);
         this.maps.writeService(valueAt, count, affinitySeconds);
       };
-      upserts.add(write, (error) => {
-        step.error ??= error;
-        if (error === undefined) Object.assign(installed, { count, affinitySeconds });
-      });
+      upserts.add(
+        write,
+        outcomeOf(step, () => Object.assign(installed, { count, affinitySeconds })),
+      );
     }
     upserts.flush();
     for (const step of steps) {
@@ -235,10 +233,9 @@ export class FamilyServices {
       if (desired !== undefined || installed.count === undefined) continue;
       deletes.add(
         (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, 0),
-        (error) => {
-          step.error ??= error;
-          if (error === undefined) installed.count = undefined;
-        },
+        outcomeOf(step, () => {
+          installed.count = undefined;
+        }),
       );
     }
     deletes.flush();
@@ -254,10 +251,7 @@ export class FamilyServices {
       for (let index = desired?.backends.length ?? 0; index < installed.slots.length; index++) {
         slots.add(
           (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
-          (error) => {
-            step.error ??= error;
-            if (error === undefined) this.#setSlot(installed, index, undefined);
-          },
+          outcomeOf(step, () => this.#setSlot(installed, index, undefined)),
         );
       }
       const staying = new Set(desired === undefined || desired.affinitySeconds === 0 ? [] : desired.backends);
@@ -266,12 +260,10 @@ export class FamilyServices {
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
-          (error) => {
-            step.error ??= error;
-            if (error !== undefined) return;
+          outcomeOf(step, () => {
             installed.members.delete(text);
             this.#dropUse(text);
-          },
+          }),
         );
       }
     }
@@ -321,12 +313,21 @@ export class FamilyServices {
   }
 }
 
+/** Returns a callback that runs `onSuccess` after a successful write, or stores the error in the step of the write. */
+function outcomeOf(step: FrontendStep, onSuccess: () => void): OnOutcome {
+  return (error) => {
+    if (error === undefined) onSuccess();
+    else step.error ??= error;
+  };
+}
+
+/** Returns the state of a frontend; adds an empty one if there is none. */
 function installedIn(frontends: Map<string, InstalledFrontend>, frontend: string): InstalledFrontend {
   const found = frontends.get(frontend);
   if (found !== undefined) return found;
-  const made: InstalledFrontend = { slots: [], count: undefined, affinitySeconds: 0, members: new Set() };
-  frontends.set(frontend, made);
-  return made;
+  const empty: InstalledFrontend = { slots: [], count: undefined, affinitySeconds: 0, members: new Set() };
+  frontends.set(frontend, empty);
+  return empty;
 }
 
 /** Records a slot that was read. */

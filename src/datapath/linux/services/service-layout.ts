@@ -1,8 +1,8 @@
 import { addressBits, type Family } from '../../../net/address-words.ts';
-import { formatAddress } from '../../../net/format-address.ts';
 import { protocolNumber } from '../../../net/port.ts';
 import { formatFrontend } from '../../../servicecache/frontends.ts';
 import type { MapShape } from '../bpf/info.ts';
+import { readAddressAt } from '../netlink/address-bytes.ts';
 
 /** The families of the maps. */
 export const FAMILIES: readonly Family[] = [4, 6];
@@ -70,18 +70,6 @@ export function parseEndpoint(text: string): Endpoint {
   const ip = six ?? four;
   if (ip === undefined) throw new RangeError(`${text} is not a frontend`);
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
-}
-
-/** Returns the address at an offset as text. */
-export function readAddressAt(view: DataView, at: number, family: Family): string {
-  const isSix = family === 6;
-  return formatAddress({
-    family,
-    w0: view.getInt32(at),
-    w1: isSix ? view.getInt32(at + 4) : 0,
-    w2: isSix ? view.getInt32(at + 8) : 0,
-    w3: isSix ? view.getInt32(at + 12) : 0,
-  });
 }
 
 /** Returns the text of address, port, two unused bytes and protocol, the start of service keys and backend values. */

@@ -31,13 +31,11 @@ export class ServiceMaps {
     this.#addressBytes = family === 4 ? 4 : 16;
   }
 
-  writeServiceKey(at: number, { ip, port, protocol }: Endpoint, slot: number): void {
+  writeServiceKey(at: number, endpoint: Endpoint, slot: number): void {
     const { view } = this.maps.services.keys;
-    const end = at + this.#addressBytes;
-    writeAddressAt(view, at, ip);
-    view.setUint16(end, port);
-    view.setUint16(end + 2, slot, true);
-    view.setUint32(end + 4, protocol, true);
+    const next = this.#writeAddressAndPort(view, at, endpoint);
+    view.setUint16(next, slot, true);
+    view.setUint32(next + 2, endpoint.protocol, true);
   }
 
   /** Writes a frontend. */
@@ -54,22 +52,18 @@ export class ServiceMaps {
     this.maps.backends.keys.view.setUint32(at, number, true);
   }
 
-  writeBackend(at: number, { ip, port, protocol }: Endpoint): void {
+  writeBackend(at: number, endpoint: Endpoint): void {
     const { view } = this.maps.backends.values;
-    const end = at + this.#addressBytes;
-    writeAddressAt(view, at, ip);
-    view.setUint16(end, port);
-    view.setUint16(end + 2, protocol, true);
-    view.setUint32(end + 4, 0, true);
+    const next = this.#writeAddressAndPort(view, at, endpoint);
+    view.setUint16(next, endpoint.protocol, true);
+    view.setUint32(next + 2, 0, true);
   }
 
-  writeMember(keyAt: number, valueAt: number, { ip, port, protocol }: Endpoint, backend: number): void {
+  writeMember(keyAt: number, valueAt: number, endpoint: Endpoint, backend: number): void {
     const { view } = this.maps.members.keys;
-    const end = keyAt + this.#addressBytes;
-    writeAddressAt(view, keyAt, ip);
-    view.setUint16(end, port);
-    view.setUint16(end + 2, protocol, true);
-    view.setUint32(end + 4, backend, true);
+    const next = this.#writeAddressAndPort(view, keyAt, endpoint);
+    view.setUint16(next, endpoint.protocol, true);
+    view.setUint32(next + 2, backend, true);
     this.maps.members.values.view.setUint32(valueAt, 1, true);
   }
 
@@ -116,6 +110,14 @@ export class ServiceMaps {
       for (let at = 0; at < count; at++) yield read(at * keySize, at * valueSize);
       yield undefined;
     }
+  }
+
+  /** Returns the offset after the port. */
+  #writeAddressAndPort(view: DataView, at: number, { ip, port }: Endpoint): number {
+    const portAt = at + this.#addressBytes;
+    writeAddressAt(view, at, ip);
+    view.setUint16(portAt, port);
+    return portAt + 2;
   }
 
   /** `number` is the affinity time of a frontend in seconds, or the backend number of a slot. */
