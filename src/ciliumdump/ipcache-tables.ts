@@ -98,5 +98,8 @@ function readMapItem(key: string, text: unknown, { at, onEntry, onReject }: Tabl
   const value = typeof text === 'string' ? parseMapValue(text) : undefined;
   if (prefix === undefined) onReject(rejection('invalid-prefix', 'prefix', key, 'must be a prefix', at));
   else if (value === undefined) onReject(rejection('invalid-value', key, text, 'must have an identity', at));
-  else onEntry({ prefix, ...value, source: undefined, pod: undefined });
+  else {
+    const { identity, hostIP, skipTunnel } = value;
+    onEntry({ prefix, identity, hostIP, skipTunnel, source: undefined, pod: undefined });
+  }
 }

@@ -22,7 +22,7 @@ import type { Bpf } from './bpf/bpf.ts';
 import { type BatchedMap, BpfMap, ForeignMapError } from './bpf/bpf-map.ts';
 import type { MapShape } from './bpf/info.ts';
 import type { DesiredItems, KernelTable, TableChange } from './kernel-table.ts';
-import { readAddressAt, readWordsAt, writeWordsAt } from './netlink/address-bytes.ts';
+import { readAddressAt, writeWordsAt } from './netlink/address-bytes.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
 /** The first Cilium version that reads the map. 1.18 and later read the same layout. */
@@ -235,8 +235,17 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const isKnown = head === ((FAMILIES[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
     if (!isKnown || length < 0 || length > addressBits(family))
       return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
-    const words = readWordsAt(view, at + 8, 6);
-    return formatPrefixOf('', { ...words, family, length, form: 'cidr', clusterID });
+    // Without a spread, which takes ten times as long as the rest.
+    return formatPrefixOf('', {
+      family,
+      w0: view.getInt32(at + 8),
+      w1: view.getInt32(at + 12),
+      w2: view.getInt32(at + 16),
+      w3: view.getInt32(at + 20),
+      length,
+      form: 'cidr',
+      clusterID,
+    });
   }
 
   #readValue(index: number): IPCacheItem {

@@ -61,16 +61,12 @@ export function writeWordsAt(view: DataView, at: number, words: AddressWords, fa
   view.setInt32(at + 12, words.w3);
 }
 
-/** Returns the words of an address of a family in network order. */
-export function readWordsAt(view: DataView, at: number, family: Family): AddressWords {
-  const w0 = view.getInt32(at);
-  if (family === 4) return { family, w0, w1: 0, w2: 0, w3: 0 };
-  return { family, w0, w1: view.getInt32(at + 4), w2: view.getInt32(at + 8), w3: view.getInt32(at + 12) };
-}
-
 /** Returns an address of a family in network order as text. */
 export function readAddressAt(view: DataView, at: number, family: Family): string {
-  return formatAddress(readWordsAt(view, at, family));
+  const w0 = view.getInt32(at);
+  if (family === 4) return formatAddress({ family, w0, w1: 0, w2: 0, w3: 0 });
+  const [w1, w2, w3] = [view.getInt32(at + 4), view.getInt32(at + 8), view.getInt32(at + 12)];
+  return formatAddress({ family, w0, w1, w2, w3 });
 }
 
 /** Returns the address in an attribute as text; `undefined` if the attribute is missing. */

@@ -333,19 +333,20 @@ export function readFrontend(bytes: Uint8Array, family: Family): Endpoint {
   return { ip, protocol: rest.getUint8(0), port: rest.getUint16(4) };
 }
 
-/** Reads a key of {@link slotKey}. Throws `NetlinkFormatError`. */
+/** Reads a key of {@link slotKey} in the map of a protocol. Throws `NetlinkFormatError`. */
 export function readSlot(
   bytes: Uint8Array,
   family: Family,
-): Omit<Endpoint, 'protocol'> & { readonly slot: number } {
+  protocol: number,
+): { readonly frontend: Endpoint; readonly slot: number } {
   const { ip, rest } = readKey(bytes, family, 8);
-  return { ip, port: rest.getUint16(0), slot: rest.getUint32(4, true) };
+  return { frontend: { ip, port: rest.getUint16(0), protocol }, slot: rest.getUint32(4, true) };
 }
 
-/** Reads a key of {@link portKey}: a frontend or a backend. Throws `NetlinkFormatError`. */
-export function readPortKey(bytes: Uint8Array, family: Family): Omit<Endpoint, 'protocol'> {
+/** Reads a key of {@link portKey}, a frontend or a backend, in a set of a protocol. Throws `NetlinkFormatError`. */
+export function readPortKey(bytes: Uint8Array, family: Family, protocol: number): Endpoint {
   const { ip, rest } = readKey(bytes, family, 2);
-  return { ip, port: rest.getUint16(0) };
+  return { ip, port: rest.getUint16(0), protocol };
 }
 
 /** Reads a key of {@link clusterIPKey}. Throws `NetlinkFormatError`. */

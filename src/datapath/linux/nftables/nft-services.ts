@@ -278,18 +278,17 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#frontendAt(family, readFrontend(key, family)).backends = pickSizeOf(chain) ?? 0;
     } else if (contents.kind === 'masquerade') {
       const { protocol } = contents;
-      this.#frontendAt(family, { ...readPortKey(key, family), protocol }).listedProtocols.add(protocol);
+      this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
     } else {
       const { protocol } = contents;
-      const { slot, ...frontend } = readSlot(key, family);
-      const { slots, foreignSlots } = this.#frontendAt(family, { ...frontend, protocol });
+      const { frontend, slot } = readSlot(key, family, protocol);
+      const { slots, foreignSlots } = this.#frontendAt(family, frontend);
       if (slot >= MAX_SLOTS) {
         foreignSlots.push(slot);
         return;
       }
       while (slots.length < slot) slots.push(EMPTY_SLOT);
-      slots[slot] =
-        value === undefined ? EMPTY_SLOT : formatFrontend({ ...readPortKey(value, family), protocol });
+      slots[slot] = value === undefined ? EMPTY_SLOT : formatFrontend(readPortKey(value, family, protocol));
     }
   }
 

@@ -77,9 +77,10 @@ export function pathOrder(key: string): number {
 }
 
 /** Returns true if packets of a route may take a next hop, possibly beside others. */
-function leadsTo({ joined, ...route }: RouteItem, hop: RouteItem): boolean {
-  const hops = joined ?? [route];
-  return hops.some((one) => one.gateway === hop.gateway && one.interface === hop.interface);
+function leadsTo(route: RouteItem, hop: RouteItem): boolean {
+  return (route.joined ?? [route]).some(
+    (one) => one.gateway === hop.gateway && one.interface === hop.interface,
+  );
 }
 
 /** Returns true if two items of one key are equal. */
