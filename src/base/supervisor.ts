@@ -48,7 +48,8 @@ class Task {
   readonly name: string;
   readonly signal: AbortSignal;
   readonly #controller = new AbortController();
-  readonly #unfollow: () => void;
+  /** Releases the parent signal after the task has settled. */
+  readonly release: () => void;
   settled: Promise<unknown> = Promise.resolve();
   waiting = false;
   failures = 0;
@@ -57,16 +58,11 @@ class Task {
   constructor(name: string, parent: AbortSignal | undefined) {
     this.name = name;
     this.signal = this.#controller.signal;
-    this.#unfollow = parent === undefined ? () => {} : followSignal(parent, this.#controller);
+    this.release = parent === undefined ? () => {} : followSignal(parent, this.#controller);
   }
 
   stop(): void {
     this.#controller.abort();
-  }
-
-  /** Releases the parent signal after the task has settled. */
-  release(): void {
-    this.#unfollow();
   }
 
   status(): TaskStatus {

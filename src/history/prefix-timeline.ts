@@ -119,7 +119,7 @@ export class PastState {
       ...claim,
       since: this.#since.get(claimName(claim.key, claim)),
     }));
-    const decidedBy = decidingRule(claims.map((claim) => ({ ...claim, shadowed: false })));
+    const decidedBy = decidingRule(claims);
     const times = { effectiveSince: this.#effectiveSince, effectiveUntil: this.#effectiveUntil };
     return { claims, decidedBy, ...times };
   }

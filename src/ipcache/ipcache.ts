@@ -3,7 +3,6 @@ import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
-import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import { addressBits, type Family, maskWords } from '../net/address-words.ts';
 import { formatKey, formatPrefixOf, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
@@ -104,9 +103,8 @@ export class IPCache extends CacheReads {
   constructor(options: IPCacheOptions = {}) {
     const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY, hashSeed } = options;
     assert(maxEntries >= 0, `maxEntries must be at least 0, not ${maxEntries}`); // NaN would mean no limit
-    const newTable = (): PrefixTable => new HashPrefixTable(hashSeed);
     const journal = new ChangeJournal();
-    const state = new ClaimState(newTable, journal, { retainOverruled, maxEntries, hashSeed });
+    const state = new ClaimState(journal, { retainOverruled, maxEntries, hashSeed });
     super(state.table, state.rows);
     this.#journal = journal;
     this.#state = state;

@@ -55,7 +55,6 @@ export class HandlerCalls {
   readonly #abort = new AbortController();
   readonly #signal = this.#abort.signal;
   readonly #durations = new LatencyHistogram();
-  #stopped = false;
   #running = 0;
   #faults = 0;
 
@@ -79,12 +78,11 @@ export class HandlerCalls {
   }
 
   get stopped(): boolean {
-    return this.#stopped;
+    return this.#signal.aborted;
   }
 
   /** Aborts the signal of running calls. */
   stop(): void {
-    this.#stopped = true;
     this.#abort.abort();
   }
 
@@ -114,7 +112,7 @@ export class HandlerCalls {
     endLate: (isSuccess: boolean) => void = () => {},
   ): void {
     if (outcome.state === 'running') this.#await(outcome, succeed, fail, endLate);
-    else if (this.#stopped) endLate(outcome.state === 'succeeded');
+    else if (this.stopped) endLate(outcome.state === 'succeeded');
     else if (outcome.state === 'failed') fail(outcome.error);
     else succeed();
   }
@@ -161,7 +159,7 @@ export class HandlerCalls {
     const settled = (then: () => void, isSuccess: boolean): void => {
       this.#running--;
       this.#measure(began);
-      if (this.#stopped) endLate(isSuccess);
+      if (this.stopped) endLate(isSuccess);
       else then();
       this.#options.resume();
     };

@@ -36,10 +36,10 @@ import { type NodeSpec, type PlainNode, sameNode } from './node-spec.ts';
 import {
   countNodes,
   explainNode,
+  NO_OUTCOMES,
   type NodeDeleteOutcome,
   type NodeExplanation,
   type NodeManagerStatus,
-  NodeOutcomeCounts,
   type NodeUpdateOutcome,
 } from './node-status.ts';
 import { NodeTable } from './node-table.ts';
@@ -76,7 +76,8 @@ export class NodeManager {
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
-  readonly #outcomes = new NodeOutcomeCounts();
+  /** Counts of the outcomes so far. */
+  readonly #outcomes = { ...NO_OUTCOMES };
   #validation: BackgroundValidation<NodeEntry> | undefined;
   #observers: readonly NodeClaimObserver[] = NONE;
   #revision = 0;
@@ -112,7 +113,7 @@ export class NodeManager {
   nodeUpdated(spec: NodeSpec): NodeUpdateOutcome {
     this.#assertNotWriting();
     const outcome = this.#closed ? 'closed' : this.#update(spec);
-    this.#outcomes.count(outcome);
+    this.#outcomes[outcome]++;
     return outcome;
   }
 
@@ -123,7 +124,7 @@ export class NodeManager {
   nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {
     this.#assertNotWriting();
     const outcome = this.#closed ? 'closed' : this.#delete(node);
-    this.#outcomes.count(outcome === 'applied' ? 'deleted' : outcome);
+    this.#outcomes[outcome === 'applied' ? 'deleted' : outcome]++;
     return outcome;
   }
 
@@ -331,7 +332,7 @@ export class NodeManager {
       closed: this.#closed,
       nodes: this.#nodes.size,
       revision: this.#revision,
-      outcomes: this.#outcomes.snapshot(),
+      outcomes: { ...this.#outcomes },
       rejections: this.#rejections.status(),
       handlers: this.#feeds.status(),
       callbackFaults: this.#guard.faults,

@@ -109,24 +109,13 @@ export function countNodes(
   return { nodesBySource, overruledClaims, heldBack, lostAddresses: Object.fromEntries(lostAddresses) };
 }
 
-export class NodeOutcomeCounts {
-  readonly #counts: Record<CountedNodeOutcome, number> = {
-    applied: 0,
-    unchanged: 0,
-    overruled: 0,
-    invalid: 0,
-    deleted: 0,
-    'not-found': 0,
-    'not-owner': 0,
-    closed: 0,
-  };
-
-  count(outcome: CountedNodeOutcome): void {
-    this.#counts[outcome]++;
-  }
-
-  /** Returns a copy of the counts. */
-  snapshot(): Readonly<Record<CountedNodeOutcome, number>> {
-    return { ...this.#counts };
-  }
-}
+export const NO_OUTCOMES: Readonly<Record<CountedNodeOutcome, number>> = {
+  applied: 0,
+  unchanged: 0,
+  overruled: 0,
+  invalid: 0,
+  deleted: 0,
+  'not-found': 0,
+  'not-owner': 0,
+  closed: 0,
+};

@@ -11,6 +11,7 @@ import {
 import type { ServiceEvent } from './events.ts';
 import { equalBackendMaps, everyDifference, type VisitDifference } from './offer-difference.ts';
 import { equalServices, type Service } from './service.ts';
+import type { ServiceID } from './service-id.ts';
 import {
   NO_OFFER,
   type Offer,
@@ -41,23 +42,25 @@ export function changeBetween(
   old: ServiceState | undefined,
   next: ServiceState | undefined,
 ): ServiceEvent | undefined {
-  const before = announcedPart(old);
-  const after = announcedPart(next);
   const id = next?.id ?? old?.id;
-  if (id === undefined) return undefined;
-  if (after === undefined) {
-    if (before === undefined) return undefined;
-    const { service, endpoints } = before;
-    return { action: 'delete', id, service, oldService: service, endpoints, oldEndpoints: endpoints };
-  }
-  const { service, endpoints } = after;
-  if (before?.service === service && before.endpoints === endpoints) return undefined;
+  return id && eventBetween(id, announcedPart(old), announcedPart(next));
+}
+
+/** Like {@link changeBetween}, for the announced parts of the states of a service. */
+export function eventBetween(
+  id: ServiceID,
+  before: AnnouncedService | undefined,
+  after: AnnouncedService | undefined,
+): ServiceEvent | undefined {
+  const last = after ?? before;
+  const isSame = before?.service === after?.service && before?.endpoints === after?.endpoints;
+  if (last === undefined || isSame) return undefined;
   return {
-    action: 'update',
+    action: after === undefined ? 'delete' : 'update',
     id,
-    service,
+    service: last.service,
     oldService: before?.service,
-    endpoints,
+    endpoints: last.endpoints,
     oldEndpoints: before?.endpoints,
   };
 }

@@ -1,4 +1,4 @@
-import { lowerBound } from '../base/sorted-map.ts';
+import { ascending, lowerBound } from '../base/sorted-map.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import { type Frontend, formatFrontend, frontendsOf, type NodePortOptions } from './frontends.ts';
 import type { Service } from './service.ts';
@@ -29,9 +29,7 @@ const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
 };
 
 function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
-  const byKind = KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind];
-  if (byKind !== 0) return byKind;
-  return a.name < b.name ? -1 : Number(a.name > b.name);
+  return KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind] || ascending(a.name, b.name);
 }
 
 /** Returns the position after all claims that rank before or equal to `claim`. */

@@ -1,6 +1,6 @@
 import { CoalescingReader } from '../base/coalescing-reader.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import type { AnnouncedService } from './announcement.ts';
+import { type AnnouncedService, eventBetween } from './announcement.ts';
 import type { ServiceEvent, ServiceListener } from './events.ts';
 import { equalBackendMaps } from './offer-difference.ts';
 import { equalServices } from './service.ts';
@@ -47,24 +47,6 @@ export interface ServiceSource {
 function areEqual(a: AnnouncedService | undefined, b: AnnouncedService | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return equalServices(a.service, b.service) && equalBackendMaps(a.endpoints.backends, b.endpoints.backends);
-}
-
-/** Returns the event between the state that the consumer has and the latest one. */
-function eventBetween(
-  id: ServiceID,
-  seen: AnnouncedService | undefined,
-  latest: AnnouncedService | undefined,
-): ServiceEvent | undefined {
-  const last = latest ?? seen;
-  if (last === undefined || areEqual(seen, latest)) return undefined;
-  return {
-    action: latest === undefined ? 'delete' : 'update',
-    id,
-    service: last.service,
-    oldService: seen?.service,
-    endpoints: last.endpoints,
-    oldEndpoints: seen?.endpoints,
-  };
 }
 
 /**
@@ -164,7 +146,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
 
   /** Returns the latest state of a service as an event; undefined if it equals the state that the consumer has. */
   #deliver(key: string, { id, announced, sequence }: LatestState): StreamedServiceEvent | undefined {
-    const event = eventBetween(id, this.#seen.get(key), announced);
+    const seen = this.#seen.get(key);
+    const event = areEqual(seen, announced) ? undefined : eventBetween(id, seen, announced);
     if (event === undefined) {
       // The consumer has the latest state. Its acknowledgement of that state covers this change, too.
       const delivered = this.#unacknowledged.get(key);

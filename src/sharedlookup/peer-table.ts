@@ -21,9 +21,9 @@ interface Peer {
 
 /**
  * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one
- * thread. The number of an unused peer is assigned again in the next batch, or immediately if the peer was added in this
- * one, because no reader knows it. The table grows to `freeWords` in any case, then only if the heap has room. It does
- * not shrink.
+ * thread. The number of an unused peer is assigned again in the next batch, or immediately if the peer was added in
+ * this one, because no reader knows it. The table grows to `freeWords` in any case, then only if the heap has room. It
+ * does not shrink.
  */
 export class PeerTable {
   readonly #heap: SharedHeap;

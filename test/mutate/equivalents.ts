@@ -1171,9 +1171,9 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/announcement.ts',
-    symbol: 'changeBetween',
+    symbol: 'eventBetween',
     changes: ['_ === undefined → false'],
-    reason: 'neither state is announced then, which is no event',
+    reason: 'both are undefined then, and so the same',
   },
   {
     file: 'src/servicecache/announcement.ts',
@@ -1417,12 +1417,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     symbol: 'areEqual',
     changes: ['_ === _ → false'],
     reason: 'two that are not announced have been told apart before',
-  },
-  {
-    file: 'src/servicecache/service-stream.ts',
-    symbol: 'eventBetween',
-    changes: ['_ === undefined → false'],
-    reason: 'two that are not announced say the same',
   },
   {
     file: 'src/servicecache/service-stream.ts',

@@ -115,7 +115,7 @@ export class EarlierLifeState {
         (claim, index) => ({ ...claim, key, effective: index === 0 }),
       );
     }).flat();
-    const decidedBy = decidingRule(claims.map((claim) => ({ ...claim, shadowed: false })));
+    const decidedBy = decidingRule(claims);
     const effectiveUntil = until === Number.POSITIVE_INFINITY ? undefined : until;
     return { claims, decidedBy, effectiveSince: since, effectiveUntil, isKnown };
   }

@@ -1,3 +1,4 @@
+import { HashPrefixTable } from '../../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../../lpm/prefix-table.ts';
 import { compareWriters, mayOverwrite } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
@@ -109,7 +110,6 @@ export class ClaimState {
   #indexes: readonly EntryIndex[] = [];
 
   constructor(
-    newTable: () => PrefixTable,
     sink: ClaimSink,
     options: {
       readonly retainOverruled: boolean;
@@ -117,8 +117,8 @@ export class ClaimState {
       readonly hashSeed?: number | undefined;
     },
   ) {
-    this.table = newTable();
-    this.rows = new RowStore(newTable(), options.hashSeed);
+    this.table = new HashPrefixTable(options.hashSeed);
+    this.rows = new RowStore(new HashPrefixTable(options.hashSeed), options.hashSeed);
     this.#sink = sink;
     this.#retainOverruled = options.retainOverruled;
     this.#maxEntries = options.maxEntries;
