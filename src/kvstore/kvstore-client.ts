@@ -47,7 +47,7 @@ import {
   neverTakesEffect,
   withMissingRight,
 } from './session/errors.ts';
-import { type Binding, isWritten, LeaseKeeper } from './session/lease-keeper.ts';
+import { type Binding, LeaseKeeper } from './session/lease-keeper.ts';
 import { LeaseLosses } from './session/lease-losses.ts';
 import { LeaseWitnesses } from './session/lease-witnesses.ts';
 import { LockKeeper } from './session/lock-keeper.ts';
@@ -345,18 +345,12 @@ export class KvstoreClient implements KvstoreBackend {
       keeper === undefined ? [] : await this.#wait(timed, (signal) => keeper.bindAll(puts, signal));
     for (const { key, value } of writes) if (value === undefined) this.#clientWrites.forget(key);
     const request = transactionOf(writes, bindings, condition);
-    // The key of a put that has not taken effect does not belong to this client, unless it has written it before.
-    const settle = (mayBeWritten: boolean, revision?: number): void => {
-      for (const binding of bindings)
-        if (mayBeWritten || isWritten(binding)) keeper?.confirm(binding, revision);
-        else keeper?.unbind(binding);
-    };
     let answer: TxnResponse;
     try {
       answer = await this.#txn(request, timed);
     } catch (thrown) {
       const error = asKvstoreError(thrown);
-      settle(!neverTakesEffect(error));
+      keeper?.settle(bindings, !neverTakesEffect(error));
       const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
       const isLeaseLost = others.length === 0 && error.code === 'lease-not-found';
       if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
@@ -368,7 +362,7 @@ export class KvstoreClient implements KvstoreBackend {
     const mayOmit = request.otherwise !== undefined;
     const isComplete = succeeded !== mayOmit;
     const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
-    settle(condition === undefined || succeeded, revision);
+    keeper?.settle(bindings, condition === undefined || succeeded, revision);
     for (const { write, holder, binding } of released) if (isApplied(write)) holder.unbind(binding, revision);
     for (const put of puts.filter(isApplied))
       if (keeper === undefined) this.#clientWrites.forget(put.key);

@@ -58,7 +58,7 @@ export interface Binding {
 const UNWRITTEN = -1;
 
 /** Returns true if the key was written under this binding or an earlier one. */
-export function isWritten({ writtenAt, previous }: Binding): boolean {
+function isWritten({ writtenAt, previous }: Binding): boolean {
   return writtenAt !== UNWRITTEN || (previous !== undefined && isWritten(previous));
 }
 
@@ -290,6 +290,16 @@ export class LeaseKeeper {
     if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
     this.#bindings.set(binding.key, binding);
     this.#addKey(lease, binding.key);
+  }
+
+  /**
+   * Confirms the bindings of a transaction if its puts may have taken effect. Otherwise the keys do not belong to this
+   * client, and are unbound, unless they were written before.
+   */
+  settle(bindings: readonly Binding[], mayBeWritten: boolean, revision?: number): void {
+    for (const binding of bindings)
+      if (mayBeWritten || isWritten(binding)) this.confirm(binding, revision);
+      else this.unbind(binding);
   }
 
   /** Removes a lease that the server does not have any more. */
