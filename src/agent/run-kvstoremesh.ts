@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises';
-import { byName, type Description } from '../api/metrics/description.ts';
+import { type Description, itemMetrics } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -74,41 +74,32 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   metrics(scrape: Scrape): readonly Description[] {
-    const clusters = scrape.once(() => this.#mesh?.status().clusters ?? []);
-    const gauge = (
-      name: string,
-      help: string,
-      read: (cluster: KvstoreMeshStatus['clusters'][number]) => number,
-    ): Description => ({
-      name,
-      help,
-      type: 'gauge',
-      labels: ['cluster'],
-      samples: () => byName('cluster', clusters(), read),
-    });
+    const clusters = itemMetrics(
+      'cluster',
+      scrape.once(() => this.#mesh?.status().clusters ?? []),
+    );
     return [
-      gauge(
+      clusters.gauge(
         'dpcache_cluster_ready',
         '1 if the state of a cluster is complete and its kvstore answers, else 0.',
         ({ ready }) => Number(ready),
       ),
-      gauge('dpcache_cluster_connected', '1 if the kvstore of a cluster answers, else 0.', ({ connected }) =>
-        Number(connected),
+      clusters.gauge(
+        'dpcache_cluster_connected',
+        '1 if the kvstore of a cluster answers, else 0.',
+        ({ connected }) => Number(connected),
       ),
-      gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
-      gauge(
+      clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
+      clusters.gauge(
         'dpcache_kvstoremesh_pending_keys',
         'Keys of the copy that are not yet written to the local kvstore.',
         ({ copy }) => copy.pending,
       ),
-      {
-        ...gauge(
-          'dpcache_kvstoremesh_failures_total',
-          'Failed writes to the local kvstore.',
-          ({ copy }) => copy.failures,
-        ),
-        type: 'counter',
-      },
+      clusters.counter(
+        'dpcache_kvstoremesh_failures_total',
+        'Failed writes to the local kvstore.',
+        ({ copy }) => copy.failures,
+      ),
     ];
   }
 

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import { byLabel, byName, type Description, type Sample, singleSample } from '../api/metrics/description.ts';
+import { countsByLabel, type Description, gauge, itemMetrics } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -146,102 +146,91 @@ class OperatorProcess implements ServedProcess {
   }
 
   metrics(scrape: Scrape): readonly Description[] {
-    const statuses = scrape.once(() => this.#statuses());
-    const dutyMetric = (
-      [name, type]: readonly [string, Description['type']],
-      help: string,
-      measure: (duty: DutyStatus) => number | undefined,
-    ): Description => ({
-      name: `dpcache_operator_${name}`,
-      type,
-      help,
-      labels: ['duty'],
-      samples: () => byName('duty', statuses(), measure),
-    });
+    const duties = itemMetrics(
+      'duty',
+      scrape.once(() => this.#statuses()),
+    );
     return [
-      dutyMetric(['duty_running', 'gauge'], '1 if a duty is running, else 0.', ({ state }) =>
+      duties.gauge('dpcache_operator_duty_running', '1 if a duty is running, else 0.', ({ state }) =>
         Number(state === 'running'),
       ),
-      dutyMetric(['failures_total', 'counter'], 'Failures of a duty.', ({ failures }) => failures),
-      dutyMetric(
-        ['keys', 'gauge'],
+      duties.counter('dpcache_operator_failures_total', 'Failures of a duty.', ({ failures }) => failures),
+      duties.gauge(
+        'dpcache_operator_keys',
         'Keys that a duty publishes in the kvstore.',
         ({ published }) => published?.keys,
       ),
-      dutyMetric(
-        ['pending_keys', 'gauge'],
+      duties.gauge(
+        'dpcache_operator_pending_keys',
         'Keys of a duty that are not yet written to the kvstore.',
         ({ published }) => published?.pending,
       ),
-      dutyMetric(
-        ['writes_total', 'counter'],
+      duties.counter(
+        'dpcache_operator_writes_total',
         'Keys written by a duty.',
         ({ published }) => published?.writes,
       ),
-      dutyMetric(
-        ['marked', 'gauge'],
+      duties.gauge(
+        'dpcache_operator_marked',
         'Marked objects, which a later round of a duty deletes if they are still unused.',
         ({ rounds }) => rounds?.marked,
       ),
-      dutyMetric(['deleted_total', 'counter'], 'Objects deleted by a duty.', ({ rounds }) => rounds?.deleted),
-      dutyMetric(
-        ['conflicts_total', 'counter'],
+      duties.counter(
+        'dpcache_operator_deleted_total',
+        'Objects deleted by a duty.',
+        ({ rounds }) => rounds?.deleted,
+      ),
+      duties.counter(
+        'dpcache_operator_conflicts_total',
         'Deletes of a duty that failed because another writer had changed the object.',
         ({ rounds }) => rounds?.conflicts,
       ),
-      {
-        name: 'dpcache_operator_namespaces',
-        type: 'gauge',
-        help: 'Namespaces whose objects are published to the mesh (global="true"), and the others.',
-        labels: ['global'],
-        samples: () => {
+      countsByLabel(
+        'gauge',
+        'dpcache_operator_namespaces',
+        'Namespaces whose objects are published to the mesh (global="true"), and the others.',
+        'global',
+        () => {
           const counts = this.#duties.namespaces?.counts();
-          if (counts === undefined) return [];
-          return byLabel('global', { true: counts.global, false: counts.known - counts.global });
+          return counts && { true: counts.global, false: counts.known - counts.global };
         },
-      },
+      ),
       ...this.#mcsMetrics(scrape),
-      {
-        name: 'dpcache_operator_leader',
-        type: 'gauge',
-        help: '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
-        samples: () => singleSample(Number(this.#isLeader)),
-      },
+      gauge(
+        'dpcache_operator_leader',
+        '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
+        () => Number(this.#isLeader),
+      ),
     ];
   }
 
   /** Returns the metrics of the multi-cluster services API, without samples if it is off. */
   #mcsMetrics(scrape: Scrape): readonly Description[] {
     const counts = scrape.once(() => this.#duties.mcs?.counts());
-    const gauge = (
-      name: string,
-      help: string,
-      labels: readonly string[],
-      samplesOf: (mcs: McsStatus) => Iterable<Sample>,
-    ): Description => ({
-      name: `dpcache_operator_mcs_${name}`,
-      type: 'gauge',
-      help,
-      labels,
-      samples: () => {
-        const mcs = counts();
-        return mcs === undefined ? [] : samplesOf(mcs);
-      },
-    });
     const { clusterName } = this.#options;
     return [
-      gauge('exports', 'Services that a cluster exports with ServiceExports.', ['cluster'], (mcs) =>
-        byLabel('cluster', { [clusterName]: mcs.exports, ...mcs.remoteExports }),
+      countsByLabel(
+        'gauge',
+        'dpcache_operator_mcs_exports',
+        'Services that a cluster exports with ServiceExports.',
+        'cluster',
+        () => {
+          const mcs = counts();
+          return mcs && { [clusterName]: mcs.exports, ...mcs.remoteExports };
+        },
       ),
-      gauge('imports', 'ServiceImports.', [], ({ imports }) => singleSample(imports)),
-      gauge('conflicts', 'Services that clusters export differently.', ['reason'], (mcs) =>
-        byLabel('reason', mcs.conflicts),
+      gauge('dpcache_operator_mcs_imports', 'ServiceImports.', () => counts()?.imports),
+      countsByLabel(
+        'gauge',
+        'dpcache_operator_mcs_conflicts',
+        'Services that clusters export differently.',
+        'reason',
+        () => counts()?.conflicts,
       ),
       gauge(
-        'held_imports',
+        'dpcache_operator_mcs_held_imports',
         'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
-        [],
-        ({ held }) => singleSample(held),
+        () => counts()?.held,
       ),
     ];
   }

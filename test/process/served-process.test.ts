@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
-import { singleSample } from '../../src/api/metrics/description.ts';
+import { gauge } from '../../src/api/metrics/description.ts';
 import { fired } from '../../src/base/follow-signal.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -95,12 +95,8 @@ describe('the API of a process', () => {
         status,
         blockers: () => ['no leader'],
         metrics: (scrape) => {
-          const read = scrape.once(() => singleSample(++reads));
-          const metric = { help: 'Reads.', type: 'gauge', samples: read } as const;
-          return [
-            { name: 'reads_a', ...metric },
-            { name: 'reads_b', ...metric },
-          ];
+          const read = scrape.once(() => ++reads);
+          return [gauge('reads_a', 'Reads.', read), gauge('reads_b', 'Reads.', read)];
         },
       };
     };

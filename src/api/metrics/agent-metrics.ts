@@ -4,7 +4,7 @@ import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
-import { byLabel, type Description, type MetricSources, singleSample } from './description.ts';
+import { counter, countsByLabel, type Description, gauge, type MetricSources } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { historyDescriptions } from './history-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
@@ -28,19 +28,16 @@ export class AgentMetrics extends ProcessMetrics {
   constructor(model: ReadModel, feed: ChangeFeed) {
     const scrape = new Scrape();
     const sources = sourcesOf(model, scrape);
-    const monitors: Description = {
-      name: 'dpcache_api_monitors',
-      help: 'Connected clients of `/v1/monitor`.',
-      type: 'gauge',
-      samples: () => [{ value: this.monitors() }],
-    };
-    const conflicts: Description = {
-      name: 'dpcache_conflicts',
-      help: 'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
-      type: 'gauge',
-      labels: ['kind'],
-      samples: () => byLabel('kind', this.conflicts() ?? {}),
-    };
+    const monitors = gauge('dpcache_api_monitors', 'Connected clients of `/v1/monitor`.', () =>
+      this.monitors(),
+    );
+    const conflicts = countsByLabel(
+      'gauge',
+      'dpcache_conflicts',
+      'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
+      'kind',
+      () => this.conflicts(),
+    );
     super([...descriptions(sources, feed), monitors, conflicts], scrape);
     this.#sources = sources;
   }
@@ -95,18 +92,13 @@ function descriptions(model: MetricSources, feed: ChangeFeed): readonly Descript
     ...datapathDescriptions(model),
     ...historyDescriptions(model),
     ...tapeDescriptions(model),
-    {
-      name: 'dpcache_rejections_total',
-      help: 'Rejected inputs by reason.',
-      type: 'counter',
-      labels: ['reason'],
-      samples: () => byLabel('reason', model.rejections().byReason),
-    },
-    {
-      name: 'dpcache_changes_total',
-      help: 'Changes of prefixes, services and nodes.',
-      type: 'counter',
-      samples: () => singleSample(feed.revision),
-    },
+    countsByLabel(
+      'counter',
+      'dpcache_rejections_total',
+      'Rejected inputs by reason.',
+      'reason',
+      () => model.rejections().byReason,
+    ),
+    counter('dpcache_changes_total', 'Changes of prefixes, services and nodes.', () => feed.revision),
   ];
 }

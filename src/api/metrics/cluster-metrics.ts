@@ -1,53 +1,40 @@
-import type { ClusterDocument } from '../status-document.ts';
 import {
-  byName,
   type Description,
+  gauge,
   inSeconds,
+  itemMetrics,
   type MetricSources,
-  type Sample,
-  singleSample,
   timestamp,
 } from './description.ts';
 
 export function clusterDescriptions(model: MetricSources): readonly Description[] {
-  const clusters = (read: (cluster: ClusterDocument) => number | undefined): readonly Sample[] =>
-    byName('cluster', model.status().clusters, read);
+  const clusters = itemMetrics('cluster', () => model.status().clusters);
   return [
-    {
-      name: 'dpcache_cluster_ready',
-      help: '1 if the state of a cluster is complete and its kvstore answers, else 0.',
-      type: 'gauge',
-      labels: ['cluster'],
-      samples: () => clusters(({ ready }) => Number(ready)),
-    },
-    {
-      name: 'dpcache_cluster_connected',
-      help: '1 if the kvstore of a cluster answers, else 0.',
-      type: 'gauge',
-      labels: ['cluster'],
-      samples: () => clusters(({ connected }) => Number(connected)),
-    },
-    {
-      name: 'dpcache_cluster_stale_since_timestamp_seconds',
-      help: 'Time of the state of a cluster, present only if stale state is served.',
-      type: 'gauge',
-      labels: ['cluster'],
-      samples: () => clusters(({ knownAt }) => timestamp(knownAt)),
-    },
-    {
-      name: 'dpcache_cluster_failures_total',
-      help: 'Failed requests to the kvstore of a cluster.',
-      type: 'counter',
-      labels: ['cluster'],
-      samples: () => clusters(({ failures }) => failures),
-    },
-    {
-      name: 'dpcache_cluster_rejections_total',
-      help: 'Rejected values of a cluster.',
-      type: 'counter',
-      labels: ['cluster'],
-      samples: () => clusters(({ rejected }) => rejected),
-    },
+    clusters.gauge(
+      'dpcache_cluster_ready',
+      '1 if the state of a cluster is complete and its kvstore answers, else 0.',
+      ({ ready }) => Number(ready),
+    ),
+    clusters.gauge(
+      'dpcache_cluster_connected',
+      '1 if the kvstore of a cluster answers, else 0.',
+      ({ connected }) => Number(connected),
+    ),
+    clusters.gauge(
+      'dpcache_cluster_stale_since_timestamp_seconds',
+      'Time of the state of a cluster, present only if stale state is served.',
+      ({ knownAt }) => timestamp(knownAt),
+    ),
+    clusters.counter(
+      'dpcache_cluster_failures_total',
+      'Failed requests to the kvstore of a cluster.',
+      ({ failures }) => failures,
+    ),
+    clusters.counter(
+      'dpcache_cluster_rejections_total',
+      'Rejected values of a cluster.',
+      ({ rejected }) => rejected,
+    ),
     {
       name: 'dpcache_cluster_keys',
       help: 'Keys of a cluster by resource.',
@@ -59,32 +46,25 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
             yield { value, labels: { cluster: name, resource } };
       },
     },
-    {
-      name: 'dpcache_sync_duration_seconds',
-      help: 'Duration of the initial sync.',
-      type: 'gauge',
-      samples: () => singleSample(inSeconds(model.status().syncedMs)),
-    },
+    gauge('dpcache_sync_duration_seconds', 'Duration of the initial sync.', () =>
+      inSeconds(model.status().syncedMs),
+    ),
   ];
 }
 
 /** Returns the sync durations of each cluster. */
 export function syncDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
-  const labels = ['cluster'];
+  const clusters = itemMetrics('cluster', metrics);
   return [
-    {
-      name: 'dpcache_cluster_first_sync_duration_seconds',
-      type: 'gauge',
-      labels,
-      help: 'Duration of the initial sync of a cluster.',
-      samples: () => byName('cluster', metrics(), ({ firstSyncMs }) => inSeconds(firstSyncMs)),
-    },
-    {
-      name: 'dpcache_cluster_last_sync_duration_seconds',
-      type: 'gauge',
-      labels,
-      help: 'Duration of the last full sync of a cluster.',
-      samples: () => byName('cluster', metrics(), ({ lastSyncMs }) => inSeconds(lastSyncMs)),
-    },
+    clusters.gauge(
+      'dpcache_cluster_first_sync_duration_seconds',
+      'Duration of the initial sync of a cluster.',
+      ({ firstSyncMs }) => inSeconds(firstSyncMs),
+    ),
+    clusters.gauge(
+      'dpcache_cluster_last_sync_duration_seconds',
+      'Duration of the last full sync of a cluster.',
+      ({ lastSyncMs }) => inSeconds(lastSyncMs),
+    ),
   ];
 }

@@ -20,29 +20,73 @@ export type MetricSources = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
 } & Pick<ReadModel, 'status' | 'rejections'> & { readonly metrics: () => readonly ClusterMetrics[] };
 
-/** Yields a sample for each count, with its name as the label. */
-export function* byLabel(
+/** Returns a metric with a sample for each count, whose name is the label. Without counts, it has no samples. */
+export function countsByLabel(
+  type: Description['type'],
+  name: string,
+  help: string,
   label: string,
-  counts: Readonly<Record<string, number | undefined>>,
-): Generator<Sample> {
-  for (const [name, value = 0] of Object.entries(counts)) yield { value, labels: { [label]: name } };
+  counts: () => Readonly<Record<string, number | undefined>> | undefined,
+): Description {
+  return {
+    name,
+    help,
+    type,
+    labels: [label],
+    *samples() {
+      for (const [key, value = 0] of Object.entries(counts() ?? {}))
+        yield { value, labels: { [label]: key } };
+    },
+  };
 }
 
-/** Returns the sample of a metric without labels; none if there is no value. */
-export function singleSample(value: number | undefined): readonly Sample[] {
-  return value === undefined ? [] : [{ value }];
+/** Returns the value of a metric without labels; undefined if there is none. */
+type ReadValue = () => number | undefined;
+
+function single(type: Description['type'], name: string, help: string, read: ReadValue): Description {
+  return {
+    name,
+    help,
+    type,
+    samples: () => {
+      const value = read();
+      return value === undefined ? [] : [{ value }];
+    },
+  };
 }
 
-/** Returns a sample for each item with a value, with the name of the item as the label. */
-export function byName<T extends { readonly name?: string | undefined }>(
+/** Returns a gauge without labels. */
+export function gauge(name: string, help: string, read: ReadValue): Description {
+  return single('gauge', name, help, read);
+}
+
+/** Returns a counter without labels. */
+export function counter(name: string, help: string, read: ReadValue): Description {
+  return single('counter', name, help, read);
+}
+
+/** Returns a metric with a sample for each item with a value. */
+type ItemMetric<T> = (name: string, help: string, read: (item: T) => number | undefined) => Description;
+
+/** Returns the functions that create metrics of items. The label of a sample is the name of its item. */
+export function itemMetrics<T extends { readonly name?: string | undefined }>(
   label: string,
-  items: readonly T[],
-  read: (item: T) => number | undefined,
-): readonly Sample[] {
-  return items.flatMap((item) => {
-    const value = read(item);
-    return value === undefined ? [] : { value, labels: { [label]: item.name ?? '' } };
-  });
+  items: () => readonly T[],
+): { readonly gauge: ItemMetric<T>; readonly counter: ItemMetric<T> } {
+  const metricOf =
+    (type: Description['type']): ItemMetric<T> =>
+    (name, help, read) => ({
+      name,
+      help,
+      type,
+      labels: [label],
+      samples: () =>
+        items().flatMap((item) => {
+          const value = read(item);
+          return value === undefined ? [] : { value, labels: { [label]: item.name ?? '' } };
+        }),
+    });
+  return { gauge: metricOf('gauge'), counter: metricOf('counter') };
 }
 
 /** Returns a duration in seconds. */

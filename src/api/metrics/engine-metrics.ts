@@ -1,4 +1,4 @@
-import { byLabel, byName, type Description, type MetricSources, singleSample } from './description.ts';
+import { countsByLabel, type Description, gauge, itemMetrics, type MetricSources } from './description.ts';
 
 export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
   return [
@@ -18,49 +18,42 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
         }
       },
     },
-    {
-      name: 'dpcache_ipcache_entries_by_source',
-      help: 'Effective entries of the IPCache by the source of their claim.',
-      type: 'gauge',
-      labels: ['source'],
-      samples: () => byLabel('source', ipcache.status().entriesBySource),
-    },
-    {
-      name: 'dpcache_ipcache_overruled_claims',
-      help: 'Claims that are overruled by a stronger one.',
-      type: 'gauge',
-      samples: () => singleSample(ipcache.status().overruledClaims),
-    },
-    {
-      name: 'dpcache_ipcache_waiting_keys',
-      help: 'Keys that are not in the IPCache because it is full.',
-      type: 'gauge',
-      samples: () => singleSample(ipcache.status().waiting),
-    },
-    {
-      name: 'dpcache_ipcache_bytes',
-      help: 'Memory of the tables and rows of the IPCache.',
-      type: 'gauge',
-      samples: () => singleSample(ipcache.status().bytes),
-    },
-    {
-      name: 'dpcache_ipcache_outcomes_total',
-      help: 'Writes to the IPCache by outcome.',
-      type: 'counter',
-      labels: ['outcome'],
-      samples: () => byLabel('outcome', ipcache.status().outcomes),
-    },
-    {
-      name: 'dpcache_ipcache_listeners',
-      help: 'Listeners of the IPCache.',
-      type: 'gauge',
-      samples: () => singleSample(ipcache.status().listeners),
-    },
+    countsByLabel(
+      'gauge',
+      'dpcache_ipcache_entries_by_source',
+      'Effective entries of the IPCache by the source of their claim.',
+      'source',
+      () => ipcache.status().entriesBySource,
+    ),
+    gauge(
+      'dpcache_ipcache_overruled_claims',
+      'Claims that are overruled by a stronger one.',
+      () => ipcache.status().overruledClaims,
+    ),
+    gauge(
+      'dpcache_ipcache_waiting_keys',
+      'Keys that are not in the IPCache because it is full.',
+      () => ipcache.status().waiting,
+    ),
+    gauge(
+      'dpcache_ipcache_bytes',
+      'Memory of the tables and rows of the IPCache.',
+      () => ipcache.status().bytes,
+    ),
+    countsByLabel(
+      'counter',
+      'dpcache_ipcache_outcomes_total',
+      'Writes to the IPCache by outcome.',
+      'outcome',
+      () => ipcache.status().outcomes,
+    ),
+    gauge('dpcache_ipcache_listeners', 'Listeners of the IPCache.', () => ipcache.status().listeners),
   ];
 }
 
 /** Returns the metrics of the other engines and of all listeners and handlers. */
 export function engineDescriptions({ ipcache, services, nodes }: MetricSources): readonly Description[] {
+  const handlers = itemMetrics('handler', () => nodes.status().handlers);
   return [
     {
       name: 'dpcache_listener_faults_total',
@@ -73,49 +66,38 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
         { value: nodes.status().callbackFaults, labels: { engine: 'nodemanager' } },
       ],
     },
-    {
-      name: 'dpcache_services',
-      help: 'Services by state: announced, or unknown (only their endpoints or offers of other clusters are known).',
-      type: 'gauge',
-      labels: ['state'],
-      samples: () => {
+    countsByLabel(
+      'gauge',
+      'dpcache_services',
+      'Services by state: announced, or unknown (only their endpoints or offers of other clusters are known).',
+      'state',
+      () => {
         const { announced, unknown } = services.status();
-        return byLabel('state', { announced, unknown });
+        return { announced, unknown };
       },
-    },
-    {
-      name: 'dpcache_service_backends',
-      help: 'Effective backends of all services.',
-      type: 'gauge',
-      samples: () => singleSample(services.status().backends),
-    },
-    {
-      name: 'dpcache_nodes',
-      help: 'Nodes by source.',
-      type: 'gauge',
-      labels: ['source'],
-      samples: () => byLabel('source', nodes.status().nodesBySource),
-    },
-    {
-      name: 'dpcache_node_outcomes_total',
-      help: 'Writes to the node manager by outcome.',
-      type: 'counter',
-      labels: ['outcome'],
-      samples: () => byLabel('outcome', nodes.status().outcomes),
-    },
-    {
-      name: 'dpcache_node_handler_pending',
-      help: 'Nodes with pending changes for a handler.',
-      type: 'gauge',
-      labels: ['handler'],
-      samples: () => byName('handler', nodes.status().handlers, ({ pending }) => pending),
-    },
-    {
-      name: 'dpcache_node_handler_faults_total',
-      help: 'Failed calls of a node handler.',
-      type: 'counter',
-      labels: ['handler'],
-      samples: () => byName('handler', nodes.status().handlers, ({ faults }) => faults),
-    },
+    ),
+    gauge(
+      'dpcache_service_backends',
+      'Effective backends of all services.',
+      () => services.status().backends,
+    ),
+    countsByLabel('gauge', 'dpcache_nodes', 'Nodes by source.', 'source', () => nodes.status().nodesBySource),
+    countsByLabel(
+      'counter',
+      'dpcache_node_outcomes_total',
+      'Writes to the node manager by outcome.',
+      'outcome',
+      () => nodes.status().outcomes,
+    ),
+    handlers.gauge(
+      'dpcache_node_handler_pending',
+      'Nodes with pending changes for a handler.',
+      ({ pending }) => pending,
+    ),
+    handlers.counter(
+      'dpcache_node_handler_faults_total',
+      'Failed calls of a node handler.',
+      ({ faults }) => faults,
+    ),
   ];
 }

@@ -1,54 +1,52 @@
-import { byLabel, type Description, type MetricSources, singleSample, timestamp } from './description.ts';
+import {
+  counter,
+  countsByLabel,
+  type Description,
+  gauge,
+  type MetricSources,
+  timestamp,
+} from './description.ts';
 
 /** Returns the metrics of the history. They have no samples if no history is recorded. */
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
   return [
-    {
-      name: 'dpcache_history_records_total',
-      type: 'counter',
-      labels: ['kind'],
-      help: 'Records of the history by kind.',
-      samples: () => byLabel('kind', status().history?.records ?? {}),
-    },
-    {
-      name: 'dpcache_history_lost_total',
-      type: 'counter',
-      labels: ['reason'],
-      help: 'Changes that the history does not contain, by reason.',
-      samples: () => byLabel('reason', status().history?.lost ?? {}),
-    },
-    {
-      name: 'dpcache_history_bytes',
-      type: 'gauge',
-      help: 'Memory of the history with its indexes.',
-      samples: () => singleSample(status().history?.bytes),
-    },
-    {
-      name: 'dpcache_history_disk_bytes',
-      type: 'gauge',
-      help: 'Size of the files of the history.',
-      samples: () => singleSample(status().history?.disk?.bytes),
-    },
-    {
-      name: 'dpcache_history_disk_failed',
-      type: 'gauge',
-      help: '1 if the history cannot be written to the disk; changes are then held in memory only.',
-      samples: () => {
+    countsByLabel(
+      'counter',
+      'dpcache_history_records_total',
+      'Records of the history by kind.',
+      'kind',
+      () => status().history?.records,
+    ),
+    countsByLabel(
+      'counter',
+      'dpcache_history_lost_total',
+      'Changes that the history does not contain, by reason.',
+      'reason',
+      () => status().history?.lost,
+    ),
+    gauge('dpcache_history_bytes', 'Memory of the history with its indexes.', () => status().history?.bytes),
+    gauge(
+      'dpcache_history_disk_bytes',
+      'Size of the files of the history.',
+      () => status().history?.disk?.bytes,
+    ),
+    gauge(
+      'dpcache_history_disk_failed',
+      '1 if the history cannot be written to the disk; changes are then held in memory only.',
+      () => {
         const disk = status().history?.disk;
-        return disk === undefined ? [] : singleSample(Number(disk.failure !== undefined));
+        return disk && Number(disk.failure !== undefined);
       },
-    },
-    {
-      name: 'dpcache_history_disk_damaged_total',
-      type: 'counter',
-      help: 'Files of the history that could not be read and were dropped.',
-      samples: () => singleSample(status().history?.disk?.damaged),
-    },
-    {
-      name: 'dpcache_history_held_from_timestamp_seconds',
-      type: 'gauge',
-      help: 'Oldest time for which the state can be queried.',
-      samples: () => singleSample(timestamp(status().history?.heldFrom)),
-    },
+    ),
+    counter(
+      'dpcache_history_disk_damaged_total',
+      'Files of the history that could not be read and were dropped.',
+      () => status().history?.disk?.damaged,
+    ),
+    gauge(
+      'dpcache_history_held_from_timestamp_seconds',
+      'Oldest time for which the state can be queried.',
+      () => timestamp(status().history?.heldFrom),
+    ),
   ];
 }

@@ -1,40 +1,34 @@
-import type { WatchMetrics } from '../read-model.ts';
-import { byName, type Description, type MetricSources, type Sample } from './description.ts';
+import type { ClusterMetrics, WatchMetrics } from '../read-model.ts';
+import { type Description, itemMetrics, type MetricSources } from './description.ts';
 
 /** Returns the metrics of each cluster's kvstore client. */
 export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
-  const sums = (read: (watch: WatchMetrics) => number): readonly Sample[] =>
-    byName('cluster', metrics(), ({ watches }) => watches.reduce((sum, watch) => sum + read(watch), 0));
-  const labels = ['cluster'];
+  const clusters = itemMetrics('cluster', metrics);
+  const sumOf =
+    (read: (watch: WatchMetrics) => number) =>
+    ({ watches }: ClusterMetrics): number =>
+      watches.reduce((sum, watch) => sum + read(watch), 0);
   return [
-    {
-      name: 'dpcache_kvstore_queue_bytes',
-      type: 'gauge',
-      labels,
-      help: 'Bytes received from a kvstore that the engines have not applied yet.',
-      samples: () => sums(({ queuedBytes }) => queuedBytes),
-    },
-    {
-      name: 'dpcache_kvstore_listings_total',
-      type: 'counter',
-      labels,
-      help: 'Started lists of all resources.',
-      samples: () => sums(({ listings }) => listings),
-    },
-    {
-      name: 'dpcache_kvstore_streams_total',
-      type: 'counter',
-      labels,
-      help: 'Watch streams of all resources; all except the first of each resource are reconnects.',
-      samples: () => sums(({ resumptions }) => resumptions),
-    },
-    {
-      name: 'dpcache_kvstore_watch_failures_total',
-      type: 'counter',
-      labels,
-      help: 'Failed watches.',
-      samples: () => sums(({ failures }) => failures),
-    },
+    clusters.gauge(
+      'dpcache_kvstore_queue_bytes',
+      'Bytes received from a kvstore that the engines have not applied yet.',
+      sumOf(({ queuedBytes }) => queuedBytes),
+    ),
+    clusters.counter(
+      'dpcache_kvstore_listings_total',
+      'Started lists of all resources.',
+      sumOf(({ listings }) => listings),
+    ),
+    clusters.counter(
+      'dpcache_kvstore_streams_total',
+      'Watch streams of all resources; all except the first of each resource are reconnects.',
+      sumOf(({ resumptions }) => resumptions),
+    ),
+    clusters.counter(
+      'dpcache_kvstore_watch_failures_total',
+      'Failed watches.',
+      sumOf(({ failures }) => failures),
+    ),
     {
       name: 'dpcache_kvstore_requests_total',
       type: 'counter',
@@ -48,19 +42,15 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
           })),
         ),
     },
-    {
-      name: 'dpcache_kvstore_leases',
-      type: 'gauge',
-      labels,
-      help: 'Current leases in a kvstore.',
-      samples: () => byName('cluster', metrics(), ({ kvstore }) => kvstore?.leases),
-    },
-    {
-      name: 'dpcache_kvstore_leases_lost_total',
-      type: 'counter',
-      labels,
-      help: 'Leases in a kvstore that expired or were revoked while keys were bound to them.',
-      samples: () => byName('cluster', metrics(), ({ kvstore }) => kvstore?.leasesLost),
-    },
+    clusters.gauge(
+      'dpcache_kvstore_leases',
+      'Current leases in a kvstore.',
+      ({ kvstore }) => kvstore?.leases,
+    ),
+    clusters.counter(
+      'dpcache_kvstore_leases_lost_total',
+      'Leases in a kvstore that expired or were revoked while keys were bound to them.',
+      ({ kvstore }) => kvstore?.leasesLost,
+    ),
   ];
 }
