@@ -181,7 +181,7 @@ export function k8sLoadOption(effect = ''): Option {
   return new RepeatableOption('--k8s-load <path>', text).argParser(appendPath);
 }
 
-/** Returns the contradiction of `--context` or `--k8s-load` with `--kubeconfig`, if any. `isLoaded`: `--k8s-load` is set. */
+/** Returns the contradiction of `--context` or `--k8s-load` with `--kubeconfig`. `isLoaded`: objects are loaded. */
 export function accessContradiction(
   { kubeconfig, context }: { readonly kubeconfig?: string; readonly context?: string },
   isLoaded: boolean,

@@ -70,7 +70,7 @@ export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'rea
 
 /**
  * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done
- * in slices of a `TurnGate`. An answer reflects the records at the time of the query. If a segment cannot be read, it is
+ * in slices of a `TurnGate`. An answer reflects the records at the time of the query. A segment that cannot be read is
  * dropped, and the answer is not certain (`lost`).
  */
 export class PastReader {
