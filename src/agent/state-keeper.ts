@@ -175,10 +175,10 @@ export class StateKeeper {
 
   /** Returns a text that changes with the state, so that an unchanged state is not written again. */
   #stateVersion(): string {
-    const { engines, identityChanges } = this.#options;
+    const { engines, identityChanges, staleClusters } = this.#options;
     const { ipcache, nodes, services } = engines;
-    const restored = this.clusters.join(' ');
-    return [ipcache.revision, nodes.revision, services.revision, identityChanges(), restored].join('/');
+    const clusters = [...this.clusters, ...staleClusters()].join(' ');
+    return [ipcache.revision, nodes.revision, services.revision, identityChanges(), clusters].join('/');
   }
 
   /**

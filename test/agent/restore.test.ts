@@ -223,6 +223,26 @@ describe('a checkpoint', () => {
     await second.stop?.();
   });
 
+  it('is written again when a cluster becomes stale or ready (regression: only after another change)', async () => {
+    const clock = new ManualClock();
+    let stale: readonly (readonly [string, number])[] = [];
+    const { keeper } = keeperOf(temporaryFolder({}), clock, undefined, () => stale);
+    const step = keeper.step();
+    await step.start({ signal: new AbortController().signal, progress: () => {} });
+    const written = async (): Promise<number> => {
+      clock.advance(60_000);
+      await vi.waitFor(() => expect(clock.pending).toBe(1));
+      return keeper.status().written;
+    };
+    const before = await written();
+    stale = [['baltic', clock.wallTime()]];
+    expect(await written()).toBe(before + 1);
+    expect(await written()).toBe(before + 1);
+    stale = [];
+    expect(await written()).toBe(before + 2);
+    await step.stop?.();
+  });
+
   it('keeps the age of a cluster that was unreachable when it was written', async () => {
     const stateDir = temporaryFolder({});
     const clock = new ManualClock();
