@@ -14,6 +14,8 @@ export interface ProblemDocument {
   readonly value?: string | undefined;
   /** Description of valid values. */
   readonly allowed?: string | undefined;
+  /** The known name that is most similar to the unknown one. */
+  readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: HeldDocument | undefined;
   /** Why it is not certain that nothing existed at the requested time. Absent if it is certain. */
@@ -45,7 +47,10 @@ const PROBLEMS = {
 export type ProblemKind = keyof typeof PROBLEMS;
 
 /** The optional fields of a problem. */
-export type ProblemDetails = Pick<ProblemDocument, 'field' | 'value' | 'allowed' | 'held' | 'reason'>;
+export type ProblemDetails = Pick<
+  ProblemDocument,
+  'field' | 'value' | 'allowed' | 'nearest' | 'held' | 'reason'
+>;
 
 /** Thrown by a route. The response is its document. */
 export class ProblemError extends Error {

@@ -126,15 +126,34 @@ export async function findDocument<T>(ask: Ask, path: string): Promise<T | undef
   try {
     return (await ask(path)) as T;
   } catch (error) {
-    if (error instanceof AgentError && error.problem?.status === 404 && error.problem.reason === undefined)
-      return undefined;
+    if (isNotFound(error)) return undefined;
     throw error;
   }
 }
 
-/** Returns the answer for an object that does not exist. */
-export function notFoundAnswer(what: string): Answer {
-  return { json: null, lines: [`${printable(what)}: not found`], succeeded: false };
+function isNotFound(error: unknown): error is AgentError {
+  return error instanceof AgentError && error.problem?.status === 404 && error.problem.reason === undefined;
+}
+
+/** Returns the answer for an object that does not exist. `meant`: a similar name of an object that exists. */
+export function notFoundAnswer(what: string, meant?: string): Answer {
+  const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
+  return { json: null, lines: [printable(`${what}: not found${hint}`)], succeeded: false };
+}
+
+/** Returns the answer of `show` for the service or node at a path, or that it certainly does not exist. */
+export async function namedAnswer<T>(
+  ask: Ask,
+  path: string,
+  name: string,
+  show: (document: T) => Answer,
+): Promise<Answer> {
+  try {
+    return show((await ask(path)) as T); // a process of the same version sent it
+  } catch (error) {
+    if (isNotFound(error)) return notFoundAnswer(name, error.problem?.nearest);
+    throw error;
+  }
 }
 
 /** Returns an identity with its name: `66536 (app=checkout)`, `health`. */

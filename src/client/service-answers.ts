@@ -5,9 +5,8 @@ import { printable } from '../process/terminal.ts';
 import {
   type Column,
   documentTable,
-  findDocument,
   linesOrHint,
-  notFoundAnswer,
+  namedAnswer,
   objectLines,
   portsCell,
   type Question,
@@ -93,22 +92,21 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
 
 /** Returns the question for one service and its backends. */
 export function getService(name: string, at?: string): Question {
-  return async (ask, view) => {
-    const service = await findDocument<ExplainedServiceDocument>(ask, servicePath(name, at));
-    if (service === undefined) return notFoundAnswer(name);
-    const { explain: _, ...document } = service;
-    return {
-      json: document,
-      lines: [
-        ...objectLines(SERVICE_COLUMNS, [service], view),
-        '',
-        ...documentTable(BACKEND_COLUMNS, service.backends, view),
-        ...pastLines(service.past),
-      ],
-      succeeded: true,
-      names: [serviceName(service)],
-    };
-  };
+  return (ask, view) =>
+    namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
+      const { explain: _, ...document } = service;
+      return {
+        json: document,
+        lines: [
+          ...objectLines(SERVICE_COLUMNS, [service], view),
+          '',
+          ...documentTable(BACKEND_COLUMNS, service.backends, view),
+          ...pastLines(service.past),
+        ],
+        succeeded: true,
+        names: [serviceName(service)],
+      };
+    });
 }
 
 const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
@@ -124,28 +122,27 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
 
 /** Returns the question for all offered backends of a service, each with its verdict. */
 export function explainService(name: string, at?: string): Question {
-  return async (ask, view) => {
-    const service = await findDocument<ExplainedServiceDocument>(ask, servicePath(name, at));
-    if (service === undefined) return notFoundAnswer(name);
-    const { explain } = service;
-    const rows = explain.backends.map((backend) => [
-      backend.address,
-      backend.cluster ?? 'local',
-      backend.slice || '-',
-      VERDICTS[backend.verdict],
-    ]);
-    return {
-      json: explain,
-      lines: [
-        `${printable(name)}: ${explain.backends.length} offered, effective: ${backendsText(service.backends)}.`,
-        ...(nodesText(service) === 'all'
-          ? []
-          : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),
-        ...clientLines(service),
-        ...(rows.length === 0 ? [] : table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view)),
-        ...pastLines(service.past),
-      ],
-      succeeded: true,
-    };
-  };
+  return (ask, view) =>
+    namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
+      const { explain } = service;
+      const rows = explain.backends.map((backend) => [
+        backend.address,
+        backend.cluster ?? 'local',
+        backend.slice || '-',
+        VERDICTS[backend.verdict],
+      ]);
+      return {
+        json: explain,
+        lines: [
+          `${printable(name)}: ${explain.backends.length} offered, effective: ${backendsText(service.backends)}.`,
+          ...(nodesText(service) === 'all'
+            ? []
+            : [`Only nodes with ${printable(nodesText(service))} have its frontends.`]),
+          ...clientLines(service),
+          ...(rows.length === 0 ? [] : table([['BACKEND', 'CLUSTER', 'SLICE', 'VERDICT'], ...rows], view)),
+          ...pastLines(service.past),
+        ],
+        succeeded: true,
+      };
+    });
 }

@@ -438,6 +438,7 @@ describe('the count of a list', () => {
 describe('services, nodes and identities', () => {
   it('are shown with their sources', async () => {
     const { app, model } = testApp();
+    expect((await get('/v1/services/shop/chekout', app)).body).toMatchObject({ nearest: 'shop/checkout' });
     expect((await get('/v1/services/shop/checkout', app)).body).toMatchObject({
       namespace: 'shop',
       name: 'checkout',
@@ -447,6 +448,7 @@ describe('services, nodes and identities', () => {
       backends: [{ address: '10.0.0.1', ports: { http: '8080/TCP' }, state: 'active' }],
       explain: { ready: true, backends: [{ address: '10.0.0.1', slice: 'slice-1', verdict: 'effective' }] },
     });
+    expect((await get('/v1/nodes/blatic/node-1', app)).body).toMatchObject({ nearest: 'baltic/node-1' });
     expect((await get('/v1/nodes/baltic/node-1', app)).body).toMatchObject({
       cluster: 'baltic',
       name: 'node-1',

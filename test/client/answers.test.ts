@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { AgentError } from '../../src/api/api-client.ts';
 import type { DatapathDocument, DatapathTableDocument } from '../../src/api/datapath-document.ts';
+import { problem } from '../../src/api/problem.ts';
 import { type Answer, ageText, type Question } from '../../src/client/answer.ts';
 import { askConflicts } from '../../src/client/conflict-answers.ts';
 import {
@@ -543,6 +545,18 @@ const NODE = {
 };
 
 describe('a node', () => {
+  it('that does not exist is not found, with a similar name (regression: a misspelt name had no hint)', async () => {
+    const detail = 'No such node.';
+    const document = { ...problem('not-found', detail, { nearest: 'far/n1' }) };
+    const ask = async (): Promise<never> => {
+      throw new AgentError(detail, document);
+    };
+    const lines = ['far/m1: not found; did you mean far/n1?'];
+    expect(await getNode('far/m1')(ask, { wide: true })).toEqual({ json: null, lines, succeeded: false });
+    expect(await getService('far/m1')(ask, { wide: true })).toMatchObject({ lines });
+    expect(await explainService('far/m1')(ask, { wide: true })).toMatchObject({ lines });
+  });
+
   it('has each field below its title, its lost addresses and its past', async () => {
     const lostAddresses = [
       { ip: '1.1.1.4' },

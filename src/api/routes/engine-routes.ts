@@ -34,6 +34,7 @@ import {
   PAGE_PARAMETERS,
   pageOf,
   readPage,
+  unknownNameProblem,
 } from './route-parts.ts';
 import { SortedView } from './sorted-view.ts';
 
@@ -184,10 +185,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
-      throw new ProblemError('not-found', 'No such service.', {
-        field: 'name',
-        value: `${id.namespace}/${id.name}`,
-      });
+      throw unknownNameProblem('service', formatServiceID(id), services.snapshot().keys());
     return answerJSON(c, {
       ...serviceDocument(announced, model),
       explain: serviceExplanationDocument(explanation),
@@ -230,10 +228,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
-      throw new ProblemError('not-found', 'No such node.', {
-        field: 'name',
-        value: fullName,
-      });
+      throw unknownNameProblem('node', fullName, namesOf(nodes.nodes()));
     return answerJSON(c, {
       ...nodeDocument(node, model),
       explain: nodeExplanationDocument(explanation, model),
@@ -379,4 +374,8 @@ function* documents<V extends object, T>(
   documentOf: (value: V) => T,
 ): Generator<T | undefined, void, void> {
   for (const value of matches) yield value && documentOf(value);
+}
+
+function* namesOf(nodes: Iterable<Node>): Generator<string, void, void> {
+  for (const { fullName } of nodes) yield fullName;
 }

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { assert } from '../../base/assert.ts';
+import { nearest } from '../../base/show-value.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { UNCERTAINTIES } from '../../history/types.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
@@ -21,6 +22,7 @@ const PROBLEM: z.ZodType<ProblemDocument> = z
     field: z.string().optional(),
     value: z.string().optional(),
     allowed: z.string().optional(),
+    nearest: z.string().optional().describe('The known name that is most similar to the unknown one'),
     held: HELD.optional().describe('Interval for which the history has changes'),
     reason: z
       .enum(UNCERTAINTIES)
@@ -144,6 +146,29 @@ export async function countItems(c: Context, gate: TurnGate, items: Iterable<unk
   }
   await runWhileConnected(c, gate, steps());
   return count;
+}
+
+/** Maximum number of names that are compared with an unknown name; each comparison costs a few µs. */
+export const COMPARED_NAMES = 1_000;
+
+/**
+ * Returns the problem of an unknown service or node, with the most similar known name. `value` and the known names have
+ * two parts with a slash between them, and only names with one of the parts of `value` are compared.
+ */
+export function unknownNameProblem(
+  kind: 'service' | 'node',
+  value: string,
+  known: Iterable<string>,
+): ProblemError {
+  const slash = value.indexOf('/');
+  const [first, second] = [value.slice(0, slash + 1), value.slice(slash)];
+  const similar: string[] = [];
+  for (const name of known) {
+    if (similar.length === COMPARED_NAMES) break;
+    if (name.startsWith(first) || name.endsWith(second)) similar.push(name);
+  }
+  const about = { field: 'name', value, nearest: nearest(value, similar) };
+  return new ProblemError('not-found', `No such ${kind}.`, about);
 }
 
 /**

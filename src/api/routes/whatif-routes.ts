@@ -11,7 +11,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whatIfLines } from '../whatif-documents.ts';
-import { disconnectedProblem } from './route-parts.ts';
+import { COMPARED_NAMES, disconnectedProblem } from './route-parts.ts';
 
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
@@ -21,9 +21,6 @@ const MAX_EVALUATIONS = 4;
 
 /** Lines of an answer in one turn of the event loop. */
 const LINES_PER_PART = 256;
-
-/** Maximum number of names that are compared with an unknown name; each comparison costs a few µs. */
-const COMPARED_NAMES = 1_000;
 
 const NAME = z.string().min(1).max(512);
 const SOURCE = z.enum(SOURCES, oneOf(SOURCES));
