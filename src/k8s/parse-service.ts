@@ -12,7 +12,7 @@ import { createService } from '../servicecache/service.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, type Parsed, type ParseOptions, parseObject, readID } from './parse-object.ts';
 import { readNamedPort, readNodePort, textOfPorts } from './ports.ts';
-import type { SharedValues } from './shared-values.ts';
+import { SharedValues } from './shared-values.ts';
 
 /** Default of Kubernetes if a ClientIP affinity has no timeout: 3 hours. */
 const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
@@ -87,14 +87,13 @@ function readServicePort(fields: ObjectFields, type: ServiceType): [string, Serv
 function readServicePorts(
   spec: ObjectFields,
   type: ServiceType,
-  shared: SharedValues<Service['ports']> | undefined,
+  shared: SharedValues<Service['ports']>,
 ): Service['ports'] {
   const ports = new Map<string, ServicePort>();
   for (const fields of spec.list('ports').items((list, index) => list.item(index))) {
     const port = readServicePort(fields, type);
     if (port !== undefined && !ports.has(port[0])) ports.set(...port);
   }
-  if (shared === undefined) return ImmutableMap(ports);
   const text = textOfPorts(ports);
   return shared.get(text) ?? shared.share(text, ImmutableMap(ports));
 }
@@ -205,7 +204,7 @@ export const SERVICE_FIELDS: readonly string[] = [
  */
 export function readService(
   fields: ObjectFields,
-  sharedPorts?: SharedValues<Service['ports']>,
+  sharedPorts: SharedValues<Service['ports']> = new SharedValues(),
 ): Service | undefined {
   const id = readID(fields);
   if (id === undefined) return undefined;

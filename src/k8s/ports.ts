@@ -2,7 +2,7 @@ import { Map as ImmutableMap } from 'immutable';
 import { PORT_PROTOCOLS, type PortProtocol, PROTOCOL_NUMBERS } from '../net/port.ts';
 import { NO_PORTS, type Ports } from '../servicecache/backend.ts';
 import type { ObjectFields } from './parse-object.ts';
-import type { SharedValues } from './shared-values.ts';
+import { SharedValues } from './shared-values.ts';
 
 const MAX_PORT = 0xffff;
 
@@ -54,17 +54,16 @@ export function textOfPorts(
 }
 
 /**
- * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. With `shared`,
- * returns one object for equal lists.
+ * Returns the ports of the field `ports` by name. If two ports have the same name, the last one wins. Equal lists with
+ * the same `shared` are one object.
  */
-export function readPorts(fields: ObjectFields, shared?: SharedValues<Ports>): Ports {
+export function readPorts(fields: ObjectFields, shared: SharedValues<Ports> = new SharedValues()): Ports {
   const named = fields.list('ports').items((list, index) => {
     const port = list.item(index);
     return port && readNamedPort(port);
   });
   if (named.length === 0) return NO_PORTS;
   const ports = named.map(({ name, port, protocol }): [string, PortProtocol] => [name, { port, protocol }]);
-  if (shared === undefined) return ImmutableMap(ports);
   const text = textOfPorts(ports);
   return shared.get(text) ?? shared.share(text, ImmutableMap(ports));
 }

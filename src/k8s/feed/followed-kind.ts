@@ -116,12 +116,12 @@ export class FollowedKind {
     this.#options.onChange();
   }
 
-  /** Follows `kind` and ends the current reflector. Known objects stay until the new list is complete. */
-  follow(kind: ResourceKind): void {
-    this.#begin(kind, 'listing');
-  }
-
-  #begin(kind: ResourceKind, state: ResourceState): void {
+  /**
+   * Follows `kind` and ends the current reflector. Known objects stay until the new list is complete.
+   *
+   * @param state the state before the reflector reports one
+   */
+  follow(kind: ResourceKind, state: ResourceState = 'listing'): void {
     this.#end();
     const { source, clock, onChange } = this.#options;
     const controller = new AbortController();
@@ -200,7 +200,7 @@ export class FollowedKind {
   #forget(kind: ResourceKind): void {
     const { gate, onForget } = this.#options;
     onForget?.(this.size);
-    this.#begin(kind, 'missing');
+    this.follow(kind, 'missing');
     runSteps(gate, this.#feed.forgetSteps());
   }
 

@@ -348,7 +348,7 @@ export class KubernetesFeed {
       this.#guard.call(this.#options.onHostLabels, labels);
     };
     this.#add('ciliumnodes', ciliumNodeReader(engine, this.#options.keepRestoredNodes));
-    this.#add('nodes', localNodeReader(engine, { annotations: nodeAnnotations, onLabels }));
+    this.#add('nodes', localNodeReader(engine, nodeAnnotations, onLabels));
   }
 
   #addServices(): void {

@@ -57,28 +57,26 @@ export function ciliumNodeReader(engine: NodeEngine, keepRestored = false): Kind
   };
 }
 
-/** Options of {@link localNodeReader}. */
-export interface LocalNodeOptions {
-  /** If true, annotations are read (KUBERNETES 40). */
-  readonly annotations: boolean;
-  /** Receives the labels, which are the labels of the host endpoint, with every change of the Node. */
-  readonly onLabels?: ((labels: ReadonlyMap<string, string>) => void) | undefined;
-}
-
-/** Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (KUBERNETES 39). */
+/**
+ * Returns a reader that writes the local Node to the node manager. Other Nodes are ignored (KUBERNETES 39).
+ *
+ * @param withAnnotations if true, annotations are read (KUBERNETES 40)
+ * @param onLabels receives the labels of the host endpoint with every change of the Node
+ */
 export function localNodeReader(
   engine: NodeEngine,
-  { annotations, onLabels }: LocalNodeOptions,
+  withAnnotations: boolean,
+  onLabels: (labels: ReadonlyMap<string, string>) => void,
 ): KindReader<NodeSpec> {
   const reader = nodeReader('Node', NODE_FIELDS, engine, (fields) => {
-    const node = readNode(fields, engine, annotations);
+    const node = readNode(fields, engine, withAnnotations);
     return node?.name === engine.nodeName ? node : undefined;
   });
   return {
     ...reader,
     change: (current, previous) => {
       reader.change(current, previous);
-      if (current?.labels !== undefined) onLabels?.(current.labels);
+      if (current?.labels !== undefined) onLabels(current.labels);
     },
   };
 }
