@@ -23,7 +23,6 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'datapath/linux/paths/node-paths.ts nextTurn',
     'kvstore/etcd/etcd-connection.ts setImmediate',
     'kvstore/stores/watch-store.ts call',
-    'net/fields.ts push',
     'agent/run-operator.ts write',
     'operator/mcs/mcs-objects.ts delete',
     'operator/publish/global-namespaces.ts delete',
