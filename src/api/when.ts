@@ -25,7 +25,9 @@ export function parseWhen(text: string, now: number): When | undefined {
   // A time without a zone is local, because `dpcache` prints times of other days in this form.
   if (RFC_3339.test(text) || LOCAL.test(text)) {
     const at = Date.parse(text.replace(' ', 'T').toUpperCase());
-    return Number.isNaN(at) ? undefined : at;
+    // `Date.parse` accepts February 30, as March 2.
+    const date = text.slice(0, 10);
+    return Number.isNaN(at) || !new Date(date).toISOString().startsWith(date) ? undefined : at;
   }
   const ago = AGO.exec(text);
   if (ago !== null) {
