@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import type { Arena } from '../syscall/native.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
-import { type Bpf, type BpfCommand, refusal, setAddress, setName } from './bpf.ts';
+import { type Bpf, type BpfCommand, NAME_LENGTH, refusal, setAddress, setName } from './bpf.ts';
 import { MAP_TYPES, type MapInfo, type MapShape, type MapType, mapInfo } from './info.ts';
 import { kindOf, openPin, pin, STAGING_SUFFIX, unpin, usePin } from './pin.ts';
 
@@ -260,7 +260,7 @@ export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
 
 /** Returns true if a map has this type, and the name of its pin. */
 function isOfPin(path: string, { type, name }: MapInfo, shape: PinnedShape): boolean {
-  return type === MAP_TYPES[shape.type] && name === basename(path, STAGING_SUFFIX).slice(0, 15);
+  return type === MAP_TYPES[shape.type] && name === basename(path, STAGING_SUFFIX).slice(0, NAME_LENGTH);
 }
 
 /** Returns true if a map has this shape, whatever its capacity. */

@@ -99,8 +99,11 @@ export function setAddress(view: DataView, at: number, address: number): void {
   view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
 }
 
-/** Writes at most 15 characters of a name. The kernel allows letters, digits, `_` and `.`; others are replaced. */
+/** Number of characters that the kernel keeps of the name of a map or program. */
+export const NAME_LENGTH = 15;
+
+/** Writes a name. The kernel allows letters, digits, `_` and `.`; others are replaced. */
 export function setName(view: DataView, at: number, name: string): void {
-  const text = name.replaceAll(/[^\w.]/g, '_').slice(0, 15);
+  const text = name.replaceAll(/[^\w.]/g, '_').slice(0, NAME_LENGTH);
   for (let i = 0; i < text.length; i++) view.setUint8(at + i, text.charCodeAt(i));
 }

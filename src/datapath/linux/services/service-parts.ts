@@ -71,23 +71,11 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
   if (!pins.isResized) disposeOnError([pins], attach);
   const inside = openServices(access, table, pins, { origin: 'inside' });
-  const { items } = inside;
-  const sockets: KeptItems = {
-    ...items,
-    adopt: async () => {
-      if (pins.isResized) {
-        try {
-          for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
-        } finally {
-          table.replaceMaps(pins.maps);
-        }
-        // If the programs cannot be replaced, the old ones stay in use.
-        attach();
-      }
-      await items.adopt();
-    },
+  const adopt = async (): Promise<void> => {
+    if (pins.isResized) await resize(pins, table, attach);
+    await inside.items.adopt();
   };
-  const outside = openOutside(access, items);
+  const outside = openOutside(access, inside.items);
   // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
   const guard = guardPins(access, 'service-pins', () => {
     // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
@@ -114,7 +102,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
       },
       nodes: labelHandler(access, parts),
     },
-    tables: [sockets, ...(isMissing ? [] : [outside.items]), ...guard.tables],
+    tables: [{ ...inside.items, adopt }, ...(isMissing ? [] : [outside.items]), ...guard.tables],
     problems,
     setServiceInputs: (inputs) => {
       for (const { desired } of parts) desired.setInputs(inputs);
@@ -129,6 +117,17 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
       for (const part of parts) part[Symbol.dispose]();
     },
   };
+}
+
+/** Replaces the maps of another size, also those of the table, and the programs. */
+async function resize(pins: ServicePins, table: ServiceMapTable, attach: () => void): Promise<void> {
+  try {
+    for (const _ of pins.resize(attach)) await new Promise<void>((resolve) => setImmediate(resolve));
+  } finally {
+    table.replaceMaps(pins.maps);
+  }
+  // If the maps keep their size, the programs are attached to them.
+  attach();
 }
 
 /**

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Bpf } from '../bpf/bpf.ts';
+import { type Bpf, NAME_LENGTH } from '../bpf/bpf.ts';
 import { BpfMap } from '../bpf/bpf-map.ts';
 import { CGROUP_LINK, linkInfo, programName } from '../bpf/info.ts';
 import { attachToCgroup, updateLink } from '../bpf/link.ts';
@@ -30,9 +30,6 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet4Connect', socketConnect4],
   ['inet6Connect', socketConnect6],
 ];
-
-/** Number of characters of a program's name that the kernel keeps. */
-const NAME_LENGTH = 15;
 
 /** Options of {@link attachSocketPrograms}. */
 export interface SocketProgramsOptions {
