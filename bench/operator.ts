@@ -12,6 +12,7 @@ import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ClusterConfigKeeper } from '../src/operator/publish/cluster-config.ts';
 import { nodeSync } from '../src/operator/publish/node-sync.ts';
+import { ServiceObjects } from '../src/operator/publish/service-objects.ts';
 import { serviceSync } from '../src/operator/publish/service-sync.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ApiUser } from '../test/k8s/support/api-user.ts';
@@ -131,7 +132,8 @@ export async function benchOperator({
   const stop = new AbortController();
   const before = usedMemory();
   const options = { ...RUNTIME, ...NAMES, source, backend: own, gate };
-  const producers = [serviceSync(options), nodeSync(options)];
+  const objects = new ServiceObjects({ ...options, selection: { headless: true }, producers: 1 });
+  const producers = [serviceSync(options, objects), nodeSync(options)];
   const config = new ClusterConfigKeeper({ ...options, promised: producers });
   const running: Promise<void>[] = [];
   const sync = await ownWorkDuring(() => {

@@ -158,7 +158,7 @@ function publishDuties(
     [isCRD && publish.identities, () => identitySync({ ...producerOptions, sweepAfter })],
     [publish.nodes, () => nodeSync(producerOptions)],
     [isCRD && publish.ips, () => ipSync({ ...producerOptions, endpoints })],
-    [publish.services, () => serviceSync({ ...producerOptions, objects })],
+    [publish.services, () => serviceSync(producerOptions, objects)],
     ...(hasSlices ? ([[publish.services, () => sliceSync(producerOptions, objects)]] as const) : []),
     ...(mcsObjects ? ([[publish.services, () => exportSync(producerOptions, mcsObjects)]] as const) : []),
   ];

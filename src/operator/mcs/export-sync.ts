@@ -92,12 +92,9 @@ function follow(context: InputContext, objects: ExportObjects): FollowedInputs {
  * canary is written.
  */
 export function exportSync(options: ProducerOptions, objects: ExportObjects): Producer {
+  const name = 'service export sync';
   return new Producer(
-    {
-      name: 'service export sync',
-      resource: 'serviceexports',
-      follow: (context) => follow(context, objects),
-    },
+    { name, resource: 'serviceexports', follow: (context) => follow(context, objects) },
     options,
   );
 }

@@ -78,8 +78,8 @@ export class PublishedPrefix {
   readonly #found = new Map<string, Uint8Array>();
   /** True if all existing keys are known. */
   #isListed = false;
-  /** Resolves when the desired keys that waited for the list of existing keys are passed to the store. */
-  readonly #wantedPassed: Promise<unknown>;
+  /** Resolves when the desired keys that waited for the list of existing keys are published. */
+  readonly #wantedPublished: Promise<unknown>;
   /** True if {@link PublishedPrefix.markSynced} has succeeded. */
   #isComplete = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
@@ -101,18 +101,18 @@ export class PublishedPrefix {
       batched: true,
       adoptLeases: options.leased !== false,
     });
-    this.#wantedPassed = this.#passWantedWhenListed();
+    this.#wantedPublished = this.#publishWhenListed();
   }
 
-  async #passWantedWhenListed(): Promise<void> {
+  async #publishWhenListed(): Promise<void> {
     const { isEquivalent, gate = OPEN_GATE } = this.#options;
     await this.#store.synced;
     this.#isListed = true;
-    if (isEquivalent !== undefined) await gate.runSteps(this.#passWanted(gate.slice));
+    if (isEquivalent !== undefined) await gate.runSteps(this.#publishWanted(gate.slice));
   }
 
-  /** Passes the desired keys to the store, in steps of `slice` keys. */
-  *#passWanted(slice: number): Generator<void, void, void> {
+  /** Publishes the desired keys, in steps of `slice` keys. */
+  *#publishWanted(slice: number): Generator<void, void, void> {
     let count = 0;
     for (const name of this.#wanted.keys()) {
       this.#publish(name);
@@ -192,7 +192,7 @@ export class PublishedPrefix {
    */
   async markSynced(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
-    await this.#wantedPassed;
+    await this.#wantedPublished;
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     await gate.runSteps(this.#sweep(gate.slice));
     await this.#store.markSynced();

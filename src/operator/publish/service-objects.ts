@@ -7,8 +7,8 @@ import type { FollowedInputs, ProducerOptions } from './producer.ts';
 /** Options of {@link ServiceObjects}. */
 export interface ServiceObjectsOptions
   extends Pick<ProducerOptions, 'source' | 'clusterName' | 'clock' | 'random' | 'gate'> {
-  /** The services to list. Default: services that are not headless and have no label `service-proxy-name`. */
-  readonly selection?: ServiceSelection | undefined;
+  /** The services to list. */
+  readonly selection: ServiceSelection;
   /** Number of producers that must join before following begins. */
   readonly producers: number;
 }

@@ -1,4 +1,3 @@
-import type { ServiceSelection } from '../../k8s/feed/kinds.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
@@ -12,16 +11,8 @@ import {
   type ProducerOptions,
   withNamespaces,
 } from './producer.ts';
-import { ServiceObjects } from './service-objects.ts';
+import type { ServiceObjects } from './service-objects.ts';
 import { isOffered, serviceValue } from './service-value.ts';
-
-/** Options of {@link serviceSync}. */
-export interface ServiceSyncOptions extends ProducerOptions {
-  /** The services to list. Default: all including headless ones, except for 1.8 (KUBERNETES 14). */
-  readonly selection?: ServiceSelection | undefined;
-  /** The objects, if another producer reads them, too. `selection` is ignored. */
-  readonly objects?: ServiceObjects | undefined;
-}
 
 /**
  * The keys of the services of the local cluster, as a function of the existing objects, independent of their order. A
@@ -121,15 +112,9 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
  * annotations take effect immediately. The result does not depend on the names of slices, and keys of earlier runs are
  * deleted.
  */
-export function serviceSync(options: ServiceSyncOptions): Producer {
-  const { version = '1.17', selection = { headless: version !== '1.8' } } = options;
-  const { objects = new ServiceObjects({ ...options, selection, producers: 1 }) } = options;
+export function serviceSync(options: ProducerOptions, objects: ServiceObjects): Producer {
   return new Producer(
-    {
-      name: 'service sync',
-      resource: 'services',
-      follow: (context) => follow(context, objects),
-    },
+    { name: 'service sync', resource: 'services', follow: (context) => follow(context, objects) },
     options,
   );
 }

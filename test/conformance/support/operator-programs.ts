@@ -8,6 +8,7 @@ import { identitySync } from '../../../src/operator/publish/identity-sync.ts';
 import { ipSync } from '../../../src/operator/publish/ip-sync.ts';
 import { nodeSync } from '../../../src/operator/publish/node-sync.ts';
 import type { ProducerOptions } from '../../../src/operator/publish/producer.ts';
+import { ServiceObjects } from '../../../src/operator/publish/service-objects.ts';
 import { serviceSync } from '../../../src/operator/publish/service-sync.ts';
 import type { OperatorWorld, RunningProgram, StartProgram } from './operator-world.ts';
 
@@ -40,7 +41,7 @@ function operatorDuties(parts: ProgramParts): readonly Duty[] {
   return [
     ...(flags.get('synchronize-k8s-services') === 'false'
       ? []
-      : [serviceSync({ ...options, selection: { proxyName } })]),
+      : [serviceSync(options, new ServiceObjects({ ...options, selection: { proxyName }, producers: 1 }))]),
     ...(flags.get('synchronize-k8s-nodes') === 'false' ? [] : [nodeSync(options)]),
     new HeartbeatDuty(parts.backend, clock),
   ];
@@ -55,7 +56,8 @@ function apiserverDuties(parts: ProgramParts): readonly Duty[] {
       ? undefined
       : new GlobalNamespaces({ ...base, globalByDefault: byDefault === 'true' });
   const options = { ...base, namespaces };
-  const producers = [serviceSync(options), nodeSync(options), identitySync(options), ipSync(options)];
+  const objects = new ServiceObjects({ ...options, selection: { headless: true }, producers: 1 });
+  const producers = [serviceSync(options, objects), nodeSync(options), identitySync(options), ipSync(options)];
   return [
     ...(namespaces === undefined ? [] : [namespaces]),
     ...producers,
