@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { PROGRAM } from '../cli/support/program.ts';
+import { renderTemplate } from './support/render-chart.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BASE = join(ROOT, 'deploy/base');
@@ -39,6 +40,12 @@ interface Manifest {
   };
 }
 
+/** A rule of a ClusterRole. */
+interface Rule {
+  readonly resources: readonly string[];
+  readonly verbs: readonly string[];
+}
+
 function manifestsOf(text: string): readonly Manifest[] {
   return parseAllDocuments(text, { uniqueKeys: true }).map((document) => {
     expect(document.errors).toEqual([]);
@@ -58,7 +65,69 @@ function helpOf(words: readonly string[]): string {
   return spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
 }
 
+/** Returns the objects of the chart with these values in place of the defaults of a workload. */
+function chartWith(workload: string, values: object): readonly Manifest[] {
+  const chart = join(ROOT, 'deploy/chart');
+  const defaults = parse(readFileSync(join(chart, 'values.yaml'), 'utf8'));
+  const scope = {
+    Values: { ...defaults, [workload]: { ...defaults[workload], ...values } },
+    Release: { Namespace: 'kube-system' },
+    Chart: { AppVersion: version },
+  };
+  return readdirSync(join(chart, 'templates')).flatMap((name) =>
+    manifestsOf(renderTemplate(readFileSync(join(chart, 'templates', name), 'utf8'), scope)),
+  );
+}
+
 describe('the chart', () => {
+  it('has the objects of the kustomize base by default', () => {
+    const byName = (objects: readonly Manifest[]): object =>
+      Object.fromEntries(objects.map((object) => [`${object.kind} ${object.metadata.name}`, object]));
+    // The chart sets the policy of a value, which is the default of Kubernetes.
+    const text = JSON.stringify(byName(chartWith('agent', {}))).replaceAll(
+      '"imagePullPolicy":"IfNotPresent",',
+      '',
+    );
+    expect(JSON.parse(text)).toEqual(byName(manifests));
+  });
+
+  it.each([
+    ['mcsAPI', '--mcs-api', 'serviceimports'],
+    ['endpointSliceSync', '--endpoint-slice-sync', 'endpointslices'],
+  ])(
+    'has %s, with the rights and the remote clusters of %s (regression: the Secret was not mounted)',
+    (value, option, written) => {
+      const [before, after] = [chartWith('operator', {}), chartWith('operator', { [value]: true })].map(
+        (objects) => {
+          const role = objects.find(
+            ({ kind, metadata }) => `${kind} ${metadata.name}` === 'ClusterRole dpcache-operator',
+          );
+          const workload = objects.find(
+            ({ kind, metadata }) => `${kind} ${metadata.name}` === 'Deployment dpcache-operator',
+          );
+          const pod = workload?.spec?.template.spec;
+          const rules = (role as { readonly rules?: readonly Rule[] } | undefined)?.rules ?? [];
+          const writes = rules.filter(
+            ({ resources, verbs }) => resources.includes(written) && verbs.includes('create'),
+          );
+          return {
+            writes: writes.length,
+            container: pod?.containers[0],
+            volumes: pod?.volumes.map(({ name }) => name),
+          };
+        },
+      );
+      expect([before?.writes, after?.writes]).toEqual([0, 1]);
+      expect(after?.container?.args).toEqual([...(before?.container?.args ?? []), option]);
+      expect(after?.container?.env).toContainEqual({
+        name: 'DPCACHE_CLUSTERMESH_CONFIG',
+        value: '/etc/dpcache/clustermesh',
+      });
+      expect(after?.container?.volumeMounts.map(({ name }) => name)).toEqual(after?.volumes);
+      expect(after?.volumes).toEqual([...(before?.volumes ?? []), 'clustermesh']);
+    },
+  );
+
   it('has the version of the package', () => {
     const chart = parse(readFileSync(join(ROOT, 'deploy/chart/Chart.yaml'), 'utf8'));
     expect(chart).toMatchObject({ version, appVersion: version });
