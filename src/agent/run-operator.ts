@@ -14,7 +14,6 @@ import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
-import { UnsafeSettingError } from '../operator/collect/unsafe-setting.ts';
 import { DryRunBackend } from '../operator/dry-run-backend.ts';
 import {
   NO_MESH,
@@ -34,7 +33,6 @@ import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
-import { InputError } from '../process/input-error.ts';
 import { type LocalEtcdContext, localEtcdProblem, openLocalEtcd } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
@@ -475,34 +473,29 @@ class OperatorProcess implements ServedProcess {
         `--cluster ${clusterName}: no cluster configuration is published, because a cluster of this name is in no mesh; set another name`,
       );
     const print = dryRun && ((line: string): void => void dryRun.write(`${line}\n`));
-    try {
-      return operatorDuties({
-        ...this.#options,
-        remotes: this.#remoteConfigs(),
-        kubernetes,
-        clock,
-        random,
-        dryRun: print,
-        election: this.#election,
-        backend:
-          print === undefined
-            ? this.#kvstore
-            : new DryRunBackend(this.#kvstore, print, (key, value) => this.#reasonOf(key, value)),
-        gate: this.#gate,
-        onReject: (rejection) => this.#rejected.add(rejection),
-        onFailure: (error, duty) => {
-          // A duty that waits at its start is no failure, and the status shows the reason.
-          if (error instanceof NotReadyError) log.info({ duty }, `${duty} waits: ${error.message}`);
-          else log.warn({ err: error, duty }, `${duty} failed; retrying`);
-        },
-        // A dry run has already printed the action.
-        onAction: (action) =>
-          log[action.outcome === 'dry-run' ? 'debug' : 'info']({ action }, actionText(action)),
-      });
-    } catch (error) {
-      if (error instanceof UnsafeSettingError) throw new InputError(error.message, { cause: error });
-      throw error;
-    }
+    return operatorDuties({
+      ...this.#options,
+      remotes: this.#remoteConfigs(),
+      kubernetes,
+      clock,
+      random,
+      dryRun: print,
+      election: this.#election,
+      backend:
+        print === undefined
+          ? this.#kvstore
+          : new DryRunBackend(this.#kvstore, print, (key, value) => this.#reasonOf(key, value)),
+      gate: this.#gate,
+      onReject: (rejection) => this.#rejected.add(rejection),
+      onFailure: (error, duty) => {
+        // A duty that waits at its start is no failure, and the status shows the reason.
+        if (error instanceof NotReadyError) log.info({ duty }, `${duty} waits: ${error.message}`);
+        else log.warn({ err: error, duty }, `${duty} failed; retrying`);
+      },
+      // A dry run has already printed the action.
+      onAction: (action) =>
+        log[action.outcome === 'dry-run' ? 'debug' : 'info']({ action }, actionText(action)),
+    });
   }
 }
 

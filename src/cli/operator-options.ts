@@ -3,7 +3,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
-import { AGENT_LEASE_MS } from '../operator/collect/unsafe-setting.ts';
+import { AGENT_LEASE_MS } from '../operator/collect/kvstore-collectors.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {

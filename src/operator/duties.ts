@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { KubernetesClient } from '../k8s/kubernetes-client.ts';
@@ -102,8 +103,7 @@ export const NO_MESH = 'default';
 const REMOVALS_PER_SECOND = 50;
 
 /**
- * Returns all duties; none runs yet. Throws an `UnsafeSettingError` if an interval would let a collector delete objects
- * in use.
+ * Returns all duties; none runs yet. The intervals must not let a collector delete objects in use.
  */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, identityAllocation, globalByDefault } = options;
@@ -196,9 +196,11 @@ function importDuties(
 /** Returns the duties that run once on explicit request. */
 function removalDuties(options: OperatorDutiesOptions): readonly Duty[] {
   if (options.deleteAllEndpoints !== true) return [];
+  const { endpoints, identities } = intervalsOf(options);
+  assert(endpoints === 0 && identities === 0, 'the collectors that rely on CiliumEndpoints are off');
   const reader = options.kubernetes.reader();
   const writer = fencedWriter(options, { perSecond: REMOVALS_PER_SECOND });
-  return [new EndpointRemoval({ ...options, intervals: intervalsOf(options), reader, writer })];
+  return [new EndpointRemoval({ ...options, reader, writer })];
 }
 
 /** Returns the intervals. Of the two collectors of identities, the one for the unused allocation is off (0). */

@@ -10,7 +10,6 @@ import { MemoryApiTransport } from '../../src/k8s/memory/memory-api-transport.ts
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { clusterConfigKey } from '../../src/kvstore/codec/keys.ts';
 import * as memoryBackend from '../../src/kvstore/memory/memory-backend.ts';
-import { UnsafeSettingError } from '../../src/operator/collect/unsafe-setting.ts';
 import * as duties from '../../src/operator/duties.ts';
 import type { DutyStatus } from '../../src/operator/duty.ts';
 import { NotReadyError } from '../../src/operator/duty-report.ts';
@@ -322,14 +321,6 @@ describe('an operator', () => {
   it('ends with the error of its duties', async () => {
     vi.spyOn(election.LeaderElection.prototype, 'run').mockRejectedValue(new Error('boom'));
     await expect(operate().ended).rejects.toThrow('boom');
-  });
-
-  it('reports a setting that would delete objects in use', async () => {
-    const { ended } = operate();
-    vi.mocked(duties.operatorDuties).mockImplementation(() => {
-      throw new UnsafeSettingError('a', 'b', 'c');
-    });
-    await expect(ended).rejects.toThrow('a is b: c');
   });
 
   it('logs failures and actions of its duties at their levels', async () => {

@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import type { Random } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import {
@@ -100,8 +101,8 @@ function offDuty(name: string): Duty {
 }
 
 /**
- * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `UnsafeSettingError` if
- * a setting would let them delete objects in use.
+ * Returns all collectors of an operator, including those that are off; none runs yet. The intervals must not let them
+ * delete objects in use.
  */
 export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];
@@ -124,6 +125,10 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
     intervals;
   const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns: dnsMs = 0 } = intervals;
+  assert(
+    endpointsMs > 0 || identitiesMs === 0,
+    'identities are deleted only if CiliumEndpoints of deleted pods are, which would keep them in use',
+  );
   const reader = kubernetes.reader();
   const writer = fencedWriter(options, { perSecond: WRITES_PER_SECOND });
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
@@ -148,7 +153,6 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
         reader,
         clock,
         writer: fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND }),
-        endpointsAreCollected: endpointsMs > 0,
       });
     }),
     roundsDuty('node-gc', nodesMs, options, () => {

@@ -8,7 +8,6 @@ import { field, isBeingDeleted, items, timeAt } from './field.ts';
 import type { ObservedObjects } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
-import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointCollector}. */
 export interface EndpointCollectorOptions {
@@ -104,15 +103,8 @@ export class EndpointCollector implements Collector {
   #marked = new Map<string, string>();
 
   constructor(options: EndpointCollectorOptions) {
-    const { endpoints, pods: followed, nodes, intervalMs } = options;
-    if (intervalMs <= 0)
-      throw new UnsafeSettingError(
-        'cilium-endpoint-gc-interval',
-        String(intervalMs),
-        'the operator of Cilium would delete all CiliumEndpoints; disable the duty instead',
-      );
     this.#options = options;
-    this.needs = [endpoints, followed, nodes];
+    this.needs = [options.endpoints, options.pods, options.nodes];
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {

@@ -8,14 +8,11 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import { newCounts, roundReport } from './rounds.ts';
-import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link EndpointRemoval}. */
 export interface EndpointRemovalOptions extends DutyContext {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;
-  /** Milliseconds between rounds of the collectors of endpoints and identities. Both must be 0 (off). */
-  readonly intervals: { readonly endpoints?: number | undefined; readonly identities?: number | undefined };
 }
 
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
@@ -23,7 +20,8 @@ const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 /**
  * Deletes, once, every CiliumEndpoint that exists at the start of the duty, even if its pod exists (OPERATOR 25). It is
  * for clusters whose agents no longer maintain CiliumEndpoints. CiliumEndpoints that agents create later are kept. The
- * duty retries until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again.
+ * duty retries until all are deleted. The process deletes CiliumEndpoints only once, even if it is elected again. The
+ * collectors of endpoints and identities must be off, because they rely on CiliumEndpoints.
  */
 export class EndpointRemoval implements Duty {
   readonly name = 'endpoint-removal';
@@ -36,21 +34,8 @@ export class EndpointRemoval implements Duty {
   #isListed = false;
   readonly #counts = newCounts();
 
-  /**
-   * Throws an {@link UnsafeSettingError} if the collector of endpoints or identities is on, because it relies on
-   * CiliumEndpoints.
-   */
   constructor(options: EndpointRemovalOptions) {
-    const { clock, random, intervals, onFailure } = options;
-    for (const [field, interval] of Object.entries({
-      'cilium-endpoint-gc-interval': intervals.endpoints,
-      'identity-gc-interval': intervals.identities,
-    })) {
-      if (interval === 0) continue;
-      const reason =
-        'must be 0 if all CiliumEndpoints are deleted, because identities in use would be deleted';
-      throw new UnsafeSettingError(field, interval === undefined ? 'not 0' : `${interval} ms`, reason);
-    }
+    const { clock, random, onFailure } = options;
     this.#options = options;
     this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#report = new DutyReport(this.name, options);

@@ -9,7 +9,6 @@ import { field, isBeingDeleted, items } from './field.ts';
 import { type ObservedObjects, optionalKind } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
-import { UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of {@link IdentityCollector}. */
 export interface IdentityCollectorOptions {
@@ -21,8 +20,6 @@ export interface IdentityCollectorOptions {
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** True if CiliumEndpoints of deleted pods are deleted. Otherwise they would keep their identities in use. */
-  readonly endpointsAreCollected: boolean;
 }
 
 /** `identity-gc-interval`. */
@@ -104,15 +101,8 @@ export class IdentityCollector implements Collector {
   #uses: ReadonlyMap<string, IdentityUse> = new Map();
 
   constructor(options: IdentityCollectorOptions) {
-    const { identities, endpoints, slices, endpointsAreCollected } = options;
-    if (!endpointsAreCollected)
-      throw new UnsafeSettingError(
-        'cilium-endpoint-gc-interval',
-        '0',
-        'identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
-      );
     this.#options = options;
-    this.needs = [identities, endpoints, optionalKind(slices)];
+    this.needs = [options.identities, options.endpoints, optionalKind(options.slices)];
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {

@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import type { Clock } from '../../base/clock.ts';
 import { type Collection, identityCollection, lockCollection } from '../../kvstore/gc/collections.ts';
 import { GarbageCollector } from '../../kvstore/gc/garbage-collector.ts';
@@ -7,7 +8,6 @@ import type { Leadership } from '../elect/leader-election.ts';
 import { IDENTITY_DELETES_PER_SECOND } from './identity-collector.ts';
 import { DutyError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
-import { AGENT_LEASE_MS, UnsafeSettingError } from './unsafe-setting.ts';
 
 /** Options of the collectors of a kvstore. */
 export interface KvstoreCollectorOptions {
@@ -18,6 +18,11 @@ export interface KvstoreCollectorOptions {
   readonly dryRun?: ((line: string) => void) | undefined;
 }
 
+/**
+ * Lease of an agent's keys. If an agent loses its connection, its slave keys may be missing for this time although its
+ * pods run.
+ */
+export const AGENT_LEASE_MS: number = 15 * 60_000;
 /** Interval of the collector of locks. Not configurable, as in upstream. */
 export const LOCK_GC_INTERVAL_MS = 25_000;
 const LOCK_REMOVALS_PER_SECOND = 20;
@@ -78,19 +83,14 @@ export function lockCollector(options: KvstoreCollectorOptions): Collector {
 /**
  * Returns the collector of the cluster's identities that no node references (OPERATOR 17 to 19).
  *
- * @param intervalMs throws an {@link UnsafeSettingError} if it is shorter than the lease of an agent's keys
+ * @param intervalMs at least {@link AGENT_LEASE_MS}
  */
 export function kvstoreIdentityCollector(
   range: IdentityRange,
   intervalMs: number,
   options: KvstoreCollectorOptions,
 ): Collector {
-  if (intervalMs < AGENT_LEASE_MS)
-    throw new UnsafeSettingError(
-      'identity-gc-interval',
-      `${intervalMs} ms`,
-      `must be at least ${AGENT_LEASE_MS / 60_000} min, the lease of an agent, because a running node may have lost its references`,
-    );
+  assert(intervalMs >= AGENT_LEASE_MS, 'the interval is at least the lease of an agent');
   const collection = identityCollection(options.backend, range);
   const reason = 'no node references the identity';
   return kvstoreCollector('identity-gc', collection, IDENTITY_DELETES_PER_SECOND, reason, options);

@@ -57,7 +57,12 @@ function apiserverDuties(parts: ProgramParts): readonly Duty[] {
       : new GlobalNamespaces({ ...base, globalByDefault: byDefault === 'true' });
   const options = { ...base, namespaces };
   const objects = new ServiceObjects({ ...options, selection: { headless: true }, producers: 1 });
-  const producers = [serviceSync(options, objects), nodeSync(options), identitySync(options), ipSync(options)];
+  const producers = [
+    serviceSync(options, objects),
+    nodeSync(options),
+    identitySync(options),
+    ipSync(options),
+  ];
   return [
     ...(namespaces === undefined ? [] : [namespaces]),
     ...producers,

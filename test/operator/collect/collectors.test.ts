@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { AssertionError } from '../../../src/base/assert.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -380,12 +381,8 @@ describe('the collectors of an operator', () => {
   });
 
   it('do not start with settings that delete objects in use', () => {
-    expect(() => make({ intervals: { endpoints: 0 } })).toThrow(
-      'cilium-endpoint-gc-interval is 0: identities can be deleted only if CiliumEndpoints of deleted pods are deleted, too',
-    );
+    expect(() => make({ intervals: { endpoints: 0 } })).toThrow(AssertionError);
     expect(() => make({ intervals: { endpoints: 0, identities: 0 } })).not.toThrow();
-    expect(() => make({ intervals: { kvstoreIdentities: 10 * MINUTE } })).toThrow(
-      'identity-gc-interval is 600000 ms: must be at least 15 min, the lease of an agent, because a running node may have lost its references',
-    );
+    expect(() => make({ intervals: { kvstoreIdentities: 10 * MINUTE } })).toThrow(AssertionError);
   });
 });

@@ -17,7 +17,6 @@ import { advance, settle } from '../../kvstore/support/settle.ts';
 import { TinyCluster } from '../support/tiny-cluster.ts';
 
 const MINUTE = 60_000;
-const OFF = { endpoints: 0, identities: 0 };
 const POLICIES = { group: 'cilium.io', version: 'v2', plural: 'ciliumnetworkpolicies' };
 
 /** A cluster with two objects of each kind that its collectors delete. */
@@ -69,7 +68,6 @@ function identities(world: World): Collector {
     identities: seen('ciliumidentities'),
     endpoints: seen('none'),
     slices: seen('none'),
-    endpointsAreCollected: true,
   });
 }
 
@@ -214,7 +212,7 @@ describe('the removal of all endpoints', () => {
     const world = await filled();
     const ended = new AbortController();
     world.afterWrite = () => ended.abort();
-    const removal = new EndpointRemoval({ ...world.parts, random: () => 0, intervals: OFF });
+    const removal = new EndpointRemoval({ ...world.parts, random: () => 0 });
     await removal.run(ended.signal);
     expect(world.writes).toHaveLength(1);
     expect(removal.status()).toMatchObject({ state: 'ended', rounds: { rounds: 0, marked: 2 } });
@@ -235,7 +233,7 @@ describe('the removal of all endpoints', () => {
         throw new Error('the connection broke');
       },
     };
-    const removal = new EndpointRemoval({ ...world.parts, reader, random: () => 0, intervals: OFF });
+    const removal = new EndpointRemoval({ ...world.parts, reader, random: () => 0 });
     const running = removal.run(ended.signal);
     await settle();
     expect(removal.status()).toMatchObject({ failures: 1, rounds: { rounds: 0, deleted: 0 } });

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import { EndpointCollector, whyStale } from '../../../src/operator/collect/endpoint-collector.ts';
-import { UnsafeSettingError } from '../../../src/operator/collect/unsafe-setting.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { explore } from '../support/explore.ts';
 import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluster.ts';
@@ -335,22 +334,5 @@ describe('an endpoint', () => {
     const { metadata, ...rest } = endpoint([owner]);
     const going = { ...rest, metadata: { ...metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } };
     expect(why(going, [])).toBeUndefined();
-  });
-
-  it('is not collected without an interval, which would delete all of them', () => {
-    const { cluster, clock } = new World(() => 0, 0);
-    const kind = cluster.observed('any');
-    const make = (): unknown =>
-      new EndpointCollector({
-        endpoints: kind,
-        pods: kind,
-        nodes: kind,
-        clock,
-        intervalMs: 0,
-        reader: cluster,
-        writer: cluster,
-      });
-    expect(make).toThrow(UnsafeSettingError);
-    expect(make).toThrow(/^cilium-endpoint-gc-interval is 0: /);
   });
 });

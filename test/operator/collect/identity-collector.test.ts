@@ -104,7 +104,7 @@ class World {
     this.fate.turn();
   }
 
-  collector(isCollected = true): IdentityCollector {
+  collector(): IdentityCollector {
     const { cluster, clock } = this;
     return new IdentityCollector({
       identities: cluster.observed('ciliumidentities'),
@@ -113,7 +113,6 @@ class World {
       reader: cluster,
       writer: cluster,
       clock,
-      endpointsAreCollected: isCollected,
     });
   }
 }
@@ -274,11 +273,5 @@ describe('the collector of CiliumIdentities', () => {
       await round(collector, number);
     }
     expect(cluster.get1('ciliumidentities', KEY)).toBeDefined();
-  });
-
-  it('requires a collector of endpoints, whose leftovers would keep all', () => {
-    expect(() => new World(() => 0, 0).collector(false)).toThrow(
-      /^cilium-endpoint-gc-interval is 0: identities/,
-    );
   });
 });
