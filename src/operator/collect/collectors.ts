@@ -122,9 +122,12 @@ function roundsDuty(
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   const { kubernetes, clock, random = Math.random, slices: batching, intervals = {} } = options;
-  const { endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS, nodes: nodesMs = NODE_GC_INTERVAL_MS } =
-    intervals;
-  const { identities: identitiesMs = IDENTITY_GC_INTERVAL_MS, unmanagedDns: dnsMs = 0 } = intervals;
+  const {
+    endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS,
+    identities: identitiesMs = IDENTITY_GC_INTERVAL_MS,
+    nodes: nodesMs = NODE_GC_INTERVAL_MS,
+    unmanagedDns: dnsMs = 0,
+  } = intervals;
   assert(
     endpointsMs > 0 || identitiesMs === 0,
     'identities are deleted only if CiliumEndpoints of deleted pods are, which would keep them in use',
@@ -178,7 +181,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   ];
 }
 
-/** Returns the collectors of policy status, which need both Kubernetes and the kvstore. */
+/** Returns the collectors of policy status, which read both Kubernetes and the kvstore. */
 function policyCollectors(
   reader: ObjectReader,
   writer: ObjectWriter,

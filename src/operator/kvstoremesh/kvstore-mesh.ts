@@ -167,7 +167,7 @@ export class KvstoreMesh extends ClusterSet {
     });
   }
 
-  /** Returns the clusters that delay readiness. */
+  /** Returns the names of the clusters that delay readiness. */
   #unready(): readonly string[] {
     const now = this.#options.clock.now();
     if (now - this.#startedAt >= READY_MS) return [];
@@ -242,7 +242,7 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   protected override newCluster(name: string): FollowedCluster {
-    const { local, clock, random, gate, drainMs } = this.#options;
+    const { clock, random, gate } = this.#options;
     return new FollowedCluster({
       name,
       clock,
@@ -252,15 +252,7 @@ export class KvstoreMesh extends ClusterSet {
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {
         assert(!this.#mirrored.has(name), 'the cluster is copied once');
-        const stores = new MirrorStores({
-          ...hooks,
-          cluster: name,
-          local,
-          clock,
-          random,
-          gate,
-          drainMs,
-        });
+        const stores = new MirrorStores({ ...this.#options, ...hooks, cluster: name });
         this.#mirrored.set(name, { stores, addedAt: clock.now() });
         this.#followConfigs();
         stores.receiveConfigWatchState(this.#configState ?? 'listing');
