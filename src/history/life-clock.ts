@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 
 /**
  * Minimum difference that counts as a step of the wall clock. Smaller differences arise without a step: the times are
- * rounded to milliseconds, they are read up to {@link READ_MS} apart, and NTP slews the wall clock.
+ * rounded to milliseconds and read up to {@link READ_MS} apart, and NTP slews the wall clock.
  */
 const STEP_MS = 20;
 

@@ -80,7 +80,7 @@ export const LENGTHS = 129;
 /** Records that {@link Segment.reindex} reads in one step. */
 const RECORDS_PER_STEP = 512;
 
-/** Returns numbers as a list that can grow. `Array.from` takes ten times as long, because it iterates. */
+/** Returns the numbers as an array that can grow. `Array.from` takes ten times as long. */
 function numbersOf(numbers: Int32Array = new Int32Array(0)): number[] {
   const list: number[] = [];
   for (let i = 0; i < numbers.length; i++) list.push(numbers[i] ?? 0);
