@@ -62,6 +62,23 @@ it('many clusters that sync at the same time share the turns of the event loop (
   }
 });
 
+it('the removal of many clusters is divided into turns (regression: 0.2 s in one turn)', async () => {
+  const { agent, turn } = await world();
+  for (; !agent.mesh.status().ready; turn()) await settle();
+  turn(); // begins with an empty turn
+  const removed = Promise.all(agent.mesh.names.map((name) => agent.mesh.remove(name)));
+  await settle();
+  const draining = agent.mesh.status().clusters.filter(({ state }) => state === 'draining');
+  for (let turns = 0; agent.mesh.names.length > 0; turns++) {
+    expect(turns).toBeLessThan(1000);
+    turn();
+    await settle();
+  }
+  await removed;
+  expect(draining.length).toBeLessThan(CLUSTERS);
+  expect(agent.ipcache.size).toBe(0);
+});
+
 it('stopping a mesh does not wait for clusters that wait for their turn', async () => {
   const { agent, turn } = await world();
   turn();
