@@ -191,8 +191,8 @@ export class KubernetesFollower {
   }
 
   /**
-   * The API server and its initial lists for a {@link ClusterReport}. The server has a problem while a listed kind
-   * cannot be watched, also if the right for another kind is missing since the start.
+   * The API server and its initial lists for a {@link ClusterReport}. The server has a problem while changes of a
+   * listed kind are not received. A kind that is forbidden since the start does not hide this.
    */
   get reported(): ReportedClusters {
     const names = [API_SERVER, INITIAL_LISTS];

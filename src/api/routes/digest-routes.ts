@@ -307,24 +307,18 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     }
     if (documentBuckets !== undefined) {
       const page = new PlacePage<DigestItem>(selected, MAX_TEXTS, ({ fields }) => weightOf(fields));
-      await runWhileConnected(
-        c,
-        gate,
-        documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
-          page.add(at, { key, place: at, fields }),
-        ),
+      const steps = documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
+        page.add(at, { key, place: at, fields }),
       );
+      await runWhileConnected(c, gate, steps);
       const { items, rest } = page.finish();
       return answerJSON(c, { writer, documents: items, ...rest });
     }
     const page = new PlacePage<DigestClaim>(selected, MAX_CLAIMS, () => 1);
-    await runWhileConnected(
-      c,
-      gate,
-      claims.claimsIn(writer, isWanted, (claim, key, at) =>
-        page.add(at, claimDocument(claim, key, at, labelsOf)),
-      ),
+    const steps = claims.claimsIn(writer, isWanted, (claim, key, at) =>
+      page.add(at, claimDocument(claim, key, at, labelsOf)),
     );
+    await runWhileConnected(c, gate, steps);
     const { items, rest } = page.finish();
     return answerJSON(c, { writer, claims: items, ...rest });
   });
