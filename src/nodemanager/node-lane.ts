@@ -44,6 +44,7 @@ export class NodeLane {
   #desired: Node | undefined;
   /** True if a delete of `applied` failed. It must be completed before any other call. */
   #deleting = false;
+  /** Revision of the earliest change during the running call; infinite if there is none. */
   #changedWhileRunning = Number.POSITIVE_INFINITY;
 
   constructor(node: string, applied: Node | undefined) {
@@ -99,7 +100,7 @@ export class NodeLane {
     else this.residue = step.node;
   }
 
-  /** Marks the lane as done and returns it. */
+  /** Marks all changes as applied. Returns the lane. */
   settled(): this {
     this.since = Number.POSITIVE_INFINITY;
     return this;
