@@ -1,4 +1,5 @@
 import { checkArguments, ITERABLE, objectWith } from '../base/arguments.ts';
+import { assert } from '../base/assert.ts';
 import { KeyedQueue } from '../base/keyed-queue.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
@@ -99,34 +100,27 @@ export class NodeIDs implements NodeHandler {
   /** Counts these addresses of a node instead of the counted ones, which after a failed call are not those of `old`. */
   #count(node: string, after: ReadonlySet<string>): void {
     const previous = this.#counted.get(node) ?? NONE;
-    this.#acquireAll([...after].filter((ip) => !previous.has(ip)));
-    for (const ip of previous) if (!after.has(ip)) this.#release(ip);
+    const released = [...previous].filter((ip) => !after.has(ip));
+    const added = [...after].filter((ip) => !previous.has(ip));
+    this.#checkRoom(added, released);
+    for (const ip of released) this.#release(ip);
+    for (const ip of added) this.#acquire(ip);
     if (after.size > 0) this.#counted.set(node, after);
     else this.#counted.delete(node);
   }
 
-  /** Acquires all addresses or none, because a failed call is retried and must not count addresses twice. */
-  #acquireAll(ips: Iterable<string>): void {
-    const acquired: string[] = [];
-    for (const ip of ips) {
-      if (this.#acquire(ip)) {
-        acquired.push(ip);
-        continue;
-      }
-      for (const acquiredIP of acquired) this.#release(acquiredIP);
-      throw new NodeIDsExhaustedError(`no node id for ${ip}: all ${this.#max} are in use`);
-    }
+  /** Throws if there are too few ids. It is called before any change, because a failed call is retried. */
+  #checkRoom(added: readonly string[], released: readonly string[]): void {
+    const room = this.#max - this.#uses.size + released.filter((ip) => this.#uses.get(ip) === 1).length;
+    const [lacking] = added.filter((ip) => !this.#uses.has(ip)).slice(room);
+    if (lacking !== undefined)
+      throw new NodeIDsExhaustedError(`no node id for ${lacking}: all ${this.#max} are in use`);
   }
 
-  #acquire(ip: string): boolean {
-    if (!this.#ids.has(ip)) {
-      const id = this.#freeID();
-      if (id === undefined) return false;
-      this.#assign(ip, id);
-    }
+  #acquire(ip: string): void {
+    if (!this.#ids.has(ip)) this.#assign(ip, this.#freeID());
     this.#uses.set(ip, (this.#uses.get(ip) ?? 0) + 1);
     this.#unused.delete(ip);
-    return true;
   }
 
   #release(ip: string): void {
@@ -141,13 +135,12 @@ export class NodeIDs implements NodeHandler {
   }
 
   /** Returns a new id, or else the one that has been unused longest. */
-  #freeID(): number | undefined {
+  #freeID(): number {
     while (this.#ips.has(this.#nextID)) this.#nextID++; // skips restored ids
     if (this.#nextID <= this.#max) return this.#nextID;
-    const first = this.#unused.shift();
-    if (first === undefined) return undefined;
-    const [oldest] = first;
+    const [oldest = ''] = this.#unused.shift() ?? [];
     const id = this.#ids.get(oldest);
+    assert(id !== undefined, 'an id is free');
     this.#ids.delete(oldest);
     return id;
   }

@@ -68,6 +68,16 @@ describe('node ids', () => {
     expect(manager.status().handlers[0]?.failing).toEqual([]);
   });
 
+  it('are free for the new addresses of the node that gives them up (regression: all in use)', () => {
+    const { manager } = fresh();
+    const ids = new NodeIDs(2);
+    manager.subscribe(ids);
+    manager.nodeUpdated(node('a', at('10.0.0.1', '10.0.0.2')));
+    manager.nodeUpdated(node('a', at('10.0.0.2', '10.0.0.3')));
+    expect(manager.status().handlers[0]?.failing).toEqual([]);
+    expect([ids.idOf('10.0.0.2'), ids.idOf('10.0.0.3')]).toEqual([2, 1]);
+  });
+
   it('stay with the node that has the address if another one that got none is deleted (regression: assigned to a third)', () => {
     const { manager } = fresh();
     const ids = new NodeIDs(1);
@@ -85,12 +95,13 @@ describe('node ids', () => {
     manager.subscribe(ids);
     manager.nodeUpdated(node('a', at('10.0.0.1')));
     manager.nodeUpdated(node('b', at('10.0.0.2')));
-    manager.nodeUpdated(node('a', at('10.0.0.3')));
+    manager.nodeUpdated(node('a', at('10.0.0.3', '10.0.0.6')));
+    expect(manager.status().handlers[0]?.failing[0]?.error.code).toBe('node-ids-exhausted');
     manager.nodeUpdated(node('a', at('10.0.0.4')));
     manager.nodeDeleted(gone('b'));
     clock.advance(60_000);
     manager.nodeUpdated(node('c', at('10.0.0.5')));
-    expect([ids.idOf('10.0.0.4'), ids.idOf('10.0.0.5')]).toEqual([2, 1]);
+    expect([ids.idOf('10.0.0.4'), ids.idOf('10.0.0.5')]).toEqual([1, 2]);
   });
 
   it('of an earlier run are restored; invalid ones are rejected', () => {
@@ -166,26 +177,21 @@ class NaiveIDs {
   readonly uses = new Map<string, number>();
   unused: readonly string[] = [];
 
-  /** Acquires all of them, or none. */
-  acquireAll(ips: ReadonlySet<string>): boolean {
-    const acquired: string[] = [];
-    for (const ip of ips) {
-      if (!this.#acquire(ip)) {
-        for (const taken of acquired) this.release(taken);
-        return false;
-      }
-      acquired.push(ip);
-    }
+  /** Replaces addresses of a node. Returns false, and changes nothing, if more would be in use than there are ids. */
+  replace(gone: readonly string[], added: ReadonlySet<string>): boolean {
+    const left = [...this.uses.keys()].filter((ip) => !gone.includes(ip) || (this.uses.get(ip) ?? 0) > 1);
+    if (new Set([...left, ...added]).size > MAX) return false;
+    for (const ip of gone) this.#release(ip);
+    for (const ip of added) this.#acquire(ip);
     return true;
   }
 
-  #acquire(ip: string): boolean {
+  #acquire(ip: string): void {
     if (!this.given.has(ip)) {
       const fresh = [1, 2, 3, 4].find((id) => ![...this.given.values()].includes(id));
-      const [oldest] = this.unused;
-      const id = fresh ?? (oldest === undefined ? undefined : this.given.get(oldest));
-      if (id === undefined) return false;
-      if (fresh === undefined && oldest !== undefined) {
+      const [oldest = ''] = this.unused;
+      const id = fresh ?? this.given.get(oldest) ?? expect.fail('no id is left');
+      if (fresh === undefined) {
         this.given.delete(oldest);
         this.unused = this.unused.slice(1);
       }
@@ -193,10 +199,9 @@ class NaiveIDs {
     }
     this.uses.set(ip, (this.uses.get(ip) ?? 0) + 1);
     this.unused = this.unused.filter((each) => each !== ip);
-    return true;
   }
 
-  release(ip: string): void {
+  #release(ip: string): void {
     const left = (this.uses.get(ip) ?? 0) - 1;
     if (left > 0) this.uses.set(ip, left);
     else if (this.uses.delete(ip)) this.unused = [...this.unused, ip];
@@ -250,9 +255,8 @@ describe('ids of a small datapath', () => {
                 ids.nodeUpdate(made(happens.named, old), made(happens.named, next));
               else ids.nodeAdd(made(happens.named, next));
             };
-            if (model.acquireAll(new Set(added))) {
+            if (model.replace(gone, new Set(added))) {
               change();
-              for (const ip of gone) model.release(ip);
               nodes.set(happens.named, next);
               if (happens.do === 'delete') nodes.delete(happens.named);
             } else expect(change).toThrow(NodeIDsExhaustedError);
