@@ -58,7 +58,7 @@ export class StateKeeper {
         const header = {
           cluster: clusterName,
           writtenAt: clock.wallTime(),
-          knownAt: new Map([...options.staleClusters(), ...this.#restoration.knownTimes]),
+          knownAt: new Map([...options.staleClusters(), ...this.#restoration.ages]),
         };
         return checkpointSections(engines, this.#identities(), header);
       },

@@ -182,7 +182,7 @@ export class Restoration {
   }
 
   /** Returns the wall time of the restored state by cluster. */
-  get knownTimes(): ReadonlyMap<string, number> {
+  get ages(): ReadonlyMap<string, number> {
     return this.#knownAt;
   }
 
