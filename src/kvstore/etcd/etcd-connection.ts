@@ -39,7 +39,7 @@ const PROGRESS_BYTES_PER_MS = 1;
 // because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
-const passThrough = (bytes: Buffer): Buffer => bytes;
+export const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
  * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives
@@ -75,6 +75,13 @@ const CLOSED = /Connection dropped|Failed to connect|the connection was closed|S
  * @param contentType see {@link foreignType}
  */
 type ToCallError = (thrown: Error, contentType: string | undefined) => KvstoreError;
+
+/** A call that is ready to be sent. */
+export interface UnaryCall<T> {
+  readonly path: string;
+  readonly request: Buffer;
+  readonly decode: (answer: Buffer) => T;
+}
 
 /** Time limit of an operation. */
 export interface Deadline {
@@ -239,28 +246,28 @@ export class EtcdConnection {
     return stream;
   }
 
-  /** Makes a call and returns its answer. Rejects with a `KvstoreError`. */
-  unary(
-    path: string,
-    request: Buffer,
+  /** Makes a call and returns its decoded answer. Rejects with a `KvstoreError`. */
+  unary<T>(
+    call: UnaryCall<T>,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
-  ): Promise<Buffer> {
+  ): Promise<T> {
+    const { path, request, decode } = call;
     const signal = allowManyListeners(limits.signal);
     const client = this.#acquireClient();
-    return new Promise((resolve, reject) => {
+    return new Promise<T>((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
-      const errorOf = (thrown: Error | null, answer: Buffer | undefined): KvstoreError | undefined => {
+      const errorOf = (thrown: Error | null, answer: T | undefined): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
         if (thrown === null && answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
         return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };
-      const call = client.makeUnaryRequest(
+      const sent = client.makeUnaryRequest(
         path,
         passThrough,
-        passThrough,
+        decode,
         request,
         metadata,
         {},
@@ -273,13 +280,13 @@ export class EtcdConnection {
           else reject(error);
         },
       );
-      call.on('metadata', (headers) => {
+      sent.on('metadata', (headers) => {
         contentType = foreignType(headers);
       });
-      const abort = (): void => inLaterTurn(() => call.cancel());
+      const abort = (): void => inLaterTurn(() => sent.cancel());
       const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;
-        call.cancel();
+        sent.cancel();
       });
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();

@@ -3,22 +3,27 @@ import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
 import type { EtcdConfig } from './etcd-config.ts';
-import { type Deadline, EtcdConnection, type EtcdStream, type StreamObserver } from './etcd-connection.ts';
+import {
+  type Deadline,
+  EtcdConnection,
+  type EtcdStream,
+  passThrough,
+  type StreamObserver,
+  type UnaryCall,
+} from './etcd-connection.ts';
+import type { EtcdService } from './etcd-definitions.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
-import { decodeToken, encodeAuthenticate } from './member-messages.ts';
-
-/** The methods in use, with their services. */
-type EtcdMethod =
-  | 'Auth/Authenticate'
-  | 'KV/Range'
-  | 'KV/Txn'
-  | 'Lease/LeaseGrant'
-  | 'Lease/LeaseKeepAlive'
-  | 'Lease/LeaseRevoke'
-  | 'Maintenance/Status'
-  | 'Watch/Watch';
 
 const NO_USERS = 'authentication is not enabled';
+
+/**
+ * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user
+ * does not need it.
+ */
+async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+  const { encodedCall } = await import('./etcd-definitions.ts');
+  return encodedCall<T>(service, method, payload);
+}
 
 /**
  * One endpoint of an etcd cluster: its connection, and the token of the user, which is fetched over this connection.
@@ -48,27 +53,32 @@ export class EtcdEndpoint {
     return this.#connection.streams;
   }
 
+  /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
+  async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
+    return this.#unary(await encoded<T>(service, method, payload), options);
+  }
+
   /**
-   * Calls a method. Returns the encoded answer.
+   * Calls a method and returns the undecoded answer, for large answers.
    *
    * @param startedAt start of the call, by `performance.now`; its deadline counts from there
    */
-  async call(
-    method: EtcdMethod,
+  raw(
+    service: EtcdService,
+    method: string,
     request: Buffer,
-    options: CallOptions = {},
-    startedAt: number = performance.now(),
+    options?: CallOptions,
+    startedAt?: number,
   ): Promise<Buffer> {
-    if (options.signal?.aborted === true) throw abortedError();
-    const metadata = await this.#metadataWithin(options, startedAt);
-    return this.#send(method, request, metadata, options, startedAt);
+    const call = { path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough };
+    return this.#unary(call, options, startedAt);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
-  async stream(method: EtcdMethod, observer: StreamObserver): Promise<EtcdStream> {
+  async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#sharedMetadata();
     if (this.#closed) throw disconnectedError();
-    return this.#connection.stream(pathOf(method), metadata, {
+    return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
     });
@@ -144,14 +154,26 @@ export class EtcdEndpoint {
     // With this, a member that lost its cluster fails immediately instead of serving stale data.
     metadata.set('hasleader', 'true');
     if (this.#auth === undefined) return metadata;
-    const request = encodeAuthenticate(this.#auth.username, this.#auth.password);
+    const payload = { name: this.#auth.username, password: this.#auth.password };
+    const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
     try {
-      metadata.set('token', decodeToken(await this.#send('Auth/Authenticate', request, metadata)));
+      const { token } = await this.#send(call, metadata);
+      metadata.set('token', token);
     } catch (error) {
       // A cluster without users accepts every client and name. The clients of etcd behave the same.
       if (!(error instanceof KvstoreError && error.message.includes(NO_USERS))) throw error;
     }
     return metadata;
+  }
+
+  async #unary<T>(
+    call: UnaryCall<T>,
+    options: CallOptions = {},
+    startedAt: number = performance.now(),
+  ): Promise<T> {
+    if (options.signal?.aborted === true) throw abortedError();
+    const metadata = await this.#metadataWithin(options, startedAt);
+    return this.#send(call, metadata, options, startedAt);
   }
 
   /** Returns {@link #sharedMetadata} within the limits of one call. Other callers keep waiting for it. */
@@ -173,17 +195,15 @@ export class EtcdEndpoint {
   }
 
   /** @param startedAt start of the call, by `performance.now`; its deadline counts from there */
-  async #send(
-    method: EtcdMethod,
-    request: Buffer,
+  async #send<T>(
+    call: UnaryCall<T>,
     metadata: Metadata,
     { signal, deadlineMs }: CallOptions = {},
     startedAt?: number,
-  ): Promise<Buffer> {
+  ): Promise<T> {
     if (this.#closed) throw disconnectedError();
-    const limits = { ...this.#limits(deadlineMs, startedAt), signal };
     try {
-      return await this.#connection.unary(pathOf(method), request, metadata, limits);
+      return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, startedAt), signal });
     } catch (error) {
       throw this.reportedError(this.#failure(asKvstoreError(error)));
     }
@@ -192,10 +212,6 @@ export class EtcdEndpoint {
   #failure(error: KvstoreError): KvstoreError {
     return this.#closed && error.code !== 'aborted' ? disconnectedError() : error;
   }
-}
-
-function pathOf(method: EtcdMethod): string {
-  return `/etcdserverpb.${method}`;
 }
 
 /**

@@ -22,9 +22,25 @@ import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError, isTooManyRequests } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
-import { decodeMemberStatus } from './member-messages.ts';
-import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } from './messages.ts';
+import {
+  decodeLease,
+  decodeRange,
+  encodeKeepAlive,
+  encodeLeaseGrant,
+  encodeLeaseRevoke,
+  encodeRange,
+} from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
+
+/** The answer of `Maintenance.Status`, as etcd3 decodes it. */
+interface GeneratedStatus {
+  readonly header: { readonly member_id: string };
+  readonly version: string;
+  readonly dbSize: string;
+  readonly leader: string;
+  /** A missing leader, and active alarms. */
+  readonly errors: readonly string[];
+}
 
 /** Errors after which the next endpoint is used. */
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACHABLE, 'internal']);
@@ -89,7 +105,7 @@ export class EtcdTransport implements Transport {
     const { writes, otherwise = [] } = request;
     const weight = WEIGHT_OF_CALL + WEIGHT_OF_WRITE * Math.max(writes.length, otherwise.length);
     return this.#call(async (endpoint, startedAt) => {
-      const answer = await endpoint.call('KV/Txn', message, options, startedAt);
+      const answer = await endpoint.raw('KV', 'Txn', message, options, startedAt);
       await this.#gate?.pass(weight);
       return withHeader(decodeTxn(answer));
     });
@@ -116,7 +132,7 @@ export class EtcdTransport implements Transport {
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const request = encodeLeaseGrant(ttlSeconds);
     const answer = await this.#call((endpoint, startedAt) =>
-      endpoint.call('Lease/LeaseGrant', request, options, startedAt),
+      endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt),
     );
     const { lease } = decodeLease(answer);
     if (lease !== NO_LEASE) return lease;
@@ -130,9 +146,9 @@ export class EtcdTransport implements Transport {
   }
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
-    const request = encodeLease(lease);
+    const request = encodeLeaseRevoke(lease);
     await this.#call((endpoint, startedAt) =>
-      endpoint.call('Lease/LeaseRevoke', request, options, startedAt),
+      endpoint.raw('Lease', 'LeaseRevoke', request, options, startedAt),
     );
   }
 
@@ -166,7 +182,7 @@ export class EtcdTransport implements Transport {
   #range(request: RangeRequest, options?: CallOptions, endpoint?: EtcdEndpoint): Promise<RangeResponse> {
     const message = encodeRange(request);
     return this.#call(async (chosen, startedAt) => {
-      const answer = await chosen.call('KV/Range', message, options, startedAt);
+      const answer = await chosen.raw('KV', 'Range', message, options, startedAt);
       return withHeader(await decodeRange(answer, this.#gate));
     }, endpoint);
   }
@@ -213,11 +229,11 @@ export class EtcdTransport implements Transport {
         const begin = (stream: EtcdStream): void => {
           atEnd(() => stream.cancel());
           if (ended.signal.aborted) stream.cancel();
-          stream.write(encodeLease(lease));
+          stream.write(encodeKeepAlive(lease));
           stream.read();
         };
         endpoint
-          .stream('Lease/LeaseKeepAlive', { onMessage: resolve, onEnd: reject })
+          .stream('Lease', 'LeaseKeepAlive', { onMessage: resolve, onEnd: reject })
           .then(begin)
           .catch(reject);
       });
@@ -248,15 +264,14 @@ function withHeader<T extends Pick<RangeResponse, 'header'>>(answer: T): T {
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {
   try {
-    const answer = await endpoint.call('Maintenance/Status', Buffer.alloc(0), options);
-    const { memberID, leaderID, version, dbSizeBytes, errors } = decodeMemberStatus(answer);
+    const answer = await endpoint.call<GeneratedStatus>('Maintenance', 'status', {}, options);
     return {
       endpoint: endpoint.address,
-      healthy: leaderID !== '0' && errors.length === 0,
-      version,
-      isLeader: leaderID === memberID,
-      dbSizeBytes,
-      ...(errors.length > 0 && { error: errors.map((error) => error.trim()).join(', ') }),
+      healthy: answer.leader !== '0' && answer.errors.length === 0,
+      version: answer.version,
+      isLeader: answer.leader === answer.header.member_id,
+      dbSizeBytes: Number(answer.dbSize),
+      ...(answer.errors.length > 0 && { error: answer.errors.map((error) => error.trim()).join(', ') }),
     };
   } catch (error) {
     return { endpoint: endpoint.address, healthy: false, error: asKvstoreError(error).message };

@@ -75,7 +75,7 @@ export class EtcdWatchStream implements WatchStream {
       },
       onEnd: (error: KvstoreError) => this.#end(error),
     };
-    endpoint.stream('Watch/Watch', receiver).then(
+    endpoint.stream('Watch', 'Watch', receiver).then(
       (stream) => this.#start(stream, create),
       (error: unknown) => this.#end(etcdError(error)),
     );

@@ -66,18 +66,12 @@ export function encodeLeaseGrant(ttlSeconds: number): Buffer {
   return message(numberField(1, ttlSeconds));
 }
 
-/** Returns the request for a keepalive or revocation of a lease. */
-export function encodeLease(lease: LeaseID): Buffer {
+export function encodeLeaseRevoke(lease: LeaseID): Buffer {
   return message(int64Field(1, lease));
 }
 
-/** Returns field `field` of a message, as `read` decodes it, or `absent` if the message does not have the field. */
-export function readField<T>(reader: ProtoReader, end: number, field: number, read: () => T, absent: T): T {
-  let value = absent;
-  while (reader.next(end))
-    if (reader.field === field) value = read();
-    else reader.skip();
-  return value;
+export function encodeKeepAlive(lease: LeaseID): Buffer {
+  return message(int64Field(1, lease));
 }
 
 export function readHeader(reader: ProtoReader, end: number): ResponseHeader {

@@ -2,7 +2,7 @@ import { bytesOfKey } from '../codec/bytes.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import { bytesField, int64Field, message, numberField } from '../codec/proto-writer.ts';
 import type { Compare, LeaseID, TxnRequest, TxnResponse, WriteOperation } from '../session/transport.ts';
-import { readField, readHeader } from './messages.ts';
+import { readHeader } from './messages.ts';
 
 /*
  * A handwritten codec for the transactions of etcd (etcd 3.4 `rpc.proto`). A publisher of a large cluster sends
@@ -154,8 +154,19 @@ export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buff
 
 /** Returns the number of keys that an operation has deleted; 0 for a put. */
 function readDeleted(reader: ProtoReader, end: number): number {
-  const readCount = (): number => readField(reader, reader.open(), 2, () => reader.number(), 0);
-  return readField(reader, end, 3, readCount, 0);
+  let deleted = 0;
+  while (reader.next(end))
+    if (reader.field === 3) deleted = readDeleteResponse(reader, reader.open());
+    else reader.skip();
+  return deleted;
+}
+
+function readDeleteResponse(reader: ProtoReader, end: number): number {
+  let deleted = 0;
+  while (reader.next(end))
+    if (reader.field === 2) deleted = reader.number();
+    else reader.skip();
+  return deleted;
 }
 
 export function decodeTxn(buffer: Buffer): TxnResponse {

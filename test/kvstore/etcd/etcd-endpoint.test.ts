@@ -24,7 +24,7 @@ function endpointWith(auth: typeof AUTH | undefined): EtcdEndpoint {
 /** Starts a call at a time, which fetches a token unless the endpoint has one. */
 function callAt(endpoint: EtcdEndpoint, now: number): void {
   const clock = vi.spyOn(performance, 'now').mockReturnValue(now);
-  void endpoint.call('KV/Range', Buffer.alloc(0)).catch(() => {}); // the connection is refused
+  void endpoint.raw('KV', 'Range', Buffer.alloc(0)).catch(() => {}); // the connection is refused
   clock.mockRestore();
 }
 
@@ -82,7 +82,6 @@ it.each([
     limits.push(isExtendable);
     return () => {};
   });
-  vi.spyOn(EtcdConnection.prototype, 'unary').mockReturnValue(new Promise(() => {})); // the token is pending
   const endpoint = endpointWith(AUTH);
   endpoint.invalidateToken(failedCallAt); // no token yet
   callAt(endpoint, 500);
@@ -101,7 +100,7 @@ it('a call that waited for a token leaves no listener and no timer', async () =>
   const failure = new KvstoreError('unavailable', 'refused');
   vi.spyOn(EtcdConnection.prototype, 'unary').mockRejectedValue(failure);
   const { signal } = new AbortController();
-  const call = endpointWith(AUTH).call('KV/Range', Buffer.alloc(0), { signal });
+  const call = endpointWith(AUTH).raw('KV', 'Range', Buffer.alloc(0), { signal });
   await expect(call).rejects.toMatchObject({ code: 'unavailable' });
   await new Promise(setImmediate);
   expect(getEventListeners(signal, 'abort')).toEqual([]);
@@ -154,6 +153,6 @@ it('a closed endpoint closes its connection, and rejects calls and streams as un
   expect(closed).toHaveBeenCalledTimes(1);
   const observer = { onMessage: () => {}, onEnd: () => {} };
   const error = { code: 'unavailable', message: 'the connection was closed' };
-  await expect(endpoint.call('KV/Range', Buffer.alloc(0))).rejects.toMatchObject(error);
-  await expect(endpoint.stream('Watch/Watch', observer)).rejects.toMatchObject(error);
+  await expect(endpoint.raw('KV', 'Range', Buffer.alloc(0))).rejects.toMatchObject(error);
+  await expect(endpoint.stream('Watch', 'Watch', observer)).rejects.toMatchObject(error);
 });

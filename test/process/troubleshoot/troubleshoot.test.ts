@@ -215,7 +215,9 @@ describe('dpcache clustermesh troubleshoot', () => {
     const { failed, steps } = await problems(`endpoints: ["${secured.url.replace('https:', 'http:')}"]\n`);
     expect(steps).toEqual(['file', 'tcp', 'auth']);
     expect(failed).toEqual([
-      expect.stringMatching(/^auth .*: check that etcd runs at the endpoint with this scheme \(http or https\)/),
+      expect.stringMatching(
+        /^auth .*: check that etcd runs at the endpoint with this scheme \(http or https\)/,
+      ),
     ]);
     expect(failed[0]?.match(/check that etcd runs/g)).toHaveLength(1);
   });

@@ -1,0 +1,36 @@
+import { Etcd3 } from 'etcd3';
+import { KvstoreError } from '../session/errors.ts';
+import type { UnaryCall } from './etcd-connection.ts';
+
+/** The etcd services in use. */
+export type EtcdService = 'KV' | 'Watch' | 'Lease' | 'Maintenance' | 'Auth';
+
+/** A method of the service clients of etcd3: its path and codecs. */
+interface MethodDefinition {
+  readonly path: string;
+  readonly requestSerialize: (payload: object) => Buffer;
+  readonly responseDeserialize: (answer: Buffer) => unknown;
+}
+
+/** The service definitions of etcd3. Its clients are never called, so they open no connection. */
+class EtcdDefinitions extends Etcd3 {
+  /** Returns a call in the encoding of etcd3. */
+  async call<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+    const definition = await this.pool.withConnection('KV', ({ resource }) => {
+      const client: object = resource.getServiceClient(service);
+      // grpc-js adds these properties to the method.
+      return (client as Readonly<Record<string, MethodDefinition>>)[method];
+    });
+    if (definition === undefined) throw new KvstoreError('internal', `unknown method ${service}.${method}`);
+    const { path, requestSerialize, responseDeserialize } = definition;
+    const decode = (answer: Buffer): T => responseDeserialize(answer) as T; // as its definition declares
+    return { path, request: requestSerialize(payload), decode };
+  }
+}
+
+const definitions = new EtcdDefinitions();
+
+/** Returns a call in the encoding of etcd3, for rare calls. Longs are decimal text. */
+export function encodedCall<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+  return definitions.call<T>(service, method, payload);
+}
