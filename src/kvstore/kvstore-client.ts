@@ -124,6 +124,8 @@ const MAX_LEASE_SECONDS = 9e9;
  * thirds of their time left, because keepalives are sent after a third of it.
  */
 const FIRST_LEASE_PART = 0.6;
+/** Deadline of the other revocations of a close if those of the keys that expire first had no answer in time. */
+const SECOND_REVOCATION_MS = 1000;
 
 /** A binding that ends if `write` is applied, and the keeper of its lease. */
 interface ReleasedBinding {
@@ -481,8 +483,9 @@ export class KvstoreClient implements KvstoreBackend {
   async close(options: { readonly keepLeases?: boolean } = {}): Promise<void> {
     this.#closed.abort();
     const revoke = options.keepLeases !== true;
-    await this.#firstExpiringLeases.close(revoke);
-    await Promise.all([this.#locks.close(), this.#leases.close(revoke)]);
+    const isAnswering = await this.#firstExpiringLeases.close(revoke);
+    const deadlineMs = isAnswering ? undefined : SECOND_REVOCATION_MS;
+    await Promise.all([this.#locks.close(deadlineMs), this.#leases.close(revoke, deadlineMs)]);
     await this.#transport.close();
     await this.#supervisor.stop();
   }

@@ -2,7 +2,7 @@ import { deferred } from '../../base/sleep.ts';
 import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { asKvstoreError, closedError } from './errors.ts';
+import { asKvstoreError, closedError, type KvstoreErrorCode } from './errors.ts';
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { KeyFolders } from './key-folders.ts';
 import { untilAborted } from './shared-signal.ts';
@@ -75,8 +75,8 @@ const KEEPALIVE_WEIGHT = 40;
  * took 0.15 s in one turn.
  */
 const MAX_REVOCATIONS = 16;
-/** Deadline of a revocation. A client has two keepers in a row, which together must not delay its close by 5 s. */
-const REVOCATION_MS = 2000;
+/** Default deadline of a revocation. Processes wait 5 s for the close of a client. */
+const REVOCATION_MS = 3500;
 /**
  * The pause between two checks is at least 1 ms for each 10 leases. A check takes less than 1 µs for each lease, so
  * checks use at most 1 % of the time.
@@ -356,27 +356,34 @@ export class LeaseKeeper {
     }
   }
 
-  /** Stops the keepalives. `revoke` deletes the keys on the server if it is reachable; otherwise they expire. */
-  async close(revoke: boolean): Promise<void> {
+  /**
+   * Stops the keepalives. `revoke` deletes the keys on the server if it is reachable; otherwise they expire.
+   *
+   * @param deadlineMs of each revocation
+   * @returns false if a revocation had no answer in time
+   */
+  async close(revoke: boolean, deadlineMs: number = REVOCATION_MS): Promise<boolean> {
     this.#closed.abort();
     const leases = [...this.#leases.keys()];
     for (const lease of this.#leases.values()) lease.isHeld = false;
     this.#leases.clear();
     this.#withRoom.clear();
     this.#bindings.clear();
-    if (!revoke) return;
+    if (!revoke) return true;
     const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
-    await Promise.all(Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining)));
+    const loops = Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining, deadlineMs));
+    return (await Promise.all(loops)).every((code) => code !== 'deadline');
   }
 
-  /** Revokes leases one by one, until one fails because the server is unreachable. */
-  async #revoke(leases: Iterable<LeaseID>): Promise<void> {
+  /** Revokes leases one by one, until one fails because the server is unreachable. Returns the code of the failure. */
+  async #revoke(leases: Iterable<LeaseID>, deadlineMs: number): Promise<KvstoreErrorCode | undefined> {
     const { transport } = this.#options;
     for (const id of leases) {
-      const revoked = transport.revokeLease(id, { deadlineMs: REVOCATION_MS });
+      const revoked = transport.revokeLease(id, { deadlineMs });
       const failure = await revoked.then(() => undefined, asKvstoreError);
-      if (failure !== undefined && failure.code !== 'lease-not-found') return;
+      if (failure !== undefined && failure.code !== 'lease-not-found') return failure.code;
     }
+    return undefined;
   }
 
   /**

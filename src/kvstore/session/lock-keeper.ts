@@ -90,11 +90,11 @@ export class LockKeeper {
     this.#leases.loseAll();
   }
 
-  /** Releases every lock. */
-  async close(): Promise<void> {
+  /** Releases every lock. See {@link LeaseKeeper.close}. */
+  async close(deadlineMs?: number): Promise<void> {
     this.#closed.abort();
     for (const lost of this.#held.values()) lost.abort();
-    await this.#leases.close(true);
+    await this.#leases.close(true, deadlineMs);
   }
 
   /** Waits for earlier contenders of this process. Returns the function that ends the turn. */

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { sleep } from '../../../src/base/sleep.ts';
 import { Supervisor } from '../../../src/base/supervisor.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { FaultyLink } from '../../../src/kvstore/memory/faulty-link.ts';
@@ -496,6 +497,21 @@ describe('a lease keeper', () => {
     link.up();
     await advance(clock, HOUR_MS);
     expect(server.leases).toEqual([]); // expired
+  });
+
+  it('close revokes all leases of a server that answers after 3 s (regression: 16 of them)', async () => {
+    for (let i = 0; i < 20_000; i += 1000)
+      await keeper.bindAll(Array.from({ length: 1000 }, (_, k) => ({ key: `${i + k}` })));
+    const revokeLease = link.revokeLease.bind(link);
+    vi.spyOn(link, 'revokeLease').mockImplementation(async (lease, { deadlineMs = 10_000 } = {}) => {
+      await sleep(clock, Math.min(3000, deadlineMs));
+      if (deadlineMs < 3000) throw new KvstoreError('deadline', 'no answer');
+      await revokeLease(lease);
+    });
+    const closing = keeper.close(true);
+    await advance(clock, 10_000);
+    await closing;
+    expect(server.leases).toEqual([]);
   });
 
   it('a lease that is granted after the end is revoked', async () => {
