@@ -58,8 +58,10 @@ export interface Binding {
 const UNWRITTEN = -1;
 
 /** Returns true if the key was written under this binding or an earlier one. */
-function isWritten({ writtenAt, previous }: Binding): boolean {
-  return writtenAt !== UNWRITTEN || (previous !== undefined && isWritten(previous));
+function isWritten(binding: Binding): boolean {
+  for (let each: Binding | undefined = binding; each !== undefined; each = each.previous)
+    if (each.writtenAt !== UNWRITTEN) return true;
+  return false;
 }
 
 // etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.

@@ -7,7 +7,7 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
-import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { type Binding, LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -512,6 +512,13 @@ describe('a lease keeper', () => {
     await advance(clock, 10_000);
     await closing;
     expect(server.leases).toEqual([]);
+  });
+
+  it('the fate of many concurrent writes of a key is found without recursion (regression: RangeError)', async () => {
+    let last: Binding | undefined;
+    for (let i = 0; i < 50_000; i++) last = await keeper.bind('a');
+    if (last !== undefined) keeper.settle([last], false);
+    expect(keeper.bindingOf('a')).toBeUndefined();
   });
 
   it('a lease that is granted after the end is revoked', async () => {
