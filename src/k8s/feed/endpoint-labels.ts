@@ -49,7 +49,7 @@ interface LocalPod {
   /** The last known state of the pod. */
   readonly pod: ParsedPod;
   readonly isDeleted: boolean;
-  /** Uid and labels of the last successful call, as one text. */
+  /** Uid and labels of the last successful call, as one text. Empty after a failed removal, which may have begun. */
   applied: string | undefined;
   /** True if the last call has failed, so that it is retried. */
   hasFailed: boolean;
@@ -128,8 +128,10 @@ export class EndpointLabels {
       isDeleted || namespaceLabels === undefined ? undefined : this.#labelsOf(pod, namespaceLabels);
     const text = labels && `${pod.uid} ${formatLabels(labels)}`;
     local.hasFailed = text !== applied && !this.#call(pod, labels);
-    if (local.hasFailed) this.#retryLater();
-    else if (isDeleted) this.#pods.delete(key);
+    if (local.hasFailed) {
+      if (isDeleted) local.applied = '';
+      this.#retryLater();
+    } else if (isDeleted) this.#pods.delete(key);
     else local.applied = text;
   }
 

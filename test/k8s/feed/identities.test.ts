@@ -289,6 +289,27 @@ describe('identity labels', () => {
     expect(calls).toEqual(['uid-web labelled', 'uid-web gone']);
   });
 
+  it('are applied again to a pod that returns after a failed removal (regression: the removal may have begun)', async () => {
+    const calls: string[] = [];
+    let failing = false;
+    const onLabels = ({ uid }: LabelledPod, labels: Labels | undefined): void => {
+      calls.push(`${uid} ${labels === undefined ? 'gone' : 'labelled'}`);
+      if (failing) throw new Error('no identity');
+    };
+    const { world } = await labelWorld({ onLabels, random: () => 1 });
+    namespace(world);
+    world.cluster.put('pods', pod('web'));
+    failing = true;
+    world.cluster.delete('pods', 'web', 'shop');
+    failing = false;
+    world.cluster.put('pods', pod('web'));
+    expect(calls).toEqual(['uid-web labelled', 'uid-web gone', 'uid-web labelled']);
+    world.clock.advance(60_000);
+    expect(calls).toHaveLength(3);
+    world.cluster.delete('pods', 'web', 'shop');
+    expect(calls.slice(3)).toEqual(['uid-web gone']);
+  });
+
   it('of a new pod wait for a namespace that was deleted to exist again', async () => {
     const { world, applied } = await labelWorld();
     namespace(world, { team: 'a' });
