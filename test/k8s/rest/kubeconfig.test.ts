@@ -211,12 +211,16 @@ describe('credentials', () => {
     expect(await parse({ user: { token: 't' } }).credentials.certificate()).toBeUndefined();
   });
 
-  it('follow a token file that is renewed, even if it is empty or missing for a moment', async () => {
+  it('follow a token file that is renewed, even if it is empty, invalid or missing for a moment', async () => {
     const clock = new ManualClock();
     const file = join(folder, 'token');
     const { credentials } = parse({ user: { tokenFile: 'token' } }, clock);
     await expect(credentials.authorization()).rejects.toThrow(
       /cannot read a token from .*token: no such file or folder/,
+    );
+    writeFileSync(file, 't\nu');
+    await expect(credentials.authorization()).rejects.toThrow(
+      /cannot read a token from .*: .* invalid character/,
     );
     writeFileSync(file, 'one\n');
     expect(await credentials.authorization()).toBe('Bearer one');
@@ -227,7 +231,8 @@ describe('credentials', () => {
     writeFileSync(file, 'three');
     credentials.refused('Bearer two');
     expect(await credentials.authorization()).toBe('Bearer three');
-    for (const spoil of [() => writeFileSync(file, ''), () => renameSync(file, `${file}.gone`)]) {
+    const write = (text: string) => () => writeFileSync(file, text);
+    for (const spoil of [write(''), write('t\nu'), () => renameSync(file, `${file}.gone`)]) {
       spoil();
       clock.advance(10_000);
       expect(await credentials.authorization()).toBe('Bearer three');
