@@ -248,7 +248,10 @@ export class CiliumSliceDuty implements Duty {
       this.#slices.recordWrite(name, written);
   }
 
-  /** Plans a retry. If another writer has changed the slice, reads the slice again. */
+  /**
+   * Plans a retry. If another writer has changed the slice, reads the slice again. Conflicts are reported from the third
+   * in a row on.
+   */
   async #handleFailure(
     name: string,
     write: ObjectWrite,
@@ -258,8 +261,9 @@ export class CiliumSliceDuty implements Duty {
     const times = (this.#failed.get(name)?.times ?? 0) + 1;
     const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
     this.#failed.set(name, { at: this.#options.clock.now() + delay, times });
-    if (answer.outcome === 'conflict' || answer.outcome === 'not-found') await this.#readAgain(name, signal);
-    else this.#report.addError(writeError(write, answer));
+    const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
+    if (!isOutdated || times > 2) this.#report.addError(writeError(write, answer));
+    if (isOutdated) await this.#readAgain(name, signal);
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */

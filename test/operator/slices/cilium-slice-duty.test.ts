@@ -382,6 +382,25 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
+  it('whose writes conflict three times in a row are a failure (regression: nothing showed it)', async () => {
+    const world = new World('identity');
+    const body = JSON.stringify({ kind: 'Status', code: 409, message: 'already exists' });
+    const matches = ({ method }: ServedRequest): boolean => method === 'POST';
+    world.start();
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    world.api.faults.order({ do: 'answer', status: 409, body }, { matches, times: 3 });
+    await advance(world.clock, 2000);
+    expect(world.duty?.status().failures).toBe(0);
+    await advance(world.clock, 3000);
+    expect(world.duty?.status()).toMatchObject({
+      failures: 1,
+      lastFailure: { code: 'conflict', message: expect.stringMatching(/^cannot create .*: already exists$/) },
+    });
+    await advance(world.clock, 10_000);
+    expect(await world.faults()).toEqual([]);
+    await world.stop();
+  });
+
   it('have a status whose cost does not grow with the endpoints', async () => {
     const clock = new ManualClock();
     const ceps = ['a', 'b'].map((name) => ({
