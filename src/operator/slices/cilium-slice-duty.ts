@@ -249,8 +249,8 @@ export class CiliumSliceDuty implements Duty {
   }
 
   /**
-   * Plans a retry. If another writer has changed the slice, reads the slice again. Conflicts are reported from the third
-   * in a row on.
+   * Plans a retry. If another writer has changed the slice, reads the slice again, and reports the third and later
+   * conflicts in a row.
    */
   async #handleFailure(
     name: string,
