@@ -20,8 +20,9 @@ export function writeNumber(block: Uint8Array, at: number, value: number): numbe
   for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
   let rest = value;
   for (let i = size - 1; i >= 0; i--) {
-    block[at + i] = ZERO + (rest % 10);
-    rest = Math.floor(rest / 10);
+    const next = Math.floor(rest / 10);
+    block[at + i] = ZERO + (rest - next * 10); // without `%`, which takes 3 times as long above 31 bits
+    rest = next;
   }
   return at + size;
 }
