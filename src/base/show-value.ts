@@ -91,26 +91,37 @@ export function durationText(ms: number): string {
 
 /** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
 export function distance(from: string, to: string): number {
-  let row = [0, ...Array.from(to, (_, index) => index + 1)];
-  for (const [i, letter] of [...from].entries()) {
-    const next = [i + 1];
-    for (const [j, other] of [...to].entries()) {
-      const replaced = (row[j] ?? 0) + Number(letter !== other);
-      next.push(Math.min(replaced, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
+  // A common start or end does not count. Names of one cluster often have long ones.
+  let start = 0;
+  while (start < from.length && from[start] === to[start]) start++;
+  let [fromEnd, toEnd] = [from.length, to.length];
+  for (; Math.min(fromEnd, toEnd) > start && from[fromEnd - 1] === to[toEnd - 1]; fromEnd--) toEnd--;
+  const row = Array.from({ length: toEnd - start + 1 }, (_, index) => index);
+  for (let i = start; i < fromEnd; i++) {
+    let [diagonal, left] = [i - start, i - start + 1];
+    row[0] = left;
+    for (let j = 1; j < row.length; j++) {
+      const above = row[j] ?? 0;
+      const replaced = diagonal + Number(from[i] !== to[start + j - 1]);
+      left = Math.min(replaced, above + 1, left + 1);
+      row[j] = left;
+      diagonal = above;
     }
-    row = next;
   }
   return row.at(-1) ?? 0;
 }
 
-/** Longer words are not compared, because no known word is that long. */
+/** Longer words are not compared. */
 const MAX_WORD = 64;
 
 /** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   if (word.length > MAX_WORD) return undefined;
   const lower = word.toLowerCase();
-  const ranked = known.map((name) => ({ name, far: distance(lower, name.toLowerCase()) }));
+  const limit = Math.max(2, word.length / 3);
+  const ranked = known
+    .filter(({ length }) => Math.abs(length - word.length) <= limit)
+    .map((name) => ({ name, far: distance(lower, name.toLowerCase()) }));
   const [best] = ranked.sort((a, b) => a.far - b.far);
-  return best !== undefined && best.far <= Math.max(2, word.length / 3) ? best.name : undefined;
+  return best !== undefined && best.far <= limit ? best.name : undefined;
 }

@@ -817,4 +817,13 @@ describe('a client that disconnects (regression: its work ran to the end, before
     expect(faults).toEqual([]);
     expect((await app.request(path, init)).status).toBe(200);
   });
+
+  it.each(['/v1/services/shop/chekout', '/v1/nodes/blatic/node-1'])(
+    'ends the search for a name similar to %s (regression: one turn read all names)',
+    async (path) => {
+      const { app } = testApp();
+      expect((await app.request(path, { signal: AbortSignal.abort() })).status).toBe(400);
+      expect((await app.request(path)).status).toBe(404);
+    },
+  );
 });

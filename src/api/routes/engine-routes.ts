@@ -185,7 +185,10 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
-      throw unknownNameProblem('service', formatServiceID(id), services.snapshot().keys());
+      throw await unknownNameProblem(c, gate, 'service', {
+        value: formatServiceID(id),
+        known: services.snapshot().keys(),
+      });
     return answerJSON(c, {
       ...serviceDocument(announced, model),
       explain: serviceExplanationDocument(explanation),
@@ -228,7 +231,7 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
-      throw unknownNameProblem('node', fullName, namesOf(nodes.nodes()));
+      throw await unknownNameProblem(c, gate, 'node', { value: fullName, known: namesOf(nodes.nodes()) });
     return answerJSON(c, {
       ...nodeDocument(node, model),
       explain: nodeExplanationDocument(explanation, model),

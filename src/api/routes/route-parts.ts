@@ -55,8 +55,8 @@ export function answers<S extends z.ZodType>(schema: S, description: string): An
 
 const MAX_LIMIT = 1_000;
 
-/** Number of items counted per step: less than a millisecond. */
-const COUNTED_PER_SLICE = 1_024;
+/** Number of items that are counted or compared per step: less than a millisecond. */
+const ITEMS_PER_SLICE = 1_024;
 
 /** Parameters of a list: the page size and the token of the next page. */
 export const PAGE_PARAMETERS: {
@@ -137,36 +137,44 @@ export function disconnectedProblem(): ProblemError {
 /** Returns the number of items that are not `undefined`. Counts in turns of the event loop. */
 export async function countItems(c: Context, gate: TurnGate, items: Iterable<unknown>): Promise<number> {
   let count = 0;
-  function* steps(): Generator<void, void, void> {
-    let read = 0;
-    for (const item of items) {
-      if (item !== undefined) count++;
-      if (++read % COUNTED_PER_SLICE === 0) yield;
-    }
-  }
-  await runWhileConnected(c, gate, steps());
+  const add = (item: unknown): void => {
+    if (item !== undefined) count++;
+  };
+  await runWhileConnected(c, gate, slices(items, add));
   return count;
 }
 
-/** Maximum number of names that are compared with an unknown name; each comparison costs a few µs. */
+/** Passes each item to a function until it returns false, a slice of items in each step. */
+function* slices<T>(items: Iterable<T>, add: (item: T) => unknown): Generator<void, void, void> {
+  let read = 0;
+  for (const item of items) {
+    if (add(item) === false) return;
+    if (++read % ITEMS_PER_SLICE === 0) yield;
+  }
+}
+
+/** Maximum number of names that are compared with an unknown name. Together, they take a few milliseconds. */
 export const COMPARED_NAMES = 1_000;
 
 /**
  * Returns the problem of an unknown service or node, with the most similar known name. `value` and the known names have
- * two parts with a slash between them, and only names with one of the parts of `value` are compared.
+ * two parts with a slash between them, and only names with one of the parts of `value` are compared. Reads the names in
+ * turns of the event loop.
  */
-export function unknownNameProblem(
+export async function unknownNameProblem(
+  c: Context,
+  gate: TurnGate,
   kind: 'service' | 'node',
-  value: string,
-  known: Iterable<string>,
-): ProblemError {
+  { value, known }: { readonly value: string; readonly known: Iterable<string> },
+): Promise<ProblemError> {
   const slash = value.indexOf('/');
   const [first, second] = [value.slice(0, slash + 1), value.slice(slash)];
   const similar: string[] = [];
-  for (const name of known) {
-    if (similar.length === COMPARED_NAMES) break;
+  const add = (name: string): boolean => {
     if (name.startsWith(first) || name.endsWith(second)) similar.push(name);
-  }
+    return similar.length < COMPARED_NAMES;
+  };
+  await runWhileConnected(c, gate, slices(known, add));
   const about = { field: 'name', value, nearest: nearest(value, similar) };
   return new ProblemError('not-found', `No such ${kind}.`, about);
 }
