@@ -49,16 +49,19 @@ export class ApiError extends Error {
   readonly retryable: boolean;
   /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
+  /** True if the server states causes, such as the fields that violate the schema. A failed `test` has none. */
+  readonly hasCauses: boolean;
 
   constructor(
     code: ApiErrorCode,
     message: string,
-    options: ErrorOptions & { readonly retryAfterMs?: number } = {},
+    options: ErrorOptions & { readonly retryAfterMs?: number; readonly hasCauses?: boolean } = {},
   ) {
     super(message, options);
     this.code = code;
     this.retryable = !PERMANENT_CODES.has(code);
     this.retryAfterMs = options.retryAfterMs ?? 0;
+    this.hasCauses = options.hasCauses ?? false;
   }
 }
 
@@ -84,8 +87,7 @@ export function retryAfter(seconds: unknown): number {
   return ms > 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : 0;
 }
 
-function codeOf(status: number, details: unknown, message: string): ApiErrorCode {
-  const causes = isObject(details) && Array.isArray(details['causes']) ? details['causes'] : [];
+function codeOf(status: number, causes: readonly unknown[], message: string): ApiErrorCode {
   const isFuture = causes.some((cause) => isObject(cause) && cause['reason'] === 'ResourceVersionTooLarge');
   if (isFuture || (status === 504 && message.includes('Too large resource version'))) return 'future-version';
   return BY_STATUS.get(status) ?? (status >= 500 ? 'internal' : 'rejected');
@@ -94,13 +96,14 @@ function codeOf(status: number, details: unknown, message: string): ApiErrorCode
 /** Returns the error of a Status object; fields may be missing. `httpStatus` replaces a missing code. */
 export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0): ApiError {
   const fields = isObject(status) ? status : {};
-  const { details } = fields;
+  const details = isObject(fields['details']) ? fields['details'] : {};
+  const causes: readonly unknown[] = Array.isArray(details['causes']) ? details['causes'] : [];
   const message = typeof fields['message'] === 'string' ? fields['message'] : '';
   const code = typeof fields['code'] === 'number' ? fields['code'] : httpStatus;
-  const detailMs = isObject(details) ? retryAfter(details['retryAfterSeconds']) : 0;
   const shown = cutText(message === '' ? `status ${code}` : message, MESSAGE_LENGTH);
-  return new ApiError(codeOf(code, details, message), shown, {
-    retryAfterMs: Math.max(retryAfterMs, detailMs),
+  return new ApiError(codeOf(code, causes, message), shown, {
+    retryAfterMs: Math.max(retryAfterMs, retryAfter(details['retryAfterSeconds'])),
+    hasCauses: causes.length > 0,
   });
 }
 

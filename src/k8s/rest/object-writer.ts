@@ -213,7 +213,7 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
       return { outcome: 'refused', message: `${message}: ${right}` };
     }
     case 'invalid':
-      return { outcome: write.verb === 'patch' ? 'conflict' : 'invalid', message };
+      return { outcome: write.verb === 'patch' && !error.hasCauses ? 'conflict' : 'invalid', message };
     case 'rejected':
       return { outcome: 'invalid', message };
     default:

@@ -7,7 +7,7 @@ import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
-import { newCounts, roundReport } from './rounds.ts';
+import { newCounts, type RoundReport, roundReport } from './rounds.ts';
 
 /** Options of {@link EndpointRemoval}. */
 export interface EndpointRemovalOptions extends DutyContext {
@@ -58,10 +58,14 @@ export class EndpointRemoval implements Duty {
   async #removeAll(signal: AbortSignal): Promise<void> {
     this.#counts.lastRoundMs ??= this.#options.clock.wallTime();
     if (!this.#isListed) await this.#list(signal);
+    const rejected: Error[] = [];
+    const addError = (error: Error): unknown => rejected.push(error);
+    const report = { ...roundReport(this.#counts, this.#report), addError };
     for (const endpoint of this.#pending.values()) {
       if (signal.aborted) return;
-      await this.#remove(endpoint, signal);
+      await this.#remove(endpoint, report, signal);
     }
+    if (rejected[0] !== undefined) throw rejected[0];
   }
 
   async #list(signal: AbortSignal): Promise<void> {
@@ -76,12 +80,12 @@ export class EndpointRemoval implements Duty {
     this.#isListed = true;
   }
 
-  async #remove(endpoint: KubernetesObject, signal: AbortSignal): Promise<void> {
+  async #remove(endpoint: KubernetesObject, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { writer } = this.#options;
     const { uid } = endpoint.metadata;
     const write = { verb: 'delete', place: placeOfObject(CILIUM_ENDPOINTS, endpoint), uid } as const;
-    const report = roundReport(this.#counts, this.#report);
-    await performWrite(writer, write, 'one-time deletion of all CiliumEndpoints', report, signal);
-    if (!signal.aborted) this.#pending.delete(uid);
+    const reason = 'one-time deletion of all CiliumEndpoints';
+    const outcome = await performWrite(writer, write, reason, report, signal);
+    if (!signal.aborted && outcome !== 'invalid') this.#pending.delete(uid);
   }
 }

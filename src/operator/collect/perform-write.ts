@@ -49,8 +49,8 @@ export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): DutyE
 
 /**
  * Makes, counts and reports a write of a collector. Returns its outcome. After a conflict, the next round checks the
- * object again. A missing object is ignored. Throws if the write is refused or fails, which ends the round (OPERATOR
- * 22, 23).
+ * object again. A missing object is ignored, and a rejected one is reported. Throws if the write is refused or fails,
+ * which ends the round (OPERATOR 22, 23).
  */
 export async function performWrite(
   writer: ObjectWriter,
@@ -64,6 +64,7 @@ export async function performWrite(
   if (!signal.aborted) report.addAction({ action: writeText(write), reason, outcome });
   if (outcome === 'done' && write.verb === 'delete') report.countDelete();
   if (outcome === 'conflict') report.countConflict();
+  else if (outcome === 'invalid') report.addError(writeError(write, answer));
   else if (outcome !== 'not-found' && isUnsuccessful(write, answer)) throw writeError(write, answer);
   return outcome;
 }

@@ -13,6 +13,8 @@ export interface RoundReport {
   countConflict(): void;
   /** Reports a write, made or not. */
   addAction(action: Omit<Action, 'duty'>): void;
+  /** Reports the error of one object, after which the round continues with the others. */
+  addError(error: Error): void;
 }
 
 /** The numbers of a duty that works in rounds, while it counts them. */
@@ -38,6 +40,7 @@ export function roundReport(counts: RoundCounts, report: DutyReport): RoundRepor
       counts.conflicts++;
     },
     addAction: (action) => report.addAction(action),
+    addError: (error) => report.addError(error),
   };
 }
 

@@ -100,6 +100,24 @@ it('an answer that is no object is a failed write (regression: done, although no
   });
 });
 
+it('a patch that violates the schema is invalid, unlike a failed test (regression: a conflict, so that callers repeated it)', async () => {
+  const { clock, api, transport, maps } = world();
+  await maps.create('x');
+  const writer = new ApiObjectWriter(transport, clock);
+  const write = async (value: string): Promise<WriteOutcome> => {
+    const operations = [{ op: 'test', path: '/metadata/name', value }] as const;
+    const place = { kind: CONFIG_MAPS, namespace: 'a', name: 'x' };
+    return writer.write({ verb: 'patch', place, operations }, 'unused', never);
+  };
+  expect((await write('x')).outcome).toBe('done');
+  expect((await write('y')).outcome).toBe('conflict');
+  const causes = [{ reason: 'FieldValueRequired', message: 'Required value', field: 'spec.ports' }];
+  const message = 'ConfigMap "x" is invalid: spec.ports: Required value';
+  const body = JSON.stringify({ kind: 'Status', code: 422, reason: 'Invalid', message, details: { causes } });
+  api.faults.order({ do: 'answer', status: 422, body });
+  expect(await write('x')).toEqual({ outcome: 'invalid', message });
+});
+
 it('waits at least a second before it repeats a throttled request, also if the server states no time', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);

@@ -122,6 +122,7 @@ function report(log: unknown[]): RoundReport {
     countDelete: () => log.push('deleted'),
     countConflict: () => log.push('conflict'),
     addAction: ({ outcome }) => log.push(outcome),
+    addError: (error) => log.push(error.message),
   };
 }
 

@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import { AssertionError } from '../../../src/base/assert.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
+import type { ServedRequest } from '../../../src/k8s/memory/faults.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
@@ -122,6 +123,23 @@ it('all CiliumEndpoints are deleted only if configured explicitly, once, and ret
   await world.endpoints.create('a');
   await advance(world.clock, 3_600_000);
   expect(await world.names()).toEqual(['a', 'b']);
+  await world.end();
+});
+
+it('a CiliumEndpoint whose delete an admission webhook denies does not keep the others (regression: it did)', async () => {
+  const world = new World();
+  for (const name of ['a', 'b']) await world.endpoints.create(name);
+  const [duty] = world.duties(OFF, true).filter(({ name }) => name === 'endpoint-removal');
+  const body = JSON.stringify({ code: 400, message: 'denied the request' });
+  const matches = ({ method, path }: ServedRequest): boolean => method === 'DELETE' && path.endsWith('/a');
+  world.api.faults.order({ do: 'answer', status: 400, body }, { matches });
+  if (duty !== undefined) world.run(duty);
+  await advance(world.clock, 0);
+  expect(await world.names()).toEqual(['a']);
+  expect(duty?.status()).toMatchObject({ state: 'running', failures: 1, lastFailure: { code: 'invalid' } });
+  await advance(world.clock, 10_000);
+  expect(await world.names()).toEqual([]);
+  expect(duty?.status()).toMatchObject({ state: 'ended', rounds: { rounds: 1, deleted: 2 } });
   await world.end();
 });
 

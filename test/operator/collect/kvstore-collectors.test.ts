@@ -291,6 +291,7 @@ describe('a collector of the kvstore', () => {
       countDelete: () => done.push('deleted'),
       countConflict: () => done.push('conflict'),
       addAction: ({ action, reason, outcome }) => done.push(`${action} ${outcome}: ${reason}`),
+      addError: ({ message }) => done.push(message),
     };
     let error: unknown;
     for (let number = 1; number <= 2; number++) {

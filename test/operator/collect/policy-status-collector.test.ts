@@ -4,7 +4,7 @@ import { jsonPatch } from '../../../src/k8s/memory/json-patch.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
-import { type PatchOperation, pointer } from '../../../src/k8s/rest/object-writer.ts';
+import { type PatchOperation, placeOf, pointer } from '../../../src/k8s/rest/object-writer.ts';
 import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
 import { nodeKey } from '../../../src/kvstore/codec/keys.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
@@ -151,5 +151,41 @@ describe('the collector of policy status', () => {
     );
     expect(await names()).toEqual(['n1', 'late']);
     await Promise.all([client.close(), backend.close()]);
+  });
+
+  it('continues with the others if the server rejects a policy (regression: the round ended)', async () => {
+    const clock = new ManualClock();
+    clock.advance(NOW);
+    const backend = new MemoryBackend({ clock });
+    await backend.update(nodeKey('atlantic', 'n1'), bytesOfText('{}'));
+    const one = policy(['gone']);
+    const page = ['a', 'b'].map((name) => ({ ...one, metadata: { ...one.metadata, name } }));
+    const collector = new PolicyStatusCollector({
+      policies: POLICIES,
+      reader: {
+        get: async () => undefined,
+        list: async function* () {
+          yield page;
+        },
+      },
+      writer: {
+        write: async (write) =>
+          placeOf(write).name === 'a'
+            ? { outcome: 'invalid', message: 'no spec' }
+            : { outcome: 'done', object: undefined },
+      },
+      backend,
+      clock,
+      cluster: 'atlantic',
+    });
+    await round(collector, 1);
+    const log: unknown[] = [];
+    const countDelete = (): unknown => log.push('deleted');
+    await round(collector, 2, { countDelete, addError: (error) => log.push(String(error)) });
+    expect(log).toEqual([
+      'DutyError: cannot patch ciliumnetworkpolicies.cilium.io/v2/status a: no spec',
+      'deleted',
+    ]);
+    await backend.close();
   });
 });

@@ -211,6 +211,7 @@ describe('a write of a collector', () => {
       countDelete: () => told.push('deleted'),
       countConflict: () => told.push('conflict'),
       addAction: (action) => told.push(action),
+      addError: (error) => told.push(error.message),
     };
     const writer = { write: async () => answer };
     const outcome = await performWrite(writer, write, 'it is gone', report, signal).catch(
@@ -246,13 +247,17 @@ describe('a write of a collector', () => {
     expect(await outcomeOf({ outcome: 'dry-run' })).toEqual(['dry-run', deed('dry-run')]);
   });
 
+  it('of a rejected object is an error, after which the round continues (regression: others were never reached)', async () => {
+    const answer = { outcome: 'invalid', message: 'no such' } as const;
+    expect(await outcomeOf(answer)).toEqual([
+      ...['invalid', deed('invalid'), 'cannot delete pods/v1 shop/a: no such'],
+    ]);
+  });
+
   it('ends the round if it was refused, has failed, or is not allowed', async () => {
     const what = 'cannot delete pods/v1 shop/a';
     expect(await outcomeOf({ outcome: 'refused', message: 'no right' })).toEqual([
       ...[`refused: ${what}: no right`, deed('refused')],
-    ]);
-    expect(await outcomeOf({ outcome: 'invalid', message: 'no such' })).toEqual([
-      ...[`invalid: ${what}: no such`, deed('invalid')],
     ]);
     expect(await outcomeOf({ outcome: 'not-leader' })).toEqual([
       ...[`not-leader: ${what}: this operator is not the leader`, deed('not-leader')],

@@ -169,13 +169,21 @@ export class Fate {
 const { signal: never } = new AbortController();
 
 /** Runs one round of a collector. */
-export async function round(collector: Pick<Collector, 'round'>, number = 1): Promise<void> {
+export async function round(
+  collector: Pick<Collector, 'round'>,
+  number = 1,
+  more: Partial<RoundReport> = {},
+): Promise<void> {
   const report: RoundReport = {
     round: number,
     setMarked: () => {},
     countDelete: () => {},
     countConflict: () => {},
     addAction: () => {},
+    addError: (error) => {
+      throw error;
+    },
+    ...more,
   };
   await collector.round(report, never);
 }
