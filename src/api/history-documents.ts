@@ -295,9 +295,9 @@ export function notListedProblem(held: HeldInterval): ProblemError {
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
-/** Returns the problem that the moment `at` is not held. */
-export function notHeldProblem(at: string, held: HeldInterval): ProblemError {
+/** Returns the problem that the moment in a parameter is not held. */
+export function notHeldProblem(value: string, held: HeldInterval, field: string = 'at'): ProblemError {
   const document = heldDocument(held);
-  const detail = `${at} is not held. Changes are held from ${document.from} on.`;
-  return new ProblemError('not-held', detail, { field: 'at', value: at, held: document });
+  const detail = `${value} is not held. Changes are held from ${document.from} on.`;
+  return new ProblemError('not-held', detail, { field, value, held: document });
 }

@@ -115,7 +115,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const history = historyOf(model);
     const { past } = history;
     const now = clock.wallTime();
-    const when = at === undefined ? now : await wallTimeOf(past, whenParameter(history, 'at', at, now));
+    const when = at === undefined ? now : await wallTimeOf(past, 'at', whenParameter(history, 'at', at, now));
     const { held } = past;
     if (when < held.from) throw notHeldProblem(at ?? 'now', held);
     const windowMs = window * 1000;
@@ -195,7 +195,8 @@ async function rangeOf(
   to: When | undefined,
   after: number | undefined,
 ): Promise<HistoryRange> {
-  for (const when of [from, to]) if (typeof when === 'object') await wallTimeOf(past, when);
+  for (const [field, when] of Object.entries({ from, to }))
+    if (typeof when === 'object') await wallTimeOf(past, field, when);
   const before =
     typeof to === 'object' ? Math.min(to.sequence + 1, after ?? Number.POSITIVE_INFINITY) : after;
   return {
@@ -206,10 +207,10 @@ async function rangeOf(
   };
 }
 
-/** Returns the wall time of a moment. Throws `ProblemError` if it is not held. */
-async function wallTimeOf(past: PastReader, when: When): Promise<number> {
+/** Returns the wall time of the moment in a parameter. Throws `ProblemError` if it is not held. */
+async function wallTimeOf(past: PastReader, field: string, when: When): Promise<number> {
   if (typeof when === 'number') return when;
   const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;
-  throw notHeldProblem(whenText(when), past.held);
+  throw notHeldProblem(whenText(when), past.held, field);
 }

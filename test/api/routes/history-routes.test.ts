@@ -175,6 +175,12 @@ describe('at', () => {
     expect(await ask('/v1/ipcache/lookup/10.0.0.1?at=%235')).toMatchObject({ status: 200 });
   });
 
+  it.each(['from', 'to'])('a sequence number of %s that is no longer held is named (regression: at)', async (field) => {
+    const { ask, model } = await lived();
+    vi.spyOn(model.history.past, 'timeOf').mockResolvedValue(undefined);
+    expect(await ask(`/v1/history?${field}=%231`)).toMatchObject({ status: 410, body: { field, value: '#1' } });
+  });
+
   it('a range that ends before it begins is 400 with both times', async () => {
     const { ask, begun } = await lived();
     const [early, late] = [new Date(begun + 1000).toISOString(), new Date(begun + 2000).toISOString()];
