@@ -124,7 +124,8 @@ export class CauseGroups {
   }
 }
 
-function backendCount(fields: unknown): number {
+/** Returns the number of backends in the fields of a service; 0 for other fields. */
+export function backendCount(fields: unknown): number {
   return (fields as { readonly backends?: readonly unknown[] } | undefined)?.backends?.length ?? 0;
 }
 

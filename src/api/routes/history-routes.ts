@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
-import { type CauseGroup, CauseGroups } from '../../history/causes.ts';
+import { backendCount, type CauseGroup, CauseGroups } from '../../history/causes.ts';
 import type { PastReader } from '../../history/past/past-reader.ts';
 import type { HistoryRange, HistoryRecord, When } from '../../history/types.ts';
 import { Prefix } from '../../net/prefix.ts';
@@ -28,6 +28,9 @@ import { answers, checkConnected, filterParameter, prefixParameter } from './rou
  * window.
  */
 const MAX_GROUPINGS = 4;
+
+/** Maximum weight of a page, see {@link weightOf}: 10 to 20 MB. */
+const MAX_PAGE_WEIGHT = 100_000;
 
 const RANGE = {
   from: filterParameter('Only changes at or after this time: RFC 3339, `-10m` or `#SEQUENCE`'),
@@ -91,21 +94,28 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
         value: from,
       });
     const options = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
-    const items: HistoryRecord[] = [];
     const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
-    if (isName) {
-      await collect(c, past.documentsOf('service', key, options), items);
-      await collect(c, past.documentsOf('node', key, options), items);
-      items.sort((a, b) => b.sequence - a.sequence);
-    } else if (key === undefined) await collect(c, past.records(options), items);
+    const sources: AsyncIterable<readonly HistoryRecord[]>[] = [];
+    if (isName)
+      sources.push(past.documentsOf('service', key, options), past.documentsOf('node', key, options));
+    else if (key === undefined) sources.push(past.records(options));
     else {
       const prefix = prefixParameter('key', key);
-      await collect(c, past.of(prefix.isFullLength ? key : prefix.toString(), options), items);
+      sources.push(past.of(prefix.isFullLength ? key : prefix.toString(), options));
     }
+    const items: HistoryRecord[] = [];
+    let oldest = 0;
+    for (const slices of sources) oldest = Math.max(oldest, await collect(c, slices, items));
+    items.sort((a, b) => b.sequence - a.sequence);
+    let weight = 0;
+    const page = items.slice(0, limit).filter((record, index) => {
+      weight += weightOf(record);
+      return index === 0 || (record.sequence >= oldest && weight <= MAX_PAGE_WEIGHT);
+    });
     return answerJSON(c, {
-      items: items.slice(0, limit).map(recordDocument),
+      items: page.map(recordDocument),
       held: heldDocument(past.held),
-      more: items.length > limit,
+      more: items.length > page.length,
       changes: history.status().held,
     });
   });
@@ -170,13 +180,28 @@ async function* whileConnected<T>(
   }
 }
 
-/** Adds all records of slices to a list. Throws `ProblemError` if the client disconnects. */
+/**
+ * Adds the records of slices to a list until a page is full, and returns the last sequence number then; 0 if all were
+ * added. Throws `ProblemError` if the client disconnects.
+ */
 async function collect(
   c: Context,
   slices: AsyncIterable<readonly HistoryRecord[]>,
   records: HistoryRecord[],
-): Promise<void> {
-  for await (const slice of whileConnected(c, slices)) records.push(...slice);
+): Promise<number> {
+  let weight = 0;
+  for await (const slice of whileConnected(c, slices))
+    for (const record of slice) {
+      records.push(record);
+      weight += weightOf(record);
+      if (weight > MAX_PAGE_WEIGHT) return record.sequence;
+    }
+  return 0;
+}
+
+/** Returns the number of backends in a record, and one. */
+function weightOf(record: HistoryRecord): number {
+  return record.kind === 'service' ? 1 + backendCount(record.before) + backendCount(record.after) : 1;
 }
 
 /** Returns true if a moment is after another one of the same form. */

@@ -1,5 +1,10 @@
 import { describe, expect, it, vi } from 'vitest';
-import { causeDocument, pastDocument, recordDocument } from '../../../src/api/history-documents.ts';
+import {
+  causeDocument,
+  type HistoryDocument,
+  pastDocument,
+  recordDocument,
+} from '../../../src/api/history-documents.ts';
 import type { ReadModel } from '../../../src/api/read-model.ts';
 import { TestModel } from '../support/model.ts';
 import { testApp } from '../support/test-app.ts';
@@ -175,11 +180,17 @@ describe('at', () => {
     expect(await ask('/v1/ipcache/lookup/10.0.0.1?at=%235')).toMatchObject({ status: 200 });
   });
 
-  it.each(['from', 'to'])('a sequence number of %s that is no longer held is named (regression: at)', async (field) => {
-    const { ask, model } = await lived();
-    vi.spyOn(model.history.past, 'timeOf').mockResolvedValue(undefined);
-    expect(await ask(`/v1/history?${field}=%231`)).toMatchObject({ status: 410, body: { field, value: '#1' } });
-  });
+  it.each(['from', 'to'])(
+    'a sequence number of %s that is no longer held is named (regression: at)',
+    async (field) => {
+      const { ask, model } = await lived();
+      vi.spyOn(model.history.past, 'timeOf').mockResolvedValue(undefined);
+      expect(await ask(`/v1/history?${field}=%231`)).toMatchObject({
+        status: 410,
+        body: { field, value: '#1' },
+      });
+    },
+  );
 
   it('a range that ends before it begins is 400 with both times', async () => {
     const { ask, begun } = await lived();
@@ -364,6 +375,30 @@ describe('/v1/history', () => {
       const answer = app.request(`/v1/history${query}from=-1h`, { signal: leaving.signal });
       leaving.abort();
       expect((await answer).status).toBe(400);
+    },
+  );
+
+  it.each(['?', '?key=a/b&'])(
+    '%s has pages of at most 100,000 backends (regression: 1,000 records)',
+    async (query) => {
+      const { ask, model } = await lived();
+      const backends = Array.from({ length: 20_000 }, (_, i) => ({ address: String(i) }));
+      for (let i = 0; i < 12; i++)
+        model.history.recordDocument(...(['service', 'a/b', 'local'] as const), {
+          before: undefined,
+          after: { i, backends },
+        });
+      const places: string[] = [];
+      let [after, more] = [1_000, true];
+      while (more) {
+        const { items, ...rest } = (await ask(`/v1/history${query}limit=1000&after=${after}`))
+          .body as HistoryDocument;
+        ({ more } = rest);
+        after = items.at(-1)?.sequence ?? 0;
+        places.push(items.map(({ sequence }) => sequence).join(' '));
+      }
+      const others = query === '?' ? ' 5 4 3 2 1' : '';
+      expect(places).toEqual(['17 16 15 14', '13 12 11 10', `9 8 7 6${others}`]);
     },
   );
 
