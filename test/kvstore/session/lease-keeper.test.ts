@@ -431,6 +431,15 @@ describe('a lease keeper', () => {
     expect([await asks(), await asks()]).toEqual([1, 0]); // the server does not know it
   });
 
+  it('keeps an adopted key bound if a write of it is refused', async () => {
+    const earlier = newKeeper();
+    const { id } = (await earlier.bind('a')).held;
+    await earlier.close(false);
+    expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
+    keeper.settle(await keeper.bindAll([{ key: 'a' }]), false);
+    expect(keeper.bindingOf('a')?.held.id).toBe(id);
+  });
+
   it('drops every lease if the store was restored; they expire', async () => {
     await keeper.bind('a');
     const [first = ''] = server.leases;
