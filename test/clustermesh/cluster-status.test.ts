@@ -6,21 +6,21 @@ import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 const WELL: ClusterFacts = { complete: true, connected: true, isSynced: true, keys: 7 };
 
 let clock: ManualClock;
-let view: ReportedStatus;
+let reported: ReportedStatus;
 
 beforeEach(() => {
   clock = new ManualClock();
-  view = new ReportedStatus(clock);
+  reported = new ReportedStatus(clock);
 });
 
-function shown(state: Partial<ClusterState>, standing: Partial<ClusterFacts> = {}): string {
-  view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
-  return view.status().state;
+function shown(state: Partial<ClusterState>, facts: Partial<ClusterFacts> = {}): string {
+  reported.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...facts });
+  return reported.status().state;
 }
 
 describe('the status of a cluster', () => {
   it('is connecting at first, and not connected', () => {
-    expect(view.status()).toEqual({
+    expect(reported.status()).toEqual({
       state: 'connecting',
       ready: false,
       knownAt: undefined,
@@ -69,14 +69,14 @@ describe('the status of a cluster', () => {
     ['watching', {}, { connected: false, isSynced: false }],
     ['watching', {}, { complete: false, keys: 0 }],
     ['watching', { unproven: true }, {}],
-  ])('is, while it is watched, %s, if %o %o', (state, more, standing) => {
-    expect(shown({ phase: 'watching', ...more }, standing)).toBe(state);
+  ])('is, while it is watched, %s, if %o %o', (state, more, facts) => {
+    expect(shown({ phase: 'watching', ...more }, facts)).toBe(state);
   });
 });
 
 describe('a change of a cluster', () => {
-  const update = (state: Partial<ClusterState>, standing: Partial<ClusterFacts> = {}): boolean =>
-    view.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...standing });
+  const update = (state: Partial<ClusterState>, facts: Partial<ClusterFacts> = {}): boolean =>
+    reported.update({ ...NEW_CLUSTER, ...state }, { ...WELL, ...facts });
 
   it('is a change of its state, its connection or its failure count, and nothing else', () => {
     expect(update({ phase: 'watching' })).toBe(true);
@@ -97,7 +97,7 @@ describe('a change of a cluster', () => {
     update({ phase: 'watching' });
     clock.advance(1000);
     update({ phase: 'watching' });
-    expect(view.status()).toMatchObject({
+    expect(reported.status()).toMatchObject({
       connected: true,
       connectedSince: WALL_TIME_AT_0 + 1000,
       knownAt: undefined,
@@ -105,23 +105,23 @@ describe('a change of a cluster', () => {
     update({ phase: 'watching' }, { connected: false });
     clock.advance(1000);
     update({ phase: 'connecting' }, { connected: false });
-    expect(view.status()).toMatchObject({
+    expect(reported.status()).toMatchObject({
       ready: false,
       connected: false,
       connectedSince: WALL_TIME_AT_0 + 2000,
       knownAt: WALL_TIME_AT_0 + 2000,
     });
-    view.recordWithdrawal();
-    expect(view.status().knownAt).toBeUndefined();
+    reported.recordWithdrawal();
+    expect(reported.status().knownAt).toBeUndefined();
     update({ phase: 'watching' });
-    expect(view.status()).toMatchObject({ ready: true, knownAt: undefined });
+    expect(reported.status()).toMatchObject({ ready: true, knownAt: undefined });
   });
 
   it('contains the duration of the first and of the last sync', () => {
     const syncsAfter = (ms: number, phase: ClusterState['phase'], complete: boolean): unknown => {
       clock.advance(ms);
       update({ phase }, { complete });
-      const { firstSyncMs, lastSyncMs } = view.status();
+      const { firstSyncMs, lastSyncMs } = reported.status();
       return [firstSyncMs, lastSyncMs];
     };
     expect(syncsAfter(100, 'connecting', false)).toEqual([undefined, undefined]);
@@ -134,15 +134,15 @@ describe('a change of a cluster', () => {
 
   it('contains its last failure, with the time', () => {
     clock.advance(500);
-    view.recordFailure('refused');
-    expect(view.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: WALL_TIME_AT_0 + 500 });
+    reported.recordFailure('refused');
+    expect(reported.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: WALL_TIME_AT_0 + 500 });
   });
 
   it('is reported if the reason of its failure changes, and not if it is the same', () => {
     update({ phase: 'watching' }, { connected: false });
     const changesAfter = (message: string): boolean => {
-      view.recordFailure(message);
-      return view.update({ ...NEW_CLUSTER, phase: 'watching' }, { ...WELL, connected: false });
+      reported.recordFailure(message);
+      return reported.update({ ...NEW_CLUSTER, phase: 'watching' }, { ...WELL, connected: false });
     };
     const reasons = ['refused', 'refused', 'certificate has expired', 'certificate has expired', 'refused'];
     expect(reasons.map(changesAfter)).toEqual([true, false, true, false, true]);
@@ -151,8 +151,8 @@ describe('a change of a cluster', () => {
   it('is progress if more keys arrived than ever before', () => {
     const progressAfter = (count: number): number => {
       clock.advance(10);
-      view.recordArrived(count);
-      return view.progressAt;
+      reported.recordArrived(count);
+      return reported.progressAt;
     };
     expect([0, 5, 5, 3, 5, 6].map(progressAfter)).toEqual([0, 20, 20, 20, 20, 60]);
   });

@@ -3,10 +3,10 @@ import type { WatchEvent } from '../session/backend.ts';
 import { valueLength } from '../session/table-event.ts';
 
 /**
- * An event has weight 1, plus 1 for each {@link BYTES_OF_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2
+ * An event has weight 1, plus 1 for each {@link BYTES_PER_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2
  * to 3 µs.
  */
-const BYTES_OF_WEIGHT = 256;
+const BYTES_PER_WEIGHT = 256;
 
 /** Maximum weight of a slice: 3 to 10 ms of work. A single event may be heavier. */
 const SLICE_WEIGHT = 1024;
@@ -33,7 +33,7 @@ export function* slicesOf(
   for (let index = 0; index < batch.length; index++) {
     const event = batch[index] as WatchEvent;
     const bytes = sizeOf === undefined ? valueLength(event) : sizeOf(event.value);
-    const next = 1 + Math.floor(bytes / BYTES_OF_WEIGHT);
+    const next = 1 + Math.floor(bytes / BYTES_PER_WEIGHT);
     if (index > from && weight + next > SLICE_WEIGHT) {
       yield { events: batch.slice(from, index), weight };
       from = index;

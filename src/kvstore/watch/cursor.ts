@@ -111,7 +111,7 @@ export class Cursor {
     }
     const known = this.knownKeys.revisionOf(kv.key);
     throw new DivergedError(
-      `${kv.key} has revision ${modRevision}, but was read ${readText(known, modRevision)}`,
+      `${kv.key} has revision ${modRevision}, but was read ${knownText(known, modRevision)}`,
     );
   }
 
@@ -162,7 +162,7 @@ export class Cursor {
 }
 
 /** Returns how a key was read, which the store now has at `modRevision`. */
-function readText(known: number | undefined, modRevision: number): string {
+function knownText(known: number | undefined, modRevision: number): string {
   if (known === modRevision) return 'with another value';
   return known === undefined ? 'as absent' : `at revision ${known}`;
 }

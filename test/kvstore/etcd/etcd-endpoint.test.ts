@@ -36,10 +36,10 @@ it.each(CODES)(
   (code) => {
     const error = new KvstoreError(code, 'denied');
     for (const startedAt of [undefined, -1, 1]) {
-      const explained = endpointWith(undefined).reportedError(error, startedAt);
-      if (!isOfToken(code)) expect(explained).toBe(error);
+      const reported = endpointWith(undefined).reportedError(error, startedAt);
+      if (!isOfToken(code)) expect(reported).toBe(error);
       else
-        expect([explained.code, explained.message, explained.cause]).toEqual([
+        expect([reported.code, reported.message, reported.cause]).toEqual([
           'forbidden',
           'denied: the configuration has no user; set username and password',
           error,
@@ -60,14 +60,10 @@ it.each(CODES)(
       [500, true],
       [501, true],
     ] as const) {
-      const explained = endpoint.reportedError(error, startedAt);
-      if (!isOfToken(code) || !isTokenOlder) expect(explained).toBe(error);
+      const reported = endpoint.reportedError(error, startedAt);
+      if (!isOfToken(code) || !isTokenOlder) expect(reported).toBe(error);
       else
-        expect([explained.code, explained.message, explained.cause]).toEqual([
-          'invalid-token',
-          'denied',
-          error,
-        ]);
+        expect([reported.code, reported.message, reported.cause]).toEqual(['invalid-token', 'denied', error]);
     }
   },
 );

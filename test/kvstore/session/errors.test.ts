@@ -10,28 +10,28 @@ import {
 
 describe('an error of a kvstore', () => {
   it.each([
-    ['unavailable', 'retryable, out of reach'],
-    ['deadline', 'retryable, out of reach'],
-    ['no-leader', 'retryable, out of reach'],
-    ['overloaded', 'retryable, not done'],
-    ['invalid-token', 'retryable, not done'],
+    ['unavailable', 'retryable, unreachable'],
+    ['deadline', 'retryable, unreachable'],
+    ['no-leader', 'retryable, unreachable'],
+    ['overloaded', 'retryable, without effect'],
+    ['invalid-token', 'retryable, without effect'],
     ['internal', 'retryable'],
     ['compacted', ''],
     ['future-revision', ''],
     ['too-large', ''],
-    ['forbidden', 'not done'],
-    ['invalid-request', 'not done'],
-    ['lease-not-found', 'not done'],
-    ['lock-lost', 'not done'],
-    ['not-leader', 'not done'],
+    ['forbidden', 'without effect'],
+    ['invalid-request', 'without effect'],
+    ['lease-not-found', 'without effect'],
+    ['lock-lost', 'without effect'],
+    ['not-leader', 'without effect'],
     ['aborted', ''],
     ['closed', ''],
   ] as const)('%s is %s', (code, expected) => {
     const error = new KvstoreError(code, 'why');
     const is = [
       ...(error.retryable ? ['retryable'] : []),
-      ...(UNREACHABLE.has(code) ? ['out of reach'] : []),
-      ...(neverTakesEffect(error) ? ['not done'] : []),
+      ...(UNREACHABLE.has(code) ? ['unreachable'] : []),
+      ...(neverTakesEffect(error) ? ['without effect'] : []),
     ];
     expect([is.join(', '), error.name]).toEqual([expected, 'KvstoreError']);
   });

@@ -484,7 +484,7 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([]);
   });
 
-  it('close revokes 16 leases at a time (regression: a thousand requests in one turn), and ends if the server is out of reach', async () => {
+  it('close revokes 16 leases at a time (regression: a thousand requests in one turn), and ends if the server is unreachable', async () => {
     for (let i = 0; i < 40_000; i += 1000)
       await keeper.bindAll(Array.from({ length: 1000 }, (_, k) => ({ key: `${i + k}` })));
     expect(server.leases).toHaveLength(40);

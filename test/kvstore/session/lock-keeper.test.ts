@@ -437,21 +437,24 @@ describe('the locks of one client', () => {
     ['a lock', PATH, () => backend.lock(PATH)],
     ['the fence of a lock', '', () => backend.lock(PATH)],
     ['a fenced write', '', () => backend.update('k', bytesOfText(''), { fenced: true })],
-  ])('a server that has none of its leases fails %s (regression: endless requests)', async (_, prefix, write) => {
-    const grant = vi.spyOn(backend.link, 'grantLease');
-    const txn = backend.link.txn.bind(backend.link);
-    vi.spyOn(backend.link, 'txn').mockImplementation(async (request) => {
-      const isLeased = request.writes.some((each) => each.op === 'put' && each.key.startsWith(prefix));
-      if (!isLeased) return txn(request);
-      if (grant.mock.calls.length > 20) throw new Error('endless requests');
-      throw new KvstoreError('lease-not-found', 'requested lease not found');
-    });
-    await expect(write()).rejects.toMatchObject({
-      code: 'unavailable',
-      message: expect.stringMatching(/^lease \d+/),
-    });
-    expect(grant.mock.calls.length).toBeLessThan(5);
-  });
+  ])(
+    'a server that has none of its leases fails %s (regression: endless requests)',
+    async (_, path, write) => {
+      const grant = vi.spyOn(backend.link, 'grantLease');
+      const txn = backend.link.txn.bind(backend.link);
+      vi.spyOn(backend.link, 'txn').mockImplementation(async (request) => {
+        const isLeased = request.writes.some((each) => each.op === 'put' && each.key.startsWith(path));
+        if (!isLeased) return txn(request);
+        if (grant.mock.calls.length > 20) throw new Error('endless requests');
+        throw new KvstoreError('lease-not-found', 'requested lease not found');
+      });
+      await expect(write()).rejects.toMatchObject({
+        code: 'unavailable',
+        message: expect.stringMatching(/^lease \d+/),
+      });
+      expect(grant.mock.calls.length).toBeLessThan(5);
+    },
+  );
 
   it('a lock is not granted under a lease that was lost during the wait', async () => {
     const server = new ManualClock();
