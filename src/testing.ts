@@ -5,7 +5,7 @@
 
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';
 export { ApiHttpServer } from './k8s/memory/api-http-server.ts';
-export type { ApiFault, FaultOrder, ServedAnswer, ServedRequest } from './k8s/memory/faults.ts';
+export type { ApiFault, FaultScope, ServedAnswer, ServedRequest } from './k8s/memory/faults.ts';
 export { Faults } from './k8s/memory/faults.ts';
 export type { MemoryApiServerOptions } from './k8s/memory/memory-api-server.ts';
 export { MemoryApiServer } from './k8s/memory/memory-api-server.ts';

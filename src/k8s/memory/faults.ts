@@ -43,7 +43,7 @@ export type ApiFault =
   | { readonly do: 'pieces'; readonly bytes: number };
 
 /** The requests that a fault applies to; default all. */
-export interface FaultOrder {
+export interface FaultScope {
   readonly matches?: (request: ServedRequest) => boolean;
   /** Default 1. */
   readonly times?: number;
@@ -101,7 +101,7 @@ export class Faults {
   readonly #orders: Order[] = [];
 
   /** Applies a fault to the next matching requests. Faults are applied in the order of these calls. */
-  order(fault: ApiFault, { matches = () => true, times = 1 }: FaultOrder = {}): void {
+  order(fault: ApiFault, { matches = () => true, times = 1 }: FaultScope = {}): void {
     this.#orders.push({ fault, matches, remaining: times });
   }
 
