@@ -9,11 +9,11 @@ import { clusterCondition } from './agent-status.ts';
 const GRACE_MS = 1_000;
 /** Time after which a cluster that is connected again, but incomplete, is logged. */
 const INCOMPLETE_MS = 60_000;
-/** The reason of a cluster without a problem that is not complete. */
+/** The reason of an incomplete cluster without a problem. */
 const INCOMPLETE = 'incomplete';
 
 export interface ReportedClusters {
-  /** Precedes each name in the log. Default `cluster `. */
+  /** Precedes the name in lines about problems. Default `cluster `. */
   readonly prefix?: string | undefined;
   /** Problems that end within this time are not logged. Default 1 s. */
   readonly graceMs?: number | undefined;

@@ -68,9 +68,9 @@ export interface ClaimDocument extends EntryDocument {
   readonly shadowed: boolean;
   /** The origin of the claim; absent for a claim of an earlier moment. */
   readonly origin?: OriginDocument | undefined;
-  /** When an earlier claim began, ISO 8601; absent if the history does not contain its beginning. */
+  /** Start of a claim of an earlier moment, ISO 8601; absent if the history does not contain it. */
   readonly since?: string | undefined;
-  /** When an earlier claim ended, ISO 8601; absent if it still exists, or if the history does not contain its end. */
+  /** End of a claim of an earlier moment, ISO 8601; absent if it still exists, or its end is not in the history. */
   readonly until?: string | undefined;
 }
 
@@ -79,7 +79,7 @@ export interface ExplanationDocument {
   readonly prefix: string;
   /** Absent if there are no claims. */
   readonly decidedBy?: DecidingRule | undefined;
-  /** Strongest first. Empty if no prefix contains the IP of a service or node. */
+  /** Strongest first. Empty for an IP that has `roles`, but that no prefix contains. */
   readonly claims: readonly ClaimDocument[];
   /** The roles of the requested IP in services and nodes. Absent for a CIDR, and for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
@@ -136,7 +136,7 @@ export interface ServiceDocument {
   readonly nodeSelector?: string | undefined;
   /** Only nodes whose label `service.cilium.io/node` has this value have the frontends; absent for all nodes. */
   readonly nodeLabel?: string | undefined;
-  /** The only type of frontends, apart from external IPs; absent for all types. */
+  /** Only frontends of this type, and external IPs, exist; absent for all types. */
   readonly exposedType?: string | undefined;
   /** CIDRs of clients of the load balancer; absent if all clients are admitted. */
   readonly sourceRanges?: readonly string[] | undefined;

@@ -1,6 +1,6 @@
 /**
- * Matches `.` and `..`, which a URL parser removes from a path even if they are percent-encoded, and their escaped
- * forms.
+ * Matches `.` and `..`, which a URL parser removes from a path even if they are percent-encoded, and both with leading
+ * `~`.
  */
 const DOTS = /^~*\.\.?$/;
 

@@ -73,7 +73,7 @@ export interface Service {
   readonly nodeSelector: string | undefined;
   /** Without `nodeSelector`: only nodes whose label `service.cilium.io/node` has this value. Undefined: all nodes. */
   readonly nodeLabel: string | undefined;
-  /** The only type of frontends that the service has, apart from external IPs. Undefined: all types. */
+  /** The service has only frontends of this type, and external IPs. Undefined: all types. */
   readonly exposedType: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | undefined;
   readonly labels: ImmutableMap<string, string>;
   /** The selector of the service's pods. If it is empty, Kubernetes does not write the endpoints. */

@@ -157,7 +157,7 @@ const SERVICE_FIELDS = {
     .string()
     .optional()
     .describe('Only nodes whose label service.cilium.io/node has this value have the frontends'),
-  exposedType: z.string().optional().describe('The only type of frontends, apart from external IPs'),
+  exposedType: z.string().optional().describe('Only frontends of this type, and external IPs, exist'),
   sourceRanges: z
     .array(z.string())
     .optional()

@@ -6,7 +6,7 @@ import type { Source } from '../../model/source.ts';
  * become a claim in the IPCache. New labels of a resource replace its previous labels of the same prefix.
  */
 export interface PrefixMetadata {
-  /** Sets the labels of `prefix`, a CIDR in canonical form. `resource` names their source: `cnp/shop/allow-office`. */
+  /** Sets the labels of `prefix`, a CIDR in canonical form. `resource` assigns them: `cnp/shop/allow-office`. */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): unknown;
   /** Removes the labels of a resource from a prefix. */
   removeMetadata(prefix: string, resource: string): unknown;

@@ -31,10 +31,10 @@ import { readZstdFrame } from './zstd/zstd-frame.ts';
  *     EndpointPort          1 name  2 protocol  3 port
  */
 
-/** A step ends at the first endpoint after this number of fields, about 64 endpoints; it takes about 0.5 ms. */
+/** A step ends after the endpoint that reaches this number of fields: about 64 endpoints, or 0.5 ms. */
 const FIELDS_PER_STEP = 1024;
 
-/** Maximum number of fields in one step. A slice within the other limits has fewer than 20,000. */
+/** Maximum number of fields in one step. A step within the other limits has fewer than 20,000. */
 const MAX_FIELDS = 65_536;
 
 /** Content with more bytes is decoded in steps. Smaller content takes at most about 2 ms. */

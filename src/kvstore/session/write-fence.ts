@@ -28,7 +28,7 @@ export async function guardedTxn(
 }
 
 /**
- * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write without an answer may be delayed
+ * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write that got no answer may be delayed
  * for any time, by a stalled link or a slow server. So every write is guarded by the value of a key that only this
  * client uses, the *fence*. If the outcome of a write is unknown, the next write first puts a new value of the fence.
  * Earlier writes then have either taken effect or never will.

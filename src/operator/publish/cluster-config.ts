@@ -19,8 +19,8 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   /**
    * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
    * the canary, is in the kvstore. The configuration is written after the canaries. If it is lost, it is written again,
-   * also after the canaries. If omitted, the configuration promises no canaries, and does not replace one of another
-   * writer that does (OPERATOR 16).
+   * also after the canaries. If omitted, the configuration promises no canaries, and one of another writer which
+   * promises them is kept (OPERATOR 16).
    */
   readonly promised?: readonly { synced(): Promise<void> }[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
@@ -32,8 +32,8 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
 /** Time between two checks of the configuration (OPERATOR 35). */
 const INTERVAL_MS = 5 * 60_000;
 /**
- * Time between two checks if the configuration promises no canaries, so that it may be that of another writer (OPERATOR
- * 16).
+ * Time between two checks if the configuration promises no canaries, and therefore yields to that of another writer
+ * (OPERATOR 16).
  */
 const YIELDING_INTERVAL_MS = 60_000;
 
