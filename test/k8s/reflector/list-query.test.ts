@@ -57,14 +57,14 @@ describe('a list request', () => {
   });
 
   it('for one object selects its name', () => {
-    const anchor = { name: 'own', namespace: undefined, uid: 'u', version: '17' };
-    expect(asked(lastPutPath(NODES, anchor))).toEqual({ fieldSelector: 'metadata.name=own' });
-    expect(asked(lastPutPath(SELECTED, anchor))).toEqual({
+    const lastPut = { name: 'own', namespace: undefined, uid: 'u', version: '17' };
+    expect(asked(lastPutPath(NODES, lastPut))).toEqual({ fieldSelector: 'metadata.name=own' });
+    expect(asked(lastPutPath(SELECTED, lastPut))).toEqual({
       ...SELECTORS,
       fieldSelector: 'spec.x=1,metadata.name=own',
     });
     const pods = { ...NODES, plural: 'pods' };
-    const inNamespace = lastPutPath(pods, { ...anchor, namespace: 'n' });
+    const inNamespace = lastPutPath(pods, { ...lastPut, namespace: 'n' });
     expect(asked(inNamespace, '/api/v1/namespaces/n/pods')).toEqual({ fieldSelector: 'metadata.name=own' });
   });
 });
