@@ -97,6 +97,8 @@ export class SliceWriter implements Duty {
   readonly #pending = new Set<string>();
   /** Time of the last write of each key, for {@link WRITE_PAUSE_MS}. */
   readonly #writtenAt = new Map<string, number>();
+  /** Keys whose delete was put to the end of the queue, so that the slices that replace it are written first. */
+  readonly #deferred = new Set<string>();
   readonly #own = new OwnWrites<KnownSlice>();
   #state: DutyState = 'waiting';
   #writes = 0;
@@ -113,7 +115,7 @@ export class SliceWriter implements Duty {
     const { slices, source, clock, batchMs = BATCH_MS, gate = OPEN_GATE } = this.#options;
     this.#state = 'waiting';
     this.#queue.clear();
-    for (const keys of [this.#pending, this.#writtenAt, this.#own]) keys.clear();
+    for (const keys of [this.#pending, this.#writtenAt, this.#deferred, this.#own]) keys.clear();
     slices.follow(signal);
     slices.listen((events) => this.#observe(events), signal);
     source.start((key) => this.#enqueue(key), signal);
@@ -181,6 +183,10 @@ export class SliceWriter implements Duty {
     }
     this.#pending.add(key);
     const { write, reason, written } = planned;
+    if (!this.#deferred.delete(key) && write.verb === 'delete' && this.#queue.next !== undefined) {
+      this.#deferred.add(key);
+      return this.#queue.add(key);
+    }
     this.#own.beginRequest(key, this.#known(key));
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;

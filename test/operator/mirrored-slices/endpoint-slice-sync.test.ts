@@ -277,6 +277,26 @@ describe('slices of remote backends', () => {
     expect(Object.keys(await world.addresses())).toEqual([mirroredName('db', 'baltic', 'db-1')]);
   });
 
+  it('creates slices before it deletes those that they replace (regression: without endpoints for the time of the writes)', async () => {
+    const { clusters } = await newWorld('baltic');
+    await world.putService('db');
+    const share = (name: string): void => {
+      for (let n = 0; n < 10; n++)
+        clusters.sink?.mergeExternalSliceUpdate(remote('baltic', 'db', `${name}-${n}`, ['10.2.0.1']));
+    };
+    share('old');
+    await world.pass(2000);
+    await world.stop();
+    world.writes.length = 0;
+    world.start();
+    share('new');
+    await world.pass(5000);
+    expect(world.writes.map(({ method }) => method)).toEqual(
+      Array.from({ length: 20 }, (_, n) => (n < 10 ? 'POST' : 'DELETE')),
+    );
+    expect((await world.slices()).length).toBe(10);
+  });
+
   it('deletes the slices of a deselected service even if its cluster is incomplete', async () => {
     const { clusters } = await newWorld('baltic');
     await world.putService('db');
