@@ -54,7 +54,7 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
       side={
         <span class="soft">
           history from {timeText(held.from)}
-          {more && ', the last 50 are listed'}
+          {more && `, the last ${items.length} are listed`}
         </span>
       }
     >
