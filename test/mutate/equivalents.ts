@@ -50,7 +50,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/followed-cluster.ts',
-    symbol: 'FollowedCluster.#complete',
+    symbol: 'FollowedCluster.#isComplete',
     changes: ['false → true'],
     reason: 'the first phase sets it',
   },
@@ -62,13 +62,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/followed-cluster.ts',
-    symbol: 'FollowedCluster.#open',
+    symbol: 'FollowedCluster.#createClient',
     changes: ['_?.(_) → _(_)'],
     reason: 'a cluster connects once it has been told how: the condition is for the compiler',
   },
   {
     file: 'src/clustermesh/followed-cluster.ts',
-    symbol: 'FollowedCluster.#open',
+    symbol: 'FollowedCluster.#createClient',
     changes: ['_?._ → _'],
     reason: 'what was made is there: the condition is for the compiler',
   },
@@ -349,13 +349,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/kvstore/session/lock-keeper.ts',
-    symbol: 'LockKeeper.#isGone',
+    symbol: 'LockKeeper.#waitForDelete',
     changes: ['\'abort\' → ""'],
     reason: 'the signal is of this call alone: only memory tells',
   },
   {
     file: 'src/kvstore/session/lock-keeper.ts',
-    symbol: 'LockKeeper.#leave',
+    symbol: 'LockKeeper.#deleteEntry',
     changes: ['{if (_(_) === _) _(_);} → {}', '_(_) === _ → false'],
     reason: 'what is over is waited for no longer: only memory tells',
   },
@@ -1053,13 +1053,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/restore/byte-writer.ts',
-    symbol: 'ByteWriter.#room',
+    symbol: 'ByteWriter.#reserve',
     changes: ['_ + _ <= _ → _ + _ < _'],
     reason: 'a buffer that is just large enough grows: only memory tells',
   },
   {
     file: 'src/restore/byte-writer.ts',
-    symbol: 'ByteWriter.#room',
+    symbol: 'ByteWriter.#reserve',
     changes: ['2 * _ → 2 / _'],
     reason: 'grows more often: only time tells',
   },
@@ -1071,7 +1071,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/restore/checkpoint-file.ts',
-    symbol: 'FileBytes.#has',
+    symbol: 'FileBytes.#fill',
     changes: ['_ >= _ → false', '_ >= _ → _ > _'],
     reason: 'reads more, and copies what is there: only time tells',
   },
@@ -1125,7 +1125,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/restore/restoration.ts',
-    symbol: 'Restoration.#noteNode',
+    symbol: 'Restoration.#recordNode',
     changes: ['[] → ["Stryker was here"]'],
     reason: 'there is no node of that name to delete',
   },
