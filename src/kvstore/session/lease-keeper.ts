@@ -415,16 +415,16 @@ export class LeaseKeeper {
       writtenAt: previous?.writtenAt ?? UNWRITTEN,
       previous: previous?.writtenAt === UNWRITTEN ? previous : undefined,
     };
-    const isFirst = lease.keys.size === 0;
     this.#bindings.set(key, binding);
     this.#addKey(lease, key);
-    if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
     return binding;
   }
 
   #addKey(lease: HeldLease, key: string): void {
+    const isFirst = lease.keys.size === 0;
     lease.keys.add(key);
     if (lease.keys.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
+    if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
   }
 
   /** Requests a new lease, one at a time. Concurrent callers share the request. */

@@ -89,6 +89,16 @@ describe('a lease keeper', () => {
     expect([deadlines, lost]).toEqual([[4000], []]);
   });
 
+  it('keeps the lease of a restored binding alive, also if it had no other key (regression: it expired)', async () => {
+    const binding = await keeper.bind('a');
+    keeper.unbind(binding); // by a delete, while the write has no answer
+    await advance(clock, 10_000);
+    keeper.confirm(binding);
+    await advance(clock, 3 * TTL_SECONDS * 1000);
+    expect(lost).toEqual([]);
+    expect(server.leases).toEqual([binding.held.id]);
+  });
+
   it('puts at most a thousand keys on a lease, even if all are bound at the same time', async () => {
     await Promise.all(Array.from({ length: 2500 }, (_, i) => keeper.bind(`${i}`)));
     expect(server.leases).toHaveLength(3);
