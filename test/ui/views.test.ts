@@ -1,4 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { IPCache } from '../../src/ipcache/ipcache.ts';
+import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { FakeClock } from '../agent/support/fake-clock.ts';
@@ -362,6 +364,40 @@ describe('the cards of services and nodes', () => {
     await page.waitForSelector('text=boot-of-n1');
     expect(await text()).toContain('health 10.2.0.4 ingress 10.2.0.5 pod CIDRs 10.2.0.0/24 10.3.0.0/24');
     expect(await text()).toContain('WireGuard key key-of-n1');
+  });
+
+  it('state why handlers do not receive a node (regression: another node, even if a pod had the address)', async () => {
+    const model = new MeshModel();
+    model.ipcache.upsert('10.2.0.1', { identity: 1234, source: 'kvstore' });
+    model.nodes.nodeUpdated({
+      cluster: 'own',
+      name: 'n1',
+      source: 'k8s',
+      addresses: [{ type: 'CiliumInternalIP', ip: '10.2.0.1' }],
+    });
+    const { page } = await open('#/node/own/n1', { model });
+    await page.waitForSelector('text=lost addresses');
+    expect(flat(await page.locator('main').innerText())).toContain(
+      'handlers not notified: a stronger source claims an address lost addresses 10.2.0.1 claimed by kvstore',
+    );
+  });
+
+  it('state why an address has no claim (regression: it belonged to nobody)', async () => {
+    const ipcache = new IPCache({ maxEntries: 1 });
+    const nodes = new NodeManager({ ipcache, clusterName: 'own', localNodeName: '' });
+    const model = Object.assign(new MeshModel(), { nodes });
+    ipcache.upsert('10.9.9.9', { identity: 1234, source: 'kvstore' });
+    nodes.nodeUpdated({
+      cluster: 'own',
+      name: 'n1',
+      source: 'k8s',
+      addresses: [{ type: 'CiliumInternalIP', ip: '10.2.0.1' }],
+    });
+    const { page } = await open('#/node/own/n1', { model });
+    await page.waitForSelector('text=lost addresses');
+    expect(flat(await page.locator('main').innerText())).toContain(
+      'lost addresses 10.2.0.1 not claimed: the IPCache is full',
+    );
   });
 });
 

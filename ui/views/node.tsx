@@ -70,7 +70,7 @@ export function Node({ name }: { name: string }): VNode {
                   'handlers',
                   document.explain.heldBack ? (
                     <Mark key="held" tone="warn">
-                      not notified: another node has the same address
+                      not notified: a stronger source claims an address
                     </Mark>
                   ) : (
                     'notified'
@@ -83,7 +83,9 @@ export function Node({ name }: { name: string }): VNode {
                       <div key={ip}>
                         <PrefixLink prefix={ip} />{' '}
                         <span class="faint">
-                          belongs to {holder === undefined ? 'nobody' : `${holder.source} ${holder.owner}`}
+                          {holder === undefined
+                            ? 'not claimed: the IPCache is full'
+                            : `claimed by ${holder.source} ${holder.owner}`}
                         </span>
                       </div>
                     )),
