@@ -14,7 +14,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import { incompleteClustersText, incompleteClusterTexts } from '../client/cluster-text.ts';
+import { incompleteClusterTexts, manyIncompleteText } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { History } from '../history/history.ts';
@@ -241,7 +241,7 @@ export class Agent implements ReadModel, PlayStage {
    */
   #briefBlockers(): readonly string[] {
     const clusters = this.#clusters().filter(({ local }) => !local);
-    const text = incompleteClustersText(clusters);
+    const text = manyIncompleteText(clusters);
     if (text === undefined) return this.blockers();
     const incomplete = new Set(incompleteClusterTexts(clusters));
     for (const sentence of incomplete) this.#context.log.debug(sentence);
@@ -316,7 +316,7 @@ export class Agent implements ReadModel, PlayStage {
     try {
       await this.#kubernetes?.waitForLabels();
       await keeper.releaseRestored(cluster);
-      if (cluster === this.#options.clusterName) this.#kubernetes?.releaseWithheldNumbers();
+      if (cluster === this.#options.clusterName) this.#kubernetes?.freeWithheldIdentities();
     } catch (error) {
       this.#context.log.error(
         { err: error, cluster },

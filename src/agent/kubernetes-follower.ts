@@ -170,7 +170,7 @@ export class KubernetesFollower {
   }
 
   /** Releases the numbers of restored node-local identities that no prefix uses (AGENT 19). */
-  releaseWithheldNumbers(): void {
+  freeWithheldIdentities(): void {
     this.#layer?.releaseWithheld();
   }
 

@@ -18,7 +18,7 @@ export interface ProblemDocument {
   readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: HeldDocument | undefined;
-  /** Why it is not certain that nothing existed at the requested time. Absent if it is certain. */
+  /** Why something may have existed at the requested time. Absent if nothing did. */
   readonly reason?: Uncertainty | undefined;
 }
 

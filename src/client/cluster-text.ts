@@ -34,7 +34,7 @@ export function incompleteClusterTexts(clusters: readonly ClusterDocument[]): re
 const MAX_NAMED = 3;
 
 /** Returns one sentence for all clusters that are not ready; undefined if at most {@link MAX_NAMED} are not. */
-export function incompleteClustersText(clusters: readonly ClusterDocument[]): string | undefined {
+export function manyIncompleteText(clusters: readonly ClusterDocument[]): string | undefined {
   const missing = clusters.filter(({ ready }) => !ready);
   const [first] = missing;
   if (first === undefined || missing.length <= MAX_NAMED) return undefined;

@@ -18,7 +18,7 @@ import {
   type Question,
   type View,
 } from './answer.ts';
-import { incompleteClustersText, incompleteClusterTexts } from './cluster-text.ts';
+import { incompleteClusterTexts, manyIncompleteText } from './cluster-text.ts';
 import { uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
@@ -147,6 +147,6 @@ async function unclaimedAnswer(ip: string, ask: Ask): Promise<Answer> {
 /** Returns lines with the clusters that are not ready, because one of them may have the missing claim. */
 async function missingLines(ask: Ask): Promise<readonly string[]> {
   const { clusters } = (await ask('/v1/status')) as StatusDocument;
-  const text = incompleteClustersText(clusters);
+  const text = manyIncompleteText(clusters);
   return text === undefined ? incompleteClusterTexts(clusters) : [text];
 }

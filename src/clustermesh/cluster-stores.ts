@@ -277,7 +277,7 @@ export class ClusterStores extends ResourceStores {
   }
 
   /**
-   * Withdraws everything (I10): key by key in slices, one resource after the other, nodes last because the others refer
+   * Withdraws everything (I10): key by key in steps, one resource after the other, nodes last because the others refer
    * to them. Then withdraws the writer's claims from the engines, in case faults have left any. No resource may be
    * followed any more. If the signal fires, the remaining state stays and the caller must call again. If an engine
    * throws, the other steps still run. The call then rejects with the first error and must be repeated.

@@ -101,7 +101,7 @@ const CONCURRENT_BATCHES = 2;
 const WRITE_WEIGHT = 4;
 /** A third of what etcd accepts in a request (`--max-request-bytes`, 1.5 MiB). */
 const BATCH_BYTES = 512 * 1024;
-/** The unknown revision of a put of another client, or of this one before a failure. */
+/** Unknown: the revision of a put by another client, or by a failed write of this one. */
 const UNKNOWN_REVISION = 0;
 /**
  * After an interruption, a watch delivers the event of an earlier write within this time. If it does so later, the key
@@ -228,7 +228,7 @@ export class SyncStore {
     this.#enqueue(key);
   }
 
-  /** Accepts the value that another client has put as the wanted value. The key is not written, and keeps its lease. */
+  /** Sets the wanted value to the one that another client has put. The key is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
     const key = this.#want(name, charactersOf(value));
     key.stored = key.wanted;
@@ -381,11 +381,11 @@ export class SyncStore {
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
     await sleep(clock, ECHO_MS, signal);
-    const overdue = this.#invalidateWhere(
+    const steps = this.#invalidateWhere(
       gate.slice,
       ({ echoRevision, order }) => echoRevision !== undefined && order < puts,
     );
-    gate.runInBackground(overdue, { signal });
+    gate.runInBackground(steps, { signal });
   }
 
   /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
@@ -432,8 +432,8 @@ export class SyncStore {
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
-    const landed = this.#invalidateWhere(gate.slice, ({ stored }) => stored !== undefined);
-    if (this.#keys.size > 0) await gate.runSteps(landed, signal);
+    const steps = this.#invalidateWhere(gate.slice, ({ stored }) => stored !== undefined);
+    if (this.#keys.size > 0) await gate.runSteps(steps, signal);
     await Promise.all([this.#runQueue(signal), this.#followKeys(signal), this.#followCanary(signal)]);
     this.#contested.stop();
     unsubscribe();
@@ -603,7 +603,7 @@ export class SyncStore {
     this.#contested.cancel(key);
     key.isWriting = wanted !== undefined;
     key.watchedWrite = undefined;
-    return { key, wanted, mayBeThere, adoptable, isSeenIfEqual: this.#isWatching && !hasFailed };
+    return { key, wanted, mayBeThere, adoptable, wasDelivered: this.#isWatching && !hasFailed };
   }
 
   #adoptable({ wanted, inherited }: SyncKey): LeaseID | undefined {
@@ -620,7 +620,7 @@ export class SyncStore {
   }
 
   /** @param revision of the write; undefined if the kvstore had the wanted value */
-  #land({ key, wanted, isSeenIfEqual }: Attempt, revision?: number): void {
+  #land({ key, wanted, wasDelivered }: Attempt, revision?: number): void {
     const { watchedWrite } = key;
     key.isWriting = false;
     key.watchedWrite = undefined;
@@ -630,7 +630,7 @@ export class SyncStore {
     if (key.wanted !== wanted) return; // written again soon
     if (watchedWrite !== undefined && watchedWrite.modRevision >= (revision ?? UNKNOWN_REVISION)) {
       if (!watchedWrite.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
-    } else if (revision !== undefined || !isSeenIfEqual) {
+    } else if (revision !== undefined || !wasDelivered) {
       this.#awaitedEchoes++;
       key.echoRevision = revision ?? UNKNOWN_REVISION;
       key.order = this.#puts++;

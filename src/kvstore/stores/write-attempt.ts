@@ -13,10 +13,10 @@ export interface Attempt {
   /** The lease of an earlier session, if the kvstore has the wanted value under it. */
   readonly adoptable: LeaseID | undefined;
   /**
-   * If the kvstore has the wanted value: true if the watch has already delivered it. False after a failed write that
-   * may have taken effect.
+   * True if the watch has delivered the value which the write may find. False after a failed write, which may have
+   * taken effect.
    */
-  readonly isSeenIfEqual: boolean;
+  readonly wasDelivered: boolean;
 }
 
 /** Returns the write of an attempt below a prefix. */
