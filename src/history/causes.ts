@@ -1,5 +1,5 @@
 import { ownerCluster } from '../model/source.ts';
-import type { DocumentRecord, HistoryRecord, MarkRecord } from './types.ts';
+import type { DocumentRecord, HistoryRecord, MarkRecord, PrefixRecord } from './types.ts';
 
 const MAX_SAMPLES = 3;
 
@@ -135,31 +135,30 @@ function sizeOf({ added, changed, deleted }: RecordGroup): number {
 
 /** Returns the group of one record. */
 function groupOf(record: HistoryRecord): RecordGroup {
-  const common = {
-    host: undefined,
-    node: undefined,
-    withdrawal: false,
+  const change = record.kind === 'mark' ? undefined : record;
+  const { cause, before, after } = change ?? {};
+  const withdrawal = cause?.withdrawal === true;
+  const hasRevision = change !== undefined && cause !== undefined && !withdrawal && cause.revision !== '';
+  // Without a spread: each later property would take 0.4 µs.
+  return {
+    store: record.kind === 'mark' ? record.mark : (cause?.store ?? writerName(record)),
+    withdrawal,
+    host: record.kind === 'prefix' && !withdrawal ? hostOf(record) : undefined,
+    node: record.kind === 'node' && !withdrawal ? record.key : undefined,
     oldest: record,
     newest: record,
-    revised: undefined,
-    added: 0,
-    changed: 0,
-    deleted: 0,
+    revised: hasRevision ? [change, change] : undefined,
+    added: change !== undefined && before === undefined ? 1 : 0,
+    changed: before !== undefined && after !== undefined ? 1 : 0,
+    deleted: before !== undefined && after === undefined ? 1 : 0,
     kinds: { [record.kind]: 1 },
-    services: new Set<string>(),
-    samples: [],
+    services: new Set(record.kind === 'service' ? [record.key] : []),
+    samples: change === undefined ? [] : [change],
   };
-  if (record.kind === 'mark') return { ...common, store: record.mark };
-  const { cause, before, after } = record;
-  const change = before === undefined ? 'added' : after === undefined ? 'deleted' : 'changed';
-  const group = { ...common, [change]: 1, samples: [record] };
-  if (cause?.withdrawal === true) return { ...group, store: cause.store, withdrawal: true };
-  const store = cause?.store ?? writerName(record);
-  const revised = cause === undefined || cause.revision === '' ? undefined : ([record, record] as const);
-  const withStore = { ...group, store, revised };
-  if (record.kind === 'prefix') return { ...withStore, host: record.before?.hostIP ?? record.after?.hostIP };
-  const { kind, key } = record;
-  return kind === 'node' ? { ...withStore, node: key } : { ...withStore, services: new Set([key]) };
+}
+
+function hostOf({ before, after }: PrefixRecord): string | undefined {
+  return before?.hostIP ?? after?.hostIP;
 }
 
 /** Returns the cluster or the source of a change. */

@@ -200,6 +200,27 @@ describe('/v1/history/around', () => {
     expect(reads).toHaveBeenCalledTimes(4);
   });
 
+  it('names the services that a withdrawal left without backends (regression: none)', async () => {
+    const model = new TestModel();
+    const { app } = testApp(model);
+    const id = { namespace: 'shop', name: 'cart' };
+    const serve = (addresses: readonly string[]): void => {
+      const backends = addresses.map((address) => createBackend({ address, ports: [] }));
+      model.services.updateEndpoints(createEndpointSlice({ service: id, name: 's', backends }));
+    };
+    model.services.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['172.16.0.10'] }));
+    serve(['10.2.0.1']);
+    model.services.markSynced();
+    recordDocuments(model.history, model);
+    await model.clock.advance(1000);
+    model.history.setCause({ store: 'baltic', revision: '', withdrawal: true });
+    serve([]);
+    model.history.setCause(undefined);
+    const answer = await app.request('/v1/history/around?window=0.5');
+    const { groups } = (await answer.json()) as CausesDocument;
+    expect(groups).toMatchObject([{ store: 'baltic', withdrawal: true, emptied: ['shop/cart'] }]);
+  });
+
   it('of a time that is not held is 410', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
