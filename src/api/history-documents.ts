@@ -224,25 +224,31 @@ export function pastNode(moment: DocumentMoment, name: string, at: string): Expl
 
 export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const { sequence, kind } = record;
-  const head = { sequence, at: iso(record.at), kind };
+  const at = iso(record.at);
   if (record.kind === 'mark') {
     const { mark, subject, detail } = record;
-    return { ...head, mark, ...(subject && { subject }), ...(detail && { detail }) };
+    return { sequence, at, kind, mark, ...(subject && { subject }), ...(detail && { detail }) };
   }
-  const { key, cause, before, after } = record;
-  const common = { key, ...(cause !== undefined && { cause }) };
+  const { key, before, after } = record;
+  const cause = record.cause && { cause: record.cause };
   if (record.kind !== 'prefix')
     return {
-      ...head,
-      ...common,
+      sequence,
+      at,
+      kind,
+      key,
+      ...cause,
       source: record.writer,
       ...(before !== undefined && { before }),
       ...(after !== undefined && { after }),
     };
   const { writer, effective } = record;
   return {
-    ...head,
-    ...common,
+    sequence,
+    at,
+    kind,
+    key,
+    ...cause,
     source: writer.source,
     ...(writer.owner && { owner: writer.owner }),
     ...(record.before !== undefined && { before: claimFields(record.before) }),

@@ -39,7 +39,7 @@ export type WhatIfLine =
 /** Yields the lines of an answer: prefixes, nodes, services, and the summary. */
 export function* whatIfLines(answer: WhatIfAnswer, model: ReadModel): Generator<WhatIfLine, void, void> {
   const entry = (prefix: string, claim: CompleteClaim | undefined): EntryDocument | undefined =>
-    claim && entryDocument({ ...claim, key: prefix, shadowed: false }, model);
+    claim && entryDocument({ key: prefix, shadowed: false, ...claim }, model);
   for (const { kind, prefix, old, new: next, coveredBy } of answer.prefixes)
     yield {
       type: 'prefix',

@@ -54,7 +54,7 @@ export class ChangedPrefixes {
       const prefix = formatKey({ ...(register as PrefixRegister), form: 'cidr' });
       const found = keys.flatMap((key) => {
         const [first] = this.#claimsAt(key);
-        return first === undefined ? [] : [{ ...first, key }];
+        return first === undefined ? [] : [{ key, ...first }];
       });
       yield [prefix, found[0]];
     }

@@ -370,7 +370,7 @@ export class Segment extends RecordReader {
       }
       for (let index = heads.length - 1; index >= 0; index--) {
         const head = heads[index] as RecordHead; // below the length
-        yield { ...head, sequence: this.firstSequence + block * INDEX_EVERY + index };
+        yield { sequence: this.firstSequence + block * INDEX_EVERY + index, ...head };
       }
       end = start;
     }

@@ -154,10 +154,12 @@ function* pastEntries(
     (requested === undefined || prefixOfKey(entry.key) === requested) && matches(entry);
   for (const entry of snapshot.entries()) {
     const isSame = !changed.prefixes.has(prefixOfKey(entry.key));
-    yield isSame && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+    yield isSame && isMatch(entry) ? Object.assign(entryDocument(entry, model), { past }) : undefined;
   }
   for (const claim of changed.prefixes.values()) {
-    const entry = claim && { ...claim, shadowed: false };
-    yield entry !== undefined && isMatch(entry) ? { ...entryDocument(entry, model), past } : undefined;
+    const entry = claim && { shadowed: false, ...claim };
+    yield entry !== undefined && isMatch(entry)
+      ? Object.assign(entryDocument(entry, model), { past })
+      : undefined;
   }
 }

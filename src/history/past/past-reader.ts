@@ -300,7 +300,7 @@ export class PastReader {
         for (const { segment, position, ms } of places) {
           const place = { sequence: segment.sequenceOf(position), at: life.clock.wallOf(ms) };
           if (!isInRange(place) || rest-- <= 0) continue;
-          slice.push(textRecord(segment, position, { ...place, kind: KIND[kind] }));
+          slice.push(textRecord(segment, position, { kind: KIND[kind], ...place }));
         }
         yield slice;
         if (rest <= 0) return;
