@@ -65,11 +65,11 @@ export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
     return port && readNamedPort(port);
   });
   return {
-    ...id,
     labels,
     annotations: readStringMap(metadata, 'annotations'),
     addressType,
     endpoints,
     ports,
+    ...id,
   };
 }

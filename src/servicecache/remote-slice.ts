@@ -35,12 +35,12 @@ function backendsOf(
   const nodeName = endpoint.nodeName ?? deprecatedTopology.get(HOSTNAME_TOPOLOGY) ?? '';
   const zone = endpoint.zone ?? deprecatedTopology.get(ZONE_TOPOLOGY) ?? '';
   const fields = {
-    ...common,
     nodeName,
     zone,
     hostname: hostname ?? '',
     state: common.weight === 0 ? 'maintenance' : stateOfConditions(conditions),
     forZones: forZones.length === 0 ? NO_ZONES : ImmutableSet(forZones),
+    ...common,
   };
   return addresses.map((address) => backendOf({ address, ...fields }));
 }

@@ -117,7 +117,7 @@ class SliceReader {
     if (weight !== undefined && parseWeight(weight) === undefined)
       this.#drop('invalid-weight', `annotations.${WEIGHT_ANNOTATION}`, weight, WEIGHT_RULE);
     const key = { cluster, namespace, name, clusterID };
-    return { ...key, labels, annotations, addressType: this.#family(addressType), endpoints, ports };
+    return { labels, annotations, addressType: this.#family(addressType), endpoints, ports, ...key };
   }
 
   /** Returns the address type, which must be the family of all addresses. */

@@ -68,12 +68,12 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
       const endpoints = addresses.slice(from, from + MAX_ENDPOINTS).map(endpointOf);
       const id = { cluster, clusterID, namespace, name: slice };
       slices.set(slice, {
-        ...id,
         labels,
         annotations: NO_ENTRIES,
         addressType: family,
         endpoints,
         ports,
+        ...id,
       });
     }
   }

@@ -131,7 +131,7 @@ class SliceKeys {
     if (slice === undefined) return;
     const name = formatServiceID(slice);
     if (current === undefined) keys.delete(name);
-    else keys.upsert(name, encodeClusterEndpointSlice({ ...current, cluster, clusterID }));
+    else keys.upsert(name, encodeClusterEndpointSlice({ cluster, clusterID, ...current }));
   }
 }
 
