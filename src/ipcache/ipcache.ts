@@ -608,8 +608,8 @@ export class IPCache extends CacheReads {
     const { key, shadowed } = effective;
     const overruled = this.#state.overruled.of(slot);
     return [
-      { ...effective, effective: true },
-      ...overruled.map((claim) => ({ ...claim, key, shadowed, effective: false })),
+      { effective: true, ...effective },
+      ...overruled.map((claim) => ({ key, shadowed, effective: false, ...claim })),
     ];
   }
 }

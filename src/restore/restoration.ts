@@ -157,8 +157,9 @@ export class Restoration {
       inSteps(identities, (known) => this.#restoreIdentity({ ...known, cluster: clusterName }), gate.slice),
     );
     if (entries.length + identities.length > 0) this.#recordTime(clusterName, header);
-    const restoreEntry = ({ ip, ...claim }: ImportedState['entries'][number]): void => {
-      if (ipcache.upsert(ip, { ...claim, source: 'restored', owner: '' }) !== 'invalid') accepted.entries++;
+    const restoreEntry = ({ ip, identity, k8s }: ImportedState['entries'][number]): void => {
+      const claim = { identity, k8s, source: 'restored', owner: '' } as const;
+      if (ipcache.upsert(ip, claim) !== 'invalid') accepted.entries++;
     };
     await gate.runSteps(inSteps(entries, restoreEntry));
     await gate.runSteps(

@@ -45,15 +45,21 @@ const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
  */
 export function* servicePartRecords(part: ServicePart): Generator<object, void, void> {
   const { kind, id } = part;
-  const named = { kind, namespace: id.namespace, name: id.name };
+  const { namespace, name } = id;
   if (part.kind === 'service') {
-    yield { ...named, service: serviceRecord(part.service) };
+    yield { kind, namespace, name, service: serviceRecord(part.service) };
     return;
   }
   const all = part.kind === 'offer' ? part.backends : [...part.slice.backends.values()];
   const notReady = part.kind === 'offer' ? [] : [...part.slice.notReady.values()];
   const source = part.kind === 'slice' ? part.slice.name : part.cluster;
-  const head = { ...named, of: source, ...(part.kind === 'remote-slice' && { slice: part.slice.name }) };
+  const head = {
+    kind,
+    namespace,
+    name,
+    of: source,
+    ...(part.kind === 'remote-slice' && { slice: part.slice.name }),
+  };
   let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
   let characters = 0;
   for (const [list, backends] of [
@@ -62,7 +68,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   ] as const) {
     for (const backend of backends) {
       if (characters >= CHARACTERS_PER_RECORD) {
-        yield { ...head, ...record, more: true };
+        yield { more: true, ...head, ...record };
         record = { backends: [], notReady: [] };
         characters = 0;
       }
@@ -70,7 +76,7 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
       characters += charactersOf(backend);
     }
   }
-  yield { ...head, ...record, more: false };
+  yield { more: false, ...head, ...record };
 }
 
 /** Returns the approximate number of characters of the record of a backend. */

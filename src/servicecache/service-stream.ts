@@ -159,7 +159,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     else this.#seen.set(key, announced);
     const delivered: DeliveredEvent = { sequence };
     this.#unacknowledged.set(key, delivered);
-    return { ...event, acknowledge: () => this.#acknowledge(key, delivered) };
+    return { acknowledge: () => this.#acknowledge(key, delivered), ...event };
   }
 
   #acknowledge(key: string, delivered: DeliveredEvent): void {

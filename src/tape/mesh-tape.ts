@@ -214,7 +214,7 @@ export class MeshTape implements MeshTap {
         for (const claim of this.#ipcache.claimsOf(key)) {
           const tape = tapeOf(claim);
           if (tape !== undefined)
-            this.#lines.add(`${tape.put(key, encodeIPIdentityPair({ ...claim, key }), 0)},"snap":1}`);
+            this.#lines.add(`${tape.put(key, encodeIPIdentityPair({ key, ...claim }), 0)},"snap":1}`);
         }
       yield;
     }

@@ -55,7 +55,7 @@ export class WaitingClaims {
       this.#dropped++;
       return;
     }
-    this.#set(key, [...others, { ...claim, key }].sort(compareWriters));
+    this.#set(key, [...others, { key, ...claim }].sort(compareWriters));
   }
 
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
