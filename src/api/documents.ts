@@ -376,11 +376,9 @@ export function serviceExplanationDocument(explanation: ServiceExplanation): Ser
     ready,
     announced,
     origins: origins.map(({ cluster, slice, backends: count }) => ({ cluster, slice, backends: count })),
-    backends: backends.map(({ backend, cluster, slice, verdict }) => ({
-      ...backendDocument({ ...backend, cluster }),
-      slice,
-      verdict,
-    })),
+    backends: backends.map(({ backend, cluster, slice, verdict }) =>
+      Object.assign(backendDocument({ ...backend, cluster }), { slice, verdict }),
+    ),
   };
 }
 

@@ -64,7 +64,7 @@ function readEndpoint(
   const ips = readListedIPs(networking.list('addressing', MAX_ADDRESSES), ['ipv4', 'ipv6']);
   const optional = readOptionalFields(fields, shared);
   if (hostIP === undefined || ips.length === 0 || optional === undefined) return undefined;
-  const claim = { ...optional, ips, identity, hostIP: shared.host(hostIP) };
+  const claim = { ips, identity, hostIP: shared.host(hostIP), ...optional };
   return endpointClaim('custom-resource', id, rank, claim);
 }
 

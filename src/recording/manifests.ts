@@ -39,10 +39,10 @@ function firstLine(document: Document, text: string): string {
 
 /** Returns the items of a list. Items of a typed list (`ServiceList`) get its kind. */
 function listItems(list: Readonly<Record<string, unknown>>, items: readonly unknown[]): readonly unknown[] {
-  const { apiVersion, kind } = list;
-  if (kind === 'List' || typeof kind !== 'string') return items;
-  const implied = { apiVersion, kind: kind.slice(0, -'List'.length) };
-  return items.map((item) => (isObject(item) ? { ...implied, ...item } : item));
+  const { apiVersion, kind: listKind } = list;
+  if (listKind === 'List' || typeof listKind !== 'string') return items;
+  const kind = listKind.slice(0, -'List'.length);
+  return items.map((item) => (isObject(item) ? { apiVersion, kind, ...item } : item));
 }
 
 /** Yields the objects of the manifests in `text`, and the items of lists; see {@link readManifests}. */

@@ -386,7 +386,7 @@ async function readPinnedMap(
     return readIPCachePin(path).flatMap((entry) => {
       // If a key of the map is not a prefix, `entry.prefix` is a text of its bytes.
       const prefix = tablePrefix(entry.prefix);
-      if (prefix !== undefined) return { ...entry, prefix, source: undefined, pod: undefined };
+      if (prefix !== undefined) return { source: undefined, pod: undefined, ...entry, prefix };
       rejections.add(rejection('invalid-prefix', 'key', entry.prefix, 'must be a prefix', text));
       return [];
     });

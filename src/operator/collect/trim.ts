@@ -39,8 +39,9 @@ function trimmed(value: unknown, shape: true | Shape): unknown {
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {
   const { metadata, ...rest } = shape;
   const metadataShape = { ...METADATA, ...(typeof metadata === 'object' ? metadata : {}) };
-  return (object) => ({
-    ...(trimmed(object, rest) as Readonly<Record<string, unknown>>), // an object, because its input is one
-    metadata: trimmed(object.metadata, metadataShape) as KubernetesObject['metadata'], // has the four required fields
-  });
+  return (object) =>
+    // Its input is an object, and the four required fields of the metadata are kept.
+    Object.assign(trimmed(object, rest) as Record<string, unknown>, {
+      metadata: trimmed(object.metadata, metadataShape) as KubernetesObject['metadata'],
+    });
 }

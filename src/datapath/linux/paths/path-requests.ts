@@ -21,8 +21,8 @@ export function neighborRequest(
   const mac = entry?.kind === 'neighbor' ? entry.mac : undefined;
   const neighbor: Neighbor =
     kind === 'fdb'
-      ? { ...common, kind, address: host, mac: name, protocol: 0 }
-      : { ...common, kind: 'neighbor', address: name, mac, protocol: ROUTE_PROTOCOL };
+      ? { kind, address: host, mac: name, protocol: 0, ...common }
+      : { kind: 'neighbor', address: name, mac, protocol: ROUTE_PROTOCOL, ...common };
   const write: NetlinkRequest['write'] = (writer) => writeNeighbor(writer, neighbor);
   const flags = NLM_F.create | NLM_F.replace;
   return item === undefined
