@@ -130,7 +130,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   } = intervals;
   assert(
     endpointsMs > 0 || identitiesMs === 0,
-    'identities are deleted only if CiliumEndpoints of deleted pods are, which would keep them in use',
+    'CiliumEndpoints of deleted pods are deleted, because they would keep all identities in use',
   );
   const reader = kubernetes.reader();
   const writer = fencedWriter(options, { perSecond: WRITES_PER_SECOND });

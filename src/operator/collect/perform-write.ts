@@ -8,7 +8,7 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import type { RoundReport } from './rounds.ts';
 
-/** A failed or refused write of a duty. `code`: that of its cause. */
+/** A write of a duty failed or was not made. `code` is the outcome of the write, or the code of its cause. */
 export class DutyError extends Error {
   override readonly name = 'DutyError';
   readonly code: string;
