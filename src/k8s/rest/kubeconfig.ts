@@ -266,7 +266,7 @@ class KubeconfigReader {
 /** Rejects the unsupported fields of a section. */
 function rejectUnsupported(section: KubeconfigSection, unsupported: ReadonlyMap<string, string>): void {
   for (const [name, why] of unsupported)
-    if (section.value(name) !== undefined) section.reject(name, 'unsupported', why, SECRET);
+    if ((section.value(name) ?? '') !== '') section.reject(name, 'unsupported', why, SECRET);
 }
 
 /** Returns a string that is never shown in messages. */

@@ -88,9 +88,9 @@ describe('a kubeconfig', () => {
   });
 
   it('may have empty or null optional fields, which are absent (regression: an empty server name and namespace)', () => {
-    const cluster = { 'tls-server-name': '', 'certificate-authority-data': null };
+    const cluster = { 'tls-server-name': '', 'proxy-url': '', 'certificate-authority-data': null };
     const exec = { ...EXEC, args: null, env: null, installHint: null };
-    const read = parse({ cluster, context: { namespace: '' }, user: { exec } });
+    const read = parse({ cluster, context: { namespace: '' }, user: { exec, as: '' } });
     expect([read.serverName, read.namespace, read.ca]).toEqual([undefined, 'default', undefined]);
   });
 
