@@ -127,7 +127,8 @@ function electionText({ cluster, election, dryRun }: OperatorDocument): string {
     return `Cluster ${printable(cluster)}: this operator runs without leader election.`;
   if (election.state === 'leader')
     return `Cluster ${printable(cluster)}: this operator is the leader, ${printable(election.identity)}.`;
-  const { holder = 'no operator', freeInMs = 0 } = election;
+  const { holder, freeInMs = 0 } = election;
+  const owner = holder === undefined ? '' : ` of ${printable(holder)}`;
   const until = freeInMs === 0 ? '' : `; expires in ${Math.ceil(freeInMs / 1000)} s if it is not renewed`;
-  return `Cluster ${printable(cluster)}: this operator waits for the Lease of ${printable(holder)}${until}.`;
+  return `Cluster ${printable(cluster)}: this operator waits for the Lease${owner}${until}.`;
 }

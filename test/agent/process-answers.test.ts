@@ -139,10 +139,7 @@ describe('the status of an operator', () => {
       { election: { state: 'candidate', identity: 'me', holder: 'you', freeInMs: 1 } },
       'this operator waits for the Lease of you; expires in 1 s if it is not renewed.',
     ],
-    [
-      { election: { state: 'candidate', identity: 'me', freeInMs: 0 } },
-      'this operator waits for the Lease of no operator.',
-    ],
+    [{ election: { state: 'candidate', identity: 'me', freeInMs: 0 } }, 'this operator waits for the Lease.'],
     [
       { election: { state: 'candidate', identity: 'me', holder: 'you' } },
       'this operator waits for the Lease of you.',
