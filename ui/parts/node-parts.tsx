@@ -1,7 +1,7 @@
 import type { NodeDocument } from '../../src/api/documents.ts';
 
 /** Returns all addresses of a node: the listed ones, and those for health checks and ingress. */
-export function addressesOf(node: NodeDocument): readonly { readonly type: string; readonly ip: string }[] {
+export function nodeIPs(node: NodeDocument): readonly { readonly type: string; readonly ip: string }[] {
   const { ipv4HealthIP, ipv6HealthIP, ipv4IngressIP, ipv6IngressIP } = node;
   const more = Object.entries({
     health: [ipv4HealthIP, ipv6HealthIP],

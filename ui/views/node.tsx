@@ -7,7 +7,7 @@ import { useMoment, useVersion } from '../agent/live.ts';
 import { Card } from '../parts/card.tsx';
 import { ClusterLink, PrefixLink } from '../parts/links.tsx';
 import { Chip, Mark } from '../parts/marks.tsx';
-import { addressesOf, podCIDRs } from '../parts/node-parts.tsx';
+import { nodeIPs, podCIDRs } from '../parts/node-parts.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
 import { PrefixPanel } from '../parts/prefix-panel.tsx';
 import { WhatIfItLeft } from '../parts/what-if.tsx';
@@ -28,7 +28,7 @@ export function Node({ name }: { name: string }): VNode {
             <Facts
               of={[
                 ['cluster', <ClusterLink key="cluster" name={document.cluster} />],
-                ...addressesOf(document).map(({ type, ip }): [string, VNode] => [
+                ...nodeIPs(document).map(({ type, ip }): [string, VNode] => [
                   type,
                   <PrefixLink key={ip} prefix={ip} />,
                 ]),

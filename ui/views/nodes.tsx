@@ -6,7 +6,7 @@ import { Choice } from '../parts/filters.tsx';
 import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
 import { Listing } from '../parts/listing.tsx';
 import { Restored } from '../parts/marks.tsx';
-import { addressesOf, podCIDRs } from '../parts/node-parts.tsx';
+import { nodeIPs, podCIDRs } from '../parts/node-parts.tsx';
 import { type Column, NONE } from '../parts/table.tsx';
 
 const COLUMNS: readonly Column<NodeDocument>[] = [
@@ -24,7 +24,7 @@ const COLUMNS: readonly Column<NodeDocument>[] = [
     name: 'addresses',
     cell: (node) => (
       <div class="flow">
-        {addressesOf(node).map(({ type, ip }) => (
+        {nodeIPs(node).map(({ type, ip }) => (
           <span key={`${type} ${ip}`} class="nowrap">
             <PrefixLink prefix={ip} /> <span class="faint">{type}</span>
           </span>

@@ -69,7 +69,7 @@ export class Anchors {
   }
 
   /** Copies the values of the batch, so that its message does not stay in memory. Call it after each batch. */
-  seal(): void {
+  copyValues(): void {
     if (this.#arrived.length === 0) return;
     const sealed = this.#arrived.map(({ key, value, modRevision }) => ({
       key,

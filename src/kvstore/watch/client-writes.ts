@@ -35,7 +35,7 @@ export class ClientWrites {
     this.forget(key);
     if (revision === this.#puts.newest) return;
     this.#puts.put({ key, value, modRevision: revision });
-    this.#puts.seal(); // copies the value
+    this.#puts.copyValues();
     this.#keys = new Set(this.#puts.newestFirst.map((put) => put.key));
   }
 

@@ -17,7 +17,7 @@ export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | '
 
 /**
  * The queue between a watch and its only reader. The watch must pause if the queue is full, so that memory is bounded
- * (I11). If more than `highWaterBytes` are queued, {@link relieve} first drops all but the last write of each key.
+ * (I11). If more than `highWaterBytes` are queued, {@link shorten} first drops all but the last write of each key.
  */
 export class EventQueue {
   readonly #limits: QueueLimits;
@@ -62,7 +62,7 @@ export class EventQueue {
    * Coalesces a long queue. Call it after pushing events of a watch stream, but not after a listing, which contains
    * each key only once.
    */
-  relieve(): void {
+  shorten(): void {
     if (this.#bytes <= this.#coalesceAt) return;
     const isOneRevision = this.#items[this.#head]?.modRevision === this.#items.at(-1)?.modRevision;
     if (!isOneRevision) this.#coalesce();

@@ -23,7 +23,7 @@ import { WatchSession } from './watch-session.ts';
 export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
-  /** Also ends the watch. The watch adds no listener to the signals before it is read. */
+  /** Ends the watch, like `signal`. A watch that is not read yet has no listeners on both. */
   readonly closed?: AbortSignal | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
@@ -48,7 +48,7 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
-// A stream that ends earlier, without an event, counts as another failure in a row. A proxy may end each stream.
+// A stream that ends sooner, without an event, is another failure in a row: a proxy may end every stream early.
 const STABLE_MS = RECENT_OUTAGE_CAP_MS;
 // Backoff while a right is missing. Slow, because only an administrator can grant the right.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
@@ -62,15 +62,15 @@ const RECONCILE_MS = 30 * 60_000;
 const REREAD_SHARE = 1 / 50;
 
 /**
- * Lists and watches a prefix over any transport, and handles all faults; `Watch` describes the promises. It runs one
+ * Lists and watches a prefix over any transport, and handles all faults; `Watch` lists the guarantees. It runs one
  * session after the other. A session has one stream:
  *
  *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
- *       from the cursor      prove that the server has the same history (`proveHistory`)
- *       from now on          read unknown keys, compare the others (`sync`)
+ *       either from the cursor ─► prove that the server has the same history (`proveHistory`)
+ *       or from now on         ─► read unknown keys, compare the others (`sync`)
  *
- * A server that is restored from a backup ends its streams. While a stream is open, reads from its server and its
- * events are therefore from one history. No read has to be repeated, and keys that were listed before a failure are
+ * A server that is restored from a backup ends its streams. While a stream is open, its events and reads from its
+ * server are therefore from one history. No read has to be repeated, and keys that were listed before a failure are
  * kept.
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.
  * - A watch resumes after the last received *event*, never after the revision of a header, which can be later.
@@ -87,15 +87,13 @@ export class ListAndWatch implements Watch {
   readonly #guard = new CallbackGuard();
   /** True if no stream can resume at the cursor, because the history after it is compacted or too large. */
   #mustSync = false;
-  /**
-   * The time of the next comparison of all keys. If a stream has broken since all values were read, it also compares
-   * values.
-   */
+  /** The time of the next comparison of all keys. */
   #compareAt: number;
+  /** True if a stream has broken since all values were read. The next comparison then also compares values. */
   #isDoubtful = false;
   /** Longest duration of a sync. */
   #syncMs = 0;
-  /** The last time at which the followed history was received. */
+  /** The time until which the watch followed the present history. */
   #followedUntil: number;
   #nextRevision = 0;
   #state: WatchState = 'listing';
@@ -205,7 +203,7 @@ export class ListAndWatch implements Watch {
       try {
         await this.#runSession();
       } catch (thrown) {
-        // the watch ended during the wait
+        // rejects only if the watch ends during the wait
         if (!this.#ended.signal.aborted) await this.#recover(asKvstoreError(thrown)).catch(() => {});
       }
     }
@@ -356,7 +354,7 @@ export class ListAndWatch implements Watch {
     const opened = await this.#waitUntilOpened(session);
     if (this.#state !== 'watching') this.#enter('listing');
     this.#mustSync = true; // if this sync fails, the stream alone is not enough
-    // If this sync fails, changes have priority over a repeated comparison.
+    // If this sync fails, the next one reads changes first, and compares later.
     if (isDue) this.#compareAt = this.#rereadAt();
     const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
     const comparison = isDue ? comparisonWhenDue : 'count';
@@ -383,7 +381,7 @@ export class ListAndWatch implements Watch {
 
   /** Delivers the queued events. */
   #flush(): void {
-    this.#cursor.knownKeys.anchors.seal();
+    this.#cursor.knownKeys.anchors.copyValues();
     this.#queue.flush();
   }
 
@@ -408,7 +406,7 @@ export class ListAndWatch implements Watch {
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
-    this.#queue.relieve();
+    this.#queue.shorten();
     this.#flush();
   }
 }

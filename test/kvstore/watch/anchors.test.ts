@@ -8,7 +8,7 @@ const put = (key: string, value: Uint8Array, modRevision: number): Anchor => ({ 
 function putIn(anchors: Anchors, ...batches: readonly (readonly number[])[]): void {
   for (const batch of batches) {
     for (const revision of batch) anchors.put(put(`k${revision}`, bytesOfText(`v${revision}`), revision));
-    anchors.seal();
+    anchors.copyValues();
   }
 }
 
@@ -63,7 +63,7 @@ describe('the anchors of a watch', () => {
     const anchors = new Anchors();
     const message = bytesOfText('value of a message');
     anchors.put(put('k', message.subarray(0, 5), 1));
-    anchors.seal();
+    anchors.copyValues();
     expect(anchors.newestFirst[0]?.value.buffer.byteLength).toBe(5);
   });
 

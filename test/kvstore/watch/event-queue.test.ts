@@ -43,7 +43,7 @@ class NaiveQueue {
    * Keeps the last write of each key on each side of the end of the list, except for keys created and deleted
    * in between.
    */
-  relieve(): void {
+  shorten(): void {
     if (this.bytes <= this.#coalesceAbove) return;
     if (this.#items[0]?.revision === this.#items.at(-1)?.revision) return;
     const done = this.#items.findIndex(({ key }) => key === undefined);
@@ -101,7 +101,7 @@ const key = fc.constantFrom('a', 'b', 'c', 'dd');
 const step = fc.oneof(
   { weight: 9, arbitrary: fc.record({ do: fc.constant('write' as const), key, isNew: fc.boolean() }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('delete' as const), key, isNew: fc.boolean() }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('relieve' as const) }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant('shorten' as const) }) },
   { weight: 4, arbitrary: fc.record({ do: fc.constant('drain' as const) }) },
 );
 
@@ -135,9 +135,9 @@ class Comparison {
     this.#model.push({ revision: 0 });
   }
 
-  relieve(): void {
-    this.#queue.relieve();
-    this.#model.relieve();
+  shorten(): void {
+    this.#queue.shorten();
+    this.#model.shorten();
     this.compare();
   }
 
@@ -199,7 +199,7 @@ describe('the queue between a watch and its reader', () => {
         },
       });
     const before = reads;
-    queue.relieve();
+    queue.shorten();
     expect(queue.isFull).toBe(true);
     expect(reads).toBe(before);
   });
@@ -208,7 +208,7 @@ describe('the queue between a watch and its reader', () => {
     const queue = new EventQueue(LIMITS);
     for (let i = 0; i < 150_000; i++) queue.push(created(`k${i}`, i + 1));
     queue.pushListDone();
-    queue.relieve();
+    queue.shorten();
     expect(told(queue.take())).toEqual(['create k0 = 1', 'create k1 = 2', 'create k2 = 3']);
   });
 

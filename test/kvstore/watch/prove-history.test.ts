@@ -21,7 +21,7 @@ async function prove(followed: History, server: History, backlogRevisions = 1_00
   cursor.cover(cursor.range.end, 0);
   for (const [i, write] of followed.entries()) {
     if (write !== '') cursor.receive([eventAt(write, i + 1)]);
-    cursor.knownKeys.anchors.seal();
+    cursor.knownKeys.anchors.copyValues();
   }
   const reads: RangeRequest[] = [];
   const read = async (request: RangeRequest): Promise<RangeResponse> => {

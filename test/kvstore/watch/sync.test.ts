@@ -30,7 +30,7 @@ class Known {
   follow(history: History, from = 0): void {
     for (const [i, write] of history.entries()) {
       if (i >= from && write !== '') this.cursor.receive([eventAt(write, i + 1)]);
-      this.cursor.knownKeys.anchors.seal();
+      this.cursor.knownKeys.anchors.copyValues();
     }
     this.#take();
   }
@@ -278,7 +278,7 @@ describe('the sync of a watch', () => {
     known.apply(eventAt('b=1', 2));
     queue.take();
     known.apply(eventAt('-a', 3));
-    queue.relieve();
+    queue.shorten();
     expect(queue.take().map(({ type, key: gone }) => `${type} ${gone}`)).toEqual([`delete ${P}a`]);
   });
 
