@@ -152,7 +152,7 @@ export function addMeshOptions(command: Command): Command {
     .addOption(clustermeshConfigOption())
     .option(
       '--clustermesh-cache-ttl <time>',
-      'remove the service backends of a remote cluster if it is unreachable for this time, such as 10m; 0: never',
+      'remove the service backends of a remote cluster if it is unreachable or empty for this time, such as 10m; 0: never',
       parseDuration,
       0,
     )

@@ -43,7 +43,7 @@ const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
   'other-cluster': 'other clusters',
   'native-routing': 'native routing',
   unfinished: 'endpoints without identity or source',
-  younger: 'younger than the dump',
+  younger: 'changed during the dump',
   undecidable: 'not decidable',
 };
 

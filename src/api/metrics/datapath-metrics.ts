@@ -60,7 +60,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
     ),
     parts.gauge(
       'dpcache_datapath_part_runs',
-      '1 if an enabled part of the datapath can run, else 0.',
+      '1 if an enabled part of the datapath runs, else 0.',
       ({ state }) => (state === 'off' ? undefined : Number(state === 'running')),
     ),
   ];

@@ -16,7 +16,7 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
     ),
     clusters.counter(
       'dpcache_kvstore_listings_total',
-      'Started lists of all resources.',
+      'Started lists.',
       sumOf(({ listings }) => listings),
     ),
     clusters.counter(
