@@ -39,7 +39,7 @@ function current(): Address {
   return parseAddress(location.hash);
 }
 
-/** Returns the moment that the whole page shows; empty for now. */
+/** Returns the moment that the whole page shows; empty: the present. */
 export function momentOf({ parameters }: Address): string {
   return parameters.get('at') ?? '';
 }

@@ -13,6 +13,7 @@ export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 /** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
+/** Options for following Kubernetes. A tape records the inherited ones, because the state depends on them. */
 export interface KubernetesOptions extends TapedKubernetes {
   /** If true, the API server is followed only if the process runs in a pod with a service account. */
   readonly ifInCluster: boolean;
@@ -57,13 +58,13 @@ export interface AgentOptions {
   readonly rateLimit?: RateLimitOptions | undefined;
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig?: string | undefined;
-  /** Time after which the service backends of an unreachable remote cluster are removed; default: never. */
+  /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services of remote clusters; default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /**
-   * If true, the state of the local kvstore is kept while the kvstore has lost its configuration. Default true. See
-   * `LocalClusterOptions`.
+   * If true, the local cluster's state is kept while the kvstore has lost the cluster's configuration. Default true.
+   * See `LocalClusterOptions`.
    */
   readonly failStatic?: boolean | undefined;
   /** Maximum duration of the initial sync; default: unlimited while it makes progress. */

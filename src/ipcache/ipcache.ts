@@ -44,7 +44,7 @@ import type {
   Writer,
 } from './types.ts';
 
-/** Maximum number of entries in one call of a replay. */
+/** Maximum entries in one replay call to a listener. */
 const REPLAY_CHUNK = 1024;
 
 /** Number of claims that one step of a withdrawal deletes. A step takes about 1 ms. */

@@ -25,7 +25,7 @@ export interface IPCacheOptions {
    * cannot choose colliding ones. Omit it for reproducible runs.
    */
   readonly hashSeed?: number | undefined;
-  /** Maximum number of entries in one call of a replay, at least 1. Default: 1,024. */
+  /** Maximum entries in one replay call to a listener, at least 1. Default: 1,024. */
   readonly replayChunk?: number | undefined;
   /** Receives every rejected input, for logs. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;

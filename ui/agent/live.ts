@@ -106,7 +106,7 @@ export function useFeed(): Feed {
   return feed;
 }
 
-/** Returns the moment that the page shows, for `at` parameters; undefined for now. */
+/** Returns the moment that the page shows, for `at` parameters; undefined: the present. */
 export function useMoment(): string | undefined {
   return momentOf(useAddress()) || undefined;
 }

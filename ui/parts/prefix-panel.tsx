@@ -53,7 +53,7 @@ export function PrefixPanel({
   title: string;
   filter: 'identity' | 'node';
   value: string;
-  /** The moment; undefined for now. */
+  /** The moment; undefined: the present. */
   at?: string | undefined;
   className?: string;
   /** The text of the link. */

@@ -329,7 +329,7 @@ export class EtcdConnection {
 
   readonly #toCallError: ToCallError = (thrown, contentType) => {
     const error = etcdError(thrown, this.host);
-    // grpc-js decodes a page of a proxy as a message, which is then too large.
+    // grpc-js decodes a proxy's HTML page as a message, which is then too large.
     if (error.code !== 'unavailable' && contentType !== undefined)
       return foreignAnswerError(this.host, contentType);
     if (!this.#isSilent || !CLOSED.test(thrown.message)) return error;

@@ -70,7 +70,7 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? text, { cause: error });
 }
 
-/** Returns the error of a call whose answer has a content type other than gRPC, such as a page of a proxy. */
+/** Returns the error of a call whose answer has a content type other than gRPC, such as a proxy's HTML page. */
 export function foreignAnswerError(host: string, contentType: string): KvstoreError {
   return new KvstoreError('unavailable', foreignAnswer(serverAt(host), `of type ${contentType}`));
 }

@@ -23,7 +23,7 @@ import { WatchSession } from './watch-session.ts';
 export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
-  /** Ends the watch, like `signal`. A watch that is not read yet has no listeners on both. */
+  /** Ends the watch, like `signal`. A watch that is not read yet has no listener on either. */
   readonly closed?: AbortSignal | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
@@ -69,7 +69,7 @@ const REREAD_SHARE = 1 / 50;
  *       either from the cursor ─► prove that the server has the same history (`proveHistory`)
  *       or from now on         ─► read unknown keys, compare the others (`sync`)
  *
- * A server that is restored from a backup ends its streams. While a stream is open, its events and reads from its
+ * A server that is restored from a backup ends its streams. While a stream is open, its events and the reads from its
  * server are therefore from one history. No read has to be repeated, and keys that were listed before a failure are
  * kept.
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.

@@ -241,7 +241,7 @@ it('an answer in an unknown grpc-encoding is named (regression: "undefined undef
   await expect(transport.keepLeaseAlive('1')).rejects.toMatchObject({ code: 'internal', message });
 });
 
-it('a page of a proxy is named (regression: "Received message larger than max (1752460652 vs 67108864)")', async () => {
+it('an HTML page of a proxy is named (regression: "Received message larger than max (1752460652 vs 67108864)")', async () => {
   const [transport, host] = await transportTo((stream) => {
     stream.respond({ ':status': 200, 'content-type': 'text/html' });
     stream.end('<html>');

@@ -26,14 +26,14 @@ export const EMPTY_SLOT = '';
 
 /** State in the kernel of a frontend. */
 export interface KernelFrontend {
-  /** See {@link isAnyPort}. Such a frontend has no backends. */
+  /** True if it refuses all ports without a service ({@link isAnyPort}). It has no backends. */
   readonly isAny: boolean;
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backends: number | undefined;
   readonly slots: string[];
-  /** Slot numbers of foreign elements, if too large for `slots`. */
+  /** Slot numbers of `MAX_SLOTS` or more: foreign elements. */
   readonly foreignSlots: number[];
-  /** Protocols whose masquerade set or set of cluster IPs contains it. */
+  /** Protocols with which the masquerade sets or `clusterIPs` contain it. */
   readonly listedProtocols: Set<number>;
 }
 
@@ -107,14 +107,14 @@ export function changeRequests(
   ];
 }
 
-/** Returns the protocols whose masquerade set, or set of cluster IPs, must contain an item. */
+/** Returns the protocols with which the masquerade sets or `clusterIPs` must contain an item. */
 function protocolsOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
   if (item === undefined) return [];
   if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);
   return item.masquerade === true ? [endpoint.protocol] : [];
 }
 
-/** Returns the requests that change the protocols whose set contains a frontend. */
+/** Returns the requests that change the `listedProtocols` of a frontend. */
 function listingRequests(
   table: NftTable,
   endpoint: Endpoint,
