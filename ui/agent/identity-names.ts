@@ -9,6 +9,9 @@ const KNOWN = new Map<number, Promise<readonly string[]>>();
 /** Maximum number of identities that are kept. */
 const MAX_KNOWN = 2_000;
 
+/** Time after which an identity without labels is read again, because the agent may have received them since. */
+const UNKNOWN_MS = 10_000;
+
 function labelsOf(identity: number): Promise<readonly string[]> {
   const known = KNOWN.get(identity);
   if (known !== undefined) return known;
@@ -17,7 +20,7 @@ function labelsOf(identity: number): Promise<readonly string[]> {
     () => [],
   );
   KNOWN.set(identity, read);
-  void read.then((labels) => labels.length === 0 && KNOWN.delete(identity)); // the agent may receive them later
+  void read.then((labels) => labels.length === 0 && setTimeout(() => KNOWN.delete(identity), UNKNOWN_MS));
   const [oldest] = KNOWN.keys();
   if (KNOWN.size > MAX_KNOWN && oldest !== undefined) KNOWN.delete(oldest);
   return read;
