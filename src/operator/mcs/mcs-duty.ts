@@ -97,8 +97,8 @@ export class McsDuty implements Duty {
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new SetMap<string>();
-  /** Names by the key of their derived Service, because the event of a delete has no labels. */
-  readonly #nameOfDerived = new Map<string, string>();
+  /** Names by the key of their derived Service, because the event of a delete has no labels. Usually one. */
+  readonly #namesOfDerived = new SetMap<string>();
   readonly #conflicts = new Map<string, string>();
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
@@ -175,7 +175,7 @@ export class McsDuty implements Duty {
   }
 
   #clear(): void {
-    const maps = [this.#names, this.#nameOfDerived, this.#conflicts, this.#held, this.#lastPatches];
+    const maps = [this.#names, this.#namesOfDerived, this.#conflicts, this.#held, this.#lastPatches];
     for (const all of [this.#remote, this.#own, ...maps]) all.clear();
     this.#queue.clear();
   }
@@ -209,8 +209,10 @@ export class McsDuty implements Duty {
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     if (events.length === 0)
-      for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind)))
-        this.#queue.add(this.#nameOfDerived.get(key) ?? key);
+      for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind))) {
+        const names = this.#namesOfDerived.get(key);
+        for (const name of names.size > 0 ? names : [key]) this.#queue.add(name);
+      }
     for (const event of events) {
       const key = objectKey(event.object);
       this.#own.observe(`${kind} ${key}`, event);
@@ -224,9 +226,9 @@ export class McsDuty implements Duty {
   #queueService(service: KubernetesObject): void {
     const key = objectKey(service);
     const label = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL);
-    const name =
-      typeof label === 'string' ? `${service.metadata.namespace}/${label}` : this.#nameOfDerived.get(key);
-    if (name !== undefined) this.#queue.add(name);
+    const names = this.#namesOfDerived.get(key);
+    if (typeof label === 'string') this.#queue.add(`${service.metadata.namespace}/${label}`);
+    else if (names.size > 0) for (const name of names) this.#queue.add(name);
     else if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
 
@@ -301,10 +303,10 @@ export class McsDuty implements Duty {
       this.#latest('services', derived);
     if (object !== undefined || this.#remote.has(key)) {
       this.#names.add(namespace, key);
-      this.#nameOfDerived.set(derived, key);
+      this.#namesOfDerived.add(derived, key);
     } else {
       this.#names.delete(namespace, key);
-      this.#nameOfDerived.delete(derived);
+      this.#namesOfDerived.delete(derived, key);
       for (const written of [`serviceexports ${key}`, `serviceimports ${key}`, `services ${derived}`])
         for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${written}`);
     }

@@ -158,7 +158,7 @@ export class ExportedSlices implements SliceSource {
   /** Keys of copies, by the service of their slices. */
   readonly #copies = new SetMap<string>();
   /** Services by their derived Service. */
-  readonly #serviceOfDerived = new Map<string, string>();
+  readonly #servicesOfDerived = new SetMap<string>();
   readonly #list = new FollowedList('endpoint slices');
   #notify: (key: string) => void = () => {};
 
@@ -172,7 +172,7 @@ export class ExportedSlices implements SliceSource {
   }
 
   start(onChange: (key: string) => void, signal: AbortSignal): void {
-    for (const state of [this.#slices, this.#copies, this.#serviceOfDerived]) state.clear();
+    for (const state of [this.#slices, this.#copies, this.#servicesOfDerived]) state.clear();
     this.#notify = onChange;
     const { objects, source, clock, gate } = this.#options;
     const leave = objects.listen((kind, events) => this.#observe(kind, events));
@@ -220,7 +220,7 @@ export class ExportedSlices implements SliceSource {
       this.#rejections.add(rejection('name-collision', 'slice', name, reason, copy));
     }
     this.#copies.add(service, copy);
-    this.#serviceOfDerived.set(derivedKey(service), service);
+    this.#servicesOfDerived.add(derivedKey(service), service);
     this.#notify(copy);
   }
 
@@ -230,7 +230,7 @@ export class ExportedSlices implements SliceSource {
     else {
       this.#slices.delete(copy);
       this.#copies.delete(service, copy);
-      if (this.#copies.get(service).size === 0) this.#serviceOfDerived.delete(derivedKey(service));
+      if (this.#copies.get(service).size === 0) this.#servicesOfDerived.delete(derivedKey(service), service);
     }
     this.#notify(copy);
   }
@@ -239,8 +239,9 @@ export class ExportedSlices implements SliceSource {
     if (kind !== 'services' && kind !== 'serviceexports') return;
     for (const { object } of events) {
       const key = objectKey(object);
-      const service = kind === 'services' ? (this.#serviceOfDerived.get(key) ?? key) : key;
-      for (const copy of this.#copies.get(service)) this.#notify(copy);
+      const services = kind === 'services' ? this.#servicesOfDerived.get(key) : [];
+      for (const service of [key, ...services])
+        for (const copy of this.#copies.get(service)) this.#notify(copy);
     }
   }
 

@@ -11,6 +11,9 @@ import { RemoteClusters } from '../../../src/operator/remote-clusters.ts';
 import { settle } from '../../kvstore/support/settle.ts';
 import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
 
+/** Two names whose derived Services have the same name in the namespace `shop`. */
+const COLLISION = ['nkqgf6l9pip', 'n29t11hajcd'] as const;
+
 async function newMesh(change: Partial<OperatorDutiesOptions> = {}, count = 2): Promise<McsMesh> {
   const mesh = new McsMesh(count);
   onTestFinished(() => mesh.stop());
@@ -58,6 +61,28 @@ describe('an import', () => {
       expect(await cluster.derived('cart')).toBeUndefined();
       expect(cluster.failures).toEqual([]);
     }
+  });
+
+  it('gets its derived Service when another import with the same hash is deleted (regression: it waited until a restart)', async () => {
+    const [first, second] = COLLISION;
+    expect(derivedName('shop', first)).toBe(derivedName('shop', second));
+    const mesh = await newMesh({}, 1);
+    const a = mesh.cluster('a');
+    await a.export(first);
+    await mesh.pass(5000);
+    await a.export(second);
+    for (const [at, name] of [second, first].entries()) await a.putSlice(`s${at}`, name, [`10.1.0.${at}`]);
+    await mesh.pass(5000);
+    expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=False Pending']);
+    const copied = async (): Promise<unknown> =>
+      (await a.slices())
+        .filter(({ metadata }) => !/^s\d$/.test(metadata.name))
+        .map(({ endpoints }) => endpoints);
+    expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.1'] }]]);
+    await a.unexport(first);
+    await mesh.pass(5000);
+    expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=True Ready']);
+    expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.0'] }]]);
   });
 
   it('has the merged spec, and is named by a derived Service that has the target ports of this cluster', async () => {
