@@ -304,6 +304,6 @@ export function notListedProblem(held: HeldInterval): ProblemError {
 /** Returns the problem that the moment in a parameter is not held. */
 export function notHeldProblem(value: string, held: HeldInterval, field: string = 'at'): ProblemError {
   const document = heldDocument(held);
-  const detail = `${value} is not held. Changes are held from ${document.from} on.`;
+  const detail = `The moment ${value} is not held: changes are held from ${document.from} on.`;
   return new ProblemError('not-held', detail, { field, value, held: document });
 }

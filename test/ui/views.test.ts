@@ -541,6 +541,6 @@ describe('the page at an earlier moment', () => {
   it('reports a moment that is not held', async () => {
     const { page } = await open('#/ip/10.0.0.1?at=2020-01-01T00:00:00Z');
     await settled(page);
-    expect(await page.getByRole('alert').first().textContent()).toContain('Changes are held from');
+    expect(await page.getByRole('alert').first().textContent()).toContain('changes are held from');
   });
 });

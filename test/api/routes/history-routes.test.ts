@@ -291,7 +291,7 @@ describe('at', () => {
       entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null, null],
       errors: [
         { index: 3, detail: 'not a valid IP address' },
-        { index: 4, detail: `${at(-5)} is not held. Changes are held from ${at(0)} on.` },
+        { index: 4, detail: `The moment ${at(-5)} is not held: changes are held from ${at(0)} on.` },
         { index: 6, detail: expect.stringContaining('not certain') },
       ],
     });

@@ -105,7 +105,7 @@ describe('a question', () => {
     ['service list', '/v1/services?limit=1000'],
     ['service list --namespace a', '/v1/services?namespace=a&limit=1000'],
     ['service list --of-cluster far', '/v1/services?cluster=far&limit=1000'],
-    ['service list --count', '/v1/services/count?'],
+    ['service list --count', '/v1/services/count'],
     ['service get a/b', '/v1/services/a/b'],
     ['service get a/b --at #5', '/v1/services/a/b?at=%235'],
     ['service explain a/b', '/v1/services/a/b'],
