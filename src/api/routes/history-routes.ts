@@ -24,8 +24,8 @@ import { answerJSON } from './answer.ts';
 import { answers, checkConnected, filterParameter, prefixParameter } from './route-parts.ts';
 
 /**
- * Maximum number of concurrent requests for groups, over TCP and over the unix socket. Each reads all records of its
- * window.
+ * Maximum number of concurrent requests for groups over TCP, and as many over the unix socket. Each reads all records
+ * of its window.
  */
 const MAX_GROUPINGS = 4;
 

@@ -37,7 +37,7 @@ import {
 } from './route-parts.ts';
 import { SnapshotViews } from './snapshot-views.ts';
 
-/** Maximum number of concurrent sorts, over TCP and over the unix socket. Each takes up to 5 MB. */
+/** Maximum number of concurrent sorts over TCP, and as many over the unix socket. Each takes up to 5 MB. */
 const MAX_SORTS = 16;
 
 /** Maximum `offset`: more prefixes than fit into memory. */

@@ -28,7 +28,7 @@ import type { SnapshotViews } from './snapshot-views.ts';
 /** Maximum number of prefixes that changed since the moment of a list. Limits its memory: about 700 bytes each. */
 const MAX_CHANGED = 100_000;
 
-/** Maximum number of concurrent reads of changes, over TCP and over the unix socket. Each takes up to 70 MB. */
+/** Maximum number of concurrent reads of changes over TCP, and as many over the unix socket. Each takes up to 70 MB. */
 const MAX_READS = 4;
 
 /**

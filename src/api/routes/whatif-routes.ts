@@ -16,7 +16,7 @@ import { COMPARED_NAMES, disconnectedProblem } from './route-parts.ts';
 /** Maximum number of edits of a request. */
 const MAX_EDITS = 16;
 
-/** Maximum number of concurrent evaluations, over TCP and over the unix socket. Each holds up to 64 MiB. */
+/** Maximum number of concurrent evaluations over TCP, and as many over the unix socket. Each holds up to 64 MiB. */
 const MAX_EVALUATIONS = 4;
 
 /** Lines of an answer in one turn of the event loop. */

@@ -6,7 +6,7 @@ import { ProblemError } from '../problem.ts';
 /** Maximum size of a request body in bytes. 10,000 addresses of 64 characters fit. */
 const MAX_BODY_BYTES: number = 1 << 20;
 
-/** Maximum number of concurrent requests with a body, over TCP and over the unix socket: 64 MiB in total. */
+/** Maximum number of concurrent requests with a body over TCP, and as many over the unix socket: 64 MiB in total. */
 const MAX_BODIES = 32;
 
 /** Methods whose requests have no body. If one has a body, Node.js discards it. */
