@@ -378,29 +378,24 @@ describe('/v1/history', () => {
     },
   );
 
-  it.each(['?', '?key=a/b&'])(
-    '%s has pages of at most 100,000 backends (regression: 1,000 records)',
-    async (query) => {
-      const { ask, model } = await lived();
-      const backends = Array.from({ length: 20_000 }, (_, i) => ({ address: String(i) }));
-      for (let i = 0; i < 12; i++)
-        model.history.recordDocument(...(['service', 'a/b', 'local'] as const), {
-          before: undefined,
-          after: { i, backends },
-        });
+  it('has pages of at most 100,000 backends (regression: 1,000 records)', async () => {
+    const { ask, model } = await lived();
+    const backends = Array.from({ length: 30_000 }, () => ({ address: '' }));
+    for (let i = 0; i < 5; i++)
+      model.history.recordDocument('service', 'a/b', 'local', { before: undefined, after: { i, backends } });
+    const pages = async (query: string): Promise<readonly string[]> => {
       const places: string[] = [];
-      let [after, more] = [1_000, true];
-      while (more) {
-        const { items, ...rest } = (await ask(`/v1/history${query}limit=1000&after=${after}`))
-          .body as HistoryDocument;
-        ({ more } = rest);
-        after = items.at(-1)?.sequence ?? 0;
+      for (let after = 1_000; after > 0; ) {
+        const { body } = await ask(`/v1/history?${query}limit=1000&after=${after}`);
+        const { items, more } = body as HistoryDocument;
+        after = more ? (items.at(-1)?.sequence ?? 0) : 0;
         places.push(items.map(({ sequence }) => sequence).join(' '));
       }
-      const others = query === '?' ? ' 5 4 3 2 1' : '';
-      expect(places).toEqual(['17 16 15 14', '13 12 11 10', `9 8 7 6${others}`]);
-    },
-  );
+      return places;
+    };
+    expect(await pages('')).toEqual(['10 9 8', '7 6 5 4 3 2 1']);
+    expect(await pages('key=a/b&')).toEqual(['10 9 8', '7 6']);
+  });
 
   it('lists a range of time', async () => {
     const { ask, begun } = await lived();
