@@ -118,6 +118,8 @@ export class Agent implements ReadModel, PlayStage {
   readonly #kubernetes: KubernetesFollower | undefined;
   readonly #reports: ClusterReport[] = [];
   #syncedMs: number | undefined;
+  /** The stale clusters at the start of the stop. Closed clusters look stale, too. */
+  #staleAtStop: readonly (readonly [name: string, knownAt: number])[] | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
     const { clock, random, log } = context;
@@ -215,10 +217,7 @@ export class Agent implements ReadModel, PlayStage {
       nodeName,
       identities: () => this.#reportedIdentities.entries(),
       identityChanges: () => this.#reportedIdentities.changes,
-      staleClusters: () =>
-        this.#clusters().flatMap(({ name, knownAt }) =>
-          knownAt === undefined ? [] : [[name, Date.parse(knownAt)] as const],
-        ),
+      staleClusters: () => this.#staleAtStop ?? this.#staleClusters(),
     });
   }
 
@@ -246,6 +245,12 @@ export class Agent implements ReadModel, PlayStage {
     const incomplete = new Set(incompleteClusterTexts(clusters));
     for (const sentence of incomplete) this.#context.log.debug(sentence);
     return [...this.blockers().filter((sentence) => !incomplete.has(sentence)), text];
+  }
+
+  #staleClusters(): readonly (readonly [name: string, knownAt: number])[] {
+    return this.#clusters().flatMap(({ name, knownAt }) =>
+      knownAt === undefined ? [] : [[name, Date.parse(knownAt)] as const],
+    );
   }
 
   #clusters(): readonly ClusterDocument[] {
@@ -551,6 +556,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Stops following. The engines keep their state (SEMANTICS 6). A step that does not stop is logged and abandoned. */
   async stop(): Promise<void> {
+    this.#staleAtStop ??= this.#staleClusters();
     this.#tape?.tape.note('the agent is stopping');
     await this.#startup.stop();
   }

@@ -243,6 +243,16 @@ describe('a checkpoint', () => {
     await step.stop?.();
   });
 
+  it('is not written at a stop without changes (regression: closed clusters counted as stale)', async () => {
+    const clock = new ManualClock();
+    const { agent } = await startAgent([...OWN, ...BALTIC], CART, { stateDir: temporaryFolder({}) }, clock);
+    clock.advance(60_000);
+    const written = (): number | undefined => agent.status().checkpoint?.written;
+    await vi.waitFor(() => expect(written()).toBe(1));
+    await agent.stop();
+    expect(written()).toBe(1);
+  });
+
   it('keeps the age of a cluster that was unreachable when it was written', async () => {
     const stateDir = temporaryFolder({});
     const clock = new ManualClock();
