@@ -23,6 +23,11 @@ export function* comparedDocuments(
   for (const state of model.services.states()) yield* partsOf(state, model);
 }
 
+/** Returns true if a group of a digest is of services or nodes. */
+export function isDocumentGroup(writer: string): boolean {
+  return /^(services|nodes)( |$)/.test(writer);
+}
+
 function* partsOf(
   state: ServiceState,
   model: Pick<ReadModel, 'services' | 'restoredOf'>,

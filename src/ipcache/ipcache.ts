@@ -316,13 +316,9 @@ export class IPCache extends CacheReads {
   /**
    * Yields the canonical keys with a claim of a wanted writer, effective or overruled, unordered, in steps of about 1
    * ms; a step may be empty. Claims may change between steps. A key that has such a claim during the whole iteration is
-   * yielded once, even if the claim becomes overruled or effective in the meantime. Keys for which `matches` returns
-   * false are omitted. `matches` receives a reused register.
+   * yielded once, even if the claim becomes overruled or effective in the meantime.
    */
-  *keysOfWriters(
-    isWanted: (writer: ClaimWriter) => boolean,
-    matches?: (key: Readonly<PrefixRegister>) => boolean,
-  ): Generator<readonly string[], void, void> {
+  *keysOfWriters(isWanted: (writer: ClaimWriter) => boolean): Generator<readonly string[], void, void> {
     const { table, rows, overruled } = this.#state;
     const isWantedID = rows.writers.testByID(isWanted);
     const hasWanted = (slot: number): boolean => {
@@ -330,16 +326,11 @@ export class IPCache extends CacheReads {
       if (isWantedID(rows.writer(slot))) return true;
       return rows.has(slot, FLAG.contested) && overruled.of(slot).some(isWanted);
     };
-    const isMatch = (slot: number): boolean => {
-      if (matches === undefined) return true;
-      table.keyOf(slot, this.#key);
-      return matches(this.#key);
-    };
     for (let from = 0; from < table.slotLimit; ) {
       const keys: string[] = [];
       const end = Math.min(table.slotLimit, from + ROWS_PER_STEP);
       for (; from < end && keys.length < KEYS_PER_STEP; from++)
-        if (hasWanted(from) && isMatch(from)) keys.push(this.keyAt(from));
+        if (hasWanted(from)) keys.push(this.keyAt(from));
       yield keys;
     }
   }
@@ -365,13 +356,14 @@ export class IPCache extends CacheReads {
     const changed = new ChangedRows(table.slotLimit);
     this.#state.changedSlots = [...this.#state.changedSlots, changed];
     const key = prefixRegister();
+    const readRow: ClaimTracker['readRow'] = (slot, receive) => {
+      if (!rows.isUsed(slot)) return receive(slot, key, undefined, NO_CLAIMS);
+      table.keyOf(slot, key);
+      receive(slot, key, rows.claim(slot), overruled.of(slot));
+    };
     return {
-      read: (limit, receive) =>
-        changed.take(limit, (slot) => {
-          if (!rows.isUsed(slot)) return receive(slot, key, undefined, NO_CLAIMS);
-          table.keyOf(slot, key);
-          receive(slot, key, rows.claim(slot), overruled.of(slot));
-        }),
+      read: (limit, receive) => changed.take(limit, (slot) => readRow(slot, receive)),
+      readRow,
       mark: (row) => changed.add(row),
       stop: () => {
         this.#state.changedSlots = this.#state.changedSlots.filter((other) => other !== changed);

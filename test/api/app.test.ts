@@ -805,6 +805,8 @@ describe('a client that disconnects (regression: its work ran to the end, before
     ['/v1/services/count'],
     ['/v1/nodes/count'],
     ['/v1/identities/count'],
+    ['/v1/digest'],
+    ['/v1/digest/kvstore'],
     ['/v1/digest/kvstore?bucket=0-255'],
     ['/v1/digest/kvstore?place=0-65535'],
     [`/v1/digest/${encodeURIComponent('nodes baltic')}?place=0-65535`],

@@ -1,13 +1,15 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { AgentError, type Ask, parseAnswer } from '../../src/api/api-client.ts';
 import { type ProblemDocument, problem } from '../../src/api/problem.ts';
 import type { GroupDigestDocument } from '../../src/api/routes/digest-routes.ts';
 import { type AgentDiff, diffAgents } from '../../src/client/agent-diff.ts';
 import { diffLines } from '../../src/client/diff-lines.ts';
 import { ClaimDigest } from '../../src/compare/claim-digest.ts';
+import { totalText } from '../../src/compare/digest-sums.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { K8sMetadata, NamedPorts } from '../../src/ipcache/types.ts';
+import { HashPrefixTable } from '../../src/lpm/hash-prefix-table.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { apply, type Operation, history as operations } from '../ipcache/support/operations.ts';
@@ -89,6 +91,53 @@ describe('D1: the difference of two agents is that of their full dumps', () => {
   });
 });
 
+it('D1 holds for the claims that do not change while both agents change', async () => {
+  /** The claims as text, by key and writer. */
+  const named = (texts: ReadonlySet<string>): ReadonlyMap<string, string> =>
+    new Map(
+      Array.from(texts, (text) => {
+        const { key, source, owner } = JSON.parse(text) as Record<string, string>;
+        return [`${source} ${owner} ${key}`, text];
+      }),
+    );
+  await fc.assert(
+    fc.asyncProperty(operations, operations, operations, async (common, onlyA, changes) => {
+      const [a, b] = [testApp(), testApp()];
+      write(a, common);
+      write(b, common);
+      write(a, onlyA);
+      const seen = new Map<TestApp, ReadonlyMap<string, string>[]>();
+      const note = (test: TestApp): unknown => seen.set(test, [...(seen.get(test) ?? []), named(dump(test))]);
+      const rest = [...changes];
+      const whileChanging = (test: TestApp): Ask => {
+        const ask = asking(test);
+        return async (path) => {
+          write(test, rest.splice(0, 1));
+          note(test);
+          return ask(path);
+        };
+      };
+      note(a);
+      note(b);
+      const { differences } = await diffAgents(whileChanging(a), whileChanging(b));
+      const names = [...(seen.get(a) ?? []), ...(seen.get(b) ?? [])].flatMap((dumps) => [...dumps.keys()]);
+      const isStable = (name: string): boolean =>
+        [a, b].every((test) => new Set(seen.get(test)?.map((dumps) => dumps.get(name))).size === 1);
+      const textIn = (test: TestApp, name: string): string | undefined => seen.get(test)?.[0]?.get(name);
+      const expected = [...new Set(names)].filter(
+        (name) => isStable(name) && textIn(a, name) !== textIn(b, name),
+      );
+      const found = differences
+        .map(
+          ({ writer, key, a: inA, b: inB }) => `${writer.split(' ')[0]} ${(inA ?? inB)?.owner ?? ''} ${key}`,
+        )
+        .filter(isStable);
+      expect(found.sort()).toEqual(expected.sort());
+    }),
+    { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
+  );
+});
+
 describe('claims that differ only in their pod', () => {
   const ports = (...list: readonly (readonly [string, number])[]): NamedPorts =>
     new Map(list.map(([name, port]) => [name, { port, protocol: 6 }]));
@@ -147,9 +196,27 @@ function digestOf(ipcache: IPCache, labelsOf?: (identity: number) => string): Cl
   return digest;
 }
 
+/** Runs all steps and returns their result. */
+function resultOf<T>(steps: Generator<void, T, void>): T {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value;
+  }
+}
+
 function expectSame(a: ClaimDigest, b: ClaimDigest): void {
   expect(a.groups()).toEqual(b.groups());
   for (const { writer } of a.groups()) expect(a.buckets(writer)?.join()).toBe(b.buckets(writer)?.join());
+  const [{ writer, sum } = { writer: '', sum: '0'.repeat(16) }] = a.groups();
+  const [inA, inB] = [a, b].map((digest) => resultOf(digest.placeSums(writer, () => true)));
+  expect(inA).toEqual(inB);
+  const sums = Int32Array.from([...(inA?.values() ?? [])].flatMap(lanesOf));
+  expect(totalText(sums)).toBe(sum);
+}
+
+/** Returns the two lanes of a sum. */
+function lanesOf(sum: string): readonly number[] {
+  return [sum.slice(0, 8), sum.slice(8)].map((lane) => Number.parseInt(lane, 16));
 }
 
 describe('D2: equal states give no bucket', () => {
@@ -215,7 +282,12 @@ describe('D2: equal states give no bucket', () => {
       hashed = 0;
       return turns;
     };
-    for (const steps of [digest.read(), digest.read(), digest.placeSums('generated', () => true)]) {
+    const claims = digest.claimsIn(
+      'generated',
+      () => true,
+      () => hashed++,
+    );
+    for (const steps of [digest.read(), digest.read(), claims]) {
       const turns = turnsOf(steps);
       expect(turns.reduce((a, b) => a + b)).toBe(5_000);
       expect(Math.max(...turns)).toBeLessThanOrEqual(256);
@@ -280,6 +352,128 @@ describe('D2: equal states give no bucket', () => {
       ipcache.upsert(key(2_000 + at), { identity: 6, source: 'kvstore' });
     }
     expectSame(digest, digestOf(ipcache));
+  });
+});
+
+describe('the claims at places', () => {
+  const WRITER = 'clustermesh baltic';
+  const COUNT = 700;
+  const keyOf = (i: number): string => `10.0.${i >> 8}.${i & 255}`;
+  type Change = readonly [index: number, identity: number];
+
+  it('are those of a naive selection, each once, also while claims change between the steps', () => {
+    // Few keys, so that one is often deleted and set again, and gets the row of another one.
+    const change: fc.Arbitrary<Change> = fc.tuple(fc.nat(14), fc.nat(2)).map(([i, to]) => [i * 48, to]);
+    const steps = fc.array(fc.array(change, { maxLength: 30 }), { maxLength: 4 });
+    fc.assert(
+      fc.property(
+        steps,
+        fc.array(change, { maxLength: 30 }),
+        fc.integer({ min: 1, max: 3 }),
+        (turns, before, part) => {
+          const ipcache = new IPCache();
+          const put = ([i, identity]: Change): unknown =>
+            identity === 0
+              ? ipcache.delete(keyOf(i), { source: 'clustermesh', owner: 'baltic' })
+              : ipcache.upsert(keyOf(i), { identity, source: 'clustermesh', owner: 'baltic' });
+          for (let i = 0; i < COUNT; i++) {
+            put([i, 1]);
+            if (i % 9 === 0) ipcache.upsert(keyOf(i), { identity: 5, source: 'k8s' }); // overrules the claim
+          }
+          const digest = digestOf(ipcache);
+          const all = new Map<string, number>();
+          for (const _ of digest.claimsIn(
+            WRITER,
+            () => true,
+            (_claim, key, place) => all.set(key, place),
+          ));
+          for (const one of before) put(one);
+          for (const _ of digest.read());
+          const isWanted = (place: number): boolean => place % part === 0;
+          const read = (onStep: () => void = () => {}): readonly string[] => {
+            const texts: string[] = [];
+            for (const _ of digest.claimsIn(WRITER, isWanted, ({ identity }, key, place) => {
+              expect(isWanted(place)).toBe(true);
+              texts.push(`${key} ${identity}`);
+            }))
+              onStep();
+            return texts;
+          };
+          const naive = (): readonly string[] =>
+            [...ipcache.entries({ includeShadowed: true })].flatMap(({ key }) =>
+              ipcache
+                .claimsOf(key)
+                .filter(({ source }) => source === 'clustermesh' && isWanted(all.get(key) ?? -1))
+                .map(({ identity }) => `${key} ${identity}`),
+            );
+          expect([...read()].sort()).toEqual([...naive()].sort());
+          const states = [new Set(naive())];
+          const rest = [...turns];
+          const texts = read(() => {
+            for (const one of rest.shift() ?? []) put(one);
+            states.push(new Set(naive()));
+          });
+          for (const text of new Set(states.flatMap((state) => [...state])))
+            if (states.every((state) => state.has(text))) expect(texts).toContain(text);
+          for (const text of texts) expect(states.some((state) => state.has(text))).toBe(true);
+          const keys = texts.map((text) => text.split(' ', 1)[0]);
+          expect(new Set(keys).size).toBe(keys.length);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  it('have each key once, and no other one, if keys get the rows of deleted ones between the steps', () => {
+    const ipcache = new IPCache();
+    const writer = { source: 'clustermesh', owner: 'baltic' } as const;
+    for (let i = 0; i < COUNT; i++) ipcache.upsert(keyOf(i), { ...writer, identity: 1 });
+    const digest = digestOf(ipcache);
+    const keysAt = (parity: number): string[] => {
+      const keys: string[] = [];
+      resultOf(
+        digest.claimsIn(
+          WRITER,
+          (place) => place % 2 === parity,
+          (_, key) => keys.push(key),
+        ),
+      );
+      return keys;
+    };
+    const [even, odd] = [keysAt(0), keysAt(1)];
+    const found: string[] = [];
+    const steps = digest.claimsIn(
+      WRITER,
+      (place) => place % 2 === 0,
+      (_, key) => found.push(key),
+    );
+    steps.next();
+    expect(found.length).toBe(256);
+    // Each gets the row of one that the scan has not reached: one that was found, and one that is not wanted.
+    for (const [key = '', later = ''] of [
+      [found[0], even.at(-1)],
+      [odd[0], even.at(-2)],
+    ]) {
+      for (const gone of [key, later]) ipcache.delete(gone, writer);
+      ipcache.upsert(key, { ...writer, identity: 2 });
+    }
+    resultOf(steps);
+    expect(found.toSorted()).toEqual(even.slice(0, -2).sort());
+  });
+
+  it('are the only keys that are read, and none for sums (regression: each request read all keys)', () => {
+    const ipcache = new IPCache();
+    for (let i = 0; i < 20_000; i++)
+      ipcache.upsert(keyOf(i), { identity: 1, source: 'clustermesh', owner: 'baltic' });
+    const digest = digestOf(ipcache);
+    const keyReads = vi.spyOn(HashPrefixTable.prototype, 'keyOf');
+    expect(resultOf(digest.placeSums(WRITER, (place) => place < 16_384)).size).toBeGreaterThan(3_000);
+    expect(keyReads).not.toHaveBeenCalled();
+    const found: string[] = [];
+    const isWanted = (place: number): boolean => place < 100;
+    resultOf(digest.claimsIn(WRITER, isWanted, (_, key) => found.push(key)));
+    expect(found.length).toBeGreaterThan(10);
+    expect(keyReads).toHaveBeenCalledTimes(found.length);
   });
 });
 

@@ -9,7 +9,7 @@ import { formatLabels } from '../../model/labels.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
-import { comparedDocuments } from '../compared-documents.ts';
+import { comparedDocuments, isDocumentGroup } from '../compared-documents.ts';
 import { podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import { answerJSON } from './answer.ts';
@@ -199,6 +199,7 @@ class PlacePage<T> {
   readonly #limit: number;
   readonly #weightOf: (item: T) => number;
   readonly #weights = new Map<number, number>();
+  readonly #selected: Uint8Array;
   /** The selected places, ascending, without those that are left out. */
   readonly #places: number[] = [];
   #next: number | undefined;
@@ -209,13 +210,17 @@ class PlacePage<T> {
   constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
     this.#limit = limit;
     this.#weightOf = weightOf;
+    this.#selected = selected;
     for (let at = selected.indexOf(1); at >= 0; at = selected.indexOf(1, at + 1)) this.#places.push(at);
   }
 
+  /** Returns true if a place is selected and not left out. */
+  readonly isWanted = (place: number): boolean =>
+    this.#selected[place] === 1 && place <= (this.#places.at(-1) ?? 0);
+
   /** Adds an item, unless its place is left out. */
   add(place: number, item: T): void {
-    const last = this.#places.at(-1) ?? 0;
-    if (place > last) return;
+    if (!this.isWanted(place)) return;
     const weight = this.#weightOf(item);
     this.#weights.set(place, (this.#weights.get(place) ?? 0) + weight);
     this.#weight += weight;
@@ -257,13 +262,10 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     documents: () => comparedDocuments(model),
     revision: () => `${model.services.revision} ${model.nodes.revision}`,
   });
-  const read = async (): Promise<void> => {
-    await gate.runSteps(documents.read());
-    await gate.runSteps(claims.read());
-  };
 
   app.openapi(GET_DIGEST, async (c) => {
-    await read();
+    await runWhileConnected(c, gate, documents.read());
+    await runWhileConnected(c, gate, claims.read());
     const document: DigestDocument = {
       version: DIGEST_VERSION,
       cluster: model.status().cluster,
@@ -277,11 +279,12 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
   });
 
   app.openapi(GET_GROUP, async (c) => {
-    await read();
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
-    const documentBuckets = documents.buckets(writer);
-    const buckets = documentBuckets ?? claims.buckets(writer);
+    const isOfDocuments = isDocumentGroup(writer);
+    const digest = isOfDocuments ? documents : claims;
+    await runWhileConnected(c, gate, digest.read());
+    const buckets = digest.buckets(writer);
     if (buckets === undefined)
       throw new ProblemError('not-found', 'No such group: see /v1/digest.', {
         field: 'writer',
@@ -296,18 +299,17 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
         field: place === undefined ? 'bucket' : 'place',
         value: wanted,
       });
-    // The upper 8 bits of a place are its bucket.
-    const isWanted = (at: number): boolean => selected[place === undefined ? at >>> 8 : at] === 1;
     if (place === undefined) {
-      const sums =
-        documentBuckets === undefined
-          ? await resultOf(c, gate, claims.placeSums(writer, isWanted))
-          : documents.placeSums(writer, isWanted);
+      // The upper 8 bits of a place are its bucket.
+      const isWanted = (at: number): boolean => selected[at >>> 8] === 1;
+      const sums = isOfDocuments
+        ? documents.placeSums(writer, isWanted)
+        : await resultOf(c, gate, claims.placeSums(writer, isWanted));
       return answerJSON(c, { writer, places: Object.fromEntries(sums) });
     }
-    if (documentBuckets !== undefined) {
+    if (isOfDocuments) {
       const page = new PlacePage<DigestItem>(selected, MAX_TEXTS, ({ fields }) => weightOf(fields));
-      const steps = documents.documentsIn(writer, isWanted, ({ key, fields }, at) =>
+      const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, at) =>
         page.add(at, { key, place: at, fields }),
       );
       await runWhileConnected(c, gate, steps);
@@ -315,7 +317,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       return answerJSON(c, { writer, documents: items, ...rest });
     }
     const page = new PlacePage<DigestClaim>(selected, MAX_CLAIMS, () => 1);
-    const steps = claims.claimsIn(writer, isWanted, (claim, key, at) =>
+    const steps = claims.claimsIn(writer, page.isWanted, (claim, key, at) =>
       page.add(at, claimDocument(claim, key, at, labelsOf)),
     );
     await runWhileConnected(c, gate, steps);

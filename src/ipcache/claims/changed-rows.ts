@@ -22,6 +22,8 @@ export interface ClaimTracker {
    * that changed repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
    */
   read(limit: number, receive: RowReceiver): number;
+  /** Passes the key with this number to `receive`, changed or not. */
+  readRow(row: number, receive: RowReceiver): void;
   /** Marks the key with this number as changed. */
   mark(row: number): void;
   stop(): void;

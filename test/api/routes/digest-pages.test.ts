@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import type { GroupDigestDocument } from '../../../src/api/routes/digest-routes.ts';
 import { testApp } from '../support/test-app.ts';
 
@@ -50,4 +50,17 @@ it('a service that is too large for a page counts as one (regression: its texts 
     documents: [],
     tooMany: { place: Number(place), claims: 1 },
   });
+});
+
+it('a group of claims is answered without the services, and the reverse (regression: each request read both)', async () => {
+  const { app, model } = testApp();
+  const services = vi.spyOn(model.services, 'states');
+  const claims = vi.spyOn(model.ipcache, 'trackClaims');
+  expect((await app.request('/v1/digest/services')).status).toBe(200);
+  expect(claims).not.toHaveBeenCalled();
+  services.mockClear();
+  model.addService({ namespace: 'shop', name: 'basket' }, '172.16.1.9');
+  expect((await app.request('/v1/digest/kvstore')).status).toBe(200);
+  expect(services).not.toHaveBeenCalled();
+  expect((await app.request('/v1/digest/services%20caspian')).status).toBe(404);
 });
