@@ -136,6 +136,7 @@ describe('a read-only backend', () => {
     const next = events(source.watch('a/'));
     expect([await next(), await next()]).toEqual(['create a/1=x', 'list-done']);
     source.set('a/1', 'x'); // no difference
+    source.set('b/2', 'other prefix');
     source.set('a/1', 'y');
     source.set('a/2', 'z');
     source.remove('a/1');
