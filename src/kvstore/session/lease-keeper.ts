@@ -44,25 +44,20 @@ export interface Binding {
   readonly held: HeldLease;
   /** Number of bindings that the keeper made before this one. */
   readonly order: number;
-  /** @internal Number of bindings that the keeper had removed before this one was made. */
-  readonly removed: number;
+  /**
+   * @internal Number of bindings that the keeper had removed before this one was made; {@link REPLACED} after the key
+   * was bound again.
+   */
+  removed: number;
   /**
    * Revision of the store after the last write of the key that may have taken effect; 0 if unknown, {@link UNWRITTEN}
-   * if there is none.
+   * if no such write is known.
    */
   writtenAt: number;
-  /** @internal The binding that this one replaced, if its write had no answer at that time. */
-  previous: Binding | undefined;
 }
 
 const UNWRITTEN = -1;
-
-/** Returns true if the key was written under this binding or an earlier one. */
-function isWritten(binding: Binding): boolean {
-  for (let each: Binding | undefined = binding; each !== undefined; each = each.previous)
-    if (each.writtenAt !== UNWRITTEN) return true;
-  return false;
-}
+const REPLACED = -1;
 
 // etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
 const KEYS_PER_LEASE = 1000;
@@ -165,7 +160,7 @@ export class LeaseKeeper {
       }
       return bindings;
     } catch (error) {
-      for (const binding of bindings) if (!isWritten(binding)) this.unbind(binding);
+      this.settle(bindings, false);
       throw error;
     }
   }
@@ -279,19 +274,23 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a successful write under this binding. If a concurrent delete has removed the binding, it is restored,
-   * because the write may be later than the delete.
+   * Records a successful write under this binding, also in a later binding of the key. If a concurrent delete or a
+   * refused write has removed the binding, it is restored, because the write may be later than the delete.
    *
    * @param revision revision of the write, if known
    */
   confirm(binding: Binding, revision: number = 0): void {
     binding.writtenAt = revision;
-    binding.previous = undefined;
-    const { held: lease } = binding;
-    const isBound = binding.removed === this.#removed; // no lookup if nothing was removed since
-    if (!lease.isHeld || isBound || this.bindingOf(binding.key) !== undefined) return;
-    this.#bindings.set(binding.key, binding);
-    this.#addKey(lease, binding.key);
+    const { held: lease, key } = binding;
+    const isCurrent = binding.removed === this.#removed; // no lookup if nothing was removed or bound again since
+    if (!lease.isHeld || isCurrent) return;
+    const current = this.bindingOf(key);
+    if (current !== undefined) {
+      current.writtenAt = Math.max(current.writtenAt, revision);
+      return;
+    }
+    this.#bindings.set(key, binding);
+    this.#addKey(lease, key);
   }
 
   /**
@@ -300,8 +299,8 @@ export class LeaseKeeper {
    */
   settle(bindings: readonly Binding[], mayBeWritten: boolean, revision?: number): void {
     for (const binding of bindings)
-      if (mayBeWritten || isWritten(binding)) this.confirm(binding, revision);
-      else this.unbind(binding);
+      if (mayBeWritten) this.confirm(binding, revision);
+      else if (binding.writtenAt === UNWRITTEN) this.unbind(binding);
   }
 
   /** Removes a lease that the server does not have any more. */
@@ -407,13 +406,13 @@ export class LeaseKeeper {
 
   /** @param previous the present binding of the key, if it has one */
   #bindTo(lease: HeldLease, key: string, previous?: Binding): Binding {
+    if (previous !== undefined) previous.removed = REPLACED;
     const binding: Binding = {
       key,
       held: lease,
       order: this.#bindingCount++,
       removed: this.#removed,
       writtenAt: previous?.writtenAt ?? UNWRITTEN,
-      previous: previous?.writtenAt === UNWRITTEN ? previous : undefined,
     };
     this.#bindings.set(key, binding);
     this.#addKey(lease, key);

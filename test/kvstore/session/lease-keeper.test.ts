@@ -7,7 +7,7 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
-import { type Binding, LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -533,10 +533,23 @@ describe('a lease keeper', () => {
     expect(server.leases).toEqual([]);
   });
 
-  it('the fate of many concurrent writes of a key is found without recursion (regression: RangeError)', async () => {
-    let last: Binding | undefined;
-    for (let i = 0; i < 50_000; i++) last = await keeper.bind('a');
-    if (last !== undefined) keeper.settle([last], false);
+  it('a written key stays bound if other writes of it were refused before and after its answer (regression: its loss was not reported)', async () => {
+    const written = await keeper.bind('a');
+    keeper.settle([await keeper.bind('a')], false);
+    const refused = await keeper.bind('a');
+    keeper.confirm(written, 3);
+    keeper.settle([refused], false);
+    expect(keeper.bindingOf('a')).toBe(refused);
+    expect(refused.writtenAt).toBe(3);
+    keeper.unbind(refused, 2); // by an earlier delete, whose answer is late
+    expect(keeper.bindingOf('a')).toBe(refused);
+  });
+
+  it('a refused write does not bind a key again that a delete has removed (regression: it was reported as lost)', async () => {
+    keeper.confirm(await keeper.bind('a'), 5);
+    const refused = await keeper.bind('a');
+    keeper.unbind(refused, 8);
+    keeper.settle([refused], false);
     expect(keeper.bindingOf('a')).toBeUndefined();
   });
 
