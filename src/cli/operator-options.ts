@@ -3,7 +3,6 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
-import { AGENT_LEASE_MS } from '../operator/collect/kvstore-collectors.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {
@@ -294,10 +293,11 @@ export async function operatorContradiction(flags: OperatorFlags): Promise<strin
     return '--mcs-api requires --clustermesh-config <folder>';
   if (flags.clustermeshConfig !== undefined && flags.endpointSliceSync !== true && flags.mcsApi !== true)
     return '--clustermesh-config requires --mcs-api or --endpoint-slice-sync, because no other duty reads remote clusters';
-  return collectorContradiction(flags) ?? (await electionContradiction(flags));
+  return (await collectorContradiction(flags)) ?? (await electionContradiction(flags));
 }
 
-function collectorContradiction(flags: OperatorFlags): string | undefined {
+async function collectorContradiction(flags: OperatorFlags): Promise<string | undefined> {
+  const { AGENT_LEASE_MS } = await import('../operator/collect/kvstore-collectors.ts');
   const { endpointGcInterval, identityGcInterval, kvstoreIdentityGcInterval = AGENT_LEASE_MS } = flags;
   const isCRD = flags.identityAllocationMode === 'crd';
   const needsEndpoints = isCRD && identityGcInterval !== 0;
