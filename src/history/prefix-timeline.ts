@@ -137,7 +137,7 @@ export class PastState {
     return Array.from(this.#claims, ([key, claims]) =>
       [...claims.values()]
         .sort((a, b) => compareWriters(a.claim, b.claim))
-        .map(({ claim, until }, index) => ({ ...claim, key, until, effective: index === 0 })),
+        .map(({ claim, until }, index) => ({ key, until, effective: index === 0, ...claim })),
     ).flat();
   }
 

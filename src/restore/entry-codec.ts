@@ -103,8 +103,9 @@ function readPod(from: ByteReader, flags: number): K8sMetadata {
   const hasPorts = (flags & HAS_PORTS) !== 0;
   if (flags & HAS_ACCOUNT) {
     const serviceAccount = from.frequentText();
-    const names = { namespace, podName, serviceAccount };
-    return hasPorts ? { ...names, namedPorts: readPorts(from) } : names;
+    return hasPorts
+      ? { namespace, podName, serviceAccount, namedPorts: readPorts(from) }
+      : { namespace, podName, serviceAccount };
   }
   return hasPorts ? { namespace, podName, namedPorts: readPorts(from) } : { namespace, podName };
 }

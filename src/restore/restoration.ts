@@ -154,7 +154,11 @@ export class Restoration {
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
     const accepted = { entries: 0, nodes: 0 };
     await gate.runSteps(
-      inSteps(identities, (known) => this.#restoreIdentity({ ...known, cluster: clusterName }), gate.slice),
+      inSteps(
+        identities,
+        ({ identity, labels }) => this.#restoreIdentity({ identity, labels, cluster: clusterName }),
+        gate.slice,
+      ),
     );
     if (entries.length + identities.length > 0) this.#recordTime(clusterName, header);
     const restoreEntry = ({ ip, identity, k8s }: ImportedState['entries'][number]): void => {

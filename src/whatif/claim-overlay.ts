@@ -108,7 +108,7 @@ export class ClaimOverlay {
       const parsed = parsePrefix(ip);
       if (parsed === undefined) return;
       const { prefix, form } = parsed;
-      edits.set(prefix, [...(edits.get(prefix) ?? []), { ...edit, form }]);
+      edits.set(prefix, [...(edits.get(prefix) ?? []), { form, ...edit }]);
     };
     for (const claim of before) {
       const same = next.get(claim.ip);

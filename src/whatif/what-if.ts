@@ -502,7 +502,7 @@ class Preview implements Disposable {
       for (const claims of this.#engines.ipcache.claimsOfCovering(difference.prefix, lengths)) {
         const after = this.#overlay.after(claims);
         if (after !== undefined)
-          return { ...difference, coveredBy: { prefix: claims.prefix, claim: after.claim } };
+          return { coveredBy: { prefix: claims.prefix, claim: after.claim }, ...difference };
       }
       return difference;
     });
