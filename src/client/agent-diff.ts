@@ -17,8 +17,11 @@ import {
   withReasons,
 } from './diff-reasons.ts';
 
-/** Maximum number of ranges of places in a request. A place is the hash of a key, see `GroupDigestDocument`. */
-const MAX_RANGES = 128;
+/**
+ * Maximum number of ranges of places in a request: the limit of the agent. The fewer there are, the more equal places
+ * lie in them. A place is the hash of a key, see `GroupDigestDocument`.
+ */
+const MAX_RANGES = 256;
 
 /** Number of buckets in a request: a quarter of all, so that an answer has at most 16,384 sums. */
 const BUCKETS_PER_REQUEST = 64;

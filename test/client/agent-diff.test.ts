@@ -645,6 +645,27 @@ describe('many differences', () => {
     }
   });
 
+  it('are requested in as many ranges as agents accept, with few equal places in them', async () => {
+    const [a, b] = [filled(3_000, 300), filled(3_000, 301)];
+    let [most, places] = [0, 0];
+    /** Reports 300 times as many claims, so that a request has fewer places. */
+    const asLarge =
+      (test: TestApp): Ask =>
+      async (path) => {
+        const ranges = path.split('?place=')[1]?.split(',') ?? [];
+        most = Math.max(most, ranges.length);
+        for (const [first = 0, last = first] of ranges.map((range) => range.split('-').map(Number)))
+          places += last - first + 1;
+        const document = (await asking(test)(path)) as { readonly writers?: readonly { claims: number }[] };
+        const writers = document.writers?.map((one) => ({ ...one, claims: 300 * one.claims }));
+        return { ...document, ...(writers && { writers }) };
+      };
+    const { differences } = await diffAgents(asLarge(a), asLarge(b));
+    expect(differences.length).toBe(3_000);
+    expect(most).toBe(256);
+    expect(places).toBeLessThan(2 * 2 * 3_000);
+  });
+
   it('refuse ranges that descend or end behind the last place', async () => {
     const { app } = testApp();
     for (const query of ['place=5-4', 'place=65536', 'bucket=3-256', 'place=1-', 'bucket=1,,2'])
