@@ -49,7 +49,7 @@ export interface StepsContext {
  * (pkg/status).
  */
 const SLOW_MS = 15_000;
-/** If a timer fires later than this, the process was suspended. The time without progress then starts again. */
+/** If a timer fires late by more than this, the process was suspended. The time without progress then starts again. */
 const SUSPENDED_MS = 1_000;
 /**
  * Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after
