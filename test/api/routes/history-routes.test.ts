@@ -408,7 +408,7 @@ describe('/v1/history', () => {
 describe('a record of the history has', () => {
   const HEAD = { sequence: 7, at: 1000 };
   const TIME = { sequence: 7, at: '1970-01-01T00:00:01.000Z' };
-  const documentOf = (record: object): unknown => recordDocument({ ...HEAD, ...record } as never);
+  const documentOf = (record: object): object => recordDocument({ ...HEAD, ...record } as never);
 
   it('the subject and the detail of a mark', () => {
     const mark = { kind: 'mark', mark: 'start', subject: 'baltic', detail: 'late' };
