@@ -326,6 +326,8 @@ describe('the cards of services and nodes', () => {
       type: 'LoadBalancer',
       clusterIPs: ['172.16.0.11'],
       externalIPs: ['198.51.100.7'],
+      sourceRanges: ['192.0.2.0/24', '198.51.100.0/24'],
+      sourceRangesPolicy: 'deny',
       ingressIPs: ['203.0.113.9'],
       addressing: 'assigned',
       ports: [['http', { port: 80, protocol: 6, nodePort: 30_080 }]],
@@ -360,6 +362,7 @@ describe('the cards of services and nodes', () => {
     await show('#/service/shop/web');
     await page.waitForSelector('text=web-1');
     expect(await text()).toMatch(/10\.0\.0\.9 own active 100 web-1 effective/);
+    expect(await text()).toContain('admitted clients outside of 192.0.2.0/24, 198.51.100.0/24');
     await show('#/node/own/n1');
     await page.waitForSelector('text=boot-of-n1');
     expect(await text()).toContain('health 10.2.0.4 ingress 10.2.0.5 pod CIDRs 10.2.0.0/24 10.3.0.0/24');

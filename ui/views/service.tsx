@@ -86,6 +86,11 @@ export function Service({ name }: { name: string }): VNode {
                 ],
                 ['load balancer', document.loadBalancerIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
                 ['external IP', document.externalIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
+                [
+                  'admitted clients',
+                  document.sourceRanges &&
+                    `${document.sourceRangesPolicy === 'deny' ? 'outside of ' : ''}${document.sourceRanges.join(', ') || 'none'}`,
+                ],
                 ['ports', servicePortsText(document)],
                 ['node selector', document.nodeSelector ?? document.nodeLabel],
                 [
