@@ -12,11 +12,15 @@ import type { ApiApp, RouteContext } from '../api-context.ts';
 import { comparedDocuments, isDocumentGroup } from '../compared-documents.ts';
 import { podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
+import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { answers, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
+
+/** Maximum number of concurrent pages, over TCP and over the unix socket. Each takes up to 15 MB. */
+const MAX_PAGES = 8;
 
 /** Maximum number of texts in the services or nodes of a response. */
 const MAX_TEXTS = 100_000;
@@ -278,6 +282,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     return answerJSON(c, document);
   });
 
+  const limitPages = limitConcurrency(MAX_PAGES, 'pages of a digest');
   app.openapi(GET_GROUP, async (c) => {
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
@@ -312,7 +317,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, at) =>
         page.add(at, { key, place: at, fields }),
       );
-      await runWhileConnected(c, gate, steps);
+      await limitPages(c, () => runWhileConnected(c, gate, steps));
       const { items, rest } = page.finish();
       return answerJSON(c, { writer, documents: items, ...rest });
     }
@@ -320,7 +325,7 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     const steps = claims.claimsIn(writer, page.isWanted, (claim, key, at) =>
       page.add(at, claimDocument(claim, key, at, labelsOf)),
     );
-    await runWhileConnected(c, gate, steps);
+    await limitPages(c, () => runWhileConnected(c, gate, steps));
     const { items, rest } = page.finish();
     return answerJSON(c, { writer, claims: items, ...rest });
   });

@@ -64,3 +64,14 @@ it('a group of claims is answered without the services, and the reverse (regress
   expect(services).not.toHaveBeenCalled();
   expect((await app.request('/v1/digest/services%20caspian')).status).toBe(404);
 });
+
+it('at most 8 pages are read concurrently (memory: 800 MB for 64)', async () => {
+  const { app } = testApp();
+  const pages = async (writer: string): Promise<readonly number[]> => {
+    const paths = Array.from({ length: 10 }, () => `/v1/digest/${writer}?place=0-65535`);
+    return (await Promise.all(paths.map(async (path) => app.request(path)))).map(({ status }) => status);
+  };
+  for (const writer of ['kvstore', 'services'])
+    expect((await pages(writer)).toSorted()).toEqual([...Array.from({ length: 8 }, () => 200), 429, 429]);
+  expect((await app.request('/v1/digest/kvstore?place=0-65535')).status).toBe(200);
+});
