@@ -19,7 +19,7 @@ import { answers, runWhileConnected } from './route-parts.ts';
 /** Maximum number of claims in a response. */
 const MAX_CLAIMS = 10_000;
 
-/** Maximum number of concurrent pages, over TCP and over the unix socket. Each takes up to 15 MB. */
+/** Maximum number of concurrent pages over TCP, and as many over the unix socket. Each takes up to 15 MB. */
 const MAX_PAGES = 8;
 
 /** Maximum number of texts in the services or nodes of a response. */
