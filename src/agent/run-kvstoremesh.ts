@@ -1,4 +1,5 @@
 import { readdir } from 'node:fs/promises';
+import { stateDescriptions } from '../api/metrics/cluster-metrics.ts';
 import { type Description, itemMetrics } from '../api/metrics/description.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
@@ -79,16 +80,7 @@ class KvstoreMeshProcess implements ServedProcess {
       scrape.once(() => this.#mesh?.status().clusters ?? []),
     );
     return [
-      clusters.gauge(
-        'dpcache_cluster_ready',
-        '1 if the state of a cluster is complete and its kvstore answers, else 0.',
-        ({ ready }) => Number(ready),
-      ),
-      clusters.gauge(
-        'dpcache_cluster_connected',
-        '1 if the kvstore of a cluster answers, else 0.',
-        ({ connected }) => Number(connected),
-      ),
+      ...stateDescriptions(clusters),
       clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
       clusters.gauge(
         'dpcache_kvstoremesh_pending_keys',

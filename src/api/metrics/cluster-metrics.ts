@@ -1,14 +1,17 @@
 import {
   type Description,
   gauge,
+  type ItemMetrics,
   inSeconds,
   itemMetrics,
   type MetricSources,
   timestamp,
 } from './description.ts';
 
-export function clusterDescriptions(model: MetricSources): readonly Description[] {
-  const clusters = itemMetrics('cluster', () => model.status().clusters);
+/** Returns whether the state of each cluster is complete, and whether it is connected. */
+export function stateDescriptions<T extends { readonly ready: boolean; readonly connected: boolean }>(
+  clusters: ItemMetrics<T>,
+): readonly Description[] {
   return [
     clusters.gauge(
       'dpcache_cluster_ready',
@@ -20,6 +23,13 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
       '1 if the kvstore of a cluster answers, else 0.',
       ({ connected }) => Number(connected),
     ),
+  ];
+}
+
+export function clusterDescriptions(model: MetricSources): readonly Description[] {
+  const clusters = itemMetrics('cluster', () => model.status().clusters);
+  return [
+    ...stateDescriptions(clusters),
     clusters.gauge(
       'dpcache_cluster_stale_since_timestamp_seconds',
       'Time of the state of a cluster, present only if stale state is served.',

@@ -68,11 +68,17 @@ export function counter(name: string, help: string, read: ReadValue): Descriptio
 /** Returns a metric with a sample for each item with a value. */
 type ItemMetric<T> = (name: string, help: string, read: (item: T) => number | undefined) => Description;
 
+/** Functions that create metrics of items. */
+export interface ItemMetrics<T> {
+  readonly gauge: ItemMetric<T>;
+  readonly counter: ItemMetric<T>;
+}
+
 /** Returns the functions that create metrics of items. The label of a sample is the name of its item. */
 export function itemMetrics<T extends { readonly name?: string | undefined }>(
   label: string,
   items: () => readonly T[],
-): { readonly gauge: ItemMetric<T>; readonly counter: ItemMetric<T> } {
+): ItemMetrics<T> {
   const metricOf =
     (type: Description['type']): ItemMetric<T> =>
     (name, help, read) => ({
