@@ -1,5 +1,7 @@
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from 'node:http';
 import { errorCode, messageOf } from '../base/failure.ts';
+import { sleep } from '../base/sleep.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import { type ProblemDocument, problemMessage } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
@@ -16,6 +18,12 @@ export class AgentError extends Error {
 
 /** Maximum length of an answer, or of one line of a stream. A service with 100,000 backends has some 40 MB. */
 const MAX_ANSWER_MIB = 64;
+
+/** Delay after a 429 without `Retry-After`. */
+const RETRY_MS = 1_000;
+
+/** Maximum total delay of the retries of a request. */
+const MAX_RETRY_MS = 10_000;
 
 /** Requests a path of the API and returns the answer: a document, or a list for JSON lines. */
 export type Ask = (path: string, body?: unknown) => Promise<unknown>;
@@ -39,19 +47,31 @@ export class ApiClient {
   /** The path of the socket, or the origin, for messages. */
   readonly #name: string;
   readonly #signal: AbortSignal;
+  readonly #runtime: Runtime;
 
-  constructor(target: string | ApiOrigin, signal: AbortSignal) {
+  constructor(target: string | ApiOrigin, signal: AbortSignal, runtime: RuntimeOptions = {}) {
+    this.#runtime = withRuntime(runtime);
     this.#target = typeof target === 'string' ? undefined : target;
     this.#name = typeof target === 'string' ? target : target.origin;
     this.#signal = signal;
   }
 
-  /** Returns the document at a path. Sends a POST if there is a body. Throws `AgentError`. */
+  /**
+   * Returns the document at a path. Sends a POST if there is a body. Retries a request that was refused with 429, which
+   * the agent sends before it does any work: after `Retry-After`, with jitter, for at most 10 s. Throws `AgentError`.
+   */
   readonly ask: Ask = async (path, body) => {
-    const answer = await this.#send(path, body);
-    const document = await this.#readDocument(answer);
-    if (isSuccess(answer)) return document;
-    throw this.#refusalError(answer, document);
+    const { clock, random } = this.#runtime;
+    for (let waited = 0; ; ) {
+      const answer = await this.#send(path, body);
+      const document = await this.#readDocument(answer);
+      if (isSuccess(answer)) return document;
+      const retryAfter = Number(answer.headers['retry-after'] ?? 0) * 1000;
+      const delay = (retryAfter > 0 ? retryAfter : RETRY_MS) * (1 + random());
+      waited += delay;
+      if (answer.statusCode !== 429 || waited > MAX_RETRY_MS) throw this.#refusalError(answer, document);
+      await sleep(clock, delay, this.#signal);
+    }
   };
 
   /** Yields the lines of a stream as they arrive. Throws `AgentError`. */

@@ -88,6 +88,11 @@ export function problemResponse(
   return new Response(JSON.stringify(document), {
     status: document.status,
     // By default, a browser stores a 410 without end.
-    headers: { 'content-type': PROBLEM_TYPE, 'cache-control': 'no-store', ...headers },
+    headers: {
+      'content-type': PROBLEM_TYPE,
+      'cache-control': 'no-store',
+      ...(document.status === 429 && { 'retry-after': '1' }),
+      ...headers,
+    },
   });
 }

@@ -1,9 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { ApiClient } from '../../../src/api/api-client.ts';
 import { ApiServer } from '../../../src/api/server/api-server.ts';
+import { FakeClock } from '../../agent/support/fake-clock.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
 import { SteeringModel } from '../support/steering-model.ts';
 import { testApp } from '../support/test-app.ts';
@@ -21,6 +24,60 @@ function largeBody(): { readonly body: ReadableStream<Uint8Array>; readonly byte
   };
   return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), bytesRead: () => read };
 }
+
+describe('a client that gets 429', () => {
+  /** Serves 429 to the first `busy` requests. Returns a client of it, and the number of requests. */
+  async function client(
+    busy: number,
+    header?: string,
+  ): Promise<{ ask: () => Promise<unknown>; sent: () => number; clock: FakeClock }> {
+    let sent = 0;
+    const socket = join(temporaryFolder({}), 'busy.sock');
+    const server = createServer((_, response) => {
+      if (++sent <= busy) response.writeHead(429, header === undefined ? {} : { 'retry-after': header });
+      response.end(JSON.stringify(sent <= busy ? { status: 429, detail: 'Try again later.' } : { sent }));
+    });
+    await once(server.listen(socket), 'listening');
+    onTestFinished(() => void server.close());
+    const clock = new FakeClock();
+    const { ask } = new ApiClient(socket, new AbortController().signal, { clock, random: () => 0.5 });
+    return { ask: () => ask('/v1/digest'), sent: () => sent, clock };
+  }
+
+  it.each([
+    [undefined, 1_500],
+    ['1', 1_500],
+    ['2', 3_000],
+    ['tomorrow', 1_500],
+  ])(
+    'retries after Retry-After %s, with jitter (regression: diff failed if 8 pages were read)',
+    async (header, delay) => {
+      const { ask, sent, clock } = await client(2, header);
+      const answer = ask();
+      for (const attempt of [1, 2]) {
+        await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]));
+        await clock.advance(delay - 1);
+        expect(sent()).toBe(attempt);
+        await clock.advance(1);
+      }
+      expect(await answer).toEqual({ sent: 3 });
+    },
+  );
+
+  it('throws the refusal instead of a wait of more than 10 s in total', async () => {
+    const { ask, sent, clock } = await client(100);
+    const refused = expect(ask()).rejects.toThrow('try again later');
+    for (const attempt of [1, 2, 3, 4, 5, 6]) {
+      await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]));
+      await clock.advance(1_500);
+    }
+    await refused;
+    expect(sent()).toBe(7);
+    const late = await client(1, '60');
+    await expect(late.ask()).rejects.toThrow('try again later');
+    expect(late.sent()).toBe(1);
+  });
+});
 
 describe('a request body', () => {
   it('is limited on every route, also on routes that parse it before a check', async () => {
@@ -79,7 +136,8 @@ describe('a request body', () => {
     const bodies: ReadableStreamDefaultController[] = [];
     const waiting = (): ReadableStream => new ReadableStream({ start: (body) => void bodies.push(body) });
     const held = Array.from({ length: 32 }, () => ask(false, waiting()));
-    expect((await ask(false, '{"ips":[]}')).status).toBe(429);
+    const refused = await ask(false, '{"ips":[]}');
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1']);
     expect((await ask(true, '{"ips":[]}')).status).toBe(200);
     for (const body of bodies) body.close();
     await Promise.all(held);
