@@ -14,6 +14,7 @@ const ROUTING = [
   'tunnel',
   'off',
 ] as const satisfies readonly HostDatapathOptions['routing'][];
+const SOURCE_RANGES = ['external', 'all'] as const satisfies readonly HostDatapathOptions['sourceRanges'][];
 const LAYOUTS = ['1.17', '1.18', '1.8'] as const satisfies readonly HostDatapathOptions['layout'][];
 
 /** Options of a datapath as parsed by commander. Missing ones have their defaults. */
@@ -22,6 +23,7 @@ export interface DatapathFlags {
   readonly datapathPins?: string;
   readonly datapathCgroup?: string;
   readonly datapathServices?: HostDatapathOptions['services'];
+  readonly datapathSourceRanges?: NonNullable<HostDatapathOptions['sourceRanges']>;
   readonly datapathRouting?: HostDatapathOptions['routing'];
   readonly datapathRemoteCidrs?: readonly string[];
   readonly datapathLayout?: HostDatapathOptions['layout'];
@@ -80,6 +82,9 @@ export function addDatapathOptions(command: Command): Command {
     );
   return addPinOptions(command)
     .addOption(choice('--datapath-services <mode>', 'implementation of services', SERVICES))
+    .addOption(
+      choice('--datapath-source-ranges <frontends>', 'frontends of loadBalancerSourceRanges', SOURCE_RANGES),
+    )
     .addOption(choice('--datapath-routing <mode>', 'routes to pods of other nodes', ROUTING))
     .option(
       '--datapath-remote-cidrs <cidrs>',
@@ -121,6 +126,7 @@ export function datapathOptions(flags: DatapathFlags): HostDatapathOptions | und
     pinFolder: flags.datapathPins ?? DEFAULT_PIN_FOLDER,
     cgroup: flags.datapathCgroup,
     services: flags.datapathServices ?? SERVICES[0],
+    sourceRanges: flags.datapathSourceRanges ?? SOURCE_RANGES[0],
     routing: flags.datapathRouting ?? ROUTING[0],
     remoteCIDRs: flags.datapathRemoteCidrs,
     layout: flags.datapathLayout ?? LAYOUTS[0],

@@ -15,6 +15,11 @@ export interface HostDatapathOptions {
   readonly remoteCIDRs?: readonly string[] | undefined;
   /** How services are reached: at `connect` of a socket, by rules of nftables, or by another program. */
   readonly services: 'socket' | 'nftables' | 'off';
+  /**
+   * The frontends that admit only the clients in `loadBalancerSourceRanges`. `external` (default): load-balancer
+   * addresses and external IPs. `all`: also node ports.
+   */
+  readonly sourceRanges?: 'external' | 'all' | undefined;
   /** The Cilium version whose map layout is used; `1.18` also for later ones. */
   readonly layout: '1.18' | '1.17' | '1.8';
   /** Maximum number of prefixes; default 512,000, as in Cilium. */

@@ -57,6 +57,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'datapath-pins': { flags: ['--datapath', 'linux', '--datapath-pins', '/p'] },
   'datapath-cgroup': { flags: ['--datapath', 'linux', '--datapath-cgroup', '/c'] },
   'datapath-services': { flags: ['--datapath', 'linux', '--datapath-services', 'off'] },
+  'datapath-source-ranges': { flags: ['--datapath', 'linux', '--datapath-source-ranges', 'all'] },
   'datapath-routing': { flags: ['--datapath', 'linux', '--datapath-routing', 'tunnel'] },
   'datapath-remote-cidrs': {
     flags: ['--datapath', 'linux', '--datapath-remote-cidrs', '203.0.113.0/24, 2001:db8::/32'],
@@ -125,6 +126,7 @@ const CONTEXT: Readonly<Record<string, readonly string[]>> = {
   'datapath-pins': ['--datapath', 'linux'],
   'datapath-cgroup': ['--datapath', 'linux'],
   'datapath-services': ['--datapath', 'linux'],
+  'datapath-source-ranges': ['--datapath', 'linux'],
   'datapath-routing': ['--datapath', 'linux'],
   'datapath-remote-cidrs': ['--datapath', 'linux'],
   'datapath-layout': ['--datapath', 'linux'],

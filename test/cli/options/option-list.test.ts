@@ -57,6 +57,7 @@ it('each command has exactly these options, with these values', async () => {
         "datapath-pins …",
         "datapath-cgroup …",
         "datapath-services socket nftables off",
+        "datapath-source-ranges external all",
         "datapath-routing auto direct tunnel off",
         "datapath-remote-cidrs …",
         "datapath-layout 1.17 1.18 1.8",

@@ -98,6 +98,7 @@ const AGENT: readonly Row[] = [
     {
       'options.datapath.pinFolder': '/sys/fs/bpf/dpcache',
       'options.datapath.services': 'socket',
+      'options.datapath.sourceRanges': 'external',
       'options.datapath.routing': 'auto',
       'options.datapath.layout': '1.17',
       'options.datapath.dryRun': false,
@@ -106,6 +107,7 @@ const AGENT: readonly Row[] = [
   ['--datapath-pins /p', { 'options.datapath.pinFolder': '/p' }, '--datapath linux'],
   ['--datapath-cgroup /c', { 'options.datapath.cgroup': '/c' }, '--datapath linux'],
   ['--datapath-services nftables', { 'options.datapath.services': 'nftables' }, '--datapath linux'],
+  ['--datapath-source-ranges all', { 'options.datapath.sourceRanges': 'all' }, '--datapath linux'],
   ['--datapath-routing tunnel', { 'options.datapath.routing': 'tunnel' }, '--datapath linux'],
   [
     '--datapath-remote-cidrs 203.0.113.0/24,2001:db8::/32',

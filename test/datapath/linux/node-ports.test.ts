@@ -71,6 +71,19 @@ ${isMain ? `status: { loadBalancer: { ingress: [${FAMILIES.map(({ balancer }) =>
 `;
 }
 
+/** A service whose load balancer admits only the pods on the host. */
+const LIMITED = `apiVersion: v1
+kind: Service
+metadata: { name: limited, namespace: shop }
+spec:
+  type: LoadBalancer
+  clusterIPs: ["172.16.0.20"]
+  loadBalancerSourceRanges: ["10.6.0.0/24", "192.0.2.1/32"]
+  ports: [{ name: http, port: 80, protocol: TCP, nodePort: 30082 }]
+status: { loadBalancer: { ingress: [{ ip: "203.0.113.20" }] } }
+---
+`;
+
 describeOnLinux(
   'from a manifest through the agent to a packet',
   ['sockets', 'nftables', 'namespaces', 'ip'],
@@ -119,7 +132,9 @@ describeOnLinux(
       const file = join(scratch.folder(), 'services.yaml');
       writeFileSync(
         file,
-        manifest('web', NODE_PORT, 'Cluster', 'here') + manifest('local', LOCAL_NODE_PORT, 'Local', 'there'),
+        manifest('web', NODE_PORT, 'Cluster', 'here') +
+          manifest('local', LOCAL_NODE_PORT, 'Local', 'there') +
+          LIMITED,
       );
       const pins = join(scratch.bpffs(), 'dpcache');
       const steering = ['--datapath', 'linux', '--datapath-pins', pins, '--datapath-cgroup', cgroup];
@@ -137,6 +152,11 @@ describeOnLinux(
     async function asked(name: string, ip: string, port: number): Promise<readonly string[]> {
       const counts = (await peers.get(name)?.ask('tcp', ip, port, 3)) ?? {};
       return Object.keys(counts).map((text) => text.split(' ')[0] ?? '');
+    }
+
+    /** Returns the elements with source ranges of 24 bits. */
+    function limitedTo24(): string {
+      return host.run('nft', 'list', 'set', 'ip', 'dpcache', 'from-24');
     }
 
     const of = (ip: string): readonly string[] => [`${ip}:8080`];
@@ -176,12 +196,17 @@ describeOnLinux(
           expect(await asked('outside', node, LOCAL_NODE_PORT)).toEqual(['ECONNREFUSED']);
         },
       );
+
+      it('loadBalancerSourceRanges apply to addresses of the load balancer (regression: to no frontend)', () => {
+        expect(limitedTo24()).toContain('{ 203.0.113.20 . tcp . 80 . 10.6.0.0 }');
+      });
     });
 
-    describe('with --datapath-services nftables', () => {
+    describe('with --datapath-services nftables --datapath-source-ranges all', () => {
       let agent: AgentProcess;
       beforeAll(async () => {
-        agent = new AgentProcess(scratch, [...words, '--datapath-services', 'nftables'], through);
+        const options = ['--datapath-services', 'nftables', '--datapath-source-ranges', 'all'];
+        agent = new AgentProcess(scratch, [...words, ...options], through);
         await agent.settled();
       });
       afterAll(() => agent.stop());
@@ -196,6 +221,11 @@ describeOnLinux(
           }
         },
       );
+
+      it('loadBalancerSourceRanges apply to node ports, too', () => {
+        expect(limitedTo24()).toContain('192.168.0.1 . tcp . 30082 . 10.6.0.0');
+        expect(limitedTo24()).not.toContain('172.16.0.20');
+      });
 
       it('repairs its rules within a second after they were flushed (regression: services timed out, diff was empty)', async () => {
         const { vip, backend, node } = FAMILIES[0] ?? ({} as Family);

@@ -12,14 +12,16 @@ import {
   SETS,
   slotKey,
 } from './nft-layout.ts';
-import { addElements, deleteElements, type NftTable } from './nft-message.ts';
-
-/**
- * Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink.
- */
-const ELEMENTS_PER_MESSAGE = 256;
-
-const NONE: ReadonlySet<number> = new Set();
+import {
+  addElements,
+  deleteElements,
+  inSteps,
+  type NftPlace,
+  type NftTable,
+  replaceElement,
+} from './nft-message.ts';
+import { policyOf, sourceChainName } from './source-chains.ts';
+import { sourceSteps } from './source-elements.ts';
 
 /** Takes the place of a backend whose element another process deleted. */
 export const EMPTY_SLOT = '';
@@ -35,12 +37,23 @@ export interface KernelFrontend {
   readonly foreignSlots: number[];
   /** Protocols with which the masquerade sets or `clusterIPs` contain it. */
   readonly listedProtocols: Set<number>;
+  /** The chain that admits clients. `undefined`: all clients are admitted. */
+  sourceChain: string | undefined;
+  /** The ranges that the chain of clients finds. */
+  readonly ranges: Set<string>;
 }
 
 /** Returns the state of a frontend without elements. */
 export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
-  const isAny = isAnyPort(endpoint);
-  return { isAny, backends: undefined, slots: [], foreignSlots: [], listedProtocols: new Set() };
+  return {
+    isAny: isAnyPort(endpoint),
+    backends: undefined,
+    slots: [],
+    foreignSlots: [],
+    listedProtocols: new Set(),
+    sourceChain: undefined,
+    ranges: new Set(),
+  };
 }
 
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
@@ -50,11 +63,16 @@ export function itemOf({
   slots,
   foreignSlots,
   listedProtocols,
+  sourceChain,
+  ranges,
 }: KernelFrontend): ServiceItem {
+  const sources =
+    sourceChain === undefined ? undefined : { policy: policyOf(sourceChain), ranges: [...ranges] };
+  const hasAllRanges = sources === undefined ? ranges.size === 0 : sourceChainName(sources) === sourceChain;
   const hasAllElements = isAny ? listedProtocols.size === PROTOCOLS.length : backends === slots.length;
-  const isComplete = hasAllElements && foreignSlots.length === 0;
+  const isComplete = hasAllElements && hasAllRanges && foreignSlots.length === 0;
   const masquerade = !isAny && listedProtocols.size > 0;
-  return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade };
+  return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade, sources };
 }
 
 /** Returns the state of a frontend after `item` was written over its current state. */
@@ -65,8 +83,15 @@ export function changedFrontend(
 ): KernelFrontend {
   const slots = assignSlots(current?.slots ?? [], item.backends);
   const isAny = isAnyPort(endpoint);
-  const backends = isAny ? undefined : slots.length;
-  return { isAny, backends, slots, foreignSlots: [], listedProtocols: new Set(protocolsOf(endpoint, item)) };
+  return {
+    isAny,
+    backends: isAny ? undefined : slots.length,
+    slots,
+    foreignSlots: [],
+    listedProtocols: new Set(protocolsOf(endpoint, item)),
+    sourceChain: item.sources && sourceChainName(item.sources),
+    ranges: new Set(item.sources?.ranges),
+  };
 }
 
 /**
@@ -80,19 +105,21 @@ export function changeRequests(
   current: KernelFrontend | undefined,
   item: ServiceItem | undefined,
 ): readonly (readonly NetlinkRequest[])[] {
-  const protocols = protocolsOf(frontend, item);
-  const listing = listingRequests(table, frontend, current?.listedProtocols ?? NONE, protocols);
-  if (isAnyPort(frontend)) return [listing];
-  const before = current?.slots ?? [];
+  const state = current ?? emptyFrontend(frontend);
+  const listing = listingRequests(table, frontend, state.listedProtocols, protocolsOf(frontend, item));
+  const clients = sourceSteps(table, frontend, state, item?.sources);
+  const before = state.slots;
   const after = item ? assignSlots(before, item.backends) : [];
   const isUsed = (slot: number): boolean => (before[slot] ?? EMPTY_SLOT) !== EMPTY_SLOT;
   const added = after.flatMap((backend, slot) => (before[slot] === backend ? [] : [{ backend, slot }]));
   const surplus = [...before.keys()].filter((slot) => slot >= after.length && isUsed(slot));
   const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
   const backends = backendsOf(frontend.protocol);
+  const count = item === undefined || isAnyPort(frontend) ? undefined : after.length;
   const remove = (slots: readonly number[]): readonly NetlinkRequest[] =>
     slots.length === 0 ? [] : [deleteElements(table, backends, slots.map(keyOf))];
   return [
+    ...clients.before,
     ...inSteps(added, (slots) => [
       ...remove(slots.map(({ slot }) => slot).filter(isUsed)),
       addElements(
@@ -101,9 +128,9 @@ export function changeRequests(
         slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
     ]),
-    listing,
-    frontendRequests(table, frontend, current?.backends, item && after.length),
-    ...inSteps([...surplus, ...(current?.foreignSlots ?? [])], remove),
+    [...listing, ...clients.together, ...frontendRequests(table, frontend, state.backends, count)],
+    ...inSteps([...surplus, ...state.foreignSlots], remove),
+    ...clients.after,
   ];
 }
 
@@ -145,23 +172,9 @@ function frontendRequests(
   current: number | undefined,
   desired: number | undefined,
 ): readonly NetlinkRequest[] {
-  if (current === desired) return [];
-  const key = frontendKey(frontend);
-  const setOf = (backends: number): string => (backends === 0 ? SETS.refused : SETS.services);
-  const chain = desired === undefined || desired === 0 ? undefined : pickName(desired);
-  return [
-    ...(current === undefined ? [] : [deleteElements(table, setOf(current), [key])]),
-    ...(desired === undefined ? [] : [addElements(table, setOf(desired), [{ key, chain }])]),
-  ];
-}
-
-/** Returns the steps for all elements, at most {@link ELEMENTS_PER_MESSAGE} in each. */
-function inSteps<T>(
-  all: readonly T[],
-  requests: (some: readonly T[]) => readonly NetlinkRequest[],
-): readonly (readonly NetlinkRequest[])[] {
-  const steps: (readonly NetlinkRequest[])[] = [];
-  for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE)
-    steps.push(requests(all.slice(at, at + ELEMENTS_PER_MESSAGE)));
-  return steps;
+  const placeOf = (backends: number | undefined): NftPlace | undefined => {
+    if (backends === undefined) return undefined;
+    return backends === 0 ? [SETS.refused] : [SETS.services, pickName(backends)];
+  };
+  return replaceElement(table, frontendKey(frontend), placeOf(current), placeOf(desired));
 }

@@ -13,18 +13,20 @@ import {
 } from './nft-message.ts';
 
 /** Types of keys and values, numbered as in `nft`. */
-const TYPE = { integer: 4, ipv4: 7, ipv6: 8, protocol: 12, service: 13 } as const;
+export const TYPE = { integer: 4, ipv4: 7, ipv6: 8, protocol: 12, service: 13 } as const;
 const TYPE_BITS = 6;
 
-// Registers of 32 bits. The parts of a composite key are in consecutive registers.
-const REGISTER = 8;
-const VERDICT_REGISTER = 0;
+/** The first register of 32 bits. The parts of a composite key are in consecutive registers. */
+export const REGISTER = 8;
+/** The register of the verdict of a packet. */
+export const VERDICT_REGISTER = 0;
 const NETWORK_HEADER = 1;
 const TRANSPORT_HEADER = 2;
 const META_L4PROTO = 16;
 const CT = { original: 0, protocolPort: 12, ipv4: 20, ipv6: 22 } as const;
 const EQUAL = 0;
 const DNAT = 1;
+const RAW_PRIORITY = -300;
 const DNAT_PRIORITY = -100;
 const SNAT_PRIORITY = 100;
 const PORT_UNREACHABLE = { 4: 3, 6: 4 } as const;
@@ -47,12 +49,16 @@ export const PROTOCOLS: readonly Protocol[] = [
 ];
 
 /** Name of an empty chain that marks the version of the layout. A table without this chain has another layout. */
-export const LAYOUT_CHAIN = 'layout-2';
+export const LAYOUT_CHAIN = 'layout-3';
+
+/** The mark of a layout whose tables lack only sets and chains that can be added. */
+export const FORMER_LAYOUT_CHAIN = 'layout-2';
 
 /** The sets of a table that all protocols share; see also {@link backendsOf} and {@link masqueradeOf}. */
 export const SETS = {
   services: 'services',
   refused: 'refused',
+  limited: 'limited',
   clusterIPs: 'cluster-ips',
 } as const;
 
@@ -89,12 +95,19 @@ export function tableOf(family: Family): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name: NFT_TABLE };
 }
 
-function addressWords(family: Family): number {
+/** Returns the number of 32-bit words of an address. */
+export function addressWords(family: Family): number {
   return family === 4 ? 1 : 4;
 }
 
-function typeOf(family: Family, ...parts: readonly number[]): number {
-  return parts.reduce((type, part) => (type << TYPE_BITS) | part, family === 4 ? TYPE.ipv4 : TYPE.ipv6);
+/** Returns the type of an address. */
+export function addressType(family: Family): number {
+  return family === 4 ? TYPE.ipv4 : TYPE.ipv6;
+}
+
+/** Returns the type of a key that consists of an address and other parts. */
+export function typeOf(family: Family, ...parts: readonly number[]): number {
+  return parts.reduce((type, part) => (type << TYPE_BITS) | part, addressType(family));
 }
 
 /** Returns the definitions of the sets. */
@@ -118,6 +131,7 @@ export function setsOf(family: Family): readonly NftSet[] {
   return [
     { name: SETS.services, ...frontend, data: 'verdict' },
     { name: SETS.refused, ...frontend },
+    { name: SETS.limited, ...frontend, data: 'verdict' },
     { name: SETS.clusterIPs, keyType: typeOf(family, TYPE.protocol), keyBytes: address + 4 },
     ...ofProtocol,
   ];
@@ -164,13 +178,15 @@ function backendTypes(family: Family, { header }: Protocol): Uint8Array {
   ]);
 }
 
+/** Returns the expression that loads the destination of a packet. */
 function loadAddress(family: Family): NftExpression {
-  const [offset, bytes] = family === 4 ? [16, 4] : [24, 16];
-  return {
-    name: 'payload',
-    registers: { 1: REGISTER },
-    numbers: { 2: NETWORK_HEADER, 3: offset, 4: bytes },
-  };
+  return loadAddressAt(family, family === 4 ? 16 : 24, REGISTER);
+}
+
+/** Returns the expression that loads an address at an offset of the network header. */
+export function loadAddressAt(family: Family, offset: number, register: number): NftExpression {
+  const numbers = { 2: NETWORK_HEADER, 3: offset, 4: 4 * addressWords(family) };
+  return { name: 'payload', registers: { 1: register }, numbers };
 }
 
 function loadProtocol(register: number): NftExpression {
@@ -182,7 +198,7 @@ function loadPort(register: number): NftExpression {
 }
 
 /** Returns the expressions that load destination, protocol and port of a packet into consecutive registers. */
-function loadFrontend(family: Family): readonly NftExpression[] {
+export function loadFrontend(family: Family): readonly NftExpression[] {
   const at = REGISTER + addressWords(family);
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
 }
@@ -190,10 +206,12 @@ function loadFrontend(family: Family): readonly NftExpression[] {
 /** Returns the expressions that end the rule for packets of another protocol. */
 function matchProtocol({ number }: Protocol): readonly NftExpression[] {
   const value = Uint8Array.of(number);
-  return [loadProtocol(REGISTER), { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: EQUAL }, value }];
+  const compare = { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: EQUAL }, values: { 3: value } };
+  return [loadProtocol(REGISTER), compare];
 }
 
-function matchSet(set: string): NftExpression {
+/** Returns the expression that ends the rule if a set does not contain the key in the registers. */
+export function matchSet(set: string): NftExpression {
   return { name: 'lookup', set, registers: { 2: REGISTER } };
 }
 
@@ -216,10 +234,11 @@ function masquerade(family: Family, protocol: Protocol): readonly NftExpression[
 
 /** Returns the chains with hooks, and the chain that marks the layout. */
 export function baseChains(family: Family): readonly NftChain[] {
-  const find: readonly NftExpression[] = [
+  const goto = (set: string): readonly NftExpression[] => [
     ...loadFrontend(family),
-    { name: 'lookup', set: SETS.services, registers: { 2: REGISTER, 3: VERDICT_REGISTER } },
+    { name: 'lookup', set, registers: { 2: REGISTER, 3: VERDICT_REGISTER } },
   ];
+  const find = goto(SETS.services);
   const reject: NftExpression = {
     name: 'reject',
     numbers: { 1: 0 },
@@ -232,6 +251,11 @@ export function baseChains(family: Family): readonly NftChain[] {
   const nat = { type: 'nat', priority: DNAT_PRIORITY } as const;
   const filter = { type: 'filter', priority: 0 } as const;
   return [
+    {
+      name: 'sources',
+      base: { type: 'filter', priority: RAW_PRIORITY, hook: HOOK.prerouting },
+      rules: [goto(SETS.limited)],
+    },
     { name: 'prerouting', base: { ...nat, hook: HOOK.prerouting }, rules: [find] },
     { name: 'output', base: { ...nat, hook: HOOK.output }, rules: [find] },
     {

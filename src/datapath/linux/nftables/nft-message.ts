@@ -61,8 +61,8 @@ const ELEMENTS = { set: 2, list: 3 } as const;
 const ELEMENT = { key: 1, data: 2 } as const;
 const DATA = { value: 1, verdict: 2 } as const;
 const VERDICT = { code: 1, chain: 2 } as const;
-/** Attributes of the data of an expression that do not depend on its name, as {@link NftExpression} declares them. */
-const EXPRESSION_DATA = { set: 1, value: 3 } as const;
+/** Attributes of the data of an expression, as {@link NftExpression} declares them. */
+const EXPRESSION_DATA = { set: 1, verdict: 2 } as const;
 const MAP_FLAG = 8;
 const VERDICT_DATA = 0xffffff00;
 const GOTO = -4;
@@ -106,8 +106,10 @@ export interface NftExpression {
   readonly set?: string | undefined;
   /** An attribute of one byte. */
   readonly byte?: readonly [type: number, value: number] | undefined;
-  /** The value to compare with, the third attribute. */
-  readonly value?: Uint8Array | undefined;
+  /** Values such as the operand of a comparison, by attribute. */
+  readonly values?: Readonly<Record<number, Uint8Array>> | undefined;
+  /** The code of a verdict, the second attribute. */
+  readonly verdict?: number | undefined;
 }
 
 /** An expression as reported by the kernel. Some of its attributes are defaults. */
@@ -252,7 +254,7 @@ function be32(attributes: Attributes, type: number): number | undefined {
 export function isExpression(found: FoundExpression | undefined, desired: NftExpression): boolean {
   if (found === undefined) return false;
   const { attributes } = found;
-  const { numbers = {}, registers = {}, set, byte, value } = desired;
+  const { numbers = {}, registers = {}, values = {}, set, byte, verdict } = desired;
   return (
     found.name === desired.name &&
     (set === undefined || attributes.text(EXPRESSION_DATA.set) === set) &&
@@ -262,8 +264,16 @@ export function isExpression(found: FoundExpression | undefined, desired: NftExp
       return other !== undefined && longRegister(other) === longRegister(number);
     }) &&
     (byte === undefined || attributes.u8(byte[0]) === byte[1]) &&
-    (value === undefined || isEqual(attributes.nested(EXPRESSION_DATA.value)?.bytes(DATA.value), value))
+    Object.entries(values).every(([type, value]) =>
+      isEqual(attributes.nested(Number(type))?.bytes(DATA.value), value),
+    ) &&
+    (verdict === undefined || verdictCode(attributes.nested(EXPRESSION_DATA.verdict)) === verdict)
   );
+}
+
+function verdictCode(data: Attributes | undefined): number | undefined {
+  const verdict = data?.nested(DATA.verdict);
+  return verdict && be32(verdict, VERDICT.code);
 }
 
 function isEqual(a: Uint8Array | undefined, b: Uint8Array): boolean {
@@ -314,19 +324,25 @@ function addRule(table: NftTable, chain: string, rule: readonly NftExpression[])
 }
 
 function writeExpression(writer: MessageWriter, expression: NftExpression): void {
-  const { name, numbers = {}, registers = {}, set, byte, value } = expression;
+  const { name, numbers = {}, registers = {}, values = {}, set, byte, verdict } = expression;
   writer.attributeText(EXPRESSION.name, name);
   writer.nest(EXPRESSION.data, () => {
     if (set !== undefined) writer.attributeText(EXPRESSION_DATA.set, set);
     for (const [type, number] of Object.entries({ ...numbers, ...registers }))
       writer.attributeBE32(Number(type), number);
     if (byte !== undefined) writer.attributeU8(...byte);
-    if (value !== undefined)
-      writer.nest(EXPRESSION_DATA.value, () => writer.attributeBytes(DATA.value, value));
+    for (const [type, value] of Object.entries(values))
+      writer.nest(Number(type), () => writer.attributeBytes(DATA.value, value));
+    if (verdict === undefined) return;
+    writer.nest(EXPRESSION_DATA.verdict, () =>
+      writer.nest(DATA.verdict, () => writer.attributeBE32(VERDICT.code, verdict)),
+    );
   });
 }
 
-/** Returns a request that adds a set or map. `id` is any number that is unique in the transaction. */
+/**
+ * Returns a request that adds a set or map, unless an equal one exists. `id` is any number, unique in the transaction.
+ */
 export function addSet(
   table: NftTable,
   { name, keyType, keyBytes, data, typeOf }: NftSet,
@@ -356,6 +372,39 @@ export function deleteElements(table: NftTable, set: string, keys: readonly Uint
   return request(`delete from ${set}`, NFT.deleteElement, 0, table, (writer) =>
     writeElements(writer, set, elements),
   );
+}
+
+/** The set that contains an element, and in a map the chain to go to. */
+export type NftPlace = readonly [set: string, chain?: string];
+
+/** Returns the requests that move the element with a key. */
+export function replaceElement(
+  table: NftTable,
+  key: Uint8Array,
+  from: NftPlace | undefined,
+  to: NftPlace | undefined,
+): readonly NetlinkRequest[] {
+  if (from?.[0] === to?.[0] && from?.[1] === to?.[1]) return [];
+  return [
+    ...(from === undefined ? [] : [deleteElements(table, from[0], [key])]),
+    ...(to === undefined ? [] : [addElements(table, to[0], [{ key, chain: to[1] }])]),
+  ];
+}
+
+/**
+ * Maximum number of elements in a message, so that a message of IPv6 elements stays below the size limit of netlink.
+ */
+const ELEMENTS_PER_MESSAGE = 256;
+
+/** Returns the steps for all elements, at most {@link ELEMENTS_PER_MESSAGE} in each. */
+export function inSteps<T>(
+  all: readonly T[],
+  requests: (some: readonly T[]) => readonly NetlinkRequest[],
+): readonly (readonly NetlinkRequest[])[] {
+  const steps: (readonly NetlinkRequest[])[] = [];
+  for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE)
+    steps.push(requests(all.slice(at, at + ELEMENTS_PER_MESSAGE)));
+  return steps;
 }
 
 function writeElements(writer: MessageWriter, set: string, elements: readonly NftElement[]): void {

@@ -20,7 +20,6 @@ import {
 import {
   baseChains,
   PROTOCOLS,
-  pickChain,
   pickName,
   pickSizeOf,
   readClusterIP,
@@ -46,7 +45,9 @@ import {
   nftBatch,
   readElements,
 } from './nft-message.ts';
-import { readStructure, type TableStructure } from './table-structure.ts';
+import { rangeLengthOf, readRange } from './source-chains.ts';
+import { sourceTargets } from './source-elements.ts';
+import { readStructure, type TableStructure, targetChain } from './table-structure.ts';
 
 /** Maximum number of attempts to read a table completely. */
 const READ_TRIES = 8;
@@ -88,6 +89,8 @@ export function isRulesKey(key: string): boolean {
  *     pick-N        numgen random mod N → slot  backends-*   frontend, slot → backend → dnat
  *     masquerade-*  frontends whose clients are masqueraded
  *     cluster-ips   refuse ports that they do not have
+ *     limited       frontend → goto admit-L or deny-L, before connection tracking
+ *     admit-L       source in from-L → accept, otherwise drop; one such chain for each combination of lengths of ranges
  *
  * Backends are added before their frontend and deleted after it. Connection tracking keeps a connection at its backend.
  * Each family has one table, which exists while it has a frontend. Other tables are never changed.
@@ -99,8 +102,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly #socket: NetlinkSocket;
   readonly #frontends: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
   readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
-  /** Number of frontends that use each chain `pick-N`, by N. */
-  readonly #pickUsers: Record<Family, Map<number, number>> = { 4: new Map(), 6: new Map() };
+  /** Number of frontends that refer to each chain, by name. */
+  readonly #users: Record<Family, Map<string, number>> = { 4: new Map(), 6: new Map() };
   #monitor: Disposable | undefined;
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
@@ -161,13 +164,14 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return (
       (a.masquerade ?? false) === (b.masquerade ?? false) &&
       a.backends.length === others.size &&
-      a.backends.every((backend) => others.has(backend))
+      a.backends.every((backend) => others.has(backend)) &&
+      equalSources(a.sources, b.sources)
     );
   }
 
-  print({ backends, masquerade }: ServiceItem): string {
+  print({ backends, masquerade, sources }: ServiceItem): string {
     const text = backends.length === 0 ? 'refused' : backends.join(' ');
-    return masquerade === true ? `${text} masquerade` : text;
+    return [text, ...(masquerade === true ? ['masquerade'] : []), ...sourceWords(sources)].join(' ');
   }
 
   /**
@@ -192,7 +196,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       bytes = 0;
     };
     changes.forEach((change, at) => {
-      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : protocolError(change);
+      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : this.#obstacle(change);
       if (error !== undefined) outcomes[at] = error;
       if (isRulesKey(change.key) || error !== undefined) return;
       const prepared = { at, change, steps: this.#steps(change) };
@@ -208,18 +212,22 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   /** Deletes the tables of both families. */
   remove(): void {
-    for (const family of FAMILIES) this.#removeTable(family);
+    for (const family of FAMILIES) {
+      const error = this.#removeTable(family);
+      if (error !== undefined) throw error;
+    }
   }
 
-  #removeTable(family: Family): void {
+  #removeTable(family: Family): SyscallError | undefined {
     const error = this.#send([[deleteTable(tableOf(family))]]);
-    if (error !== undefined && error.code !== 'ENOENT') throw error;
+    if (error !== undefined && error.code !== 'ENOENT') return error;
     this.#forget(family);
+    return undefined;
   }
 
   #forget(family: Family): void {
     this.#frontends[family].clear();
-    this.#pickUsers[family].clear();
+    this.#users[family].clear();
     this.#structure[family] = undefined;
   }
 
@@ -240,21 +248,23 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
         this.#frontends[family].clear();
         yield* this.#readSets(family);
       }
-      for (const { backends } of this.#frontends[family].values()) this.#countPickUser(family, backends, 1);
+      for (const frontend of this.#frontends[family].values()) this.#countUser(family, frontend, 1);
     }
   }
 
   #readStructure(family: Family): TableStructure {
     const structure = readStructure(this.#socket, tableOf(family), family);
     this.#structure[family] = structure;
-    for (const backends of structure.pickSizes)
-      if (!this.#pickUsers[family].has(backends)) this.#pickUsers[family].set(backends, 0);
+    for (const chain of structure.targets)
+      if (!this.#users[family].has(chain)) this.#users[family].set(chain, 0);
     return structure;
   }
 
   *#readSets(family: Family): Generator<undefined, void, void> {
     using socket = this.#open();
-    for (const { name } of setsOf(family)) {
+    const names = setsOf(family).map((set) => set.name);
+    for (const name of this.#structure[family]?.sets ?? []) {
+      if (!names.includes(name) && rangeLengthOf(name) === undefined) continue;
       for (const piece of socket.dumpPieces(dumpElements(tableOf(family), name), readElements)) {
         if (piece === 'again') continue;
         for (const element of piece.flat()) this.#recordElement(family, name, element);
@@ -271,7 +281,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
     const contents = setKind(set);
-    if (set === SETS.clusterIPs) {
+    const rangeLength = rangeLengthOf(set);
+    if (rangeLength !== undefined) {
+      const { frontend, range } = readRange(key, family, rangeLength);
+      this.#frontendAt(family, frontend).ranges.add(range);
+    } else if (set === SETS.limited) {
+      this.#frontendAt(family, readFrontend(key, family)).sourceChain = chain;
+    } else if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
     } else if (contents === undefined) {
@@ -299,23 +315,34 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return frontend;
   }
 
-  /** Creates the table if it is missing; replaces one of another layout, which is ours by its name. */
-  #ensureTable(family: Family): void {
-    this.#structure[family] ??= this.#readStructure(family);
-    if (this.#structure[family].state !== 'none') return;
+  /** Returns the error if a change cannot be written because of its protocol or its table. */
+  #obstacle(change: TableChange<ServiceItem>): SyscallError | undefined {
+    const { key, item } = change;
+    const family = familyOf(parseEndpoint(key).ip);
+    if (item === undefined && !this.#frontends[family].has(key)) return undefined;
+    return protocolError(change) ?? this.#ensureTable(family);
+  }
+
+  /**
+   * Creates the table if it is missing, and replaces one of another layout. Repairs a damaged one, because without its
+   * chains a frontend would be open to clients that its ranges exclude. Returns the error.
+   */
+  #ensureTable(family: Family): SyscallError | undefined {
+    const { state, repair } = this.#structure[family] ?? this.#readStructure(family);
+    if (state === 'whole') return undefined;
     const table = tableOf(family);
-    const error = this.#send([
-      [
-        addTable(table),
-        deleteTable(table),
-        addTable(table),
-        ...setsOf(family).map((set, id) => addSet(table, set, id + 1)),
-        ...baseChains(family).flatMap((chain) => addChain(table, chain)),
-      ],
-    ]);
-    if (error !== undefined) throw error;
-    this.#forget(family);
+    const create = [
+      addTable(table),
+      deleteTable(table),
+      addTable(table),
+      ...setsOf(family).map((set, id) => addSet(table, set, id + 1)),
+      ...baseChains(family).flatMap((chain) => addChain(table, chain)),
+    ];
+    const error = this.#send(state === 'damaged' ? repair : [create]);
+    if (error !== undefined) return error;
+    if (state === 'none') this.#forget(family);
     this.#readStructure(family);
+    return undefined;
   }
 
   #commit(batch: readonly PreparedChange[], outcomes: (SyscallError | undefined)[]): void {
@@ -329,10 +356,22 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     // recorded state.
     for (const _ of this.#readAll());
     const [only] = batch;
-    if (batch.length === 1 && only !== undefined) outcomes[only.at] = error;
-    else
+    if (batch.length === 1 && only !== undefined) {
+      outcomes[only.at] = error;
+      this.#closeUnlimited(only.change);
+    } else
       for (const { at, change } of batch)
         this.#commit([{ at, change, steps: this.#steps(change) }], outcomes);
+  }
+
+  /** Deletes a frontend that is open to all clients because its ranges cannot be written. */
+  #closeUnlimited({ key, item }: TableChange<ServiceItem>): void {
+    const endpoint = parseEndpoint(key);
+    const family = familyOf(endpoint.ip);
+    const current = this.#frontends[family].get(key);
+    if (item?.sources === undefined || current === undefined || current.sourceChain !== undefined) return;
+    const error = this.#send(changeRequests(tableOf(family), endpoint, current, undefined));
+    if (error === undefined) this.#recordSuccess({ key, item: undefined });
   }
 
   /** Sends steps as one transaction, or as several if one service exceeds the limit. */
@@ -345,10 +384,19 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
         if (bytes > BATCH_BYTES && part.length > 0) break;
         part.push(...step);
       }
-      const error = this.#socket.transact(nftBatch(part)).find((one) => one !== undefined);
+      const error = this.#transact(part);
       if (error !== undefined) return error;
     }
     return undefined;
+  }
+
+  #transact(requests: readonly NetlinkRequest[]): SyscallError | undefined {
+    try {
+      return this.#socket.transact(nftBatch(requests)).find((one) => one !== undefined);
+    } catch (error) {
+      if (error instanceof SyscallError) return error;
+      throw error;
+    }
   }
 
   /** Records a change that the kernel has applied. */
@@ -356,20 +404,20 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
     const current = this.#frontends[family].get(key);
-    this.#countPickUser(family, current?.backends, -1);
+    this.#countUser(family, current, -1);
     if (item === undefined) {
       this.#frontends[family].delete(key);
       return;
     }
     const changed = changedFrontend(endpoint, current, item);
-    this.#countPickUser(family, changed.backends, 1);
+    this.#countUser(family, changed, 1);
     this.#frontends[family].set(key, changed);
   }
 
-  #countPickUser(family: Family, backends: number | undefined, by: number): void {
-    if (backends === undefined || backends === 0) return;
-    const users = this.#pickUsers[family];
-    users.set(backends, (users.get(backends) ?? 0) + by);
+  #countUser(family: Family, frontend: KernelFrontend | undefined, by: number): void {
+    const users = this.#users[family];
+    for (const chain of frontend === undefined ? [] : chainsOf(frontend))
+      users.set(chain, (users.get(chain) ?? 0) + by);
   }
 
   /** Deletes chains without frontends, and the table if it has no frontend. */
@@ -379,34 +427,61 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#removeTable(family);
       return;
     }
-    for (const [backends, uses] of this.#pickUsers[family]) {
+    for (const [chain, uses] of this.#users[family]) {
       if (uses > 0) continue;
-      const error = this.#send([[deleteChain(tableOf(family), pickName(backends))]]);
+      const error = this.#send([[deleteChain(tableOf(family), chain)]]);
       // The kernel refuses this if a rule of another process refers to the chain. The chain is then used or deleted
       // later.
-      if (error === undefined || error.code === 'ENOENT') this.#pickUsers[family].delete(backends);
+      if (error === undefined || error.code === 'ENOENT') this.#users[family].delete(chain);
     }
   }
 
   #steps({ key, item }: TableChange<ServiceItem>): Steps {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
-    if (item === undefined && this.#frontends[family].get(key) === undefined) return [];
-    this.#ensureTable(family);
-    const backends = item === undefined || isAnyPort(frontend) ? 0 : item.backends.length;
+    const current = this.#frontends[family].get(key);
+    if (item === undefined && current === undefined) return [];
+    const pick = item === undefined || item.backends.length === 0 ? [] : [pickName(item.backends.length)];
     return [
-      this.#addPickChain(family, backends),
-      ...changeRequests(tableOf(family), frontend, this.#frontends[family].get(key), item),
+      ...[...pick, ...sourceTargets(current, item?.sources)].flatMap((name) => this.#addTarget(family, name)),
+      ...changeRequests(tableOf(family), frontend, current, item),
     ];
   }
 
-  /** Returns the requests that create the chain for a number of backends, if it is missing. */
-  #addPickChain(family: Family, backends: number): readonly NetlinkRequest[] {
-    if (backends === 0 || this.#pickUsers[family].has(backends)) return [];
+  /** Returns the steps that create a chain and its sets, if it is missing. */
+  #addTarget(family: Family, name: string): Steps {
+    const target = this.#users[family].has(name) ? undefined : targetChain(family, name);
+    if (target === undefined) return [];
     // Recorded now, because another change of the batch may need the same chain.
-    this.#pickUsers[family].set(backends, 0);
-    return addChain(tableOf(family), pickChain(family, backends));
+    this.#users[family].set(name, 0);
+    const table = tableOf(family);
+    return [
+      ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
+      ...addChain(table, target.chain).map((request) => [request]),
+    ];
   }
+}
+
+/** Returns the chains that a frontend uses. */
+function chainsOf({ backends = 0, sourceChain }: KernelFrontend): readonly string[] {
+  return [
+    ...(backends === 0 ? [] : [pickName(backends)]),
+    ...(sourceChain === undefined ? [] : [sourceChain]),
+  ];
+}
+
+function equalSources(a: ServiceItem['sources'], b: ServiceItem['sources']): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  const others = new Set(b.ranges);
+  return (
+    a.policy === b.policy && a.ranges.length === others.size && a.ranges.every((range) => others.has(range))
+  );
+}
+
+function sourceWords(sources: ServiceItem['sources']): readonly string[] {
+  if (sources === undefined) return [];
+  const { policy, ranges } = sources;
+  return [policy === 'deny' ? 'not from' : 'only from', ranges.length === 0 ? 'no range' : ranges.join(' ')];
 }
 
 /** Returns the key that reports defects of the rules of a family. */

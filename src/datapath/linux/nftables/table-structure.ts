@@ -1,8 +1,16 @@
 import type { Family } from '../../../net/address-words.ts';
 import type { NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
-import { baseChains, LAYOUT_CHAIN, pickChain, pickSizeOf, setsOf } from './nft-layout.ts';
+import {
+  baseChains,
+  FORMER_LAYOUT_CHAIN,
+  LAYOUT_CHAIN,
+  pickChain,
+  pickSizeOf,
+  setsOf,
+} from './nft-layout.ts';
 import {
   addChain,
+  addSet,
   deleteChain,
   dumpChains,
   dumpRules,
@@ -10,31 +18,35 @@ import {
   type FoundExpression,
   isExpression,
   type NftChain,
+  type NftSet,
   type NftTable,
   readChain,
   readRule,
   readSet,
   replaceRules,
 } from './nft-message.ts';
+import { rangeLengthOf, rangeSet, sourceChain } from './source-chains.ts';
 
 type Rules = readonly (readonly FoundExpression[])[];
 
 /** The structure of a table of services, without the elements of its sets. */
 export interface TableStructure {
   /**
-   * `none`: the table must be created again because it is missing, has another layout, or lacks a part that cannot be
-   * added. `damaged`: rules or chains differ, and can be replaced in place.
+   * `none`: the table must be created again because it is missing, has another layout, or a set or hook that cannot be
+   * changed. `damaged`: rules, chains or sets are missing or differ, and can be repaired in place.
    */
   readonly state: 'none' | 'damaged' | 'whole';
   /** The differences as text: `chain output: found 0 rules, expected 1`. */
   readonly defects: readonly string[];
-  /** The numbers N of backends for which a chain `pick-N` exists. */
-  readonly pickSizes: ReadonlySet<number>;
+  /** The chains that frontends refer to, by name. */
+  readonly targets: ReadonlySet<string>;
+  /** The sets that exist. */
+  readonly sets: readonly string[];
   /** The requests that repair each defect. */
   readonly repair: readonly (readonly NetlinkRequest[])[];
 }
 
-const NONE: TableStructure = { state: 'none', defects: [], pickSizes: new Set(), repair: [] };
+const NONE: TableStructure = { state: 'none', defects: [], targets: new Set(), sets: [], repair: [] };
 
 /** Reads the sets, chains and rules of a table and compares them with the layout of services. Throws `SyscallError`. */
 export function readStructure(socket: NetlinkSocket, table: NftTable, family: Family): TableStructure {
@@ -43,16 +55,23 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
       .dump(dumpChains(table), (message) => readChain(message, table))
       .map((chain) => [chain.name, chain] as const),
   );
-  if (!chains.has(LAYOUT_CHAIN) || !hasSets(socket, table, family)) return NONE;
+  if (!chains.has(LAYOUT_CHAIN) && !chains.has(FORMER_LAYOUT_CHAIN)) return NONE;
+  const sets = socket.dump(dumpSets(table), (message) => readSet(message, table));
+  if (!sets.every((set) => isDesiredSet(set, family))) return NONE;
   const rules = new Map<string, (readonly FoundExpression[])[]>();
   for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table)))
     rules.set(chain, [...(rules.get(chain) ?? []), expressions]);
   const defects: string[] = [];
   const repair: (readonly NetlinkRequest[])[] = [];
-  const pickSizes = new Set<number>();
+  const targets = new Set<string>();
+  const names = sets.map(({ name }) => name);
+  for (const desired of setsOf(family)) {
+    if (names.includes(desired.name)) continue;
+    defects.push(`set ${desired.name} is missing`);
+    repair.push([addSet(table, desired, repair.length + 1)]);
+  }
   const compare = (desired: NftChain): void => {
-    const found = chains.get(desired.name);
-    if (found === undefined) {
+    if (!chains.has(desired.name)) {
       defects.push(`chain ${desired.name} is missing`);
       repair.push(addChain(table, desired));
       return;
@@ -71,29 +90,38 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
   const baseNames = new Set(baseChains(family).map(({ name }) => name));
   for (const name of chains.keys()) {
     if (baseNames.has(name)) continue;
-    const backends = pickSizeOf(name);
-    if (backends !== undefined && Number.isSafeInteger(backends) && backends > 0) {
-      pickSizes.add(backends);
-      compare(pickChain(family, backends));
-    } else {
+    const target = targetChain(family, name);
+    if (target === undefined) {
       defects.push(`chain ${name} is foreign`);
       repair.push([deleteChain(table, name)]);
+    } else {
+      targets.add(name);
+      compare(target.chain);
     }
   }
-  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, pickSizes, repair };
+  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, targets, sets: names, repair };
 }
 
-/** Returns true if all sets exist with these keys and values. Other sets are ignored. */
-function hasSets(socket: NetlinkSocket, table: NftTable, family: Family): boolean {
-  const found = new Map(
-    socket.dump(dumpSets(table), (message) => readSet(message, table)).map((set) => [set.name, set] as const),
-  );
-  return setsOf(family).every(({ name, keyType, keyBytes, data }) => {
-    const set = found.get(name);
-    if (set === undefined || set.keyType !== keyType || set.keyBytes !== keyBytes) return false;
-    if (typeof data !== 'object' || typeof set.data !== 'object') return data === set.data;
-    return data.type === set.data.type && data.bytes === set.data.bytes;
-  });
+/** Returns a chain that frontends refer to, and the sets that only such chains read; `undefined` if it is foreign. */
+export function targetChain(
+  family: Family,
+  name: string,
+): { readonly chain: NftChain; readonly sets: readonly NftSet[] } | undefined {
+  const backends = pickSizeOf(name);
+  if (backends === undefined) return sourceChain(family, name);
+  if (!Number.isSafeInteger(backends) || backends <= 0) return undefined;
+  return { chain: pickChain(family, backends), sets: [] };
+}
+
+/** Returns true if a set has the desired keys and values, or is foreign. */
+function isDesiredSet({ name, keyType, keyBytes, data }: NftSet, family: Family): boolean {
+  const length = rangeLengthOf(name);
+  const desired =
+    length === undefined ? setsOf(family).find((set) => set.name === name) : rangeSet(family, length);
+  if (desired === undefined) return true;
+  if (keyType !== desired.keyType || keyBytes !== desired.keyBytes) return false;
+  if (typeof data !== 'object' || typeof desired.data !== 'object') return data === desired.data;
+  return data.type === desired.data.type && data.bytes === desired.data.bytes;
 }
 
 function hasBase(found: Pick<NftChain, 'base'>, desired: Pick<NftChain, 'base'>): boolean {

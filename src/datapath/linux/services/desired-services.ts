@@ -3,6 +3,7 @@ import type { ServiceEvent, ServiceListener } from '../../../servicecache/events
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
 import {
+  type Frontend,
   type FrontendKind,
   formatFrontend,
   isExposed,
@@ -13,6 +14,14 @@ import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
+/** The clients of a frontend, by address. */
+export interface SourceRanges {
+  /** `allow`: only clients in the ranges. `deny`: only other clients. */
+  readonly policy: Service['sourceRangesPolicy'];
+  /** Canonical CIDRs of the family of the frontend, each once. */
+  readonly ranges: readonly string[];
+}
+
 /** Desired treatment of traffic to a frontend. */
 export interface ServiceItem {
   /** Backends such as `10.0.0.1:8080/TCP` and `[fd00::1]:8080/TCP`, each once, sorted. If empty, traffic is refused. */
@@ -21,6 +30,8 @@ export interface ServiceItem {
   readonly affinitySeconds: number;
   /** True if the client's address is replaced by one of this host, so that the backend answers through this host. */
   readonly masquerade?: boolean | undefined;
+  /** Undefined: all clients are admitted. */
+  readonly sources?: SourceRanges | undefined;
 }
 
 /** Returns true for port 0 of protocol 0: the frontend that refuses all ports of a cluster IP which have no service. */
@@ -55,6 +66,8 @@ export interface DesiredServicesOptions {
   readonly origin: 'inside' | 'outside';
   /** `external`: all except cluster IPs. Default: all. */
   readonly frontends?: 'all' | 'external' | undefined;
+  /** True if the ranges of a load balancer's clients apply to node ports, too. Default false. */
+  readonly limitsNodePorts?: boolean | undefined;
 }
 
 /** Labels of the local node by key. */
@@ -265,7 +278,21 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
       backends: backends.length === 0 ? NONE : [...new Set(backends)].sort(),
       affinitySeconds: service.sessionAffinitySeconds,
       masquerade: this.#isMasqueraded(service, frontend.kind),
+      sources: this.#sourcesOf(service, frontend),
     };
+  }
+
+  /**
+   * Returns the clients of a frontend. As in Cilium, ranges apply to addresses of the load balancer and external IPs,
+   * and only to clients outside of the cluster.
+   */
+  #sourcesOf(service: Service, { kind, ip }: Frontend): SourceRanges | undefined {
+    const { sourceRanges, sourceRangesPolicy: policy } = service;
+    const { origin, limitsNodePorts = false } = this.#options;
+    const isLimited =
+      kind === 'ingress-ip' || kind === 'external-ip' || (kind === 'node-port' && limitsNodePorts);
+    if (sourceRanges === undefined || origin === 'inside' || !isLimited) return undefined;
+    return { policy, ranges: [...sourceRanges].filter((range) => range.includes(':') === ip.includes(':')) };
   }
 
   /**

@@ -221,7 +221,13 @@ function openServices(
     enabled: true,
     ...(options.origin === 'inside' ? all : withoutLoopback(all)),
   });
-  const desired = new DesiredServices({ nodePort: nodePort(addresses.current), nodeName, ...options });
+  const limitsNodePorts = access.options.sourceRanges === 'all';
+  const desired = new DesiredServices({
+    nodePort: nodePort(addresses.current),
+    nodeName,
+    limitsNodePorts,
+    ...options,
+  });
   const kept = new KeptTable(table, desired, {
     ...access.tableContext,
     whenDeletesAllowed,

@@ -6,6 +6,7 @@ describe.each([4, 6] as const)('the chains of family %i', (family) => {
   it('translate destinations before and sources after routing, and refuse in between, at the priorities of netfilter', () => {
     const bases = baseChains(family).map(({ name, base }) => [name, base]);
     expect(Object.fromEntries(bases)).toEqual({
+      sources: { type: 'filter', priority: -300, hook: HOOK.prerouting }, // NF_IP_PRI_RAW
       prerouting: { type: 'nat', priority: -100, hook: HOOK.prerouting }, // NF_IP_PRI_NAT_DST
       output: { type: 'nat', priority: -100, hook: HOOK.output },
       postrouting: { type: 'nat', priority: 100, hook: HOOK.postrouting }, // NF_IP_PRI_NAT_SRC

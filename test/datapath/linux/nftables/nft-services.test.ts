@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -6,6 +7,7 @@ import { NFT_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
 import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../../src/datapath/linux/syscall/syscall-error.ts';
 import { batch, cable } from '../paths/support/path-network.ts';
 import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
@@ -13,6 +15,7 @@ import { Traffic } from './support/traffic.ts';
 
 const TABLE = NFT_TABLE;
 const STEPS = 50;
+const REFUSED: ServiceItem = { backends: [], affinitySeconds: 0 };
 /** Type of the message at the beginning of a transaction. */
 const NFNL_MSG_BATCH_BEGIN = 16;
 
@@ -52,6 +55,15 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
   function set(key: string, backends: readonly string[] | undefined, masquerade = false): void {
     const item = backends && { backends, affinitySeconds: 0, masquerade };
     expect(services.apply([{ key, item }])).toEqual([undefined]);
+  }
+
+  /** Returns an item as text, backends and ranges sorted. */
+  function printed({ backends, sources, ...rest }: ServiceItem): string {
+    return services.print({
+      ...rest,
+      backends: backends.toSorted(),
+      sources: sources && { ...sources, ranges: sources.ranges.toSorted() },
+    });
   }
 
   /** Returns the content as another process reads it, backends sorted. */
@@ -134,6 +146,77 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('192.168.0.1:30080/TCP', undefined);
   });
 
+  it('admit only clients in the source ranges, packet by packet (regression: ranges were ignored)', async () => {
+    const FOUR = ['192.168.0.9', '192.168.0.10', '10.9.1.1', '10.9.2.1'];
+    const SIX = ['fd01::9', 'fd09:1::1', 'fd09:2::1'];
+    batch(out, [
+      ...['192.168.0.10/32', '10.9.1.1/32', '10.9.2.1/32'].map(
+        (address) => `address add ${address} dev eth0`,
+      ),
+      ...['fd01::9/64', 'fd09:1::1/128', 'fd09:2::1/128'].map(
+        (address) => `address add ${address} dev eth0 nodad`,
+      ),
+      'route add 203.0.113.0/24 via 192.168.0.1',
+      '-6 route add fd00:203::/64 via fd01::1',
+    ]);
+    batch(host, ['route add 10.9.0.0/16 via 192.168.0.9', '-6 route add fd09::/16 via fd01::9']);
+    using backend = new Traffic(host);
+    using client = new Traffic(out);
+    await backend.listen({ ip: '10.0.0.1', port: 8080 });
+    await backend.listen({ ip: 'fd00::1', port: 8080 });
+    const [four, six] = ['203.0.113.1', 'fd00:203::1'];
+    /** Returns the clients that reach the service. */
+    const admitted = async (): Promise<readonly string[]> => {
+      const clients = [...FOUR, ...SIX];
+      const counts = await Promise.all(
+        clients.map((from) =>
+          client.count({ ip: from.includes(':') ? six : four, port: 80, from }, 1, 'tcp', 500),
+        ),
+      );
+      return clients.filter((_, at) => counts[at]?.['timeout'] === undefined);
+    };
+    const limit = (policy: 'allow' | 'deny', ...ranges: readonly string[]): void => {
+      for (const [key, ip, isSix] of [
+        [`${four}:80/TCP`, '10.0.0.1:8080/TCP', false],
+        [`[${six}]:80/TCP`, '[fd00::1]:8080/TCP', true],
+      ] as const) {
+        const sources = { policy, ranges: ranges.filter((range) => range.includes(':') === isSix) };
+        const item = { backends: [ip], affinitySeconds: 0, sources };
+        expect(services.apply([{ key, item }])).toEqual([undefined]);
+        expect(services.equal(new Map(entries(services)).get(key) ?? REFUSED, item)).toBe(true);
+      }
+    };
+
+    set(`${four}:80/TCP`, ['10.0.0.1:8080/TCP']);
+    set(`[${six}]:80/TCP`, ['[fd00::1]:8080/TCP']);
+    expect(await admitted()).toEqual([...FOUR, ...SIX]);
+    limit('allow', '10.9.1.0/24', '192.168.0.10/32', 'fd09:1::/32', 'fd01::9/128');
+    expect(await admitted()).toEqual(['192.168.0.10', '10.9.1.1', 'fd01::9', 'fd09:1::1']);
+    // Processes of the host, and frontends without ranges, are not limited.
+    expect(await backend.count({ ip: four, port: 80 }, 1)).toEqual({ '10.0.0.1:8080': 1 });
+    set('203.0.113.2:80/TCP', ['10.0.0.1:8080/TCP']);
+    expect(await client.count({ ip: '203.0.113.2', port: 80 }, 1)).toEqual({ '10.0.0.1:8080': 1 });
+    using lasting = new Traffic(out);
+    const kept = await lasting.keep({ ip: four, port: 80, from: '10.9.1.1' });
+    limit('deny', '10.9.1.0/24', '192.168.0.10/32', 'fd09:1::/32', 'fd01::9/128');
+    const answer = lasting.again(kept);
+    // As in Cilium, the packets of open connections are dropped, too: the clients time out before the answer.
+    expect(await Promise.race([answer, admitted()])).toEqual(['192.168.0.9', '10.9.2.1', 'fd09:2::1']);
+    limit('allow', '10.9.0.0/16', '10.9.1.0/24', '0.0.0.0/1', 'fd09:1::1/128', 'fd09:2::/33');
+    expect(await admitted()).toEqual(['10.9.1.1', '10.9.2.1', 'fd09:1::1', 'fd09:2::1']);
+    expect(await answer).toBe(kept);
+    limit('allow', '0.0.0.0/0');
+    expect(await admitted()).toEqual(FOUR);
+    limit('deny');
+    expect(await admitted()).toEqual([...FOUR, ...SIX]);
+    limit('allow');
+    expect(await admitted()).toEqual([]);
+    set(`${four}:80/TCP`, ['10.0.0.1:8080/TCP']);
+    expect(await admitted()).toEqual(FOUR);
+    for (const key of found().keys()) set(key, undefined);
+    expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
+  });
+
   it('are read by the next process as written after random changes', () => {
     const key = fc.constantFrom(
       '10.96.0.1:80/TCP',
@@ -141,9 +224,22 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       '[fd00:96::1]:443/TCP',
       '[fd00:96::2]:80/SCTP',
     );
+    const sources = fc.tuple(
+      fc.constantFrom('allow' as const, 'deny' as const),
+      fc.subarray([
+        '0.0.0.0/0',
+        '10.0.0.0/8',
+        '10.0.0.0/24',
+        '10.0.0.7/32',
+        'fd00::/8',
+        'fd00::/64',
+        'fd00::7/128',
+      ]),
+    );
     const change = fc.tuple(
       key,
       fc.option(fc.uniqueArray(fc.integer({ min: 1, max: 12 }), { maxLength: 8 })),
+      fc.option(sources),
     );
     const runs = Math.ceil(Math.max(fc.readConfigureGlobal().numRuns ?? 0, 1_000) / STEPS);
     fc.assert(
@@ -151,13 +247,20 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
         fc.array(change, { minLength: STEPS, maxLength: STEPS, size: 'max' }),
         fc.nat(),
         (changes, cut) => {
-          const model = new Map<string, readonly string[]>();
-          const all = changes.map(([key, numbers]) => {
+          const model = new Map<string, string>();
+          const all = changes.map(([key, numbers, limit]) => {
             const [, protocol = ''] = key.split('/');
+            const isSix = key.startsWith('[');
             const backends = numbers?.map(
-              (n) => `${key.startsWith('[') ? `[fd00::${n}]` : `10.0.0.${n}`}:8080/${protocol}`,
+              (n) => `${isSix ? `[fd00::${n}]` : `10.0.0.${n}`}:8080/${protocol}`,
             );
-            return { key, item: backends && { backends, affinitySeconds: 0 } };
+            const ranges = limit?.[1].filter((range) => range.includes(':') === isSix) ?? [];
+            const item = backends && {
+              backends,
+              affinitySeconds: 0,
+              sources: limit === null ? undefined : { policy: limit[0], ranges },
+            };
+            return { key, item };
           });
           // Some together, as a chunk of the reconciler, in which each key occurs once; the others one by
           // one.
@@ -166,9 +269,10 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
           for (const one of all.slice(cut % STEPS)) expect(services.apply([one])).toEqual([undefined]);
           for (const { key, item } of all) {
             if (item === undefined) model.delete(key);
-            else model.set(key, item.backends.toSorted());
+            else model.set(key, printed(item));
           }
-          expect(found()).toEqual(model);
+          using other = new NftServices(kernel, host.path);
+          expect(new Map(entries(other).map(([key, item]) => [key, printed(item)]))).toEqual(model);
           for (const key of model.keys()) set(key, undefined);
           expect(found()).toEqual(new Map());
         },
@@ -185,6 +289,8 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('10.96.0.1:0/ANY', []);
     set('[fd00:96::1]:80/SCTP', ['[fd00::1]:8080/SCTP']);
     set('[fd00:96::1]:81/TCP', []);
+    const sources = { policy: 'allow', ranges: ['fd00::/8', 'fd09::9/128', '::/0'] } as const;
+    services.apply([{ key: '[fd00:96::1]:81/TCP', item: { ...REFUSED, sources } }]);
     const before = found();
     const saved = host.run('nft', 'list', 'ruleset');
     const path = join(scratch.folder(), 'ruleset');
@@ -221,11 +327,26 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
       expect(found()).toEqual(new Map([[KEY, backends]]));
     }
     expect(host.run('nft', 'list', 'ruleset').split('\n').sort()).toEqual(whole.split('\n').sort());
+    // A damaged table is repaired before an item is written.
+    host.run('nft', `flush table ip ${TABLE}; delete map ip ${TABLE} backends-udp`);
+    expect(new Map(entries(services)).get(RULES)?.backends).toContain('set backends-udp is missing');
+    set('10.96.0.1:81/TCP', backends);
+    set('10.96.0.1:81/TCP', undefined);
+    expect(found()).toEqual(new Map([[KEY, backends]]));
+    // A table of the former layout is extended. Its services are kept.
+    host.run(
+      'nft',
+      `delete chain ip ${TABLE} sources; delete map ip ${TABLE} limited; delete chain ip ${TABLE} layout-3; add chain ip ${TABLE} layout-2`,
+    );
+    expect(new Map(entries(services)).get(KEY)?.backends).toEqual(backends);
+    const sources = { policy: 'allow', ranges: ['10.0.0.0/8'] } as const;
+    expect(services.apply([{ key: KEY, item: { backends, affinitySeconds: 0, sources } }])).toEqual([
+      undefined,
+    ]);
+    expect(host.run('nft', 'list', 'table', 'ip', TABLE)).toMatch(/limited(?!.*layout-2).*layout-3/s);
+    set(KEY, backends);
     // If damage to a table cannot be repaired, the table is created again.
-    for (const damage of [
-      `flush table ip ${TABLE}; delete map ip ${TABLE} backends-udp`,
-      `delete table ip ${TABLE}`,
-    ]) {
+    for (const damage of [`add set ip ${TABLE} from-9 { type ipv4_addr; }`, `delete table ip ${TABLE}`]) {
       host.run('nft', damage);
       expect(entries(services)).toEqual([]);
       set(KEY, backends);
@@ -343,6 +464,87 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(checked).toBeGreaterThan(1);
     watched.keys = [];
     expect(writer.apply([{ key, item: undefined }])).toEqual([undefined]);
+  });
+
+  it('never admit a client that the former and the new ranges exclude, also between transactions', () => {
+    const key = '203.0.113.9:80/TCP';
+    const ranges = (part: number): readonly string[] =>
+      Array.from({ length: 1_500 }, (_, at) => `10.${part}.${at >> 8}.${at & 255}/32`);
+    const [none, both, before, after] = ['10.0.0.1/32', ...[1, 2, 3].map((part) => ranges(part)[700] ?? '')];
+    const clients = [none, both, before, after] as readonly string[];
+    type Sources = NonNullable<ServiceItem['sources']>;
+    const admits = (item: ServiceItem | undefined, client: string): boolean =>
+      item !== undefined &&
+      (item.sources === undefined ||
+        item.sources.ranges.includes(client) === (item.sources.policy === 'allow'));
+    let [checked, onChange] = [0, (): void => {}];
+    class CheckedKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        const sent = super.send(fd, message, to);
+        if (message[4] === NFNL_MSG_BATCH_BEGIN && message[5] === 0) onChange();
+        return sent;
+      }
+    }
+    using watched = new CheckedKernel();
+    using writer = new NftServices(watched, host.path);
+    entries(writer);
+    const item = (sources: Sources | undefined): ServiceItem => ({ ...REFUSED, sources });
+    const write = (sources: Sources | undefined): void =>
+      expect(writer.apply([{ key, item: item(sources) }])).toEqual([undefined]);
+    const first = [...ranges(1), ...ranges(2)];
+    const second = [...ranges(1), ...ranges(3)];
+    const states: readonly (Sources | undefined)[] = [
+      undefined,
+      ...(['allow', 'deny', 'allow'] as const).flatMap((policy) => [
+        { policy, ranges: first },
+        { policy, ranges: second },
+      ]),
+      undefined,
+    ];
+    write(states[0]);
+    for (const [at, next] of states.slice(1).entries()) {
+      const former = states[at];
+      onChange = () => {
+        checked++;
+        using other = new NftServices(kernel, host.path);
+        const seen = new Map(entries(other)).get(key);
+        for (const client of clients) {
+          const may = admits(item(former), client) || admits(item(next), client);
+          const must = admits(item(former), client) && admits(item(next), client);
+          if (!may) expect(admits(seen, client), `${client} is admitted`).toBe(false);
+          if (must && former?.policy === next?.policy) expect(admits(seen, client), `${client}`).toBe(true);
+        }
+      };
+      write(next);
+      onChange = () => {};
+    }
+    expect(checked).toBeGreaterThan(2 * states.length);
+    expect(writer.apply([{ key, item: undefined }])).toEqual([undefined]);
+  });
+
+  it('are not open to all clients if their ranges cannot be written', () => {
+    class FullKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        if (Buffer.from(message).includes('from-32'))
+          throw new SyscallError('sendto', constants.errno.ENOBUFS);
+        return super.send(fd, message, to);
+      }
+    }
+    using full = new FullKernel();
+    using writer = new NftServices(full, host.path);
+    entries(writer);
+    const [open, added, other] = ['203.0.113.1:80/TCP', '203.0.113.2:80/TCP', '203.0.113.3:80/TCP'];
+    const item = { backends: ['10.0.0.1:80/TCP'], affinitySeconds: 0 };
+    const sources = { policy: 'allow', ranges: ['10.0.0.1/32'] } as const;
+    expect(writer.apply([{ key: open, item }])).toEqual([undefined]);
+    const outcomes = writer.apply([
+      { key: open, item: { ...item, sources } },
+      { key: added, item: { ...item, sources } },
+      { key: other, item },
+    ]);
+    expect(outcomes.map((error) => error?.code)).toEqual(['ENOBUFS', 'ENOBUFS', undefined]);
+    expect([...found().keys()]).toEqual([other]);
+    expect(writer.apply([{ key: other, item: undefined }])).toEqual([undefined]);
   });
 
   it('fail one by one, and are written again if another program deletes the table', () => {

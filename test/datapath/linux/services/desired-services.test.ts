@@ -84,6 +84,56 @@ it('masquerades clients outside the cluster for external frontends, unless the p
   expect([external.size, outside.size]).toEqual([2, 6]);
 });
 
+it('limits clients outside the cluster to the source ranges of the family (regression: all were admitted)', () => {
+  const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
+  cache.markSynced();
+  const options = { nodePort: { enabled: true, ipv4: ['192.0.2.7'] }, nodeName: 'here' };
+  const inside = new DesiredServices({ ...options, origin: 'inside', limitsNodePorts: true });
+  const outside = new DesiredServices({ ...options, origin: 'outside' });
+  const all = new DesiredServices({ ...options, origin: 'outside', limitsNodePorts: true });
+  const marked = new Set<string>();
+  for (const one of [inside, outside, all]) cache.subscribe(one.listener((key) => marked.add(key)));
+  const update = (fields: Partial<Service>): void =>
+    void cache.updateService(
+      createService({
+        id: { namespace: 'shop', name: 'web' },
+        type: 'LoadBalancer',
+        addressing: 'assigned',
+        clusterIPs: ['172.16.0.1'],
+        externalIPs: ['203.0.113.1'],
+        ingressIPs: ['203.0.113.2', 'fd00:203::2'],
+        ports: [['web', { port: 80, protocol: 6, nodePort: 30_000 }]],
+        ...fields,
+      }),
+    );
+  const limited = (desired: DesiredServices): Readonly<Record<string, string>> =>
+    Object.fromEntries(
+      [...desired.entries()].flatMap(([key, { sources }]) =>
+        sources === undefined ? [] : [[key.split('/')[0], [sources.policy, ...sources.ranges].join(' ')]],
+      ),
+    );
+  update({ sourceRanges: ImmutableSet(['10.0.0.0/8', 'fd00::/8', '192.0.2.0/24']) });
+  const external = {
+    '203.0.113.1:80': 'allow 10.0.0.0/8 192.0.2.0/24',
+    '203.0.113.2:80': 'allow 10.0.0.0/8 192.0.2.0/24',
+    '[fd00:203::2]:80': 'allow fd00::/8',
+  };
+  expect(limited(outside)).toEqual(external);
+  expect(limited(all)).toEqual({ ...external, '192.0.2.7:30000': 'allow 10.0.0.0/8 192.0.2.0/24' });
+  expect(limited(inside)).toEqual({});
+  marked.clear();
+  // Without a range of the family no client is admitted, as in Cilium.
+  update({ sourceRanges: ImmutableSet(['10.0.0.0/8']), sourceRangesPolicy: 'deny' });
+  expect(marked).toContain('203.0.113.2:80/TCP');
+  expect(limited(outside)).toEqual({
+    '203.0.113.1:80': 'deny 10.0.0.0/8',
+    '203.0.113.2:80': 'deny 10.0.0.0/8',
+    '[fd00:203::2]:80': 'deny',
+  });
+  update({ sourceRanges: undefined });
+  expect(limited(all)).toEqual({});
+});
+
 it('names the services with affinity, as long as they have it', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();

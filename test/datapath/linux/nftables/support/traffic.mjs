@@ -6,9 +6,9 @@ import { createInterface } from 'node:readline';
 const open = new Map();
 
 /** A connection, and what the backend says. */
-function dial(host, port, progressTimeoutMs = 30_000) {
+function dial({ ip: host, port, from: localAddress }, progressTimeoutMs = 30_000) {
   return new Promise((resolve) => {
-    const socket = connect({ host, port });
+    const socket = connect({ host, port, localAddress });
     socket.once('data', (name) => resolve({ socket, name: String(name) }));
     socket.once('error', ({ code }) => resolve({ socket, name: code }));
     socket.setTimeout(progressTimeoutMs, () => resolve({ socket, name: 'timeout' }));
@@ -41,13 +41,13 @@ const commands = {
     return name;
   },
   /** How often who has answered. */
-  async count({ ip, port, times, udp, progressTimeoutMs }) {
+  async count({ ip, port, from, times, udp, progressTimeoutMs }) {
     const counts = {};
     for (let done = 0; done < times; done += 50) {
       const names = await Promise.all(
         Array.from({ length: Math.min(50, times - done) }, async () => {
           if (udp) return ask(ip, port);
-          const { socket, name } = await dial(ip, port, progressTimeoutMs);
+          const { socket, name } = await dial({ ip, port, from }, progressTimeoutMs);
           socket.resetAndDestroy();
           return name;
         }),
@@ -57,8 +57,8 @@ const commands = {
     return counts;
   },
   /** Opens a connection, and keeps it. */
-  async keep({ ip, port }) {
-    const { socket, name } = await dial(ip, port);
+  async keep(place) {
+    const { socket, name } = await dial(place);
     open.set(name, socket);
     return name;
   },
@@ -71,8 +71,11 @@ const commands = {
   },
 };
 
+// Commands run concurrently, and are answered in their order.
+let answered = Promise.resolve();
 for await (const line of createInterface({ input: process.stdin })) {
   const { command, ...words } = JSON.parse(line);
-  console.log(JSON.stringify(await commands[command](words)));
+  const answer = commands[command](words);
+  answered = answered.then(async () => console.log(JSON.stringify(await answer)));
 }
 process.exit(0);

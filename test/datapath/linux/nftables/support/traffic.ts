@@ -9,6 +9,8 @@ const SCRIPT = fileURLToPath(new URL('traffic.mjs', import.meta.url));
 export interface Place {
   readonly ip: string;
   readonly port: number;
+  /** The address of TCP clients; by default the kernel selects it. */
+  readonly from?: string;
 }
 
 /** Backends and clients in a namespace: real sockets in a separate process. */
