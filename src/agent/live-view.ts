@@ -7,9 +7,11 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import {
   type ChangeSign,
   type ChangeText,
+  changeSign,
   identityNames,
   nodeChangeText,
   prefixChangeText,
+  serviceChangeSign,
   serviceChangeText,
 } from '../client/change-text.ts';
 import { totalsText } from '../client/summary.ts';
@@ -32,6 +34,9 @@ const NOUNS: Readonly<Record<ChangeType, readonly [string, string?]>> = {
   service: ['service'],
 };
 const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed', '-': 'removed' };
+
+/** Receives each change. `text` is called only if the change is shown. */
+type OnChange = (kind: ChangeType, sign: ChangeSign, text: () => ChangeText) => void;
 
 /** Pending changes of one kind. Bounded for any number of changes (I11). */
 interface CoalescedChanges {
@@ -67,19 +72,26 @@ export class LiveView {
   follow(): Unsubscribe {
     // The replay of the current state is not shown.
     let isLive = false;
-    const onChange = (change: ChangeText): void => {
-      if (isLive) this.#coalesce(change);
+    const onChange: OnChange = (kind, sign, text) => {
+      if (isLive) this.#coalesce(kind, sign, text);
     };
     const { ipcache, services, nodes } = this.#views;
     const nameOf = identityNames(this.#views);
     const subscriptions = [
       nodes.subscribe(nodeListener(onChange)),
-      services.subscribe({ onEvents: (events) => events.map(serviceChangeText).forEach(onChange) }),
+      services.subscribe({
+        onEvents: (events) => {
+          for (const event of events)
+            onChange('service', serviceChangeSign(event), () => serviceChangeText(event));
+        },
+      }),
       ipcache.subscribe(
         {
           onChanges: (changes) => {
             for (const change of changes)
-              onChange(prefixChangeText(change, nameOf, sourceOf(ipcache, change.prefix)));
+              onChange('ip', changeSign(change.old, change.new), () =>
+                prefixChangeText(change, nameOf, sourceOf(ipcache, change.prefix)),
+              );
           },
         },
         { replay: false },
@@ -116,11 +128,11 @@ export class LiveView {
     this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#views)}`));
   }
 
-  #coalesce(change: ChangeText): void {
-    const coalesced = this.#coalesced.get(change.kind) ?? { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
-    this.#coalesced.set(change.kind, coalesced);
-    coalesced.counts[change.sign]++;
-    if (coalesced.first.length < this.#maxShown) coalesced.first.push(change);
+  #coalesce(kind: ChangeType, sign: ChangeSign, text: () => ChangeText): void {
+    const coalesced = this.#coalesced.get(kind) ?? { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
+    this.#coalesced.set(kind, coalesced);
+    coalesced.counts[sign]++;
+    if (coalesced.first.length < this.#maxShown) coalesced.first.push(text());
     this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 
@@ -149,11 +161,11 @@ function sourceOf(ipcache: EngineViews['ipcache'], prefix: string): Source | und
   return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;
 }
 
-function nodeListener(onChange: (change: ChangeText) => void): NodeHandler {
+function nodeListener(onChange: OnChange): NodeHandler {
   return {
     name: 'live-view',
-    nodeAdd: (node) => onChange(nodeChangeText(undefined, node)),
-    nodeUpdate: (old, node) => onChange(nodeChangeText(old, node)),
-    nodeDelete: (node) => onChange(nodeChangeText(node, undefined)),
+    nodeAdd: (node) => onChange('node', '+', () => nodeChangeText(undefined, node)),
+    nodeUpdate: (old, node) => onChange('node', '~', () => nodeChangeText(old, node)),
+    nodeDelete: (node) => onChange('node', '-', () => nodeChangeText(node, undefined)),
   };
 }

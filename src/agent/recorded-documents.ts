@@ -4,8 +4,9 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
-import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
+import { type Backend, NO_BACKENDS, NO_ENDPOINTS } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
+import { everyDifference } from '../servicecache/offer-difference.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { AgentEngines } from './agent.ts';
@@ -70,12 +71,11 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
     action === 'delete' ? [oldEndpoints ?? endpoints, undefined] : [oldEndpoints, endpoints];
   const removed: Backend[] = [];
   const added: Backend[] = [];
-  if (old !== next) {
-    for (const [address, backend] of old?.backends ?? [])
-      if (next?.backends.get(address) !== backend) removed.push(backend);
-    for (const [address, backend] of next?.backends ?? [])
-      if (old?.backends.get(address) !== backend) added.push(backend);
-  }
+  everyDifference(old?.backends ?? NO_BACKENDS, next?.backends ?? NO_BACKENDS, (before, after) => {
+    if (before !== undefined) removed.push(before);
+    if (after !== undefined) added.push(after);
+    return true;
+  });
   const isDelete = action === 'delete';
   const isNew = oldService === undefined && !isDelete;
   const fieldsChanged = isDelete || isNew || oldService !== service;

@@ -7,11 +7,18 @@ import { labelName } from '../model/label-name.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
 import type { Node } from '../nodemanager/node.ts';
-import type { Backends } from '../servicecache/backend.ts';
+import { type Backends, NO_BACKENDS } from '../servicecache/backend.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
+import { everyDifference } from '../servicecache/offer-difference.ts';
 
 /** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';
+
+/** Returns the sign of a change. `before` is undefined for an addition, `after` for a deletion. */
+export function changeSign(before: unknown, after: unknown): ChangeSign {
+  if (after === undefined) return '-';
+  return before === undefined ? '+' : '~';
+}
 
 /** A change in words. Its names come from untrusted sources: see `printable`. */
 export interface ChangeText {
@@ -171,30 +178,42 @@ function namedBackends(sign: string, addresses: readonly string[]): string[] {
 }
 
 function backendDifference(before: Backends, after: Backends): string {
-  if (before === after) return '';
-  const added = [...after.keys()].filter((address) => !before.has(address));
-  const removed = [...before.keys()].filter((address) => !after.has(address));
+  const added: string[] = [];
+  const removed: string[] = [];
+  everyDifference(before, after, (old, next) => {
+    if (old === undefined && next !== undefined) added.push(next.address);
+    if (old !== undefined && next === undefined) removed.push(old.address);
+    return true;
+  });
   return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
 }
 
 /** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */
-export function backendsText(backends: readonly { readonly cluster?: string | undefined }[]): string {
+export function backendsText(backends: Iterable<{ readonly cluster?: string | undefined }>): string {
   const byCluster = new Map<string, number>();
-  for (const { cluster = '' } of backends) byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
+  let total = 0;
+  for (const { cluster = '' } of backends) {
+    byCluster.set(cluster, (byCluster.get(cluster) ?? 0) + 1);
+    total++;
+  }
   const parts = [...byCluster]
     .sort()
     .map(([cluster, count]) => `${count} ${cluster === '' ? 'local' : cluster}`);
-  return counted(backends.length, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+  return counted(total, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+}
+
+export function serviceChangeSign({ action, oldEndpoints, endpoints }: ServiceEvent): ChangeSign {
+  return changeSign(oldEndpoints, action === 'delete' ? undefined : endpoints);
 }
 
 /** Returns a service event in words. */
 export function serviceChangeText(event: ServiceEvent): ChangeText {
   const { backends } = event.endpoints;
+  const sign = serviceChangeSign(event);
   const subject = `${event.id.namespace}/${event.id.name}`;
-  const detail = backendsText([...backends.values()]);
-  if (event.action === 'delete') return { sign: '-', kind: 'service', subject, detail };
-  if (event.oldEndpoints === undefined) return { sign: '+', kind: 'service', subject, detail };
-  const difference = backendDifference(event.oldEndpoints.backends, backends);
+  const detail = backendsText(backends.values());
+  if (sign !== '~') return { sign, kind: 'service', subject, detail };
+  const difference = backendDifference(event.oldEndpoints?.backends ?? NO_BACKENDS, backends);
   const changedParts = difference === '' ? 'ports, addresses or annotations' : difference;
-  return { sign: '~', kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
+  return { sign, kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
 }

@@ -1,4 +1,4 @@
-import { Map as ImmutableMap, isMap } from 'immutable';
+import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { lowerBound } from '../base/sorted-map.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
@@ -10,7 +10,7 @@ import {
   NO_BACKENDS,
   type OfferedBackends,
 } from './backend.ts';
-import { everyDifference } from './offer-difference.ts';
+import { everyDifference, isImmutable } from './offer-difference.ts';
 import { compareOrigins, type Origin, type OriginChange, OriginIndex, type Origins } from './origin-index.ts';
 
 /** The claim of one origin on one address. */
@@ -205,11 +205,6 @@ class Correlator {
     this.#side?.replace(address, current, winner);
     this.#backends.set(address, winner);
   }
-}
-
-/** Returns true if an offer is an immutable map, which can be used directly as the service's backends. */
-function isImmutable(offered: OfferedBackends): offered is Backends {
-  return isMap(offered);
 }
 
 /** The index that belongs to the latest correlation of a service. A change moves it to the new correlation. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, type MockInstance, vi } from 'vitest';
 import { LiveView } from '../../src/agent/live-view.ts';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
 import { stateDocument } from '../../src/client/state-document.ts';
@@ -8,6 +8,8 @@ import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { Terminal } from '../../src/process/terminal.ts';
 import { play } from '../../src/recording/play.ts';
 import { readPlayScript } from '../../src/recording/play-script.ts';
+import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { example } from '../cli/support/run.ts';
 import { startAgent } from './support/agent-under-test.ts';
@@ -15,6 +17,7 @@ import { FakeClock, settle } from './support/fake-clock.ts';
 
 interface View {
   readonly ipcache: CountingCache;
+  readonly services: ServiceCache;
   readonly nodes: NodeManager;
   readonly clock: FakeClock;
   readonly view: LiveView;
@@ -57,7 +60,7 @@ function viewOf(isTTY: boolean, all?: boolean): View {
     labelsOf: (): undefined => undefined,
   };
   const view = new LiveView(knowledge, new Terminal(output, {}), clock, all);
-  return { ipcache, nodes, clock, view, reader, printed: () => written.join('') };
+  return { ipcache, services, nodes, clock, view, reader, printed: () => written.join('') };
 }
 
 /** Returns a node of a remote cluster with one address. */
@@ -123,6 +126,28 @@ describe('the live view', () => {
     const lines = printed().trimEnd().split('\n');
     expect(lines).toHaveLength(10);
     expect(lines[8]).toBe('         … and 992 more prefixes: in total 1000 added, 0 changed, 0 removed');
+  });
+
+  it('describes only the changes that it shows (regression: counted the backends for each change of a burst)', async () => {
+    const { services, clock, view, printed } = viewOf(false);
+    const reads: MockInstance[] = [];
+    services.subscribe({
+      onEvents: ([event]) => {
+        if (event !== undefined) reads.push(vi.spyOn(event.endpoints.backends, 'values'));
+      },
+    });
+    const id = { namespace: 'shop', name: 'web' };
+    services.updateService(createService({ id, addressing: 'headless' }));
+    const backends = Array.from({ length: 100 }, (_, index) =>
+      createBackend({ address: `10.0.0.${index}`, ports: [] }),
+    );
+    view.follow();
+    for (let count = 1; count <= 100; count++)
+      services.updateEndpoints(createEndpointSlice({ service: id, backends: backends.slice(0, count) }));
+    await clock.advance(100);
+    expect(printed()).toContain('… and 92 more services: in total 1 added, 99 changed, 0 removed');
+    expect(reads).toHaveLength(100);
+    expect(reads.filter(({ mock }) => mock.calls.length > 0)).toHaveLength(8);
   });
 
   it('shows every change of a burst if requested', async () => {

@@ -1182,42 +1182,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'what is not there is not announced either',
   },
   {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'haveSameSelection',
-    changes: ['{return (_?._ === _?._ && _?._ === _?._ && _(_) … → {}'],
-    reason: 'compares all of them; to compare what has changed saves time',
-  },
-  {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'haveSameSelection',
-    changes: ['_?._ → _'],
-    reason: 'what is announced has a service: for the compiler',
-  },
-  {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'everyDifferenceIn',
-    changes: ['_ === _ → false', '_ === _ → false'],
-    reason: 'what is one object says the same; not to compare saves time',
-  },
-  {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'haveSameEndpoints',
-    changes: ['_ === _ → false', '_ === _ → false'],
-    reason: 'what is one object says the same; not to compare saves time',
-  },
-  {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'haveSameEndpoints',
-    changes: ['_ !== _ → false'],
-    reason: 'the address that one of them lacks is a difference',
-  },
-  {
-    file: 'src/servicecache/announcement.ts',
-    symbol: 'haveSameEndpoints',
-    changes: ['!_(_, _) → true'],
-    reason: 'compares all of them; to compare what has changed saves time',
-  },
-  {
     file: 'src/servicecache/backend.ts',
     symbol: 'equalPorts',
     changes: ['_ === _ → false'],
@@ -1284,7 +1248,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'a contested address has a winner: for the compiler',
   },
   {
-    file: 'src/servicecache/correlation.ts',
+    file: 'src/servicecache/offer-difference.ts',
     symbol: 'isImmutable',
     changes: ['{return _(_);} → {}'],
     reason: 'takes the longer way to the same',

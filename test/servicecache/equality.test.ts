@@ -1,10 +1,11 @@
 import fc from 'fast-check';
-import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import { hash, Map as ImmutableMap, Set as ImmutableSet, List, OrderedMap } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import type { ClusterService } from '../../src/model/cluster-service.ts';
 import { announcedPart, changeBetween, shareAnnounced } from '../../src/servicecache/announcement.ts';
 import {
   type Backend,
+  type Backends,
   backendComparison,
   createBackend,
   createEndpointSlice,
@@ -29,6 +30,7 @@ import {
   withSlice,
 } from '../../src/servicecache/service-state.ts';
 import { made, nearPairs, oneOf } from '../base/support/near-pairs.ts';
+import { anotherCopy } from './support/another-copy.ts';
 import { CLUSTERS, IDS, offers, services, slices } from './support/operations.ts';
 import { text } from './support/plain.ts';
 
@@ -288,6 +290,74 @@ describe('an offer of a remote cluster', () => {
         expect(equalBackendMaps(was, is)).toBe(differ.length === 0);
       }),
     );
+  });
+});
+
+describe('two maps', () => {
+  const address = (index: number): string => `10.0.${index >> 8}.${index & 255}`;
+  const backendAt = (index: number, nodeName: string): Backend =>
+    createBackend({ address: address(index), ports: [], nodeName });
+  const mapOf = (indexes: readonly number[]): Backends =>
+    ImmutableMap(indexes.map((index) => [address(index), backendAt(index, 'a')]));
+  /** Shapes of the tries: leaves, sparse and dense nodes, and addresses with one hash. */
+  const sizes = fc.constantFrom(0, 1, 8, 9, 33, 700).map((size) => Array.from({ length: size }, (_, i) => i));
+  const sameHash = (hash('Aa') === hash('BB') ? ['Aa', 'BB'] : []).map((name) =>
+    createBackend({ address: name, ports: [], nodeName: 'a' }),
+  );
+  const edits = fc.array(
+    fc.record({ at: fc.nat(750), do: fc.constantFrom('a', 'b', 'delete', 'same hash', 'other hash') }),
+    { maxLength: 60 },
+  );
+
+  it('differ in exactly the addresses with different backends, however they were created', () => {
+    fc.assert(
+      fc.property(sizes, edits, fc.boolean(), (start, changes, isRebuilt) => {
+        const before = mapOf(start);
+        const changed = changes.reduce((map, { at, do: change }) => {
+          if (change === 'delete') return map.delete(address(at));
+          if (change === 'same hash') return map.merge(sameHash.map((one) => [one.address, one]));
+          if (change === 'other hash') return map.deleteAll(sameHash.slice(1).map((one) => one.address));
+          return map.set(address(at), backendAt(at, change));
+        }, before);
+        const after = isRebuilt ? ImmutableMap([...changed].reverse()) : changed;
+        for (const [from, to] of [
+          [before, after],
+          [after, before],
+          [before, anotherCopy.Map(after)],
+          [before, OrderedMap(after)],
+        ] as const) {
+          const differ = [...new Set([...from.keys(), ...to.keys()])].filter(
+            (at) => from.get(at)?.nodeName !== to.get(at)?.nodeName,
+          );
+          const visited: string[] = [];
+          everyDifference(from, to, (old, next) => {
+            const at = old?.address ?? next?.address ?? '';
+            expect([old, next]).toEqual([from.get(at), to.get(at)]);
+            return visited.push(at) > 0;
+          });
+          expect(visited.sort()).toEqual(differ.sort());
+          expect(everyDifference(from, to, () => false)).toBe(differ.length === 0);
+        }
+      }),
+      EACH_FIELD,
+    );
+  });
+
+  it('of 100,000 backends are compared at the cost of their differences (regression: one pass over both)', () => {
+    const one = backendAt(0, 'a');
+    const all = Array.from({ length: 100_000 }, (_, index) => ({ ...one, address: address(index) }));
+    const before: Backends = ImmutableMap(all.map((each) => [each.address, each]));
+    const after = before.set(address(7), backendAt(7, 'b')).delete(address(9));
+    const copy = new Map(after);
+    const millisOf = (other: Backends | Map<string, Backend>): number => {
+      const begun = performance.now();
+      let differences = 0;
+      everyDifference(before, other, () => ++differences > 0);
+      expect(differences).toBe(2);
+      return performance.now() - begun;
+    };
+    const fastest = Math.min(...Array.from({ length: 3 }, () => millisOf(after)));
+    expect(fastest * 20).toBeLessThan(millisOf(copy));
   });
 });
 

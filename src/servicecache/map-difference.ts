@@ -1,0 +1,94 @@
+import type { Map as ImmutableMap } from 'immutable';
+import { assert } from '../base/assert.ts';
+
+/** Receives the values of a key in two maps; undefined if a map does not have it. Returns false to stop. */
+export type VisitValues<V> = (before: V | undefined, after: V | undefined) => boolean;
+
+type Entry<V> = readonly [string, V];
+
+/**
+ * A node of the trie of `immutable` 3 to 5, which no public method returns. An inner node has `nodes`, by five bits of
+ * the hash; with a `bitmap`, only the slots in use. Other nodes have one `entry`, or `entries`.
+ */
+interface TrieNode<V> {
+  readonly nodes?: readonly (TrieNode<V> | undefined)[];
+  readonly bitmap?: number;
+  readonly entry?: Entry<V>;
+  readonly entries?: readonly Entry<V>[];
+}
+
+/** Returns the trie of a map; undefined if it is empty or not a trie, such as an `OrderedMap`. */
+function trieOf<V>(map: ImmutableMap<string, V>): TrieNode<V> | undefined {
+  // The cast is limited to this function: the types of `immutable` do not declare the trie.
+  return (map as unknown as { readonly _root?: TrieNode<V> | null })._root ?? undefined;
+}
+
+/**
+ * Visits the keys whose values are not the same object in two maps, until `visit` returns false. Returns true if it
+ * visited all, undefined if the maps have no comparable tries. Shared parts of the maps are skipped: if one map was
+ * derived from the other, the cost is linear in the changed keys.
+ */
+export function everyMapDifference<V>(
+  before: ImmutableMap<string, V>,
+  after: ImmutableMap<string, V>,
+  visit: VisitValues<V>,
+): boolean | undefined {
+  const [a, b] = [trieOf(before), trieOf(after)];
+  // Another copy of `immutable` may hash differently.
+  if (before.constructor !== after.constructor) return undefined;
+  if ((a === undefined && before.size > 0) || (b === undefined && after.size > 0)) return undefined;
+  return everyNodeDifference(a, b, visit);
+}
+
+function everyNodeDifference<V>(
+  before: TrieNode<V> | undefined,
+  after: TrieNode<V> | undefined,
+  visit: VisitValues<V>,
+): boolean {
+  if (before === after) return true;
+  if (before?.nodes === undefined || after?.nodes === undefined)
+    return everyEntryDifference(entriesOf(before), entriesOf(after), visit);
+  for (let slot = 0; slot < 32; slot++)
+    if (!everyNodeDifference(childAt(before, slot), childAt(after, slot), visit)) return false;
+  return true;
+}
+
+function childAt<V>({ nodes = [], bitmap }: TrieNode<V>, slot: number): TrieNode<V> | undefined {
+  if (bitmap === undefined) return nodes[slot];
+  const bit = 1 << slot;
+  return (bitmap & bit) === 0 ? undefined : nodes[bitCount(bitmap & (bit - 1))];
+}
+
+/** Returns the number of bits that are set. */
+function bitCount(bits: number): number {
+  let count = 0;
+  for (let rest = bits; rest !== 0; rest &= rest - 1) count++;
+  return count;
+}
+
+function everyEntryDifference<V>(
+  before: Iterable<Entry<V>>,
+  after: Iterable<Entry<V>>,
+  visit: VisitValues<V>,
+): boolean {
+  const earlier = new Map(before);
+  for (const [key, value] of after) {
+    const old = earlier.get(key);
+    earlier.delete(key);
+    if (old !== value && !visit(old, value)) return false;
+  }
+  for (const old of earlier.values()) if (!visit(old, undefined)) return false;
+  return true;
+}
+
+function* entriesOf<V>(node: TrieNode<V> | undefined): Generator<Entry<V>, void, void> {
+  if (node === undefined) return;
+  const { nodes, entry, entries } = node;
+  assert(
+    nodes !== undefined || entry !== undefined || entries !== undefined,
+    'unknown node of an immutable map',
+  );
+  if (entry !== undefined) yield entry;
+  if (entries !== undefined) yield* entries;
+  for (const child of nodes ?? []) yield* entriesOf(child);
+}
