@@ -118,6 +118,7 @@ async function take(page: Page, url: string, name: string, { hash, act }: Pictur
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'dpcache-screenshots-'));
+process.on('exit', () => rmSync(folder, { recursive: true })); // also if Playwright ends the process at Ctrl-C
 
 /** Starts a process with a page, calls `use` with its address when it answers, and ends it. */
 async function withProcess(words: readonly string[], use: (url: string) => Promise<void>): Promise<void> {
@@ -128,20 +129,22 @@ async function withProcess(words: readonly string[], use: (url: string) => Promi
     cwd: ROOT,
     stdio: 'ignore',
   });
+  let status: unknown;
+  const ended = once(program, 'exit').then(([code, signal]) => {
+    status = code ?? signal;
+  });
   const isUp = (): Promise<boolean> =>
     fetch(`${url}/healthz`).then(
       ({ ok }) => ok,
       () => false,
     );
   try {
-    while (program.exitCode === null && !(await isUp()))
-      await new Promise((resolve) => setTimeout(resolve, 200));
-    if (program.exitCode !== null)
-      throw new Error(`dpcache ${words[0]} ended with status ${program.exitCode}`);
+    while (status === undefined && !(await isUp())) await new Promise((resolve) => setTimeout(resolve, 200));
+    if (status !== undefined) throw new Error(`dpcache ${words[0]} ended with ${status}`);
     await use(url);
   } finally {
     program.kill();
-    if (program.exitCode === null) await once(program, 'exit');
+    await ended;
   }
 }
 
@@ -184,5 +187,4 @@ try {
     if (isWanted(name)) await withProcess(words, (url) => takeAll(page, url, name, hash));
 } finally {
   await browser.close();
-  rmSync(folder, { recursive: true });
 }

@@ -1,9 +1,9 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { derivedName } from '../src/operator/mcs/names.ts';
 import { PROGRAM } from './cli/support/program.ts';
 import { requireEtcd } from './kvstore/etcd/support/etcd-process.ts';
@@ -60,6 +60,34 @@ it('removes everything when its reader closes the pipe (regression: the etcds st
   const child = spawn(process.execPath, words, { env, stdio: ['ignore', 'pipe', 'ignore'] });
   child.stdout.once('data', () => child.stdout.destroy());
   await once(child, 'exit');
+  expect(readdirSync(TMPDIR).filter((name) => name.startsWith('dpcache-'))).toEqual([]);
+  rmSync(TMPDIR, { recursive: true });
+});
+
+it('ends at Ctrl-C during the start (regression: it waited for an etcd that a signal had ended)', async () => {
+  const TMPDIR = mkdtempSync(join(tmpdir(), 'demo-'));
+  const words = ['--import', 'tsx', 'scripts/demo-mesh.ts', '--program', PROGRAM];
+  // A process group, as a terminal sends the signal to the demonstration and to its processes.
+  const child = spawn(process.execPath, words, {
+    env: { ...process.env, TMPDIR },
+    stdio: ['ignore', 'pipe', 'ignore'],
+    detached: true,
+  });
+  const { pid } = child;
+  if (pid === undefined) throw new Error('not started');
+  onTestFinished(() => {
+    if (child.exitCode === null) process.kill(-pid, 'SIGKILL');
+  });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    const isStarted = output.includes('operator');
+    output += text;
+    if (isStarted || !output.includes('operator')) return;
+    spawnSync('pkill', ['-KILL', '-g', String(pid), 'etcd']);
+    process.kill(-pid, 'SIGINT');
+  });
+  const [status] = await once(child, 'exit', { signal: AbortSignal.timeout(60_000) });
+  expect(status).toBe(0);
   expect(readdirSync(TMPDIR).filter((name) => name.startsWith('dpcache-'))).toEqual([]);
   rmSync(TMPDIR, { recursive: true });
 });

@@ -28,7 +28,7 @@ export function say(text = ''): void {
 /** The temporary folder and the child processes of a demonstration over real etcds. Both are removed at its end. */
 export class Demonstration {
   readonly folder: string = mkdtempSync(join(tmpdir(), 'dpcache-demo-'));
-  readonly #children: ChildProcess[] = [];
+  readonly #children = new Set<ChildProcess>();
   readonly #stop = new AbortController();
 
   /** Aborts at Ctrl-C, and when the reader of the output closes the pipe. */
@@ -53,10 +53,12 @@ export class Demonstration {
     });
   }
 
-  /** Starts a child process whose lines are printed with its name. It ends with this process. */
+  /** Starts a child process whose lines are printed with its name. It ends with this process. Throws after Ctrl-C. */
   run(name: string, command: string, words: readonly string[]): void {
+    this.signal.throwIfAborted();
     const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'pipe'] });
-    this.#children.push(child);
+    this.#children.add(child);
+    child.once('exit', () => this.#children.delete(child));
     for (const stream of [child.stdout, child.stderr])
       createInterface({ input: stream }).on('line', (line) => {
         if (line.trim() !== '') say(`${name.padEnd(18)}│ ${line}`);
@@ -92,10 +94,9 @@ export class Demonstration {
       }
     } finally {
       this.#stop.abort();
-      const ended = this.#children.map((child) =>
-        child.exitCode === null ? once(child, 'exit') : undefined,
-      );
-      for (const child of this.#children.reverse()) child.kill('SIGTERM');
+      const running = [...this.#children].reverse();
+      const ended = running.map((child) => once(child, 'exit'));
+      for (const child of running) child.kill('SIGTERM');
       await Promise.all(ended);
       await close();
       rmSync(this.folder, { recursive: true, force: true });
