@@ -348,7 +348,10 @@ export class Reflector implements FollowedResource {
     let version: string | undefined;
     for (const value of values) {
       const line = readWatchLine(value);
-      if (line.type === 'bookmark' && line.isListed) version = line.version;
+      // The first bookmark of a streaming list is that after its last object.
+      if (line.type === 'bookmark' && !line.isListed)
+        throw new ApiError('invalid', 'the server treats the request of a streaming list as a watch');
+      if (line.type === 'bookmark') version = line.version;
       if (version !== undefined) break; // the next watch repeats the rest
       if (line.type === 'put') events.push(...this.#known.putListed(line.object));
       // While the watch cache of the server is behind, the server also sends deletes.

@@ -15,6 +15,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { ApiUser } from '../support/api-user.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
+import { ScriptedApi } from '../support/scripted-api.ts';
 
 const PODS: ResourceKind = { group: '', version: 'v1', plural: 'pods' };
 
@@ -123,6 +124,24 @@ it('a stream that never ends is replaced by a list', async () => {
   await advance(clock, 2000);
   expect(sink.objects.size).toBe(1);
   expect(asked).toEqual(['stream', 'list', 'watch']);
+});
+
+it('a server that treats a stream as a watch is asked for a list at its first bookmark (regression: changes and bookmarks delayed the list for 10 minutes)', async () => {
+  const api = new ScriptedApi();
+  const client = new KubernetesClient(api, { clock, random: () => 0 });
+  clients.push(client);
+  const sink = new RecordingSink();
+  const followed = client.follow(PODS, sink);
+  const a = { metadata: { name: 'a', namespace: 'n', uid: '1', resourceVersion: '5' } };
+  const stream = await api.takes('stream');
+  for (let i = 0; i < 4; i++) {
+    await stream.say({ type: 'MODIFIED', object: a });
+    await advance(clock, 20_000);
+  }
+  await stream.say({ type: 'BOOKMARK', object: { metadata: { resourceVersion: '6' } } });
+  const list = await api.takes('list');
+  await list.list('6', [a]);
+  expect(followed.status()).toMatchObject({ listed: true, objects: 1, failures: 0 });
 });
 
 it('a broken stream deletes nothing, and is requested again, not older than the last version', async () => {
