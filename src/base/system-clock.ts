@@ -20,6 +20,14 @@ export const systemClock: Clock = {
   },
 };
 
+/** A time in the form of Go's `time.RFC3339`, whose fraction has any number of digits. */
+const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
+
+/** Returns an RFC 3339 time in milliseconds since the epoch; NaN if it is invalid. */
+export function parseTime(text: string): number {
+  return RFC3339.test(text) ? Date.parse(text) : Number.NaN;
+}
+
 /** Time source and random numbers of a component. */
 export interface Runtime {
   readonly clock: Clock;

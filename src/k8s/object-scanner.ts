@@ -1,10 +1,11 @@
 import { Buffer } from 'node:buffer';
+import { parseTime } from '../base/system-clock.ts';
 import { isObject, parseJson } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 import { ByteCache } from './byte-cache.ts';
 import { ByteCursor, nameBytes } from './byte-cursor.ts';
-import { isName, type ObjectFields, parseObject, parseTime } from './parse-object.ts';
+import { isName, type ObjectFields, parseObject } from './parse-object.ts';
 import { type ObjectScanner, ScannedObject } from './resource.ts';
 import { SharedValues } from './shared-values.ts';
 

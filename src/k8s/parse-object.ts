@@ -1,4 +1,5 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
+import { parseTime } from '../base/system-clock.ts';
 import { Fields, type RejectField } from '../net/fields.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
 
@@ -26,8 +27,6 @@ export type ObjectFields = Fields<undefined>;
 const DEFAULT_NAMESPACE = 'default';
 
 const NO_TEXTS: ReadonlyMap<string, string> = new Map();
-/** A time, as Kubernetes writes it. */
-export const RFC3339: RegExp = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/;
 const SLASH = 0x2f;
 const DELETE = 0x7f;
 
@@ -102,11 +101,6 @@ export function isName(value: unknown): value is string {
     if (code <= 0x20 || code === SLASH || code === DELETE) return false;
   }
   return true;
-}
-
-/** Returns an RFC 3339 time in milliseconds since the epoch; NaN if it is invalid. */
-export function parseTime(text: string): number {
-  return RFC3339.test(text) ? Date.parse(text) : Number.NaN;
 }
 
 /** Returns the time in a field in milliseconds since the epoch, or 0 if it is missing or invalid. */

@@ -564,6 +564,7 @@ describe('metadata', () => {
     ['2026-11-22T01:02:03Z', true],
     ['2026-11-22t01:02:03.123456789z', true],
     ['2026-11-22T01:02:03.5+01:30', true],
+    ['2026-11-22T01:02:03.1234567890Z', true], // regression: rejected, although valid in the kvstore
     ['x2026-11-22T01:02:03Z', false],
     ['2026-11-22T01:02:03Zx', false],
     ['2026-11-22T01:02:03.Z', false],

@@ -1,3 +1,4 @@
+import { parseTime } from '../../base/system-clock.ts';
 import { isLabelKey, isLabelValue } from '../../model/label-selector.ts';
 import {
   EXPORT_TYPES,
@@ -13,7 +14,7 @@ import type { Decoded, Fields, RejectField } from '../../net/fields.ts';
 import { PORT_PROTOCOLS, PROTOCOL_NUMBERS, protocolName } from '../../net/port.ts';
 import { bytesOfText } from './bytes.ts';
 import { jsonArray, jsonObject, jsonString, jsonStringMap } from './go-json.ts';
-import { parseTimestamp, timestampText } from './timestamp.ts';
+import { timestampText } from './timestamp.ts';
 import { decodeJson, type EncodedValue, readKeyPart, VALUE_LIMITS, type ValueLimits } from './value.ts';
 
 /** More than the ports of any Service of Kubernetes. */
@@ -34,7 +35,8 @@ function readName(fields: Fields<never>, field: 'namespace' | 'name', expected: 
 function readCreation(fields: Fields<never>): number {
   const field = 'exportCreationTimestamp';
   const text = fields.text(field);
-  return parseTimestamp(text) ?? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text);
+  const time = parseTime(text);
+  return Number.isNaN(time) ? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text) : time;
 }
 
 /** Returns the type, which is required. */

@@ -1,20 +1,14 @@
+import { parseTime } from '../../base/system-clock.ts';
 import { type Decoded, decodeWith, rejectInput } from '../../net/fields.ts';
 import { bytesOfText } from './bytes.ts';
 import { readText, VALUE_LIMITS } from './value.ts';
-
-const RFC3339 = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
-
-/** Returns an RFC 3339 time in milliseconds since the epoch; `undefined` if the text is not such a time. */
-export function parseTimestamp(text: string): number | undefined {
-  const time = RFC3339.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(time) ? undefined : time;
-}
 
 /** Decodes an RFC 3339 time (heartbeat, canaries) to milliseconds since the epoch. Reason: `invalid-time`. */
 export function decodeTimestamp(value: Uint8Array, at: string): Decoded<number> {
   return decodeWith(at, () => {
     const text = readText(value, VALUE_LIMITS);
-    return parseTimestamp(text) ?? rejectInput('invalid-time', 'value', text, 'is not an RFC 3339 time');
+    const time = parseTime(text);
+    return Number.isNaN(time) ? rejectInput('invalid-time', 'value', text, 'is not an RFC 3339 time') : time;
   });
 }
 

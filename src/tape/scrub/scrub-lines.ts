@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import { RFC3339 } from '../../k8s/parse-object.ts';
+import { parseTime } from '../../base/system-clock.ts';
 import {
   decodeClusterEndpointSlice,
   encodeClusterEndpointSlice,
@@ -91,7 +91,7 @@ export class LineScrub {
 
   /** Returns a text with other names and addresses. */
   text(text: string): string {
-    if (PROTOCOL_WORDS.has(text) || RFC3339.test(text)) return text;
+    if (PROTOCOL_WORDS.has(text) || !Number.isNaN(parseTime(text))) return text;
     return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#part(part));
   }
 
