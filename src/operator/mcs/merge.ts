@@ -88,12 +88,18 @@ function samePort(a: ExportedPort, b: ExportedPort | undefined): boolean {
   );
 }
 
+/**
+ * Maximum number of ports of an import. It has about 300 kB with the managed fields, as has its derived Service; an API
+ * server rejects objects of more than 1.5 MB. Upstream has no limit.
+ */
+const MAX_PORTS = 1000;
+
 interface OwnedPort {
   readonly port: ExportedPort;
   readonly cluster: string;
 }
 
-/** The union of the ports of all clusters, without ports that conflict with a port of an older export. */
+/** The union of the first ports of all clusters, without ports that conflict with a port of an older export. */
 class PortUnion {
   readonly #byNumber = new Map<string, OwnedPort>();
   readonly #byName = new Map<string, OwnedPort>();
@@ -103,7 +109,8 @@ class PortUnion {
   }
 
   /**
-   * Adds a port. If it conflicts with the port of an older export, the port is not used, and the conflict is returned.
+   * Adds a port. If it conflicts with the port of an older export, or if there are too many ports, it is not used, and
+   * the reason is returned.
    */
   add(port: ExportedPort, cluster: string): string | undefined {
     const number = `${port.port}/${port.protocol}`;
@@ -112,6 +119,8 @@ class PortUnion {
       return `Duplicated port name "${port.name}". Using port definition "${portText(named.port)}" from oldest service export in cluster "${named.cluster}".`;
     const older = this.#byNumber.get(number);
     if (older !== undefined) return conflictOf(port, older);
+    if (this.#byNumber.size >= MAX_PORTS)
+      return `Too many ports. Using the ${MAX_PORTS} ports from the oldest service exports, without "${portText(port)}" from cluster "${cluster}".`;
     const owned = { port, cluster };
     this.#byNumber.set(number, owned);
     this.#byName.set(port.name, owned);

@@ -131,6 +131,22 @@ describe('a merge', () => {
     );
   });
 
+  it('has at most 1000 ports, those of the oldest exports (regression: any number, more than an object can hold)', () => {
+    const ports = (from: number, to: number): readonly ExportedPort[] =>
+      Array.from({ length: to - from }, (_, at) => port(from + at, `p${from + at}`));
+    const merged = mergeExports([
+      exported('a', { ports: ports(1, 400) }),
+      exported('b', { ports: ports(300, 900) }),
+      exported('c', { ports: [...ports(1, 50), ...ports(900, 1200)] }),
+    ]);
+    expect(merged?.ports).toEqual(ports(1, 1001));
+    expect(merged?.conflict).toEqual({
+      reason: 'PortConflict',
+      message:
+        'Too many ports. Using the 1000 ports from the oldest service exports, without "p1001 1001/TCP" from cluster "c".',
+    });
+  });
+
   it('of no exports is none', () => {
     expect(mergeExports([])).toBeUndefined();
     expect(fold([])).toBeUndefined();
