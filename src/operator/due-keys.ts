@@ -17,6 +17,11 @@ export class DueKeys extends WorkQueue<string> {
   /** Makes a key due now and wakes the worker. The queue also calls this for a key whose delay has ended. */
   override add(key: string): void {
     super.add(key);
+    this.wake();
+  }
+
+  /** Ends {@link DueKeys.whenDue} also if no key is due. */
+  wake(): void {
     this.#idle.wake();
   }
 
@@ -38,7 +43,7 @@ export class DueKeys extends WorkQueue<string> {
     }
   }
 
-  /** Resolves when a key is due or the signal fires. */
+  /** Resolves when a key is due, after `wake`, or when the signal fires. */
   async whenDue(signal: AbortSignal): Promise<void> {
     if (this.next === undefined) await this.#idle.sleep(MAX_WAIT_MS, signal);
   }

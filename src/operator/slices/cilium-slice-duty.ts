@@ -11,10 +11,10 @@ import {
 } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
 import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
+import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
-import { WakeableSleep } from '../wakeable-sleep.ts';
 import { CiliumSlices, type CiliumSlicesOptions, type CoreEndpoint, coreEndpoint } from './cilium-slices.ts';
 
 /** A kind whose objects and events are read. */
@@ -33,8 +33,7 @@ export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyContext
 
 /** Time to collect changes before they are written. */
 const GATHER_MS = 500;
-/** Delays of retries, doubling. `cap` is also the longest sleep without work. */
-const BACKOFF_MS = { first: 1000, cap: 100_000 };
+const BACKOFF = { baseMs: 1000, capMs: 100_000 };
 /** Number of endpoints that are added in one step at the start; a step takes about 1 ms. */
 const STEP_WEIGHT = 256;
 /** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
@@ -53,18 +52,18 @@ export class CiliumSliceDuty implements Duty {
   /** True if all initially existing slices have been adopted. */
   #hasAdoptedAll = false;
   readonly #own = new OwnWrites();
-  /** By slice: the time of the next retry, and the number of consecutive failures. */
-  readonly #failed = new Map<string, { readonly at: number; readonly times: number }>();
+  /** The slices whose write has failed. They are written again when they are due. */
+  readonly #retries: DueKeys;
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
   readonly #rejected = new Set<string>();
-  readonly #idle: WakeableSleep;
   readonly #report: DutyReport;
   #writes = 0;
 
   constructor(options: CiliumSliceDutyOptions) {
     this.#options = options;
     this.#slices = new CiliumSlices(options);
-    this.#idle = new WakeableSleep(options.clock);
+    const { clock, random } = options;
+    this.#retries = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#report = new DutyReport(this.name, options);
   }
 
@@ -105,7 +104,7 @@ export class CiliumSliceDuty implements Duty {
     await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
     this.#slices = new CiliumSlices(this.#options);
-    for (const state of [this.#own, this.#failed, this.#rejected]) state.clear();
+    for (const state of [this.#own, this.#retries, this.#rejected]) state.clear();
     this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
@@ -160,7 +159,7 @@ export class CiliumSliceDuty implements Duty {
         this.#slices.remove(namespace, name);
       } else if (this.#hasAdoptedAll) this.#put(endpoint); // otherwise added when all slices have been adopted
     }
-    this.#idle.wake();
+    this.#retries.wake();
   }
 
   /** Handles the events of slices, of other writers and of this process. */
@@ -174,7 +173,7 @@ export class CiliumSliceDuty implements Duty {
       if (type === 'put') this.#adopt(object);
       else this.#slices.recordDelete(object.metadata.name);
     }
-    this.#idle.wake();
+    this.#retries.wake();
   }
 
   /** Returns the latest known state of a slice on the server. */
@@ -183,26 +182,22 @@ export class CiliumSliceDuty implements Duty {
     return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
-  /** Resolves when a slice must be written and its retry time is reached. */
+  /** Resolves when a slice must be written that does not wait for a retry. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
-    const now = clock.now();
-    let waitMs = BACKOFF_MS.cap;
-    for (const name of this.#slices.dirty) {
-      waitMs = Math.min(waitMs, (this.#failed.get(name)?.at ?? 0) - now);
-      if (waitMs <= 0) break;
-    }
-    await this.#idle.sleep(Math.max(0, waitMs), signal);
+    for (const name of this.#slices.dirty) if (!this.#retries.has(name)) return;
+    await this.#retries.whenDue(signal);
   }
 
   /** Writes the changed slices. Slices that others wait for are written first. */
   async #flush(signal: AbortSignal): Promise<void> {
+    for (let name = this.#retries.get(); name !== undefined; name = this.#retries.get())
+      this.#retries.done(name);
     for (let progress = true; progress; ) {
       progress = false;
       for (const name of [...this.#slices.dirty]) {
         const slice = this.#slices.get(name);
-        const isDue = (this.#failed.get(name)?.at ?? 0) <= this.#options.clock.now();
-        if (slice === undefined || slice.after.size > 0 || !isDue || signal.aborted) continue;
+        if (slice === undefined || slice.after.size > 0 || this.#retries.has(name) || signal.aborted)
+          continue;
         progress = (await this.#write(name, signal)) || progress;
       }
     }
@@ -216,7 +211,7 @@ export class CiliumSliceDuty implements Duty {
     const written = new Map(slice.endpoints);
     const write = this.#writeOf(name, slice.namespace, written);
     if (write === undefined) {
-      this.#failed.delete(name);
+      this.#retries.delete(name);
       this.#slices.recordWrite(name, written);
       return true;
     }
@@ -231,7 +226,7 @@ export class CiliumSliceDuty implements Duty {
     if (write.verb !== 'update')
       this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
-    this.#failed.delete(name);
+    this.#retries.delete(name);
     this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
     return true;
   }
@@ -258,11 +253,9 @@ export class CiliumSliceDuty implements Duty {
     answer: UnsuccessfulWrite,
     signal: AbortSignal,
   ): Promise<void> {
-    const times = (this.#failed.get(name)?.times ?? 0) + 1;
-    const delay = Math.min(BACKOFF_MS.cap, BACKOFF_MS.first * 2 ** (times - 1));
-    this.#failed.set(name, { at: this.#options.clock.now() + delay, times });
+    this.#retries.retry(name);
     const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
-    if (!isOutdated || times > 2) this.#report.addError(writeError(write, answer));
+    if (!isOutdated || this.#retries.failures(name) > 2) this.#report.addError(writeError(write, answer));
     if (isOutdated) await this.#readAgain(name, signal);
   }
 
