@@ -174,7 +174,11 @@ function publishDuties(
   return [...producers, config];
 }
 
-/** Returns the duties that read remote clusters, and the objects of the multi-cluster services API. */
+/**
+ * Returns the duties that read remote clusters, and the objects of the multi-cluster services API. The readers are
+ * created before any duty runs, because `RemoteClusters` accepts no engines later. The order of the duties has no
+ * effect: when they start, all readers clear their state in the same turn, before the first cluster is connected.
+ */
 function importDuties(
   options: OperatorDutiesOptions,
   objects: McsObjects | undefined,
