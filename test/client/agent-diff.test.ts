@@ -12,6 +12,7 @@ import type { K8sMetadata, NamedPorts } from '../../src/ipcache/types.ts';
 import { HashPrefixTable } from '../../src/lpm/hash-prefix-table.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { testApp } from '../api/support/test-app.ts';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { apply, type Operation, history as operations } from '../ipcache/support/operations.ts';
 
 type TestApp = ReturnType<typeof testApp>;
@@ -86,7 +87,7 @@ describe('D1: the difference of two agents is that of their full dumps', () => {
         expect(named(diff)).toEqual(dumpDiff(a, b));
         expect(diff.digestsOnly).toEqual([]);
       }),
-      { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
+      fewerRuns(20),
     );
   });
 });
@@ -134,7 +135,7 @@ it('D1 holds for the claims that do not change while both agents change', async 
         .filter(isStable);
       expect(found.sort()).toEqual(expected.sort());
     }),
-    { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 20) },
+    fewerRuns(20),
   );
 });
 
@@ -241,7 +242,7 @@ describe('D2: equal states give no bucket', () => {
         expectSame(digest, digestOf(early, labelsOf));
         expectSame(digest, digestOf(late, labelsOf));
       }),
-      { numRuns: 300 },
+      fewerRuns(100),
     );
   });
 

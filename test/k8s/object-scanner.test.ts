@@ -18,6 +18,7 @@ import { type ObjectScanner, ScannedObject } from '../../src/k8s/resource.ts';
 import { ApiError } from '../../src/k8s/rest/api-error.ts';
 import { serviceScanner } from '../../src/k8s/service-scanner.ts';
 import { SharedValues } from '../../src/k8s/shared-values.ts';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 
 const IDENTIFYING = ['name', 'namespace', 'uid', 'resourceVersion'] as const;
 
@@ -401,7 +402,7 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         const list = listOf(some, []);
         expect(kind.scanned(list).items).toEqual(kind.general(list));
       }),
-      { numRuns: 500 },
+      fewerRuns(200),
     );
   });
 
@@ -411,7 +412,6 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         const list = listOf(some, mutations);
         expect(kind.scanned(list).items).toEqual(kind.general(list));
       }),
-      { numRuns: 1000 },
     );
   });
 
@@ -425,7 +425,7 @@ describe.each(KINDS)('the scanner of %s agrees with the general decoder', (_, ki
         expect(split.items).toEqual(whole.items);
         if (places.length <= 1) expect(split.count).toBe(whole.count);
       }),
-      { numRuns: 300 },
+      fewerRuns(100),
     );
   });
 });
@@ -488,7 +488,7 @@ describe.each(KINDS)('watch lines of %s: the scanner agrees with the general dec
         expect(scanned).toEqual(kind.decodedLines([stream], largest));
         expect(kind.scannedLines([stream], largest).count).toBe(count);
       }),
-      { numRuns: 300 },
+      fewerRuns(150),
     );
   });
 
@@ -501,7 +501,7 @@ describe.each(KINDS)('watch lines of %s: the scanner agrees with the general dec
         expect(scanned).toEqual(kind.generalLines(pieces(stream, [...places].reverse())));
         expect(kind.scannedLines([stream]).count).toBe(count);
       }),
-      { numRuns: 500 },
+      fewerRuns(200),
     );
   });
 });
