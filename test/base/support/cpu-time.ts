@@ -42,7 +42,7 @@ const LIMIT = 6;
 /** Growth that needs no further attempt. */
 const CLEARLY_LINEAR = 3;
 
-const ATTEMPTS = 6;
+const ATTEMPTS = 3;
 /** If the growth is not below the limit after these, another process may use the cache of the processor. */
 const MAX_ATTEMPTS = 20;
 
@@ -50,7 +50,7 @@ const MAX_ATTEMPTS = 20;
  * Returns the growth of the cost of `work` per item, from `items` to sixteen times as many: 1 to 3 if the cost is
  * linear, because few items fit into the cache of the processor; 8 to 16 if it is quadratic. Both are measured in this
  * process, one after the other and for the same number of items, because a slow machine and a collection of garbage
- * then change both. Each has the smallest cost of up to six attempts, or of up to twenty if it is not less than 6.
+ * then change both. Each has the smallest cost of up to three attempts, or of up to twenty if it is not less than 6.
  * Assert less than 6.
  */
 export async function growthPerItem(
