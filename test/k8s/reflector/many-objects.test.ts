@@ -13,14 +13,14 @@ function objectText(i: number): string {
 }
 
 /**
- * A server with one list of many objects, 64 KiB per chunk with a look after each tenth, and a silent watch.
+ * A server with one list of many objects, 64 KiB per chunk with a look after each quarter, and a silent watch.
  */
 function manyObjects(look: () => Promise<void>): ApiTransport {
   async function* list(): AsyncGenerator<Uint8Array, void, void> {
     const encoder = new TextEncoder();
     let text = '{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[';
     for (let i = 0; i < COUNT; i++) {
-      if (i % (COUNT / 10) === 0) await look();
+      if (i % (COUNT / 4) === 0) await look();
       text += `${i === 0 ? '' : ','}${objectText(i)}`;
       if (text.length < 65_536) continue;
       yield encoder.encode(text);
