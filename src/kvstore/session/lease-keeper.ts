@@ -274,23 +274,24 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a successful write under this binding, also in a later binding of the key. If a concurrent delete or a
-   * refused write has removed the binding, it is restored, because the write may be later than the delete.
+   * Records a write under this binding that may have taken effect, also in a later binding of the key. If a concurrent
+   * delete or a refused write has removed the binding, it is restored, because the write may be later than the delete.
+   * If the outcome is unknown, the key is bound again, because the write may be later than all deletes that have begun.
    *
-   * @param revision revision of the write, if known
+   * @param revision revision of the write; undefined if its outcome is unknown
    */
-  confirm(binding: Binding, revision: number = 0): void {
-    binding.writtenAt = revision;
+  confirm(binding: Binding, revision?: number): void {
+    binding.writtenAt = Math.max(binding.writtenAt, revision ?? 0);
     const { held: lease, key } = binding;
     const isCurrent = binding.removed === this.#removed; // no lookup if nothing was removed or bound again since
-    if (!lease.isHeld || isCurrent) return;
+    if (!lease.isHeld || (isCurrent && revision !== undefined)) return;
     const current = this.bindingOf(key);
-    if (current !== undefined) {
-      current.writtenAt = Math.max(current.writtenAt, revision);
-      return;
+    if (current !== undefined) current.writtenAt = Math.max(current.writtenAt, binding.writtenAt);
+    if (revision === undefined) this.#bindTo(current?.held ?? lease, key, current ?? binding);
+    else if (current === undefined) {
+      this.#bindings.set(key, binding);
+      this.#addKey(lease, key);
     }
-    this.#bindings.set(key, binding);
-    this.#addKey(lease, key);
   }
 
   /**

@@ -326,12 +326,12 @@ describe('a lease keeper', () => {
     expect(keeper.bindingOf('a')).toBe(again);
     keeper.unbind(again);
     expect(keeper.bindingOf('a')).toBeUndefined();
-    keeper.confirm(again);
+    keeper.confirm(again, 1);
     expect(keeper.bindingOf('a')).toBe(again);
     keeper.unbind(undefined);
     keeper.markLost(again.held.id);
     expect(lost).toEqual([['a']]);
-    keeper.confirm(again); // its lease is lost
+    keeper.confirm(again, 2); // its lease is lost
     expect(keeper.bindingOf('a')).toBeUndefined();
   });
 
@@ -346,6 +346,25 @@ describe('a lease keeper', () => {
     keeper.markLost(lease);
     keeper.unbind(binding);
     expect([lost, keeper.lost]).toEqual([[], 0]);
+  });
+
+  it('an older delete does not unbind a key whose put had an unknown outcome (regression: its loss was not reported)', async () => {
+    const put = await keeper.bind('a');
+    const deletedBinding = keeper.bindingOf('a');
+    const previous = keeper.bindingCount;
+    keeper.settle([put], true); // no answer: the put may follow the deletes
+    keeper.unbind(deletedBinding, 5);
+    for (const _ of keeper.unbindBelow('a', 5, previous)) continue;
+    expect(keeper.bindingOf('a')).toBeDefined();
+    keeper.unbind(keeper.bindingOf('a'), 6); // a delete after the failure
+    expect(keeper.bindingOf('a')).toBeUndefined();
+  });
+
+  it('a put with an unknown outcome keeps the revision of an earlier put', async () => {
+    keeper.confirm(await keeper.bind('a'), 7);
+    const put = await keeper.bind('a');
+    keeper.settle([put], true);
+    expect(keeper.bindingOf('a')?.writtenAt).toBe(7);
   });
 
   it('close ends a grant and a keepalive that are never answered', async () => {
