@@ -89,6 +89,21 @@ describe('a lease keeper', () => {
     expect([deadlines, lost]).toEqual([[4000], []]);
   });
 
+  it('keeps a lock lease on a slow link whose answers take 10 s (regression: every keepalive ended after 8.3 s)', async () => {
+    await keeper.close(true);
+    keeper = newKeeper(true, 25);
+    await keeper.bind('a');
+    const answer = link.keepLeaseAlive.bind(link);
+    // The default deadline of a transport is extended while bytes arrive.
+    link.keepLeaseAlive = async (lease, { signal, deadlineMs = 60_000 } = {}) => {
+      await sleep(clock, Math.min(10_000, deadlineMs), signal);
+      if (deadlineMs < 10_000) throw new KvstoreError('deadline', 'no answer');
+      return answer(lease, { signal });
+    };
+    await advance(clock, 100_000);
+    expect(lost).toEqual([]);
+  });
+
   it('keeps the lease of a restored binding alive, also if it had no other key (regression: it expired)', async () => {
     const binding = await keeper.bind('a');
     keeper.unbind(binding); // by a delete, while the write has no answer
