@@ -62,6 +62,9 @@ const NAME_MISMATCH = /does not match certificate's altnames: (?<detail>.*)/;
 /** A connection that broke while a call was active (grpc-js 1.14). */
 const DROPPED = /^(Connection dropped|Received RST_STREAM|Stream refused|.*GOAWAY)/;
 
+/** The text for a stream that the server ended without an error. */
+export const STREAM_ENDED = 'the server ended the stream';
+
 /** An answer of a proxy, or of a gRPC server that is not etcd (grpc-js 1.14). */
 const FOREIGN = /^(?:Received )?(HTTP status|unknown service)(?: code)? (.*)/;
 
@@ -90,6 +93,7 @@ export function connectionFailure(text: string, server: string): string | undefi
   const cause = CAUSES.find(([part]) => part.test(text));
   if (cause !== undefined) return cannotConnect(server, cause[1], cause[2]);
   if (DROPPED.test(text)) return lost(server, 'connection closed by the peer');
+  if (text === STREAM_ENDED) return lost(server, STREAM_ENDED);
   const foreign = FOREIGN.exec(text);
   if (foreign !== null) return foreignAnswer(server, `${foreign[1]} ${foreign[2]}`);
   const lastError = LAST_ERROR.exec(text)?.[1];

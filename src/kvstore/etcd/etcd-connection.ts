@@ -11,6 +11,7 @@ import { withoutBrackets } from '../../net/url-host.ts';
 import { abortedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { CallOptions } from '../session/transport.ts';
+import { STREAM_ENDED } from './connection-failure.ts';
 import { DEADLINE_MS, type EtcdConfig } from './etcd-config.ts';
 import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
 import { etcdDeadlineError, etcdError, foreignAnswerError, isTooManyPings } from './etcd-errors.ts';
@@ -177,8 +178,8 @@ function endError(
   contentType: string | undefined,
   toCallError: ToCallError,
 ): KvstoreError {
-  if (code === status.OK) return new KvstoreError('unavailable', 'the server ended the stream');
-  return toCallError(Object.assign(new Error(details), { code }), contentType);
+  const end = code === status.OK ? { code: status.UNAVAILABLE, details: STREAM_ENDED } : { code, details };
+  return toCallError(Object.assign(new Error(end.details), { code: end.code }), contentType);
 }
 
 /**

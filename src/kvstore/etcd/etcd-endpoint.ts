@@ -48,6 +48,11 @@ export class EtcdEndpoint {
     this.#connection = new EtcdConnection(config, address, ip);
   }
 
+  /** The address without its scheme. */
+  get host(): string {
+    return this.#connection.host;
+  }
+
   /** Number of open streams. */
   get streams(): number {
     return this.#connection.streams;
@@ -94,7 +99,7 @@ export class EtcdEndpoint {
 
   /** Returns the error of an operation without an answer in time. */
   deadlineError(): KvstoreError {
-    return etcdDeadlineError(this.#connection.host);
+    return etcdDeadlineError(this.host);
   }
 
   /**

@@ -7,8 +7,8 @@ const ENHANCE_YOUR_CALM = 'Bandwidth exhausted or memory limit exceeded';
 const TOO_MANY_REQUESTS = 'too many requests';
 const TOO_MANY_PINGS = 'closed the connection because of too many pings';
 
-/** All messages of etcd begin with this. */
-const ETCD_PREFIX = 'etcdserver: ';
+/** The beginning of all messages of etcd. */
+const ETCD_PREFIX = /^etcdserver: /;
 
 /** Messages of etcd that are more specific than the gRPC status. */
 const CODE_BY_MESSAGE: readonly (readonly [part: string, code: KvstoreErrorCode])[] = [
@@ -55,8 +55,9 @@ const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
 const UNKNOWN_ENCODING: ReadonlySet<string> = new Set(['undefined undefined: undefined', '']);
 
 /**
- * Returns an error of grpc-js as a {@link KvstoreError}. For common causes, the message names the problem, the
- * endpoint and the remedy; otherwise it is the text of the server. The original error is the `cause`.
+ * Returns an error of grpc-js, or of the decoding of an answer, as a {@link KvstoreError}. For common causes, the
+ * message names the problem, the endpoint and the remedy; otherwise it is the endpoint and the text of the error. The
+ * original error is the `cause`.
  *
  * @param host the endpoint without its scheme
  */
@@ -67,7 +68,8 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   const byStatus = grpcStatus === undefined ? undefined : CODE_BY_STATUS.get(grpcStatus);
   const text = grpcStatus === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
-  return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? text, { cause: error });
+  const unknown = host === undefined ? text : `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
+  return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? unknown, { cause: error });
 }
 
 /** Returns the error of a call whose answer has a content type other than gRPC, such as a proxy's HTML page. */
@@ -109,9 +111,6 @@ function plainMessage(
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   if (text === ENHANCE_YOUR_CALM) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
   if (text === '') return `${server} gave no reason for status ${grpcStatus}`;
-  // With several endpoints, only the failing one may have the problem.
-  if (host !== undefined && text.startsWith(ETCD_PREFIX))
-    return `${server}: ${text.slice(ETCD_PREFIX.length)}`;
   return code === 'unavailable' ? connectionFailure(text, server) : undefined;
 }
 

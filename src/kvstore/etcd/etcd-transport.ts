@@ -131,12 +131,11 @@ export class EtcdTransport implements Transport {
 
   async grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID> {
     const request = encodeLeaseGrant(ttlSeconds);
-    const answer = await this.#call((endpoint, startedAt) =>
-      endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt),
-    );
-    const { lease } = decodeLease(answer);
-    if (lease !== NO_LEASE) return lease;
-    throw new KvstoreError('internal', 'the server granted a lease without an id');
+    return this.#call(async (endpoint, startedAt) => {
+      const { lease } = decodeLease(await endpoint.raw('Lease', 'LeaseGrant', request, options, startedAt));
+      if (lease !== NO_LEASE) return lease;
+      throw new Error('a lease without an id');
+    });
   }
 
   async keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number> {
@@ -203,7 +202,7 @@ export class EtcdTransport implements Transport {
     try {
       return await call(endpoint, firstAt ?? startedAt);
     } catch (thrown) {
-      const error = asKvstoreError(thrown);
+      const error = etcdError(thrown, endpoint.host);
       if (this.#closed && error.code !== 'aborted') throw closedError();
       this.#handleFailure(endpoint, error, startedAt);
       if (error.code === 'invalid-token' && firstAt === undefined)
@@ -239,9 +238,9 @@ export class EtcdTransport implements Transport {
       });
       const renewed = decodeLease(answer);
       if (renewed.lease === lease) return renewed.ttlSeconds;
-      throw new KvstoreError('internal', `the server answered for lease ${renewed.lease}, not ${lease}`);
+      throw new Error(`an answer for lease ${renewed.lease}, not ${lease}`);
     } catch (error) {
-      throw etcdError(error);
+      throw etcdError(error, endpoint.host);
     } finally {
       ended.abort();
     }
@@ -259,7 +258,7 @@ function endpointsOf(config: EtcdConfig): readonly EtcdEndpoint[] {
 /** Throws if an answer has no header, because an empty message would be a store without keys. */
 function withHeader<T extends Pick<RangeResponse, 'header'>>(answer: T): T {
   if (answer.header.revision > 0) return answer;
-  throw new KvstoreError('internal', 'the server sent an answer without a revision');
+  throw new Error('an answer without a revision');
 }
 
 async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Promise<EndpointStatus> {

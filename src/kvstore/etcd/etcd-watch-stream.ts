@@ -34,6 +34,8 @@ export interface EtcdWatchOptions {
 
 /** One watch on its own stream, so that it can be paused without an effect on others. */
 export class EtcdWatchStream implements WatchStream {
+  /** The endpoint, as errors name it. */
+  readonly #host: string;
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
   /**
@@ -61,6 +63,7 @@ export class EtcdWatchStream implements WatchStream {
     observer: WatchObserver,
     options: EtcdWatchOptions,
   ) {
+    this.#host = endpoint.host;
     this.#observer = observer;
     this.#options = options;
     this.#cancelDeadline = endpoint.startDeadline(undefined, () => {
@@ -77,7 +80,7 @@ export class EtcdWatchStream implements WatchStream {
     };
     endpoint.stream('Watch', 'Watch', receiver).then(
       (stream) => this.#start(stream, create),
-      (error: unknown) => this.#end(etcdError(error)),
+      (error: unknown) => this.#end(etcdError(error, this.#host)),
     );
   }
 
@@ -155,7 +158,7 @@ export class EtcdWatchStream implements WatchStream {
       try {
         act();
       } catch (error) {
-        this.#end(etcdError(error));
+        this.#end(etcdError(error, this.#host));
       }
     });
   }
@@ -169,10 +172,10 @@ export class EtcdWatchStream implements WatchStream {
   #receive(answer: WatchAnswer): void {
     if (this.#isEnded) return;
     const { header, requested, created, canceled, events } = answer;
-    if (canceled) this.#end(cancellation(answer));
+    if (canceled) this.#end(cancellation(answer, this.#host));
     else if (created) this.#accept(header);
-    else if (!this.#isCreated) this.#end(violation('a response before the watch was created'));
-    else if (events.isEmpty && answer.fragment) this.#end(violation('a fragment without events'));
+    else if (!this.#isCreated) this.#violate('a response before the watch was created');
+    else if (events.isEmpty && answer.fragment) this.#violate('a fragment without events');
     else if (events.isEmpty) this.#observer.onProgress(header, requested);
     else {
       this.#delivering = answer;
@@ -180,9 +183,14 @@ export class EtcdWatchStream implements WatchStream {
     }
   }
 
+  /** Ends the stream after an answer that violates the protocol. */
+  #violate(sent: string): void {
+    this.#end(etcdError(new Error(sent), this.#host));
+  }
+
   #accept(header: ResponseHeader): void {
     if (this.#isCreated) {
-      this.#end(violation('a second response that the watch was created'));
+      this.#violate('a second response that the watch was created');
       return;
     }
     this.#isCreated = true;
@@ -209,13 +217,10 @@ export class EtcdWatchStream implements WatchStream {
   };
 }
 
-function violation(sent: string): KvstoreError {
-  return new KvstoreError('internal', `the server sent ${sent}`);
-}
-
-function cancellation({ compactRevision, cancelReason }: WatchAnswer): KvstoreError {
+function cancellation({ compactRevision, cancelReason }: WatchAnswer, host: string): KvstoreError {
   if (compactRevision > 0) {
     return new KvstoreError('compacted', `history before revision ${compactRevision} has been compacted`);
   }
-  return new KvstoreError(codeOfMessage(cancelReason) ?? 'unavailable', `watch canceled: ${cancelReason}`);
+  const message = `etcd at ${host} canceled the watch: ${cancelReason}`;
+  return new KvstoreError(codeOfMessage(cancelReason) ?? 'unavailable', message);
 }

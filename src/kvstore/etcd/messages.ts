@@ -11,7 +11,6 @@ import {
   message,
   numberField,
 } from '../codec/proto-writer.ts';
-import { KvstoreError } from '../session/errors.ts';
 import type {
   KeyValue,
   LeaseID,
@@ -210,8 +209,7 @@ function readEvent(reader: ProtoReader, end: number): TransportEvent {
     else if (reader.field === 2) kv = readKeyValue(reader, reader.open());
     else reader.skip();
   }
-  if (kv === undefined)
-    throw new KvstoreError('internal', 'the server sent a watch event without a key-value');
+  if (kv === undefined) throw new Error('a watch event without a key-value');
   return deleted ? { key: kv.key, value: undefined, modRevision: kv.modRevision } : kv;
 }
 

@@ -3,6 +3,7 @@ import { status } from '@grpc/grpc-js';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
 import { bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
+import { STREAM_ENDED } from '../../../src/kvstore/etcd/connection-failure.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { etcdDeadlineError, etcdError } from '../../../src/kvstore/etcd/etcd-errors.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
@@ -178,7 +179,7 @@ describe('the message of a call that failed', () => {
     ],
     // Regression: the messages of etcd did not name the endpoint.
     [status.UNAVAILABLE, 'etcdserver: no leader', 'no-leader', `etcd at ${HOST}: no leader`],
-    [status.UNAVAILABLE, 'something new', 'unavailable', 'something new'],
+    [status.UNAVAILABLE, 'something new', 'unavailable', `etcd at ${HOST}: something new`],
     [status.UNKNOWN, '', 'internal', `etcd at ${HOST} gave no reason for status 2`], // regression: an empty message
     // etcd 3.6; 3.4 and 3.5 answer with UNAVAILABLE.
     [
@@ -188,14 +189,20 @@ describe('the message of a call that failed', () => {
       `etcd at ${HOST}: rpc not supported for learner`,
     ],
     // The outcome of the call is unknown, because its answer is missing.
-    [status.UNIMPLEMENTED, 'No message received', 'internal', 'No message received'],
+    [status.UNIMPLEMENTED, 'No message received', 'internal', `etcd at ${HOST}: No message received`],
     [
       status.RESOURCE_EXHAUSTED,
       'Received message that decompresses to a size larger than 65536',
       'too-large',
-      'Received message that decompresses to a size larger than 65536',
+      `etcd at ${HOST}: Received message that decompresses to a size larger than 65536`,
     ],
-    [status.INVALID_ARGUMENT, 'Failed to connect', 'invalid-request', 'Failed to connect'],
+    [status.INVALID_ARGUMENT, 'Failed to connect', 'invalid-request', `etcd at ${HOST}: Failed to connect`],
+    [
+      status.UNAVAILABLE,
+      STREAM_ENDED,
+      'unavailable',
+      `lost the connection to etcd at ${HOST}: the server ended the stream; check the network and the log of etcd`,
+    ],
   ] as const)('%i %s', (number, details, code, message) => {
     const thrown = grpcError(number, details);
     expect(etcdError(thrown, HOST)).toMatchObject({ code, message, cause: thrown });
@@ -211,7 +218,7 @@ describe('the message of a call that failed', () => {
   it('an error without a status keeps its text', () => {
     expect(etcdError(new RangeError('14 UNAVAILABLE: read ECONNRESET'), HOST)).toMatchObject({
       code: 'internal',
-      message: '14 UNAVAILABLE: read ECONNRESET',
+      message: `etcd at ${HOST}: 14 UNAVAILABLE: read ECONNRESET`,
     });
   });
 });

@@ -61,23 +61,44 @@ it('a watch that is created twice ends with an error (regression: no progress fo
   const lines = await received(CREATED, CREATED, message(HEADER, event('p/a', 20)));
   expect(lines).toEqual([
     'created 20',
-    expect.stringMatching(/^internal: .*second response that the watch was created/),
+    expect.stringMatching(
+      /^internal: etcd at 127\.0\.0\.1:\d+: a second response that the watch was created/,
+    ),
   ]);
 });
 
 it('an answer before the watch is created ends it with an error', async () => {
   const lines = await received(message(HEADER, event('p/a', 20)), CREATED);
-  expect(lines).toEqual([expect.stringMatching(/^internal: .*before the watch was created/)]);
+  expect(lines).toEqual([
+    expect.stringMatching(/^internal: etcd at 127\.0\.0\.1:\d+: a response before the watch was created/),
+  ]);
 });
 
 it('a fragment without events ends the watch with an error (regression: counted as progress)', async () => {
   const lines = await received(CREATED, message(HEADER, boolField(7, true)));
-  expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*fragment without events/)]);
+  expect(lines).toEqual([
+    'created 20',
+    expect.stringMatching(/^internal: etcd at 127\.0\.0\.1:\d+: a fragment without events/),
+  ]);
 });
 
 it('an event without a key-value ends the watch with an error, after the events before it', async () => {
   const lines = await received(CREATED, message(HEADER, bytesField(11, message(numberField(1, 1)))));
-  expect(lines).toEqual(['created 20', expect.stringMatching(/^internal: .*without a key-value/)]);
+  expect(lines).toEqual([
+    'created 20',
+    expect.stringMatching(/^internal: etcd at 127\.0\.0\.1:\d+: a watch event without a key-value/),
+  ]);
+});
+
+it('a watch that the server cancels or ends names its endpoint (regression: no endpoint)', async () => {
+  const reason = bytesField(6, Buffer.from('mvcc: out of order'));
+  expect(await received(message(HEADER, boolField(4, true), reason))).toEqual([
+    expect.stringMatching(/^unavailable: etcd at 127\.0\.0\.1:\d+ canceled the watch: mvcc: out of order$/),
+  ]);
+  expect(await received(CREATED)).toEqual([
+    'created 20',
+    expect.stringMatching(/^unavailable: lost the connection to etcd at 127\.0\.0\.1:\d+: the server ended/),
+  ]);
 });
 
 it('a revision of many events is delivered in slices, of which the last one is marked complete', async () => {

@@ -369,7 +369,7 @@ describe('a lease keeper', () => {
     const previous = keeper.bindingCount;
     keeper.settle([put], true); // no answer: the put may follow the deletes
     keeper.unbind(deletedBinding, 5);
-    for (const _ of keeper.unbindBelow('a', 5, previous)) continue;
+    for (const _ of keeper.unbindBelow('a', 5, previous));
     expect(keeper.bindingOf('a')).toBeDefined();
     keeper.unbind(keeper.bindingOf('a'), 6); // a delete after the failure
     expect(keeper.bindingOf('a')).toBeUndefined();
