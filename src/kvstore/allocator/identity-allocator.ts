@@ -17,7 +17,7 @@ import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { IdentityCache } from '../../model/identity-cache.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
-import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
+import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
 import { IDENTITIES_PREFIX, parseKvstoreKey } from '../codec/keys.ts';
 import type { KvstoreLock } from '../session/backend.ts';
@@ -31,8 +31,6 @@ import { LocalKeys, type ReleaseOutcome } from './local-keys.ts';
 
 /** Options of {@link IdentityAllocator}. */
 export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOptions {
-  /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
-  readonly range: IdentityRange;
   /** Interval at which the keys of identities in use are checked and written again. Default 5 minutes. */
   readonly syncIntervalMs?: number | undefined;
   /** Receives background failures and errors of listeners, with the name of the task. */

@@ -1,6 +1,6 @@
 import { type RejectionLog, rejection } from '../../base/rejection.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
-import type { NumericIdentity } from '../../model/numeric-identity.ts';
+import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
 import { textOfBytes } from '../codec/bytes.ts';
 import {
   decodeIdentityNumber,
@@ -26,6 +26,8 @@ export interface IdentityKeysOptions {
   readonly backend: KvstoreBackend;
   /** Last part of the slave keys of this node: its address. It contains no `/`. */
   readonly nodeSuffix: string;
+  /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
+  readonly range: IdentityRange;
   readonly rejections: RejectionLog;
 }
 
@@ -67,7 +69,8 @@ export class IdentityKeys {
 
   /**
    * Yields the candidate identities of the labels: first from the slave keys of nodes, then from master keys that still
-   * exist. A slave key may be outdated, so its number may belong to other labels.
+   * exist. A slave key may be outdated, so its number may belong to other labels. Numbers outside of the range of the
+   * cluster are rejected, because other clusters would reject them, or have other labels for them.
    */
   async *find(
     labels: Labels,
@@ -76,6 +79,15 @@ export class IdentityKeys {
   ): AsyncGenerator<NumericIdentity> {
     yield* await this.#bySlave(labels, signal);
     yield* await this.#byMaster(labels, known, signal);
+  }
+
+  /** Returns true if the cluster may use the number of a key; otherwise rejects the key. */
+  #isInRange(id: NumericIdentity, key: string): boolean {
+    const { range, rejections } = this.#options;
+    if (id >= range.min && id <= range.max) return true;
+    const problem = `must be ${range.min} to ${range.max}, the identities of this cluster`;
+    rejections.add(rejection('out-of-range', 'identity', id, problem, key));
+    return false;
   }
 
   /**
@@ -136,8 +148,8 @@ export class IdentityKeys {
       // Labels may contain slashes, so keys of longer labels can have the same prefix.
       if (slave.key.includes('/', prefix.length)) continue;
       const decoded = decodeIdentityNumber(slave.value, slave.key);
-      if (decoded.ok) found.add(decoded.value);
-      else rejections.add(decoded.rejection);
+      if (!decoded.ok) rejections.add(decoded.rejection);
+      else if (this.#isInRange(decoded.value, slave.key)) found.add(decoded.value);
     }
     return found;
   }
@@ -162,7 +174,7 @@ export class IdentityKeys {
     for (const master of candidates) {
       if (master === undefined || textOfBytes(master.value) !== key) continue;
       const id = parseIdentityText(master.key.slice(MASTER_PREFIX.length));
-      if (id !== undefined) found.add(id);
+      if (id !== undefined && this.#isInRange(id, master.key)) found.add(id);
     }
     return found;
   }

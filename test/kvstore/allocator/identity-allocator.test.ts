@@ -220,6 +220,20 @@ describe('the identity allocator', () => {
     expect(b.rejections.status().byReason['identity-conflict']).toBe(1);
   });
 
+  it.each([7, RANGE.max + 1])(
+    'does not use the number %i of a slave or master key, which another cluster may use (regression: it did)',
+    async (foreign) => {
+      await b.backend.update(identityValueKey(formatLabels(WEB), '10.0.0.0'), bytesOfText(String(foreign)));
+      await b.backend.update(identityKey(foreign), encodeIdentity(WEB));
+      const { id } = await a.allocator.allocate(WEB);
+      expect([id >= RANGE.min && id <= RANGE.max, a.rejections.status().byReason]).toEqual([
+        true,
+        { 'out-of-range': 2 },
+      ]);
+      expect((await b.allocator.allocate(WEB)).id).toBe(id);
+    },
+  );
+
   describe('an identity that was collected after the loss of its lease, and whose number has other labels,', () => {
     let taken: NumericIdentity;
     let told: string[];
