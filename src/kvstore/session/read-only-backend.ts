@@ -21,7 +21,7 @@ import type {
   WatchStatus,
   WrittenAll,
 } from './backend.ts';
-import { abortedError, asKvstoreError, closedError, KvstoreError } from './errors.ts';
+import { abortedError, asKvstoreError, closedError, KvstoreError, type KvstoreErrorCode } from './errors.ts';
 import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, EndpointStatus, KeyValue } from './transport.ts';
 
@@ -63,7 +63,7 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   /** Increases with each list and each batch, because a source has no revisions. */
   #revision = 1;
   #lastFailure: Failure | undefined;
-  readonly #requests = { ok: 0, internal: 0 };
+  readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = {};
 
   constructor(options: ReadOnlyBackendOptions) {
     this.#options = withRuntime(options);
@@ -187,14 +187,19 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
 
   async #listSource(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]> {
     const entries = await this.list(prefix, signal);
-    this.#requests.ok++;
+    this.#count('ok');
     return entries;
   }
 
   #recordFailure(error: unknown): KvstoreError {
-    this.#requests.internal++;
+    const failure = asKvstoreError(error);
+    this.#count(failure.code);
     this.#lastFailure = failureOf(error, this.#options.clock);
-    return asKvstoreError(error);
+    return failure;
+  }
+
+  #count(outcome: KvstoreErrorCode | 'ok'): void {
+    this.#requests[outcome] = (this.#requests[outcome] ?? 0) + 1;
   }
 
   #refuse(): Promise<never> {
@@ -258,7 +263,7 @@ class SourceWatch implements Watch {
       listed: this.#listed,
       isDoubtful: false,
       listings: this.#listings,
-      resumptions: 0,
+      streams: 0,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
       queuedBytes: 0,

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type { Watch } from '../../../src/kvstore/session/backend.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import {
   ReadOnlyBackend,
   type SourceChange,
@@ -265,6 +266,15 @@ describe('a read-only backend', () => {
     await reading;
   });
 
+  it('counts failures by their code (regression: all as internal)', async () => {
+    const source = new Source();
+    source.failure = new KvstoreError('forbidden', 'no right');
+    await expect(source.get('a/1')).rejects.toMatchObject({ code: 'forbidden' });
+    source.failure = new Error('broken');
+    await expect(source.get('a/1')).rejects.toMatchObject({ code: 'internal' });
+    expect(source.status().requests).toEqual({ forbidden: 1, internal: 1 });
+  });
+
   it('ends the changes of an attempt whose list fails', async () => {
     const source = new Source();
     source.failure = new Error('broken');
@@ -303,7 +313,7 @@ describe('a read-only backend', () => {
     });
     stopWithin(() => source.close());
     await expect(source.get('a/1')).rejects.toMatchObject({ code: 'closed' });
-    expect(source.status()).toMatchObject({ requests: { ok: 0, internal: 0 }, lastFailure: undefined });
+    expect(source.status()).toMatchObject({ requests: {}, lastFailure: undefined });
   });
 
   it('returns single keys and sorted lists', async () => {
