@@ -15,7 +15,7 @@ import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
-import { localEtcdProblem, openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
@@ -264,8 +264,8 @@ export class MeshFeed {
     if (kvstore === 'memory') return this.#recorded.openLocal(clusterName, clusterID);
     if (kvstoreConfig === undefined) throw new InputError('--kvstore etcd requires --kvstore-config <file>');
     const { log, clock, random, gate, onReject } = this.#context;
-    const onProblem = (reason: string | undefined): void => {
-      this.#etcdProblem = reason && localEtcdProblem(kvstoreConfig, reason);
+    const onProblem = (problem: string | undefined, reason?: string): void => {
+      this.#etcdProblem = problem;
       if (reason !== undefined)
         onReject(rejection('unusable-config', 'file', kvstoreConfig, reason, '--kvstore-config'));
     };

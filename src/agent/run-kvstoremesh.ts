@@ -14,7 +14,7 @@ import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvs
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { SetMap } from '../operator/set-map.ts';
 import { unreadable } from '../process/input-error.ts';
-import { localEtcdProblem, openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
+import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
@@ -147,9 +147,9 @@ class KvstoreMeshProcess implements ServedProcess {
       progressTimeoutMs: REACH_MS,
       waitsFor: () => (this.#kvstoreFailure === undefined ? [] : [this.#kvstoreFailure]),
       start: async ({ signal }) => {
-        const onProblem = (reason: string | undefined): void => {
-          this.#etcdProblem = reason && localEtcdProblem(kvstoreConfig, reason);
-          if (this.#etcdProblem !== undefined) log.warn(this.#etcdProblem);
+        const onProblem = (problem: string | undefined): void => {
+          this.#etcdProblem = problem;
+          if (problem !== undefined) log.warn(problem);
         };
         const onFailure = (reason: string): void => {
           this.#kvstoreFailure = `the local kvstore does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;

@@ -33,7 +33,7 @@ import { KvstoreReach } from '../operator/kvstore-reach.ts';
 import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
 import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
 import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
-import { type LocalEtcdContext, localEtcdProblem, openLocalEtcd } from '../process/local-etcd.ts';
+import { type LocalEtcdContext, openLocalEtcd } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
 import { RejectionReport } from '../process/rejection-report.ts';
 import { remoteEtcds } from '../process/remote-etcds.ts';
@@ -312,9 +312,9 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'kvstore',
       start: async ({ signal }) => {
-        const onProblem = (reason: string | undefined): void => {
-          this.#kvstoreProblem = reason && localEtcdProblem(kvstoreConfig, reason);
-          if (this.#kvstoreProblem !== undefined) log.warn(this.#kvstoreProblem);
+        const onProblem = (problem: string | undefined): void => {
+          this.#kvstoreProblem = problem;
+          if (problem !== undefined) log.warn(problem);
         };
         this.#kvstore =
           kvstoreConfig === undefined

@@ -18,10 +18,10 @@ export interface LocalEtcdContext
   /** Ends the attempts to connect. */
   readonly signal: AbortSignal;
   /**
-   * Receives the reason when the configuration becomes unusable, once for each reason; `undefined` when it is usable
-   * again.
+   * Receives the problem, as a text for users, and its reason when the configuration becomes unusable, once for each
+   * reason; `undefined` when it is usable again.
    */
-  readonly onProblem?: ((reason: string | undefined) => void) | undefined;
+  readonly onProblem?: ((problem: string | undefined, reason?: string) => void) | undefined;
   /** Time after the last keepalive until the leased keys expire. Default 15 min. */
   readonly leaseSeconds?: number | undefined;
   /** Receives the reason of each failed request. */
@@ -38,8 +38,9 @@ export async function openLocalEtcd(
 ): Promise<EtcdBackend> {
   try {
     const onUsable = (): void => onProblem?.(undefined);
+    const onUnusable = (reason: string): void => onProblem?.(localEtcdProblem(path, reason), reason);
     const options = { clock, random, rateLimit, leaseSeconds, mayWrite, writeTimeoutMs, witnessLeases, gate };
-    return await EtcdBackend.open(path, { ...options, onUnusable: onProblem, onUsable });
+    return await EtcdBackend.open(path, { ...options, onUnusable, onUsable });
   } catch (error) {
     if (!(error instanceof EtcdConfigError)) throw unreadable('--kvstore-config', path, error);
     throw new InputError(localEtcdProblem(path, error.message), { cause: error });
@@ -47,7 +48,7 @@ export async function openLocalEtcd(
 }
 
 /** Returns the problem of the configuration of the local etcd as a text. */
-export function localEtcdProblem(path: string | undefined, reason: string): string {
+function localEtcdProblem(path: string, reason: string): string {
   return `--kvstore-config ${path}: ${reason}`;
 }
 

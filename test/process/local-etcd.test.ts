@@ -97,7 +97,7 @@ it('each option reaches the backend unchanged, and no other option does', async 
   const rateLimit = { qps: 63, bootstrapQps: 64 };
   const onProblem = vi.fn();
   const absent = { ...Object.fromEntries(Object.keys(options).map((name) => [name, undefined])) };
-  const callbacks = { onUsable: expect.any(Function), onUnusable: undefined };
+  const callbacks = { onUsable: expect.any(Function), onUnusable: expect.any(Function) };
   const open = async (
     limit: typeof rateLimit | undefined,
     change: Partial<LocalEtcdContext>,
@@ -112,12 +112,16 @@ it('each option reaches the backend unchanged, and no other option does', async 
     ]);
   expect(await open(rateLimit, { ...options, onProblem })).toEqual([
     path,
-    { clock, random, rateLimit, ...options, ...callbacks, onUnusable: onProblem },
+    { clock, random, rateLimit, ...options, ...callbacks },
   ]);
   const [call] = vi.mocked(EtcdBackend.open).mock.calls.slice(-1);
   expect(call?.[1]).toMatchObject({ clock: expect.toSatisfy((it) => it === clock), random });
+  call?.[1]?.onUnusable?.('no endpoints');
   call?.[1]?.onUsable?.();
-  expect(onProblem.mock.calls).toEqual([[undefined]]);
+  expect(onProblem.mock.calls).toEqual([
+    [`--kvstore-config ${path}: no endpoints`, 'no endpoints'],
+    [undefined],
+  ]);
 });
 
 it('an entry that is not a file in place of that configuration ends the start with a reason, and does not block it', async () => {
