@@ -126,11 +126,6 @@ export class SharedStore<T> {
     return this.#local.has(name);
   }
 
-  /** Iterates over the names and values of the local keys. */
-  localEntries(): Generator<[string, Uint8Array], void, void> {
-    return this.#local.entries();
-  }
-
   /**
    * Writes a local key.
    *
