@@ -145,33 +145,34 @@ export class ConfigFollower {
   }
 
   async #scanNow(signal: AbortSignal): Promise<void> {
-    const { source, clock, mesh } = this.#options;
     const previous = this.#problems();
     this.#scans++;
-    let retryWithinMs: number | undefined = MAX_RETRY_MS;
+    let maxDelayMs = MAX_RETRY_MS;
     try {
-      const listing = await interruptible(() => source.list(), signal);
-      const now = clock.now();
-      const check = (name: string): ReturnType<typeof mesh.check> => mesh.check(name);
-      const step = stepDirectory(this.#state, listing, { now, check });
-      this.#state = step.state;
-      this.#directoryProblem = undefined;
-      const failures = await this.#applyAll(step.changes);
-      if (signal.aborted) return;
-      this.#state = withFailedChanges(step.state, failures);
-      const haveAllSucceeded = failures.size === 0;
-      if (!step.unsettled && haveAllSucceeded) retryWithinMs = undefined;
-      else if (step.nextScanAt !== undefined) retryWithinMs = step.nextScanAt - now;
-      if (haveAllSucceeded) {
-        this.#isListed = true;
-        this.#onListed();
-      }
+      maxDelayMs = await this.#followListing(await interruptible(() => this.#options.source.list(), signal));
     } catch (error) {
-      if (signal.aborted) return;
       this.#directoryProblem = messageOf(error);
     }
+    if (signal.aborted) return;
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
-    this.#scanIn(retryWithinMs === undefined ? RESCAN_MS : Math.min(retryWithinMs, this.#retryMs));
+    this.#scanIn(maxDelayMs === RESCAN_MS ? RESCAN_MS : Math.min(maxDelayMs, this.#retryMs));
+  }
+
+  /** Applies the changes of a listing. Returns the maximum delay of the next scan, {@link RESCAN_MS} if all is well. */
+  async #followListing(listing: ConfigListing): Promise<number> {
+    const { clock, mesh } = this.#options;
+    const now = clock.now();
+    const step = stepDirectory(this.#state, listing, { now, check: (name) => mesh.check(name) });
+    this.#state = step.state;
+    this.#directoryProblem = undefined;
+    const failures = await this.#applyAll(step.changes);
+    this.#state = withFailedChanges(step.state, failures);
+    if (failures.size === 0 && !this.#stopped) {
+      this.#isListed = true;
+      this.#onListed();
+      if (!step.unsettled) return RESCAN_MS;
+    }
+    return step.nextScanAt === undefined ? MAX_RETRY_MS : step.nextScanAt - now;
   }
 
   /** Applies changes concurrently. Returns the problem of each change that failed, by the name of its cluster. */
