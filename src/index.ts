@@ -8,12 +8,15 @@ export type { StateFile, StateFolder, StateSink } from './base/files/state-folde
 export type { RuntimeOptions } from './base/system-clock.ts';
 export type { TurnGateOptions } from './base/turn-gate.ts';
 export { TurnGate } from './base/turn-gate.ts';
-export type { OnClusterChange } from './clustermesh/cluster-changes.ts';
 export type { ClusterMeshOptions, ClusterMeshStatus } from './clustermesh/cluster-mesh.ts';
 export { ClusterMesh } from './clustermesh/cluster-mesh.ts';
 export type { AddClusterOutcome, ClusterSet, ClusterSetOptions } from './clustermesh/cluster-set.ts';
 export type { ClusterPhase } from './clustermesh/cluster-state.ts';
-export type { RemoteClusterState, RemoteClusterStatus } from './clustermesh/cluster-status.ts';
+export type {
+  OnClusterChange,
+  RemoteClusterState,
+  RemoteClusterStatus,
+} from './clustermesh/cluster-status.ts';
 export type { ConfigFile, ConfigListing } from './clustermesh/config-directory.ts';
 export type {
   ConfigFollowerOptions,

@@ -1,10 +1,12 @@
 import { checkArguments, FUNCTION, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
+import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { CallbackGuard } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
-import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
-import type { RemoteClusterStatus } from './cluster-status.ts';
+import type { OnClusterChange, RemoteClusterStatus } from './cluster-status.ts';
 import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
 import { RetryPacer } from './retry-pacer.ts';
 import {
@@ -40,7 +42,7 @@ export abstract class ClusterSet implements SyncingClusters {
   readonly #clusters = new Map<string, FollowedCluster>();
   /** The last operation on each cluster, until it has ended. Never rejects. */
   readonly #operations = new Map<string, Promise<void>>();
-  readonly #changes = new ClusterChanges();
+  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
   /** @internal Paces the retries of unreachable clusters. */
   protected readonly retries: RetryPacer;
   #stopped = false;
@@ -137,12 +139,12 @@ export abstract class ClusterSet implements SyncingClusters {
    * changes.
    */
   onChange(callback: OnClusterChange): Unsubscribe {
-    return this.#changes.add(callback);
+    return this.#listeners.subscribe(callback);
   }
 
   /** @internal Notifies the callbacks of a change of a cluster. */
   protected notify(name: string): void {
-    this.#changes.notify(name);
+    this.#listeners.notify((callback, cluster) => callback(cluster), name);
   }
 
   /** Stops following all clusters. Withdraws nothing (SEMANTICS 6). */

@@ -20,6 +20,9 @@ export type RemoteClusterState =
   | 'unreachable'
   | 'no-configuration';
 
+/** Receives the name of a changed cluster. */
+export type OnClusterChange = (cluster: string) => void;
+
 /** Status of a cluster. Times are wall time, milliseconds since the epoch. */
 export interface RemoteClusterStatus {
   readonly name: string;

@@ -1,12 +1,14 @@
 import { checkArguments, FUNCTION } from '../base/arguments.ts';
+import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { CallbackGuard } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
-import { ClusterChanges, type OnClusterChange } from './cluster-changes.ts';
 import { NEW_CLUSTER } from './cluster-state.ts';
-import type { RemoteClusterStatus } from './cluster-status.ts';
+import type { OnClusterChange, RemoteClusterStatus } from './cluster-status.ts';
 import { ClusterStores } from './cluster-stores.ts';
 import { NO_LIMITS } from './decoders.ts';
 import type { MeshEngines } from './engines.ts';
@@ -49,7 +51,7 @@ export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 export class LocalCluster implements SyncingClusters {
   readonly #options: LocalClusterOptions & Runtime;
   readonly #cluster: FollowedCluster;
-  readonly #changes = new ClusterChanges();
+  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
   #started = false;
 
   constructor(options: LocalClusterOptions) {
@@ -75,7 +77,7 @@ export class LocalCluster implements SyncingClusters {
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,
-      onChange: () => this.#changes.notify(name),
+      onChange: () => this.#listeners.notify((callback, cluster) => callback(cluster), name),
     });
   }
 
@@ -116,7 +118,7 @@ export class LocalCluster implements SyncingClusters {
 
   /** Calls back when the state, `connected`, the failures or their reason changes. */
   onChange(callback: OnClusterChange): Unsubscribe {
-    return this.#changes.add(callback);
+    return this.#listeners.subscribe(callback);
   }
 
   /**

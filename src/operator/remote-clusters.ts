@@ -1,10 +1,12 @@
+import { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { Failure } from '../base/failure.ts';
 import { fired } from '../base/follow-signal.ts';
+import { CallbackGuard } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { ClusterChanges } from '../clustermesh/cluster-changes.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
-import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
+import type { OnClusterChange, RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
 import type { ConfigListing } from '../clustermesh/config-directory.ts';
 import { ConfigFollower, type ConfigSource } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
@@ -32,7 +34,7 @@ export type RemoteState = 'complete' | 'incomplete' | 'gone';
 export class RemoteClusters implements Duty {
   readonly name = 'remote-clusters';
   readonly #options: RemoteClustersOptions;
-  readonly #changes = new ClusterChanges();
+  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
   #engines: MeshEngines = { identities: false };
   #state: DutyState = 'waiting';
   #mesh: ClusterMesh | undefined;
@@ -52,8 +54,8 @@ export class RemoteClusters implements Duty {
    * Calls `callback` with the name of a cluster when its state may have changed, and with an empty name when the state
    * of any cluster may have changed.
    */
-  onChange(callback: (cluster: string) => void): Unsubscribe {
-    return this.#changes.add(callback);
+  onChange(callback: OnClusterChange): Unsubscribe {
+    return this.#listeners.subscribe(callback);
   }
 
   /** Names of the clusters with a configuration, usable or not. Undefined before the configurations have been read. */
@@ -99,8 +101,8 @@ export class RemoteClusters implements Duty {
     this.#mesh = mesh;
     this.#configs = configs;
     this.#state = 'running';
-    const leave = mesh.onChange((name) => this.#changes.notify(name));
-    void configs.listed.then(() => this.#changes.notify(''));
+    const leave = mesh.onChange((name) => this.#notify(name));
+    void configs.listed.then(() => this.#notify(''));
     await configs.start();
     await fired(signal);
     await configs.stop();
@@ -115,8 +117,12 @@ export class RemoteClusters implements Duty {
     if (signal.aborted) return files;
     const wasDeleted = [...this.#files.keys()].some((name) => !files.has(name));
     this.#files = files;
-    if (wasDeleted) this.#changes.notify('');
+    if (wasDeleted) this.#notify('');
     return files;
+  }
+
+  #notify(name: string): void {
+    this.#listeners.notify((callback, cluster) => callback(cluster), name);
   }
 
   status(): DutyStatus {
