@@ -44,7 +44,7 @@ export interface EngineViews {
 export interface WatchMetrics {
   readonly queuedBytes: number;
   readonly listings: number;
-  readonly resumptions: number;
+  readonly streams: number;
   readonly failures: number;
   readonly delays: LatencyStatus;
 }

@@ -24,7 +24,7 @@ export const WATCH_STATUS: WatchStatus = {
   listed: true,
   isDoubtful: false,
   listings: 1,
-  resumptions: 0,
+  streams: 0,
   failures: 0,
   lastFailure: undefined,
   queuedBytes: 0,

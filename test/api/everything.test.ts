@@ -20,7 +20,7 @@ class FullModel extends SteeringModel {
   constructor() {
     super();
     const delays = new LatencyHistogram().status();
-    const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 21, delays };
+    const watch = { listings: 1, streams: 2, failures: 3, queuedBytes: 21, delays };
     const kvstore = { requests: { ok: 23 }, leases: 24, leasesLost: 25 };
     const cluster = { name: 'baltic', firstSyncMs: 1500, lastSyncMs: 250, kvstore, watches: [watch] };
     this.followed.push(cluster as unknown as ClusterMetrics);

@@ -69,7 +69,7 @@ describe('/metrics', () => {
 
   it('contains the latency of kvstore changes and the state of the watches of each cluster', async () => {
     const { app, model } = testApp();
-    const watch = { listings: 1, resumptions: 2, failures: 3, queuedBytes: 4 };
+    const watch = { listings: 1, streams: 2, failures: 3, queuedBytes: 4 };
     const watches = [[3, 7, 7], [40_000]].map((delays) => {
       const counts = new LatencyHistogram();
       for (const ms of delays) counts.add(ms);

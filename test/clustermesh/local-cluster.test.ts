@@ -66,10 +66,10 @@ it('the local cluster is followed once, even if it is started twice, and its own
   const own = agent.followOwnOn(backend);
   own.start();
   await settle(8);
-  const { resumptions } = own.status().resources.ip?.watch ?? {};
+  const { streams } = own.status().resources.ip?.watch ?? {};
   own.start();
   await settle(8);
-  expect([own.status().state, own.status().resources.ip?.watch?.resumptions]).toEqual(['ready', resumptions]);
+  expect([own.status().state, own.status().resources.ip?.watch?.streams]).toEqual(['ready', streams]);
   await own.stop();
   await own.stop();
   expect([close.mock.calls, retryInTurn.mock.calls, server.streams, clock.pending]).toEqual([[], [], 0, 0]);

@@ -22,7 +22,7 @@ export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>)
     clusters.counter(
       'dpcache_kvstore_streams_total',
       'Watch streams of all resources; all except the first of each resource are reconnects.',
-      sumOf(({ resumptions }) => resumptions),
+      sumOf(({ streams }) => streams),
     ),
     clusters.counter(
       'dpcache_kvstore_watch_failures_total',

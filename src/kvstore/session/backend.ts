@@ -162,7 +162,8 @@ export interface WatchStatus {
    */
   readonly isDoubtful: boolean;
   readonly listings: number;
-  readonly resumptions: number;
+  /** Number of streams that were followed. All except the first are reconnects. */
+  readonly streams: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
   /** Bytes received and not yet read; bounded (I11). */

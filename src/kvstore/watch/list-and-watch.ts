@@ -105,7 +105,7 @@ export class ListAndWatch implements Watch {
   #started = false;
   #listed = false;
   #listings = 0;
-  #resumptions = 0;
+  #streams = 0;
   #failures = 0;
   #failuresInRow = 0;
   /** Time of the first failure in a row. */
@@ -135,7 +135,7 @@ export class ListAndWatch implements Watch {
       listed: this.#listed,
       isDoubtful: this.#isDoubtful,
       listings: this.#listings,
-      resumptions: this.#resumptions,
+      streams: this.#streams,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
       queuedBytes: this.#queue.bytes + (this.#session?.heldBytes ?? 0),
@@ -221,7 +221,7 @@ export class ListAndWatch implements Watch {
     try {
       if (!resume) await this.#sync(session, isDue);
       else if (!(await this.#resume(session))) return;
-      this.#resumptions++;
+      this.#streams++;
       this.#enter('watching');
       this.#session = session;
       followedSince = clock.now();

@@ -673,7 +673,7 @@ export function backendContract(
         await compactBehindOthers();
         const recorder = await listed(watch());
         await followsWell(recorder);
-        expect(recorder.status()).toMatchObject({ listings: 1, resumptions: 1 });
+        expect(recorder.status()).toMatchObject({ listings: 1, streams: 1 });
       },
     );
 
@@ -691,9 +691,9 @@ export function backendContract(
         await listed(recorder);
         // Compared with the history, and not listed again. About a second after a disconnect the watch compares the
         // values on a new stream.
-        const { listings, resumptions } = recorder.status();
+        const { listings, streams } = recorder.status();
         expect(listings).toBe(1);
-        expect(resumptions).toBeGreaterThanOrEqual(3);
+        expect(streams).toBeGreaterThanOrEqual(3);
         expect(recorder.events.filter(({ type }) => type === 'modify')).toHaveLength(1);
       },
     );

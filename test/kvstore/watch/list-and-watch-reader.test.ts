@@ -128,7 +128,7 @@ describe('the reader of a watch', () => {
     release();
     await settle(20);
     expect(recorder.content.size).toBe(200);
-    expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+    expect(recorder.status()).toMatchObject({ failures: 0, streams: 1 });
   });
 
   describe('of a large revision', () => {
@@ -157,7 +157,7 @@ describe('the reader of a watch', () => {
       expect(nextRevision).toBe(3); // some of its deletes are known
       await settle(200);
       expect([recorder.content.size, recorder.status().nextRevision]).toEqual([0, 4]);
-      expect(recorder.status()).toMatchObject({ failures: 0, resumptions: 1 });
+      expect(recorder.status()).toMatchObject({ failures: 0, streams: 1 });
     });
 
     it.each([

@@ -80,7 +80,7 @@ describe('the known state of a watch is compared with the store', () => {
     world.link.up();
     await advance(world.clock, HOUR_MS / 4);
     expect(recorder.story).toEqual(['create p/a', 'create p/b', 'list-done']);
-    expect(recorder.status().resumptions).toBe(1);
+    expect(recorder.status().streams).toBe(1);
   });
 
   it('by its values in at most a fiftieth of the time', async () => {
@@ -148,7 +148,7 @@ describe('the known state of a watch is compared with the store', () => {
     world.server.compact(); // the stream cannot be resumed
     world.link.up();
     await advance(world.clock, 500);
-    expect([recorder.status().state, recorder.status().resumptions, pages]).toEqual(['watching', 2, 0]);
+    expect([recorder.status().state, recorder.status().streams, pages]).toEqual(['watching', 2, 0]);
   });
 
   it('and is listed completely if no anchor of the history is left, and its owner is notified', async () => {
@@ -190,8 +190,8 @@ describe('a watch that fails', () => {
       world.link.cut();
       await advance(world.clock, 50);
     }
-    expect(recorder.status().resumptions).toBeGreaterThan(20);
-    expect(recorder.status().resumptions).toBeLessThan(100);
+    expect(recorder.status().streams).toBeGreaterThan(20);
+    expect(recorder.status().streams).toBeLessThan(100);
     await advance(world.clock, 10 * SECOND_MS);
     world.link.cut();
     await advance(world.clock, 200);

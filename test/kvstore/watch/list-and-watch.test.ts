@@ -346,7 +346,7 @@ describe('a watch without a visible failure', () => {
   it('keeps a quiet stream that answers', async () => {
     recorder = new WatchRecorder(backend.watch(P));
     await advance(clock, 14 * 60_000);
-    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0, resumptions: 1 });
+    expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0, streams: 1 });
   });
 
   it('finds within the hour the events that the stream of the server has lost (etcd #17555, #18089)', async () => {
