@@ -12,7 +12,7 @@ import type { ValueLimits } from './value.ts';
 
 /*
  * A scanner for the bytes that Go writes for an `IPIdentityPair`: fields in this order, no white space, no escapes,
- * ASCII only. Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and
+ * ASCII only. Cilium 1.20 and later omits a mask that is not set, and writes the UID of the pod, which is not read. Almost all values of a mesh have this form. The scanner takes a quarter of the time of `JSON.parse` and
  * creates only the objects of the result. All other values are read by the general decoder, which also reports why a
  * value is rejected.
  */
@@ -41,6 +41,7 @@ const KEY = literal(',"Key":');
 const METADATA = literal(',"Metadata":""');
 const NAMESPACE = literal(',"K8sNamespace":"');
 const POD_NAME = literal(',"K8sPodName":"');
+const POD_UID = literal(',"K8sPodUID":"');
 const SERVICE_ACCOUNT = literal(',"K8sServiceAccount":"');
 const NAMED_PORTS = literal(',"NamedPorts":');
 
@@ -139,7 +140,7 @@ function skipAddress(name: string): boolean {
   if (skipText(name)) {
     // Most names are IPv4 addresses, and the scanner of these accepts canonical ones only.
     const isAddress = scanIPv4(name, register) === name.length || isCanonical(name);
-    return isAddress && skip(NO_MASK);
+    return isAddress && (skip(NO_MASK) || skip(HOST_IP));
   }
   const slash = name.indexOf('/');
   if (slash < 0 || !isCanonical(name) || !skipText(name.slice(0, slash)) || !skip(MASK)) return false;
@@ -181,6 +182,10 @@ function scanFields(
     fields.podFrom = at;
     if (!endString()) return false;
     fields.podTo = at++;
+  }
+  if (skip(POD_UID)) {
+    if (!endString()) return false;
+    at++;
   }
   const serviceAccount = skip(SERVICE_ACCOUNT) ? scanRepeated() : '';
   if (namespace === undefined || serviceAccount === undefined) return false;
