@@ -13,6 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { EMPTY_DIRECTORY, stepDirectory } from '../../src/clustermesh/config-directory.ts';
 import type { EtcdConfig } from '../../src/kvstore/etcd/etcd-config.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -204,6 +205,42 @@ describe('a folder of configurations', () => {
     const after = await hashOf(folder, 'a');
     expect(after).toBeDefined();
     expect(after).not.toBe(before);
+  });
+
+  it('changes each cluster once during an update of a secret, whenever it is listed', async () => {
+    const path = temporaryFolder({ '..1/a': YAML, '..1/b': YAML, '..1/c': YAML });
+    symlinkSync('..1', join(path, '..data'));
+    const link = (name: string): void => symlinkSync(join('..data', name), join(path, name));
+    for (const name of ['a', 'b', 'c']) link(name);
+    const { folder } = folderOf(path);
+    let state = EMPTY_DIRECTORY;
+    const changes = async (): Promise<readonly string[]> => {
+      const step = stepDirectory(state, await folder.list(), { now: 0, check: () => undefined });
+      state = step.state;
+      return step.changes.map(({ type, name }) => `${type} ${name}`);
+    };
+    expect(await changes()).toEqual(['add a', 'add b', 'add c']);
+    // The steps of the kubelet: it removes a, changes b and adds d.
+    const steps = [
+      () => {
+        for (const [name, host] of Object.entries({ b: 'west', c: 'east', d: 'north' })) {
+          mkdirSync(join(path, '..2'), { recursive: true });
+          writeFileSync(join(path, '..2', name), `endpoints:\n- https://${host}:2379\n`);
+        }
+      },
+      () => symlinkSync('..2', join(path, '..data_tmp')),
+      () => renameSync(join(path, '..data_tmp'), join(path, '..data')),
+      () => link('d'),
+      () => rmSync(join(path, 'a')),
+      () => rmSync(join(path, '..1'), { recursive: true }),
+    ];
+    const seen: (readonly string[])[] = [];
+    for (const step of steps) {
+      step();
+      seen.push(await changes());
+    }
+    expect(seen).toEqual([[], [], ['change b'], ['add d'], ['remove a'], []]);
+    expect(state.problems.size).toBe(0);
   });
 
   it('is unchanged if the same content is mounted again', async () => {

@@ -173,13 +173,17 @@ describe('the scanner of IPs', () => {
     );
   });
 
-  it('reads values without a mask, and with the UID of a pod, as Cilium writes them since 1.20 (regression: only the general decoder did)', () => {
+  it('reads values without a mask, and with the UID of a pod, as Cilium 1.21 writes them (regression: only the general decoder did)', () => {
     fc.assert(
       fc.property(pair, fc.constantFrom('', 'f2c7', '570d3fd1-93db-4862-ba99-6a3c2c10c38f'), (whole, uid) => {
         const text = textOfBytes(encodeIPIdentityPair(whole)) ?? '';
-        const after = [',"K8sServiceAccount":', ',"NamedPorts":', '}'].find((part) => text.includes(part)) ?? '';
+        const after =
+          [',"K8sServiceAccount":', ',"NamedPorts":', '}'].find((part) => text.includes(part)) ?? '';
         const at = after === '}' ? text.length - 1 : text.indexOf(after);
-        const newer = `${text.slice(0, at)},"K8sPodUID":"${uid}"${text.slice(at)}`.replace('"Mask":null,', '');
+        const newer = `${text.slice(0, at)},"K8sPodUID":"${uid}"${text.slice(at)}`.replace(
+          '"Mask":null,',
+          '',
+        );
         fc.pre(/^[ -~]*$/.test(text) && !text.includes('\\'));
         fc.pre((whole.k8s?.namedPorts?.size ?? 0) <= LIMITS.podPorts);
         expect(checkAgreement(whole.key, bytesOfText(newer))).toBe(true);
