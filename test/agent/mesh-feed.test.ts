@@ -178,7 +178,7 @@ it('the status has the problems of the local etcd and of each remote configurati
   expect(agent.status().clusterID).toBe(3);
   const far = expect.stringContaining(`--clustermesh-config ${join(clustermeshConfig, 'far')}: `);
   expect(agent.status().configProblems).toEqual([far]);
-  context?.onProblem?.('no certificate');
+  context?.onProblem?.('--kvstore-config /etcd: no certificate', 'no certificate');
   expect(agent.status().configProblems).toEqual(['--kvstore-config /etcd: no certificate', far]);
   expect(agent.rejections().byReason['unusable-config']).toBeGreaterThan(0);
   context?.onProblem?.(undefined);
@@ -274,7 +274,7 @@ describe('the parts of a mesh feed', () => {
       `the kvstore of cluster own does not answer: ${reason}; check the endpoints and certificates of --kvstore-config`;
     expect(step.waitsFor?.()).toEqual([text('reset')]);
     expect(logged).toEqual([`warn  ${text('refused')}; retrying for ${REACH_MS / 1000} s`]);
-    given?.onProblem?.('no certificate');
+    given?.onProblem?.('--kvstore-config /etcd: no certificate', 'no certificate');
     expect(onReject.mock.calls).toMatchObject([[{ reason: 'unusable-config' }]]);
     feed.endInitialSync();
     expect(etcd.endBootstrap).toHaveBeenCalledOnce();

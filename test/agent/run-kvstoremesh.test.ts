@@ -170,7 +170,7 @@ describe('a kvstoremesh', () => {
   it('reports unusable files of remote clusters, and of its own kvstore', async () => {
     const mesh = copy({}, { far: 'endpoints: 7\n' });
     await copies(mesh);
-    mesh.opened[0]?.[2].onProblem?.('no certificate');
+    mesh.opened[0]?.[2].onProblem?.('--kvstore-config /etcd: no certificate', 'no certificate');
     await until('the file was read', async () => (await mesh.get('/v1/status')).includes('/far: '));
     expect(JSON.parse(await mesh.get('/v1/status')).configProblems).toEqual([
       '--kvstore-config /etcd: no certificate',

@@ -477,7 +477,7 @@ describe('the metrics and the status of an operator', () => {
       blockers: ['the kvstore does not answer: refused'],
     });
     problem.mockReturnValue(undefined);
-    operator.opened[0]?.[2].onProblem?.('no certificate');
+    operator.opened[0]?.[2].onProblem?.('--kvstore-config /etcd: no certificate', 'no certificate');
     expect(JSON.parse(await operator.get('/readyz'))).toMatchObject({
       blockers: ['--kvstore-config /etcd: no certificate'],
     });
