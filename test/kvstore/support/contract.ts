@@ -895,11 +895,11 @@ export function backendContract(
       const slow = await listed(watch('slow/'));
       const quick = await listed(watch());
       const release = slow.hold();
-      const big = 'x'.repeat(20_000);
+      const big = 'x'.repeat(80_000);
       await kvstore.put('slow/first', big);
       await kvstore.until('the reader is held', () => slow.content.size === 1);
       for (let round = 0; round < 4; round++) {
-        for (let i = 0; i < 400; i++) await kvstore.put(`slow/${round}-${i}`, big);
+        for (let i = 0; i < 100; i++) await kvstore.put(`slow/${round}-${i}`, big);
         await kvstore.pass(10);
       }
       await kvstore.put(`${P}quick`, '1');
@@ -913,8 +913,8 @@ export function backendContract(
     it('a reader that is blocked through a compaction loses nothing', async () => {
       const slow = await listed(watch());
       const release = slow.hold();
-      const big = 'x'.repeat(20_000);
-      for (let i = 0; i < 1200; i++) await kvstore.put(`${P}${i % 700}`, `${i} ${big}`);
+      const big = 'x'.repeat(80_000);
+      for (let i = 0; i < 300; i++) await kvstore.put(`${P}${i % 175}`, `${i} ${big}`);
       await kvstore.remove(`${P}3`);
       await kvstore.compact();
       await kvstore.put(`${P}after`, '1');
