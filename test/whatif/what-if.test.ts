@@ -7,6 +7,7 @@ import { IPCacheSnapshot } from '../../src/ipcache/snapshot.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { type Edit, EditError } from '../../src/whatif/edits.ts';
 import { type WhatIfAnswer, whatIf } from '../../src/whatif/what-if.ts';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import {
   apply,
@@ -170,7 +171,7 @@ describe('W1: the answer is the difference after the edits are made on a copy', 
       fc.asyncProperty(WRITES, EDITS, async (writes, edits) => {
         fc.pre(await expectDifference(newEngines, writes, edits));
       }),
-      { numRuns: process.env['PROPERTY_RUNS'] === undefined ? 400 : Number(process.env['PROPERTY_RUNS']) },
+      fewerRuns(200),
     );
   });
 
