@@ -41,7 +41,7 @@ const LIVE = ['agent', ...ATLANTIC, '--manifests', example('services.yaml')];
 
 describe('a running agent', () => {
   it.each(['SIGINT', 'SIGTERM'] as const)(
-    'stops cleanly on %s, in the middle of a script too',
+    'stops cleanly on %s, in the middle of a script too, and writes no colours if its output is not a terminal',
     async (signal) => {
       const { child, shows, output } = start(...LIVE, '--play', example('changes.yaml'));
       await shows('Changes follow');
@@ -49,10 +49,12 @@ describe('a running agent', () => {
       const [status, killedBy] = await once(child, 'close');
       expect({ status, killedBy }).toEqual({ status: 0, killedBy: null });
       expect(output().stderr).toBe('');
+      expect(output().stdout).not.toContain('\u001B');
+      expect(output().stdout).toContain('339 prefixes, 12 nodes, 5 services with 156 backends');
     },
   );
 
-  it.each(['a closed pipe', 'a full disk'])('goes on when its log is %s', async (where) => {
+  it.each(['a closed pipe', 'a full disk'])('goes on after SIGHUP, and when its log is %s', async (where) => {
     const folder = temporaryFolder({
       'services.yaml': 'kind: Service\napiVersion: v1\nmetadata: { name: 7 }\n',
     });
@@ -86,15 +88,6 @@ describe('a running agent', () => {
     expect(((await ask('/v1/rejections')) as { total: number }).total).toBeGreaterThan(0);
     child.kill('SIGTERM');
     expect(await once(child, 'exit')).toEqual([0, null]);
-  });
-
-  it('writes no colours if its output is not a terminal', async () => {
-    const { child, shows, output } = start(...LIVE);
-    await shows('Changes follow');
-    child.kill('SIGINT');
-    await once(child, 'close');
-    expect(output().stdout).not.toContain('\u001B');
-    expect(output().stdout).toContain('339 prefixes, 12 nodes, 5 services with 156 backends');
   });
 });
 
@@ -284,15 +277,6 @@ describe('a reader that closes the pipe', () => {
 });
 
 describe('SIGHUP', () => {
-  it('does not end an agent', async () => {
-    const { child, shows } = start(...LIVE);
-    await shows('Changes follow');
-    child.kill('SIGHUP');
-    await shows('Reloaded settings and manifests.');
-    child.kill('SIGTERM');
-    expect(await once(child, 'exit')).toEqual([0, null]);
-  });
-
   it('does not end an agent that is still loading (regression: ended by the signal), and is not lost', async () => {
     const folder = temporaryFolder({
       // Sends the signal as soon as the program handles signals.
