@@ -5,16 +5,17 @@ import type {
   DigestItem,
   GroupDigestDocument,
 } from '../api/routes/digest-routes.ts';
-import { PLACES } from '../compare/digest-sums.ts';
+import { addSumTexts, PLACES } from '../compare/digest-sums.ts';
 import { identityScope, RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { InputError } from '../process/input-error.ts';
 import {
+  type ComparedClaim,
   type DifferingClaim,
   type DifferingDocument,
+  type DiffReason,
   DiffReasons,
   type Side,
   type WithReason,
-  withReasons,
 } from './diff-reasons.ts';
 
 /**
@@ -28,6 +29,9 @@ const BUCKETS_PER_REQUEST = 64;
 
 /** Expected number of claims in an answer, if claims are spread evenly over places. An answer has at most 10,000. */
 const CLAIMS_PER_REQUEST = 8_000;
+
+/** The sum of no claims. */
+const NO_SUM = '0'.repeat(16);
 
 /** Maximum number of differences that are listed; further ones are counted. */
 const MAX_LISTED = 10_000;
@@ -47,7 +51,18 @@ export interface AgentDiff {
     readonly claimsA: number;
     readonly claimsB: number;
     readonly differ: number;
+    /** Numbers of the differences that only one agent has. */
+    readonly onlyA: number;
+    readonly onlyB: number;
   }[];
+  /** Groups with claims that an agent has restored from its checkpoint and that no source has confirmed. */
+  readonly restored: readonly {
+    readonly writer: string;
+    readonly claimsA: number;
+    readonly claimsB: number;
+  }[];
+  /** Number of differences by reason. Those that are not listed count as `not-searched`. */
+  readonly reasons: Readonly<Partial<Record<DiffReason, number>>>;
   /** The first 10,000 claims that differ. */
   readonly differences: readonly ClaimDifference[];
   /** The first 10,000 services and nodes that differ. */
@@ -90,17 +105,21 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
     );
   const clusters = a.cluster === b.cluster ? {} : { clusters: { a: a.cluster, b: b.cluster } };
-  const { claims, documents, ...counts } = await compareGroups(askA, askB, a, b);
-  if (counts.writers.length === 0) return { ...clusters, ...counts, differences: [], documents: [] };
+  const { claims, documents: items, ...counts } = await compareGroups(askA, askB, a, b);
+  if (counts.writers.length === 0)
+    return { ...clusters, ...counts, reasons: {}, differences: [], documents: [] };
   await checkInstance('a', askA, a);
   await checkInstance('b', askB, b);
-  const reasons = await DiffReasons.read({ a: askA, b: askB }, { a, b });
-  return {
-    ...clusters,
-    ...counts,
-    differences: await withReasons(claims, (pair) => reasons.reasonOfClaim(pair)),
-    documents: await withReasons(documents, async (pair) => reasons.reasonOfDocument(pair)),
-  };
+  const found = await DiffReasons.read({ a: askA, b: askB }, { a, b });
+  const differences = await found.explain(claims);
+  const documents = items.map((pair): DocumentDifference => {
+    const [reason, detail] = found.reasonOfDocument(pair);
+    return { ...pair, reason, detail };
+  });
+  const reasons: Partial<Record<DiffReason, number>> = {};
+  for (const { reason } of [...differences, ...documents]) reasons[reason] = (reasons[reason] ?? 0) + 1;
+  if (counts.notListed > 0) reasons['not-searched'] = (reasons['not-searched'] ?? 0) + counts.notListed;
+  return { ...clusters, ...counts, reasons, differences, documents };
 }
 
 /** Throws `InputError` if an agent has restarted since its digest was read. */
@@ -110,9 +129,33 @@ async function checkInstance(side: Side, ask: Ask, { instance }: DigestDocument)
 }
 
 /** The differences of all groups without their reasons. */
-interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'differences' | 'documents'> {
+interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'reasons' | 'differences' | 'documents'> {
   readonly claims: readonly DifferingClaim[];
   readonly documents: readonly DifferingDocument[];
+}
+
+/**
+ * Returns the names of the groups of both agents by the name under which they are compared: the restored claims of a
+ * cluster are compared with those of its kvstore. They are first, because the kvstore's claim on the same key is newer.
+ */
+function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<string, readonly string[]> {
+  const writers = new Set([...a.writers, ...b.writers].map(({ writer }) => writer));
+  const groups = new Map<string, readonly string[]>();
+  for (const writer of [...writers].sort()) {
+    const confirmed = writer.replace(/^restored(?= )/, 'clustermesh').replace(/^restored$/, 'kvstore');
+    const name = writers.has(confirmed) ? confirmed : writer;
+    groups.set(name, [writer, ...(groups.get(name) ?? [])]);
+  }
+  return groups;
+}
+
+/** Returns the sum and the number of claims of some groups. */
+function totalOf({ writers }: DigestDocument, names: readonly string[]): { sum: string; claims: number } {
+  const groups = writers.filter(({ writer }) => names.includes(writer));
+  return {
+    sum: groups.map(({ sum }) => sum).reduce(addSumTexts, NO_SUM),
+    claims: groups.reduce((total, { claims }) => total + claims, 0),
+  };
 }
 
 /** Compares the groups of claims, services and nodes with different sums. */
@@ -128,37 +171,60 @@ async function compareGroups(
   const documents: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
+  const restored: AgentDiff['restored'][number][] = [];
   let [total, notCompared] = [0, 0];
-  const names = [...new Set([...a.writers, ...b.writers].map(({ writer }) => writer))].sort();
-  for (const writer of names) {
-    const [inA, inB] = [a, b].map(({ writers: groups }) => groups.find((group) => group.writer === writer));
-    if (inA?.sum === inB?.sum && inA?.claims === inB?.claims) continue;
-    const [claimsA, claimsB] = [inA?.claims ?? 0, inB?.claims ?? 0];
+  for (const [writer, names] of comparedGroups(a, b)) {
+    const [inA, inB] = [totalOf(a, names), totalOf(b, names)];
+    const { claims: claimsA } = inA;
+    const { claims: claimsB } = inB;
+    const unconfirmed = names.filter((name) => name.startsWith('restored'));
+    if (unconfirmed.length > 0)
+      restored.push({
+        writer,
+        claimsA: totalOf(a, unconfirmed).claims,
+        claimsB: totalOf(b, unconfirmed).claims,
+      });
+    if (inA.sum === inB.sum && claimsA === claimsB) continue;
     const [source = '', cluster = a.cluster] = writer.split(' ');
     const isOfAgentCluster = !isOneCluster && (cluster === a.cluster || cluster === b.cluster);
     if (isOfAgentCluster || LOCAL_SOURCES.has(source)) {
       expected.localSource += Math.max(claimsA, claimsB);
       continue;
     }
-    let differ = 0;
+    let [differ, onlyA, onlyB] = [0, 0, 0];
+    const count = ({ a: inA, b: inB }: { readonly a?: unknown; readonly b?: unknown }): void => {
+      differ++;
+      if (inA === undefined) onlyB++;
+      else if (inB === undefined) onlyA++;
+    };
     const skippedBefore = expected.localNode + notCompared;
-    for await (const part of differingPlaces(askA, askB, writer, Math.max(claimsA, claimsB))) {
+    for await (const part of differingPlaces(askA, askB, names, Math.max(claimsA, claimsB))) {
       notCompared += part.notCompared;
       for (const pair of part.claims) {
-        if (isLocalNode(pair, a.node, b.node)) expected.localNode++;
-        else if (++differ && claims.length < MAX_LISTED) claims.push(pair);
+        if (isLocalNode(pair, a.node, b.node)) {
+          expected.localNode++;
+          continue;
+        }
+        count(pair);
+        if (claims.length < MAX_LISTED) claims.push({ ...pair, writer });
       }
       for (const pair of part.documents) {
-        if (pair.key === a.node || pair.key === b.node) expected.localNode++;
-        else if (++differ && documents.length < MAX_LISTED) documents.push(pair);
+        if (pair.key === a.node || pair.key === b.node) {
+          expected.localNode++;
+          continue;
+        }
+        count(pair);
+        if (documents.length < MAX_LISTED) documents.push({ ...pair, writer });
       }
     }
     total += differ;
-    if (differ > 0) writers.push({ writer, claimsA, claimsB, differ });
-    else if (expected.localNode + notCompared === skippedBefore) digestsOnly.push(writer);
+    if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
+    // A restored claim and the confirmed one of the same agent are compared as one, but have two terms in the sums.
+    else if (expected.localNode + notCompared === skippedBefore && names.length === 1)
+      digestsOnly.push(writer);
   }
   const notListed = total - claims.length - documents.length;
-  return { claims, documents, writers, expected, notListed, notCompared, digestsOnly };
+  return { claims, documents, writers, restored, expected, notListed, notCompared, digestsOnly };
 }
 
 /**
@@ -166,7 +232,7 @@ async function compareGroups(
  * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
  * other agent.
  */
-function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): boolean {
+function isLocalNode({ a, b }: Pair<DigestClaim>, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
   if (b === undefined) return a.owner === nodeB;
   if (a.owner?.includes('/') !== true) return false;
@@ -178,22 +244,33 @@ function isLocalNode({ a, b }: DifferingClaim, nodeA: string, nodeB: string): bo
 
 /** The differences at some places of a group. */
 interface DifferingPart {
-  readonly claims: readonly DifferingClaim[];
-  readonly documents: readonly DifferingDocument[];
+  readonly claims: readonly Pair<ComparedClaim>[];
+  readonly documents: readonly Pair<DigestItem['fields']>[];
   /** Number of claims, services or nodes that were not compared, because an agent did not return them. */
   readonly notCompared: number;
 }
 
-/** Yields the differences of a group of about `claims` claims. Sends one request to each agent at a time. */
+/** A part of the digest of groups that are compared as one. */
+interface ComparedGroup extends Omit<GroupDigestDocument, 'writer' | 'claims'> {
+  readonly claims?: readonly ComparedClaim[];
+}
+
+/** A claim, service or node in both agents. */
+interface Pair<T> {
+  readonly key: string;
+  readonly a: T | undefined;
+  readonly b: T | undefined;
+}
+
+/** Yields the differences of groups of about `claims` claims. Sends one request to each agent at a time. */
 async function* differingPlaces(
   askA: Ask,
   askB: Ask,
-  writer: string,
+  writers: readonly string[],
   claims: number,
 ): AsyncGenerator<DifferingPart, void, void> {
-  const path = `/v1/digest/${encodeURIComponent(writer)}`;
-  const both = async (query: string): Promise<[GroupDigestDocument, GroupDigestDocument]> =>
-    Promise.all([groupOf(askA, writer, path + query), groupOf(askB, writer, path + query)]);
+  const both = async (query: string): Promise<[ComparedGroup, ComparedGroup]> =>
+    Promise.all([groupOf(askA, writers, query), groupOf(askB, writers, query)]);
   const [a, b] = await both('');
   const buckets = unequalIndexes(a.buckets ?? [], b.buckets ?? []);
   const places: number[] = [];
@@ -214,16 +291,15 @@ async function* differingPlaces(
     const isCompared = ({ place }: { readonly place: number }): boolean =>
       place < next && skipped.every((other) => other.place !== place);
     yield {
-      claims: pairsOf(
-        writer,
+      claims: pairsOf<ComparedClaim>(
         inA.claims,
         inB.claims,
         isCompared,
         ({ key, owner }) => `${key} ${owner ?? ''}`,
         sameClaim,
       ),
-      documents: pairsOf(writer, inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
-        ({ key, a: itemA, b: itemB }) => ({ writer, key, a: itemA?.fields, b: itemB?.fields }),
+      documents: pairsOf(inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
+        ({ key, a: itemA, b: itemB }) => ({ key, a: itemA?.fields, b: itemB?.fields }),
       ),
       notCompared: Math.max(0, ...skipped.map((place) => place.claims)),
     };
@@ -258,42 +334,63 @@ function rangesOf(
   return { ranges, end };
 }
 
-/** Returns the items that only one agent has, and the pairs of unequal items. */
+/**
+ * Returns the items that only one agent has, and the pairs of unequal items. Of several items of an agent with one name,
+ * the last is used.
+ */
 function pairsOf<T extends { readonly key: string; readonly place: number }>(
-  writer: string,
   inA: readonly T[] = [],
   inB: readonly T[] = [],
   isCompared: (item: T) => boolean,
   nameOf: (item: T) => string,
   isSame: (a: T, b: T) => boolean,
-): readonly { writer: string; key: string; a: T | undefined; b: T | undefined }[] {
-  const pairs: { writer: string; key: string; a: T | undefined; b: T | undefined }[] = [];
-  const rest = new Map(inB.filter(isCompared).map((item) => [nameOf(item), item]));
-  for (const a of inA.filter(isCompared)) {
-    const b = rest.get(nameOf(a));
-    rest.delete(nameOf(a));
-    if (b === undefined || !isSame(a, b)) pairs.push({ writer, key: a.key, a, b });
+): readonly Pair<T>[] {
+  const pairs: Pair<T>[] = [];
+  const byName = (items: readonly T[]): Map<string, T> =>
+    new Map(items.filter(isCompared).map((item) => [nameOf(item), item]));
+  const rest = byName(inB);
+  for (const [name, a] of byName(inA)) {
+    const b = rest.get(name);
+    rest.delete(name);
+    if (b === undefined || !isSame(a, b)) pairs.push({ key: a.key, a, b });
   }
-  for (const b of rest.values()) pairs.push({ writer, key: b.key, a: undefined, b });
+  for (const b of rest.values()) pairs.push({ key: b.key, a: undefined, b });
   return pairs;
 }
 
-/** Returns a part of a group's digest; an empty one if the agent has no such group. */
-async function groupOf(ask: Ask, writer: string, path: string): Promise<GroupDigestDocument> {
-  try {
-    return (await ask(path)) as GroupDigestDocument; // both agents have the same version of digests
-  } catch (error) {
-    if (error instanceof AgentError && error.problem?.status === 404)
-      return { writer, buckets: [], places: {}, claims: [], documents: [] };
-    throw error;
-  }
+/** Returns a part of the digest of some groups; an empty one if the agent has none of them. */
+async function groupOf(ask: Ask, writers: readonly string[], query: string): Promise<ComparedGroup> {
+  let all: ComparedGroup = { buckets: [], places: {}, claims: [], documents: [] };
+  for (const writer of writers)
+    try {
+      const answer = await ask(`/v1/digest/${encodeURIComponent(writer)}${query}`);
+      const part = answer as GroupDigestDocument; // both agents have the same version of digests
+      all = joined(all, part, writer.startsWith('restored'));
+    } catch (error) {
+      if (!(error instanceof AgentError) || error.problem?.status !== 404) throw error;
+    }
+  return all;
+}
+
+/** Returns the digest of two groups as one. The claims of the second group are last, and marked if it is restored. */
+function joined(x: ComparedGroup, y: GroupDigestDocument, restored: boolean): ComparedGroup {
+  const { buckets = [], places = {}, claims = [], documents = [], next = PLACES, tooMany } = y;
+  const sums = { ...x.places };
+  for (const [place, sum] of Object.entries(places)) sums[place] = addSumTexts(sums[place] ?? NO_SUM, sum);
+  return {
+    buckets: buckets.map((sum, at) => addSumTexts(x.buckets?.[at] ?? NO_SUM, sum)),
+    places: sums,
+    claims: [...(x.claims ?? []), ...(restored ? claims.map((claim) => ({ ...claim, restored })) : claims)],
+    documents: [...(x.documents ?? []), ...documents],
+    next: Math.min(x.next ?? PLACES, next),
+    tooMany: x.tooMany ?? tooMany,
+  };
 }
 
 /** Returns the indexes at which sums differ. A missing sum equals the sum of no claims. */
 function unequalIndexes(a: readonly string[], b: readonly string[]): readonly number[] {
-  const none = '0'.repeat(16);
   const length = Math.max(a.length, b.length);
-  return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? none) !== (b[at] ?? none));
+  return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? NO_SUM) !== (b[at] ?? NO_SUM));
 }
 
 function sameClaim(a: DigestClaim, b: DigestClaim): boolean {

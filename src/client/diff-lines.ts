@@ -3,11 +3,23 @@ import { counted } from '../base/show-value.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
 import { portsCell } from './answer.ts';
+import type { DiffReason } from './diff-reasons.ts';
 
 /** Maximum number of differences in the text. `-o json` contains more. */
 const MAX_SHOWN = 50;
 
 const MAX_SHOWN_ITEMS = 3;
+
+const REASON_TEXTS: Readonly<Record<DiffReason, string>> = {
+  setting: 'other settings',
+  incomplete: 'source incomplete or unreachable',
+  'revision-behind': 'older revision',
+  rejected: 'rejected value',
+  'other-source': 'claim of another source',
+  recent: 'recent change',
+  'none-found': 'no reason found',
+  'not-searched': 'not searched, beyond the first 100',
+};
 
 /** Returns a claim as text, with the service account and the ports of the pod only if those of `other` differ. */
 function claimText(claim: DigestClaim | undefined, other: DigestClaim | undefined): string {
@@ -58,16 +70,33 @@ function firstOf(texts: readonly string[]): string {
   return texts.slice(0, MAX_SHOWN_ITEMS).join(', ') + more;
 }
 
+/** Returns counts at both agents, such as `3 only at a, 2 only at b`, without those that are 0. */
+function sidesText(what: string, atA: number, atB: number): string {
+  return [...(atA > 0 ? [`${atA} ${what} at a`] : []), ...(atB > 0 ? [`${atB} ${what} at b`] : [])].join(
+    ', ',
+  );
+}
+
 /**
  * Returns the differences as text: groups, claims, services and nodes with reasons, and the expected ones in the last
  * line.
  */
 export function diffLines(diff: AgentDiff): readonly string[] {
-  const { clusters, writers, differences, documents, expected, notListed, notCompared, digestsOnly } = diff;
-  const heads = writers.map(({ writer, differ, claimsA, claimsB }) => {
+  const { clusters, writers, restored, reasons, differences, documents, expected } = diff;
+  const { notListed, notCompared, digestsOnly } = diff;
+  const heads = writers.map(({ writer, differ, claimsA, claimsB, onlyA, onlyB }) => {
     const noun = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
-    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${noun} ${differ === 1 ? 'differs' : 'differ'}`;
+    const verb = differ === 1 ? 'differs' : 'differ';
+    const only = sidesText('only', onlyA, onlyB);
+    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${noun} ${verb}${only && ` (${only})`}`;
   });
+  const unconfirmed = restored.map(
+    ({ writer, claimsA, claimsB }) =>
+      `${writer}: ${sidesText('not confirmed', claimsA, claimsB)}: restored from a checkpoint`,
+  );
+  const reasonTexts = Object.entries(reasons).map(
+    ([reason, count]) => `${REASON_TEXTS[reason as DiffReason]} ${count}`, // the keys of an object literal
+  );
   const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
     reason === 'none-found' ? 'no reason found' : detail;
   const rows = differences
@@ -96,6 +125,8 @@ export function diffLines(diff: AgentDiff): readonly string[] {
     ...alignColumns(rows),
     ...alignColumns(items),
     ...(more > 0 ? [`  and ${more} more`] : []),
+    ...(reasonTexts.length > 0 ? [`Reasons: ${reasonTexts.join('; ')}`] : []),
+    ...unconfirmed.map(printable),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(notCompared > 0
       ? [

@@ -4,8 +4,8 @@ import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/dige
 import type { StatusDocument } from '../api/status-document.ts';
 import { withQuery } from './list.ts';
 
-/** Maximum number of differences in a list for which a reason is searched. Each search takes a few requests. */
-const MAX_EXPLAINED = 100;
+/** Maximum number of differences for which a reason is searched. Each search takes a few requests. */
+const MAX_SEARCHED = 100;
 
 /** Maximum age of a change that may not have reached the other agent yet. */
 const RECENT_MS = 5_000;
@@ -30,12 +30,18 @@ export interface WithReason {
 /** One of the two agents. */
 export type Side = 'a' | 'b';
 
+/** A claim of an agent. */
+export interface ComparedClaim extends DigestClaim {
+  /** True if the claim was restored from a checkpoint, and no source has confirmed it. */
+  readonly restored?: boolean;
+}
+
 export interface DifferingClaim {
   /** The group of writers. */
   readonly writer: string;
   readonly key: string;
-  readonly a: DigestClaim | undefined;
-  readonly b: DigestClaim | undefined;
+  readonly a: ComparedClaim | undefined;
+  readonly b: ComparedClaim | undefined;
 }
 
 export interface DifferingDocument {
@@ -44,19 +50,6 @@ export interface DifferingDocument {
   readonly key: string;
   readonly a: DigestItem['fields'] | undefined;
   readonly b: DigestItem['fields'] | undefined;
-}
-
-/** Returns the differences with the reasons of the first {@link MAX_EXPLAINED}. */
-export async function withReasons<T>(
-  pairs: readonly T[],
-  reasonOf: (pair: T) => Promise<readonly [DiffReason, string]>,
-): Promise<readonly (T & WithReason)[]> {
-  const explained: (T & WithReason)[] = [];
-  for (const [at, pair] of pairs.entries()) {
-    const [reason, detail] = at < MAX_EXPLAINED ? await reasonOf(pair) : (['not-searched', ''] as const);
-    explained.push({ ...pair, reason, detail });
-  }
-  return explained;
 }
 
 interface RejectionsDocument {
@@ -94,14 +87,39 @@ export class DiffReasons {
     return new DiffReasons({ a, b });
   }
 
+  /** Returns the differences with their reasons, which are searched for at most {@link MAX_SEARCHED}. */
+  async explain<T extends DifferingClaim>(pairs: readonly T[]): Promise<readonly (T & WithReason)[]> {
+    const explained: (T & WithReason)[] = [];
+    let searches = 0;
+    for (const pair of pairs) {
+      const found =
+        this.#knownReason(pair) ?? (searches++ < MAX_SEARCHED ? await this.#search(pair) : undefined);
+      const [reason, detail] = found ?? (['not-searched', ''] as const);
+      explained.push({ ...pair, reason, detail });
+    }
+    return explained;
+  }
+
   /** Returns the first reason that explains the difference of a claim, and its text. */
   async reasonOfClaim(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
+    return this.#knownReason(pair) ?? this.#search(pair);
+  }
+
+  /** Returns the reason of a difference if the status or the settings of the agents show it. Sends no request. */
+  #knownReason(pair: DifferingClaim): readonly [DiffReason, string] | undefined {
     const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
+    for (const side of ['a', 'b'] as const)
+      if (pair[side]?.restored === true)
+        return ['incomplete', `${side}: the claim is restored and not confirmed`];
     for (const side of ['a', 'b'] as const) {
       const incomplete = incompleteText(this.#agents[side].status, pair);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
+    return undefined;
+  }
+
+  async #search(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
     const [a, b] = await Promise.all([this.#explain('a', pair.key), this.#explain('b', pair.key)]);
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
@@ -190,7 +208,6 @@ function incompleteText(status: StatusDocument, { writer, a, b }: DifferingClaim
       (name) => NODE_KINDS.has(name) === isNode && !(claim?.podName !== undefined && SERVICE_KINDS.has(name)),
     );
   }
-  if (source === 'restored') return 'the claims are restored and not confirmed';
   if (source === 'clustermesh') return incompleteCluster(status, owner ?? '');
   const local = status.clusters.find(({ name }) => name === status.cluster);
   return local && incompleteCluster(status, local.name);

@@ -46,6 +46,13 @@ export function sumText(a: number, b: number): string {
   return text(a) + text(b);
 }
 
+/** Returns the sum of two sums that are texts of {@link sumText}. */
+export function addSumTexts(x: string, y: string): string {
+  const lane = (from: number): number =>
+    Number.parseInt(x.slice(from, from + 8), 16) + Number.parseInt(y.slice(from, from + 8), 16);
+  return sumText(lane(0), lane(8));
+}
+
 /** Returns the sum of each bucket as text. `sums` has two lanes for each bucket. */
 export function bucketTexts(sums: Int32Array): readonly string[] {
   return Array.from({ length: BUCKETS }, (_, at) => sumText(sums[at * 2] ?? 0, sums[at * 2 + 1] ?? 0));

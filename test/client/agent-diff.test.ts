@@ -515,6 +515,7 @@ describe('services and nodes', () => {
       'services baltic: 1 of 1 differs',
       '  nodes baltic baltic/node-1  labels: only at a: zone=a; encryptionKey: none at a, 4 at b  a: cluster baltic is not followed',
       '  services baltic shop/cart  backends: only at a: 10.2.0.1 http 8080/TCP active; backends: only at b: 10.2.0.3 http 8080/TCP active  a: cluster baltic is not followed',
+      'Reasons: source incomplete or unreachable 2',
       'Expected differences: 1 (local nodes and their addresses: 1, sources of one node: 0)',
     ]);
   });
@@ -572,7 +573,7 @@ describe('many differences', () => {
     b.model.ipcache.delete('10.0.7.7', { source: 'clustermesh', owner: 'baltic' });
     const diff = await diffAgents(asking(a), asking(b));
     expect(diff.writers).toEqual([
-      { writer: 'clustermesh baltic', claimsA: 21_002, claimsB: 21_001, differ: 21_000 },
+      { writer: 'clustermesh baltic', claimsA: 21_002, claimsB: 21_001, differ: 21_000, onlyA: 1, onlyB: 0 },
     ]);
     expect(diff.differences.length).toBe(10_000);
     expect(new Set(diff.differences.map(({ key }) => key)).size).toBe(10_000);
@@ -720,7 +721,75 @@ describe('digests that differ although no entry does', () => {
   });
 });
 
+describe('the claims that an agent has restored from its checkpoint', () => {
+  const CLAIM = { identity: 300, encryptKey: 3 } as const;
+  const put = (
+    { model }: TestApp,
+    key: string,
+    source: 'clustermesh' | 'restored' | 'kvstore',
+    identity = 300,
+    owner = 'baltic',
+  ): unknown =>
+    model.ipcache.upsert(key, { ...CLAIM, identity, source, owner: source === 'kvstore' ? '' : owner });
+
+  it('are compared with those of the kvstore, each once (regression: each was listed twice)', async () => {
+    const [a, b] = [testApp(), testApp()];
+    for (let i = 0; i < 20; i++) {
+      put(a, `10.8.0.${i}`, 'clustermesh');
+      put(b, `10.8.0.${i}`, 'restored');
+    }
+    const equal = await diffAgents(asking(a), asking(b));
+    const group = { writer: 'clustermesh baltic', claimsA: 0, claimsB: 20 };
+    expect(equal).toMatchObject({ writers: [], differences: [], digestsOnly: [], restored: [group] });
+    expect(diffLines(equal).slice(0, 2)).toEqual([
+      'No differences.',
+      'clustermesh baltic: 20 not confirmed at b: restored from a checkpoint',
+    ]);
+    put(a, '10.8.0.7', 'clustermesh', 301);
+    const { writers, differences } = await diffAgents(asking(a), asking(b));
+    expect(writers).toMatchObject([{ writer: 'clustermesh baltic', differ: 1, onlyA: 0, onlyB: 0 }]);
+    expect(differences).toMatchObject([
+      { key: '10.8.0.7', a: { identity: 301 }, b: { identity: 300, restored: true }, reason: 'incomplete' },
+    ]);
+  });
+
+  it('are not compared if the agent has the claim of the kvstore, too', async () => {
+    const [a, b] = [testApp(), testApp()];
+    for (const test of [a, b]) put(test, '10.8.0.1', 'clustermesh', 301);
+    put(b, '10.8.0.1', 'restored', 300);
+    expect(await diffAgents(asking(a), asking(b))).toMatchObject({ writers: [], digestsOnly: [] });
+    put(a, '10.8.0.2', 'clustermesh');
+    expect((await diffAgents(asking(b), asking(a))).differences).toMatchObject([
+      { key: '10.8.0.2', a: undefined },
+    ]);
+  });
+
+  it('of the local cluster are compared with those of its kvstore, or alone if no agent has one', async () => {
+    const [a, b] = [testApp(), testApp()];
+    put(b, '10.8.0.1', 'restored', 300, '');
+    expect((await diffAgents(asking(a), asking(b))).writers).toMatchObject([{ writer: 'kvstore', onlyB: 1 }]);
+    put(a, '10.8.0.1', 'kvstore');
+    expect((await diffAgents(asking(a), asking(b))).writers).toEqual([]);
+  });
+});
+
 describe('the reasons of a difference', () => {
+  it('are counted over all differences (regression: beyond the first 100, an unreachable cluster was no reason)', async () => {
+    const [a, b] = [testApp(), testApp()];
+    for (const { model } of [a, b]) await model.clock.advance(60_000);
+    for (let i = 0; i < 150; i++) {
+      a.model.ipcache.upsert(`10.8.0.${i}`, { identity: 300, source: 'clustermesh', owner: 'lost' });
+      b.model.ipcache.upsert(`10.9.0.${i}`, { identity: 300, source: 'kvstore' });
+    }
+    for (const { model } of [a, b]) await model.clock.advance(60_000);
+    const diff = await diffAgents(asking(a), asking(b));
+    expect(diff.reasons).toEqual({ incomplete: 150, 'none-found': 100, 'not-searched': 50 });
+    expect(diffLines(diff)).toContain(
+      'Reasons: source incomplete or unreachable 150; no reason found 100; not searched, beyond the first 100 50',
+    );
+    expect(diffLines(diff)).toContain('clustermesh lost: 150 of 150 claims differ (150 only at a)');
+  });
+
   it('names the other source, and none if there is none', async () => {
     const [a, b] = [testApp(), testApp()];
     for (const { model } of [a, b]) await model.clock.advance(60_000);
@@ -816,7 +885,7 @@ describe('the reasons of a difference', () => {
       ['10.7.0.1', 'incomplete', 'b: kind ciliumendpoints is forbidden, incomplete'],
       ['10.7.0.2', 'incomplete', 'a: cluster atlantic is not followed'],
       ['10.7.0.3', 'incomplete', 'a: cluster gulf is not followed'],
-      ['10.7.0.4', 'incomplete', 'a: the claims are restored and not confirmed'],
+      ['10.7.0.4', 'incomplete', 'a: the claim is restored and not confirmed'],
       ['10.7.0.5', 'revision-behind', 'b is behind: revision 70198 of 70211'],
       ['10.7.0.6', 'rejected', 'b rejected ip of 10.7.0.6: bad'],
     ]);

@@ -151,7 +151,7 @@ describe('the reason of a different claim', () => {
   async function reasonOf(
     side: 'a' | 'b',
     [odd, plain]: readonly [Answers, Answers],
-    { writer = 'kvstore', owner = '', lacking = false }: Row[2],
+    { writer = 'kvstore', owner = '', lacking = false, restored = false }: Row[2],
   ): Promise<readonly unknown[]> {
     const agent =
       ({ clusters = [READY], rejected, claims, hasRecentChange, error }: Answers): Ask =>
@@ -171,7 +171,7 @@ describe('the reason of a different claim', () => {
       bySide(agent(odd), agent(plain)),
       bySide(digest(odd), digest(plain)),
     );
-    const claim = { key: KEY, place: 0, identity: 900, encryptKey: 0, owner };
+    const claim = { key: KEY, place: 0, identity: 900, encryptKey: 0, owner, restored };
     return reasons.reasonOfClaim({ writer, key: KEY, ...bySide(lacking ? undefined : claim, claim) });
   }
 
@@ -179,7 +179,12 @@ describe('the reason of a different claim', () => {
   type Row = readonly [
     odd: Answers,
     plain: Answers,
-    claim: { readonly writer?: string; readonly owner?: string; readonly lacking?: boolean },
+    claim: {
+      readonly writer?: string;
+      readonly owner?: string;
+      readonly lacking?: boolean;
+      readonly restored?: boolean;
+    },
     reason: string,
     detail: string,
   ];
@@ -201,7 +206,7 @@ describe('the reason of a different claim', () => {
       { writer: 'clustermesh far', owner: 'far' },
       ...(['incomplete', '$: cluster far is not followed'] as const),
     ],
-    [{}, {}, { writer: 'restored own' }, 'incomplete', 'a: the claims are restored and not confirmed'],
+    [{}, {}, { restored: true }, 'incomplete', 'a: the claim is restored and not confirmed'],
     [{ claims: [kvstore(7)] }, { claims: [kvstore(9)] }, {}, 'revision-behind', behind],
     [{ claims: [kvstore(7)] }, { claims: [kvstore(7)] }, {}, 'none-found', ''],
     // The claims of other keys, sources and owners do not count.
