@@ -1,12 +1,14 @@
 import { AgentError, type Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
+import type { ClusterDocument } from '../api/status-document.ts';
 import { cutText } from '../base/show-value.ts';
 import { labelName } from '../model/label-name.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError } from '../process/input-error.ts';
 import { alignColumns, printable } from '../process/terminal.ts';
 import { identityText } from './change-text.ts';
+import { incompleteTexts } from './cluster-text.ts';
 
 /** An answer, as data and as lines of text. */
 export interface Answer {
@@ -141,15 +143,34 @@ export function notFoundAnswer(what: string, meant?: string): Answer {
   return { json: null, lines: [printable(`${what}: not found${hint}`)], succeeded: false };
 }
 
+/**
+ * Returns an answer with one sentence for each cluster that is not ready and for which `isMeant` is true (default: all):
+ * below the lines, and as `incomplete` in the JSON.
+ */
+export async function withIncomplete(
+  ask: Ask,
+  answer: Answer,
+  isMeant?: (cluster: ClusterDocument) => boolean,
+): Promise<Answer> {
+  const incomplete = await incompleteTexts(ask, isMeant);
+  if (incomplete.length === 0) return answer;
+  const { json, lines } = answer;
+  return {
+    ...answer,
+    json: isObject(json) ? { ...json, incomplete } : json,
+    lines: [...lines, ...incomplete.map(printable)],
+  };
+}
+
 /** Returns the answer of `show` for the service or node at a path, or that it certainly does not exist. */
 export async function namedAnswer<T>(
   ask: Ask,
   path: string,
   name: string,
-  show: (document: T) => Answer,
+  show: (document: T) => Answer | Promise<Answer>,
 ): Promise<Answer> {
   try {
-    return show((await ask(path)) as T); // a process of the same version sent it
+    return await show((await ask(path)) as T); // a process of the same version sent it
   } catch (error) {
     if (isNotFound(error)) return notFoundAnswer(name, error.problem?.nearest);
     throw error;

@@ -1,4 +1,5 @@
-import type { ClusterDocument } from '../api/status-document.ts';
+import type { Ask } from '../api/api-client.ts';
+import type { ClusterDocument, StatusDocument } from '../api/status-document.ts';
 
 /** The fields of a cluster or API server that show whether it has a problem. */
 export interface ClusterCondition
@@ -41,4 +42,18 @@ export function manyIncompleteText(clusters: readonly ClusterDocument[]): string
   const named = missing.slice(0, MAX_NAMED).map(({ name }) => name);
   const others = missing.length - MAX_NAMED;
   return `${missing.length} of ${clusters.length} clusters are incomplete: ${named.join(', ')} and ${others} more; ${first.name}: ${problemText(first)}; see "dpcache clustermesh status"`;
+}
+
+/**
+ * Returns one sentence for each cluster that is not ready and for which `isMeant` is true (default: all), or one for
+ * many.
+ */
+export async function incompleteTexts(
+  ask: Ask,
+  isMeant: (cluster: ClusterDocument) => boolean = () => true,
+): Promise<readonly string[]> {
+  const { clusters } = (await ask('/v1/status')) as StatusDocument; // a process of the same version sent it
+  const meant = clusters.filter(isMeant);
+  const text = manyIncompleteText(meant);
+  return text === undefined ? incompleteClusterTexts(meant) : [text];
 }

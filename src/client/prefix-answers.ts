@@ -1,8 +1,8 @@
 import type { Ask } from '../api/api-client.ts';
 import type { EntryDocument, ExplanationDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
-import type { StatusDocument } from '../api/status-document.ts';
 import type { DecidingRule } from '../ipcache/types.ts';
+import { ownerCluster } from '../model/source.ts';
 import { comparePrefixes, Prefix } from '../net/prefix.ts';
 import { localTimeText } from '../process/terminal.ts';
 import {
@@ -17,8 +17,9 @@ import {
   portsCell,
   type Question,
   type View,
+  withIncomplete,
 } from './answer.ts';
-import { incompleteClusterTexts, manyIncompleteText } from './cluster-text.ts';
+import { incompleteTexts } from './cluster-text.ts';
 import { uncertaintyLines } from './history-answers.ts';
 import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
@@ -63,6 +64,9 @@ export function listPrefixes(filters: ListFilters): PrintedList {
   });
 }
 
+/** Sources that read the kvstore of a cluster, or a checkpoint of it. */
+const CLUSTER_SOURCES: ReadonlySet<string> = new Set(['kvstore', 'clustermesh', 'restored']);
+
 /** Returns the question for one entry: by IP, the entry of the longest matching prefix; by CIDR, exactly its entry. */
 export function getPrefix(key: string, at?: string): Question {
   return async (ask, view) => {
@@ -71,9 +75,12 @@ export function getPrefix(key: string, at?: string): Question {
       ? ((await ask(withQuery('/v1/ipcache', { prefix: key }))) as { items: readonly EntryDocument[] })
           .items[0]
       : await findDocument<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
-    if (entry === undefined) return notFoundAnswer(key);
+    if (entry === undefined) return withIncomplete(ask, notFoundAnswer(key));
     const lines = objectLines(PREFIX_COLUMNS, [entry], view);
-    return { json: entry, lines, succeeded: true, names: [entry.prefix] };
+    const answer = { json: entry, lines, succeeded: true, names: [entry.prefix] };
+    if (!CLUSTER_SOURCES.has(entry.source)) return answer;
+    const cluster = ownerCluster(entry.owner ?? '');
+    return withIncomplete(ask, answer, ({ name, local }) => (cluster === '' ? local : name === cluster));
   };
 }
 
@@ -131,7 +138,7 @@ export function explainPrefix(key: string): Question {
               ...objectLines(columns, claims, view),
             ]),
         ...kernelLines(explanation.kernel),
-        ...(claims.length === 0 ? await missingLines(ask) : []),
+        ...(claims.length === 0 ? await incompleteTexts(ask) : []),
       ],
       // An IP that is only in a pod CIDR is unknown.
       succeeded: claims.length > 0 || roles.some(({ as }) => as !== 'pod-cidr'),
@@ -141,12 +148,5 @@ export function explainPrefix(key: string): Question {
 
 async function unclaimedAnswer(ip: string, ask: Ask): Promise<Answer> {
   const text = 'no source claims it, and it is in no pod CIDR; dpcache status names incomplete sources';
-  return { ...notFoundAnswer(ip), lines: [`${ip}: ${text}`, ...(await missingLines(ask))] };
-}
-
-/** Returns lines with the clusters that are not ready, because one of them may have the missing claim. */
-async function missingLines(ask: Ask): Promise<readonly string[]> {
-  const { clusters } = (await ask('/v1/status')) as StatusDocument;
-  const text = manyIncompleteText(clusters);
-  return text === undefined ? incompleteClusterTexts(clusters) : [text];
+  return { ...notFoundAnswer(ip), lines: [`${ip}: ${text}`, ...(await incompleteTexts(ask))] };
 }

@@ -1,5 +1,5 @@
 import type { SearchDocument, SearchResultDocument } from '../api/search.ts';
-import { type Column, documentTable, notFoundAnswer, type Question } from './answer.ts';
+import { type Column, documentTable, notFoundAnswer, type Question, withIncomplete } from './answer.ts';
 import { withQuery } from './list.ts';
 
 const RESULT_COLUMNS: readonly Column<SearchResultDocument>[] = [
@@ -16,9 +16,9 @@ export function askSearch(text: string, limit: number): Question {
   return async (ask, view) => {
     const document = (await ask(withQuery('/v1/search', { q: text, limit }))) as SearchDocument;
     const results = document.groups.flatMap(({ items }) => items);
-    if (results.length === 0) return { ...notFoundAnswer(text), json: document };
+    if (results.length === 0) return withIncomplete(ask, { ...notFoundAnswer(text), json: document });
     const cut = document.groups.filter(({ total, items }) => total > items.length).map(({ kind }) => kind);
-    return {
+    return withIncomplete(ask, {
       json: document,
       lines: [
         ...documentTable(RESULT_COLUMNS, results, view),
@@ -29,6 +29,6 @@ export function askSearch(text: string, limit: number): Question {
       ],
       succeeded: true,
       names: results.map(({ key }) => key),
-    };
+    });
   };
 }

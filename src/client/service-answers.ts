@@ -13,6 +13,7 @@ import {
   restoredText,
   table,
   type View,
+  withIncomplete,
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { pastLines } from './history-answers.ts';
@@ -95,7 +96,8 @@ export function getService(name: string, at?: string): Question {
   return (ask, view) =>
     namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
       const { explain: _, ...document } = service;
-      return {
+      const clusters = new Set(service.backends.map(({ cluster }) => cluster));
+      const answer = {
         json: document,
         lines: [
           ...objectLines(SERVICE_COLUMNS, [service], view),
@@ -106,6 +108,7 @@ export function getService(name: string, at?: string): Question {
         succeeded: true,
         names: [serviceName(service)],
       };
+      return at === undefined ? withIncomplete(ask, answer, (one) => clusters.has(one.name)) : answer;
     });
 }
 
@@ -125,13 +128,14 @@ export function explainService(name: string, at?: string): Question {
   return (ask, view) =>
     namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
       const { explain } = service;
+      const clusters = new Set(explain.backends.map(({ cluster }) => cluster));
       const rows = explain.backends.map((backend) => [
         backend.address,
         backend.cluster ?? 'local',
         backend.slice || '-',
         VERDICTS[backend.verdict],
       ]);
-      return {
+      const answer = {
         json: explain,
         lines: [
           `${printable(name)}: ${explain.backends.length} offered, effective: ${backendsText(service.backends)}.`,
@@ -144,5 +148,6 @@ export function explainService(name: string, at?: string): Question {
         ],
         succeeded: true,
       };
+      return at === undefined ? withIncomplete(ask, answer, (one) => clusters.has(one.name)) : answer;
     });
 }

@@ -3,16 +3,14 @@ import type { EntryDocument } from '../api/documents.ts';
 import type { WhatIfLine } from '../api/whatif-documents.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns } from '../process/terminal.ts';
-import { identityCell } from './answer.ts';
+import { type Answer, identityCell, withIncomplete } from './answer.ts';
 
 /** Maximum number of prefixes, nodes and services that the text shows. All are counted, and `-o json` has more. */
 const MAX_SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
 
-export interface WhatIfText {
-  readonly json: unknown;
-  readonly lines: readonly string[];
+export interface WhatIfText extends Pick<Answer, 'json' | 'lines'> {
   /** True if something would be lost. */
   readonly loses: boolean;
 }
@@ -32,7 +30,8 @@ export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<Wha
       ? []
       : [`identities ${numberText(summary.identities.unknown)} no longer known`]),
   ];
-  return { json: { changes: answer.slice(0, -1), summary }, lines, loses: summary.loses };
+  const json = { changes: answer.slice(0, -1), summary };
+  return { ...(await withIncomplete(ask, { json, lines, succeeded: true })), loses: summary.loses };
 }
 
 function numberText(number: number): string {

@@ -21,6 +21,7 @@ import {
 } from '../../src/client/history-answers.ts';
 import { getNode } from '../../src/client/node-answers.ts';
 import { explainPrefix, getPrefix } from '../../src/client/prefix-answers.ts';
+import { askSearch } from '../../src/client/search-answers.ts';
 import { explainService, getService } from '../../src/client/service-answers.ts';
 import { askWhatIf } from '../../src/client/whatif-answers.ts';
 import { localTimeText } from '../../src/process/terminal.ts';
@@ -34,8 +35,9 @@ async function answerOf(
   const answer = await question(
     async (path, body) => {
       asked.push(body === undefined ? path : `${path} ${JSON.stringify(body)}`);
-      if (!Object.hasOwn(documents, path)) throw new Error(`unexpected request ${path}`);
-      return documents[path];
+      if (Object.hasOwn(documents, path)) return documents[path];
+      if (path === '/v1/status') return { clusters: [] };
+      throw new Error(`unexpected request ${path}`);
     },
     { wide: true },
   );
@@ -804,6 +806,7 @@ describe('a what-if', () => {
   const ask = (lines: readonly object[]) =>
     askWhatIf(
       async (path, body) => {
+        if (path === '/v1/status') return { clusters: [] };
         expect([path, body]).toEqual(['/v1/whatif', { edits: [{ edit: 'x' }] }]);
         return lines;
       },
@@ -893,5 +896,110 @@ describe('a what-if', () => {
 
   it('needs a summary', async () => {
     await expect(ask([])).rejects.toThrow('the answer has no summary');
+  });
+});
+
+describe('the answer about a cluster that is unreachable', () => {
+  const clusters = [
+    { name: 'near', local: true, ready: true },
+    {
+      ...{ name: 'far', local: false, ready: false, connected: false, state: 'unreachable', missing: [] },
+      ...{ knownAt: '2026-11-29T09:17:27.295Z', lastFailure: 'connection refused' },
+    },
+  ];
+  const text =
+    'cluster far is incomplete: unreachable, serving the state of 2026-11-29T09:17:27.295Z: connection refused';
+  const entry = {
+    prefix: '10.0.0.1/32',
+    identity: 300,
+    encryptKey: 0,
+    source: 'clustermesh',
+    owner: 'far/n1',
+  };
+  const found = {
+    groups: [{ kind: 'pod', items: [{ kind: 'pod', key: 'a', title: 'a', detail: '' }], total: 1 }],
+  };
+  const node = {
+    cluster: 'far',
+    name: 'n1',
+    source: 'clustermesh',
+    addresses: [],
+    encryptionKey: 0,
+    labels: {},
+  };
+  const backends = [
+    { address: '10.0.0.1', cluster: 'far', ports: {}, state: 'active', verdict: 'effective' },
+  ];
+  const service = { ...SERVICE, backends, explain: { backends } };
+  const rows: readonly (readonly [string, Question, Readonly<Record<string, unknown>>])[] = [
+    ['ipcache get', getPrefix('10.0.0.1'), { '/v1/ipcache/lookup/10.0.0.1': entry }],
+    ['whois', askSearch('a', 5), { '/v1/search?q=a&limit=5': found }],
+    ['whois without results', askSearch('a', 5), { '/v1/search?q=a&limit=5': { groups: [] } }],
+    [
+      'node get',
+      getNode('far/n1'),
+      { '/v1/nodes/far/n1': { ...node, explain: { claims: [node], heldBack: false, lostAddresses: [] } } },
+    ],
+    ['service get', getService('shop/cart'), { '/v1/services/shop/cart': service }],
+    ['service explain', explainService('shop/cart'), { '/v1/services/shop/cart': service }],
+  ];
+
+  it.each(rows)(
+    'has its state as text and in the JSON (regression: only explain had it): %s',
+    async (_, question, documents) => {
+      const { lines, json } = await answerOf(question, { ...documents, '/v1/status': { clusters } });
+      expect([lines.at(-1), json]).toMatchObject([text, { incomplete: [text] }]);
+      const ready = await answerOf(question, {
+        ...documents,
+        '/v1/status': { clusters: clusters.slice(0, 1) },
+      });
+      expect([ready.lines.includes(text), JSON.stringify(ready.json).includes('incomplete')]).toEqual([
+        false,
+        false,
+      ]);
+    },
+  );
+
+  it('has it if it is the effect of a change', async () => {
+    const counts = {
+      gone: 0,
+      changed: 0,
+      revealed: 0,
+      created: 0,
+      fewer: 0,
+      empty: 0,
+      addresses: 0,
+      podCIDRs: 0,
+    };
+    const summary = {
+      type: 'summary',
+      prefixes: counts,
+      nodes: counts,
+      services: counts,
+      identities: { unknown: 0 },
+    };
+    const ask = async (path: string): Promise<unknown> => (path === '/v1/whatif' ? [summary] : { clusters });
+    const { lines, json } = await askWhatIf(ask, []);
+    expect([lines.at(-1), json]).toMatchObject([text, { changes: [], incomplete: [text] }]);
+  });
+
+  it('has no state if the entry is of another cluster, or of no cluster', async () => {
+    for (const other of [
+      { owner: 'near' },
+      { owner: undefined },
+      { source: 'k8s' },
+      { source: 'generated' },
+    ]) {
+      const documents = { '/v1/ipcache/lookup/10.0.0.1': { ...entry, ...other }, '/v1/status': { clusters } };
+      expect((await answerOf(getPrefix('10.0.0.1'), documents)).lines).not.toContain(text);
+    }
+    const [near, far] = clusters;
+    const documents = { '/v1/ipcache/lookup/10.0.0.1': { ...entry, source: 'kvstore', owner: undefined } };
+    const local = { ...far, name: 'near', local: true };
+    const { lines } = await answerOf(getPrefix('10.0.0.1'), {
+      ...documents,
+      '/v1/status': { clusters: [local, near] },
+    });
+    expect(lines.at(-1)).toBe(text.replace('far', 'near'));
   });
 });

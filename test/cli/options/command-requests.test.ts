@@ -231,7 +231,7 @@ describe('the exit status', () => {
       { '/readyz': { ready: false, blockers: ['a'] } },
       { ready: false, blockers: ['a'] },
     ],
-    ['ipcache get 10.0.0.1 -o json', {}, null],
+    ['ipcache get 10.0.0.1 -o json', { '/v1/status': { clusters: [] } }, null],
     [
       'clustermesh conflicts -o json',
       { '/v1/conflicts': { counts: {}, items: [] } },
