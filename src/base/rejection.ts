@@ -20,6 +20,12 @@ export interface Rejection {
 const QUOTED_LENGTH = 256;
 const RECENT = 16;
 
+/** Returns the message about an invalid field. `why` is a requirement (`must be …`), or a predicate (`is …`). */
+export function invalidText(field: string, value: unknown, why: string): string {
+  const subject = value === undefined && why === 'is missing' ? field : `${field} ${showValue(value)}`;
+  return `${subject}${why.startsWith('is ') ? '' : ':'} ${why}`;
+}
+
 /**
  * Returns a {@link Rejection}; its message contains field, value and `why`. Texts are cut, because the input determines
  * their length and a rejection may be stored, sent and logged.
@@ -35,7 +41,7 @@ export function rejection(
   const path = cutText(field, QUOTED_LENGTH);
   const place = at === undefined ? undefined : cutText(at, QUOTED_LENGTH);
   const prefix = place === undefined ? '' : `${place}: `;
-  const message = `${prefix}${path} ${shown}: ${cutText(why, QUOTED_LENGTH)}`;
+  const message = `${prefix}${invalidText(path, value, cutText(why, QUOTED_LENGTH))}`;
   return { reason, field: path, value: shown, ...(place === undefined ? {} : { at: place }), message };
 }
 

@@ -93,7 +93,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
     [
       'a node without a name',
       line('own', 'cilium/state/nodes/v1/own/n9', { Cluster: 'own' }),
-      /n9: Name undefined: is missing/,
+      /n9: Name is missing/,
     ],
     [
       'a node that names another cluster',
@@ -205,7 +205,7 @@ describe('an invalid item is rejected with its place and field and counted, and 
     expect(run.status).toBe(0);
     expect(run.stderr.trimEnd().split('\n')).toEqual(
       ['nodes', 'services', 'identities'].map((resource) =>
-        expect.stringMatching(`cluster far: key "cilium/synced/far/cilium/state/${resource}/v1": is missing`),
+        expect.stringMatching(`cluster far: key "cilium/synced/far/cilium/state/${resource}/v1" is missing`),
       ),
     );
     expect(Object.keys(JSON.parse(run.stdout).ipcache)).toEqual(['10.0.0.1/32', '10.2.0.1/32']);
@@ -328,10 +328,10 @@ it('an invalid kubeconfig ends the command with each field once', async () => {
   const kubeconfig = join(folder, 'config');
   const { status, stderr } = await dpcache('agent', '--once', '--kubeconfig', kubeconfig);
   expect(status).toBe(1);
-  expect(stderr.match(/current-context undefined/g)).toHaveLength(1);
+  expect(stderr.match(/current-context is missing/g)).toHaveLength(1);
   const path = join(temporaryFolder({ 'a.yaml': `kubeconfig: ${kubeconfig}\n` }), 'a.yaml');
   const checked = await dpcache('config', 'check', path);
-  expect(checked.stderr).toBe(`${path}: --kubeconfig ${kubeconfig}: current-context undefined: is missing\n`);
+  expect(checked.stderr).toBe(`${path}: --kubeconfig ${kubeconfig}: current-context is missing\n`);
 });
 
 describe('a FIFO in place of a file', () => {

@@ -268,7 +268,7 @@ describe('invalid fields are rejected separately, with their path and value, and
   it('names the source in one sentence', () => {
     const { rejections } = parseService(manifest({ externalIPs: ['bogus'] }), { at: 'services.yaml:12' });
     expect(rejections[0]?.message).toBe(
-      'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus": is not a valid IP address',
+      'services.yaml:12 Service shop/checkout: spec.externalIPs[0] "bogus" is not a valid IP address',
     );
   });
 

@@ -105,8 +105,8 @@ describe('a node', () => {
     const { rejections } = manager.status();
     expect(rejections.byReason['invalid-address']).toBe(2);
     expect(rejections.recent.map(({ message }) => message)).toEqual([
-      'node east/a: addresses[0].ip "10.0.0": is not a valid IP address',
-      'node east/a: ipv4HealthIP "x": is not a valid IP address',
+      'node east/a: addresses[0].ip "10.0.0" is not a valid IP address',
+      'node east/a: ipv4HealthIP "x" is not a valid IP address',
     ]);
   });
 

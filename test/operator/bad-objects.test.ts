@@ -147,16 +147,16 @@ it('objects without a valid key are rejected by name and field, each counted, an
   `);
   expect(said.map((message) => message.slice(0, 160)).sort()).toMatchInlineSnapshot(`
     [
-      "CiliumEndpoint shop/no-address: status.networking.addressing[0].ipv4 "10.0.0.256": is not a valid IP address",
+      "CiliumEndpoint shop/no-address: status.networking.addressing[0].ipv4 "10.0.0.256" is not a valid IP address",
       "CiliumEndpoint shop/no-id: status.identity.id -1: must be an integer from 0 to 4294967295",
       "CiliumEndpoint shop/no-networking: status.networking 7: must be an object",
       "CiliumIdentity 1002: security-labels ["k8s:app"]: must be an object",
       "CiliumIdentity 1002: security-labels ["k8s:app"]: must have at least one label",
       "CiliumIdentity 1003: security-labels.k8s:app 7: must be a string",
-      "CiliumIdentity no-number: metadata.name "no-number": is not an identity number",
+      "CiliumIdentity no-number: metadata.name "no-number" is not an identity number",
       "CiliumNode no-key: spec.encryption.key 300: must be an integer from 0 to 255",
       "CiliumNode no-spec: spec "a text": must be an object",
-      "Service shop/no-ip: spec.clusterIP "172.16.0.1.1": is not a valid IP address",
+      "Service shop/no-ip: spec.clusterIP "172.16.0.1.1" is not a valid IP address",
       "Service shop/no-ports: spec.ports "http": must be a list",
       "cilium/state/nodes/v1/a/huge: value "1600368 bytes": must have at most 1572352 bytes with its key",
     ]

@@ -21,7 +21,7 @@ describe('a rejection', () => {
     reject('wrong', 1_000_000);
     reject('other', 3);
     expect(lines).toHaveLength(20 + 3);
-    expect(lines[0]).toBe('warn  rejected (wrong) key: field 0: is wrong');
+    expect(lines[0]).toBe('warn  rejected (wrong) key: field 0 is wrong');
     clock.advance(59_999);
     expect(lines).toHaveLength(23);
     clock.advance(1);

@@ -62,9 +62,9 @@ describe('a script', () => {
     ['- { say: x, actions: [] }', '[0].actions []: must be after, say or do'],
     ['- do: [7]', '[0].do[0] 7: must be an object'],
     ['- do: [{ leave: 7 }]', '[0].do[0].leave 7: must be a string'],
-    ['- do: [{ put: k }]', '[0].do[0].store undefined: is missing'],
-    ['- do: [{ put: k, store: a }]', '[0].do[0].value undefined: is missing'],
-    ['- do: [{ store: a }]', '[0].do[0].under undefined: is missing'],
+    ['- do: [{ put: k }]', '[0].do[0].store is missing'],
+    ['- do: [{ put: k, store: a }]', '[0].do[0].value is missing'],
+    ['- do: [{ store: a }]', '[0].do[0].under is missing'],
     ['- [', 'line 1: Flow sequence'],
   ])('that is invalid (%s) is an error that names file and field', (text, message) => {
     expect(() => parsePlayScript(text, 'script.yaml')).toThrow(InputError);

@@ -98,13 +98,13 @@ describe('a recorded mesh', () => {
     ['[]', /^2: line \[\]: must be an object$/],
     ['null', /^2: line null: must be an object$/],
     ['"text"', /^2: line "text": must be an object$/],
-    ['{"key":"k","value":"v"}', /^2: store undefined: is missing$/],
+    ['{"key":"k","value":"v"}', /^2: store is missing$/],
     ['{"store":7,"key":"k","value":"v"}', /^2: store 7: must be a string$/],
     ['{"store":"","key":"k","value":"v"}', /^2: store "": must not be empty$/],
     ['{"store":"a","key":["k"],"value":"v"}', /^2: key \["k"\]: must be a string$/],
     ['{"store":"a","key":"","value":"v"}', /^2: key "": must not be empty$/],
     ['{"store":"a","key":"k","value":{"IP":"10.1.2.3"}}', /^2: value \{"IP":"10.1.2.3"\}: must be a string$/],
-    ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store undefined: is missing$/],
+    ['{"__proto__":{"store":"a"},"key":"k","value":"v"}', /^2: store is missing$/],
   ])('continues after the line %s, and reports its error', async (line, message) => {
     const { keys, rejected } = await read(`${GOOD}\n${line}\n${GOOD}\n`);
     expect(keys).toHaveLength(2);
@@ -173,7 +173,7 @@ describe('the output of etcdctl', () => {
     ]);
     expect(rejected).toEqual([
       '1 kvs[0]: kvs 7: must be an object',
-      '1 kvs[1]: key undefined: is missing',
+      '1 kvs[1]: key is missing',
       '1 kvs[2]: value 1: must be a string',
       '1 kvs[4]: key "a key": must be base64',
     ]);

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { messageOf } from '../../base/failure.ts';
 import { readFileHead } from '../../base/files/regular-file.ts';
-import { showValue } from '../../base/show-value.ts';
+import { invalidText } from '../../base/rejection.ts';
 import { Fields, isObject } from '../../net/fields.ts';
 import { type EtcdConfig, EtcdConfigError, type EtcdTLS } from './etcd-config.ts';
 
@@ -43,7 +43,9 @@ export async function readPem(path: string): Promise<Buffer> {
 
 /** Throws the error of a field. It does not contain passwords, because errors are logged. */
 function reject(_reason: string, field: string, value: unknown, requirement: string): never {
-  throw new EtcdConfigError(`${field}${field === 'password' ? '' : ` ${showValue(value)}`}: ${requirement}`);
+  throw new EtcdConfigError(
+    field === 'password' ? `${field}: ${requirement}` : invalidText(field, value, requirement),
+  );
 }
 
 function text(fields: Fields<never>, name: string): string | undefined {
@@ -185,7 +187,7 @@ function checkAuthorities(ca: Buffer | undefined): void {
   try {
     new X509Certificate(ca);
   } catch (error) {
-    throw new EtcdConfigError(`trusted-ca-file: is not a certificate: ${messageOf(error)}`);
+    throw new EtcdConfigError(`trusted-ca-file is not a certificate: ${messageOf(error)}`);
   }
 }
 

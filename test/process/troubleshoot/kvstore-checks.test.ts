@@ -299,7 +299,7 @@ describe('the checks of a kvstore', () => {
       'heartbeat',
       HEARTBEAT_KEY,
       { [HEARTBEAT_KEY]: bytesOfText('noon') },
-      'value "noon": is not an RFC 3339 time',
+      'value "noon" is not an RFC 3339 time',
       CHECK_WRITER,
     ],
     [
