@@ -89,39 +89,63 @@ export function durationText(ms: number): string {
   return `${Math.floor(seconds / size)} ${unit}`;
 }
 
-/** Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). */
-export function distance(from: string, to: string): number {
+/**
+ * Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). If it exceeds
+ * `max`, any larger number than `max` is returned, at the cost of about `max` columns of each row.
+ */
+export function distance(from: string, to: string, max: number = Number.POSITIVE_INFINITY): number {
   // A common start or end does not count. Names of one cluster often have long ones.
   let start = 0;
   while (start < from.length && from[start] === to[start]) start++;
   let [fromEnd, toEnd] = [from.length, to.length];
   for (; Math.min(fromEnd, toEnd) > start && from[fromEnd - 1] === to[toEnd - 1]; fromEnd--) toEnd--;
-  const row = Array.from({ length: toEnd - start + 1 }, (_, index) => index);
-  for (let i = start; i < fromEnd; i++) {
-    let [diagonal, left] = [i - start, i - start + 1];
-    row[0] = left;
-    for (let j = 1; j < row.length; j++) {
-      const above = row[j] ?? 0;
-      const replaced = diagonal + Number(from[i] !== to[start + j - 1]);
+  const [rows, columns] = [fromEnd - start, toEnd - start];
+  const far = Number.POSITIVE_INFINITY;
+  const row = Array.from({ length: columns + 1 }, (_, index) => (index <= max ? index : far));
+  for (let i = 1; i <= rows; i++) {
+    const first = Math.max(1, i - max);
+    let diagonal = row[first - 1] ?? far;
+    let left = first === 1 ? i : far;
+    let lowest = left;
+    row[first - 1] = left;
+    for (let j = first; j <= Math.min(columns, i + max); j++) {
+      const above = row[j] ?? far;
+      const replaced = diagonal + Number(from[start + i - 1] !== to[start + j - 1]);
       left = Math.min(replaced, above + 1, left + 1);
       row[j] = left;
       diagonal = above;
+      lowest = Math.min(lowest, left);
     }
+    if (lowest > max) return lowest;
   }
-  return row.at(-1) ?? 0;
+  return row[columns] ?? far;
 }
 
 /** Longer words are not compared. */
 const MAX_WORD = 64;
 
+/** Returns the largest distance of a similar word: a third of the characters, or two. */
+function farthest(word: string): number {
+  return Math.max(2, Math.floor(word.length / 3));
+}
+
+/** Returns false if a name is no word similar to `word`, because one of them is too long. */
+export function hasSimilarLength(word: string, name: string): boolean {
+  return word.length <= MAX_WORD && Math.abs(name.length - word.length) <= farthest(word);
+}
+
 /** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
-  if (word.length > MAX_WORD) return undefined;
   const lower = word.toLowerCase();
-  const limit = Math.max(2, word.length / 3);
-  const ranked = known
-    .filter(({ length }) => Math.abs(length - word.length) <= limit)
-    .map((name) => ({ name, far: distance(lower, name.toLowerCase()) }));
-  const [best] = ranked.sort((a, b) => a.far - b.far);
-  return best !== undefined && best.far <= limit ? best.name : undefined;
+  let best: string | undefined;
+  let max = farthest(word);
+  for (const name of known) {
+    if (!hasSimilarLength(word, name)) continue;
+    const far = distance(lower, name.toLowerCase(), max);
+    if (far > max) continue;
+    best = name;
+    max = far - 1;
+    if (far === 0) break;
+  }
+  return best;
 }

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CallbackGuard } from '../../src/base/guard.ts';
 import { type Rejection, RejectionLog, rejection } from '../../src/base/rejection.ts';
@@ -107,6 +108,33 @@ describe('the word that is most similar to an unknown one', () => {
     expect(nearest('ab', ['abcde'])).toBeUndefined();
     expect(nearest('x'.repeat(65), ['x'.repeat(65)])).toBeUndefined();
     expect([distance('kitten', 'sitting'), distance('abab', 'ab'), distance('', 'ab')]).toEqual([3, 2, 2]);
+  });
+
+  it('is found as by a comparison of all, the first of equal ones', () => {
+    const word = fc.string({ unit: fc.constantFrom('a', 'b', 'c'), maxLength: 12 });
+    fc.assert(
+      fc.property(word, fc.array(word, { maxLength: 20 }), (unknown, known) => {
+        const far = known.map((name) => distance(unknown, name));
+        const least = Math.min(...far);
+        const limit = Math.max(2, unknown.length / 3);
+        expect(nearest(unknown, known)).toBe(least <= limit ? known[far.indexOf(least)] : undefined);
+        for (const [index, name] of known.entries())
+          for (const max of [0, 1, 3]) {
+            const [exact = 0, bounded] = [far[index], distance(unknown, name, max)];
+            expect(exact <= max ? bounded : bounded > max).toBe(exact <= max ? exact : true);
+          }
+      }),
+    );
+  });
+
+  it('is found among 1,000 names that are made to be slow in less than 12 ms (regression: 22 ms)', async () => {
+    const random = (at: number): string => 'abcdefgh'.charAt(Math.imul(at, 0x9e37_79b1) >>> 29);
+    const names = Array.from({ length: 1000 }, (_, i) =>
+      Array.from({ length: 62 }, (_, at) => random(i * 62 + at)).join(''),
+    );
+    const unknown = `x${'a'.repeat(60)}y`;
+    const find = (): unknown => nearest(unknown, names);
+    expect(await leastCpuTime(find, 12)).toBeLessThan(12);
   });
 
   it('is found among 1,000 long ones in less than 20 ms (regression: 40 to 500 ms)', async () => {

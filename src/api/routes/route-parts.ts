@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { z } from '@hono/zod-openapi';
 import type { Context } from 'hono';
 import { assert } from '../../base/assert.ts';
-import { nearest } from '../../base/show-value.ts';
+import { hasSimilarLength, nearest } from '../../base/show-value.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { UNCERTAINTIES } from '../../history/types.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
@@ -153,7 +153,7 @@ function* slices<T>(items: Iterable<T>, add: (item: T) => unknown): Generator<vo
   }
 }
 
-/** Maximum number of names that are compared with an unknown name. Together, they take a few milliseconds. */
+/** Maximum number of names of similar length that are compared with an unknown name: at most about 5 ms. */
 export const COMPARED_NAMES = 1_000;
 
 /**
@@ -171,7 +171,8 @@ export async function unknownNameProblem(
   const [first, second] = [value.slice(0, slash + 1), value.slice(slash)];
   const similar: string[] = [];
   const add = (name: string): boolean => {
-    if (name.startsWith(first) || name.endsWith(second)) similar.push(name);
+    if (hasSimilarLength(value, name) && (name.startsWith(first) || name.endsWith(second)))
+      similar.push(name);
     return similar.length < COMPARED_NAMES;
   };
   await runWhileConnected(c, gate, slices(known, add));

@@ -1,5 +1,5 @@
 import { createRoute, z } from '@hono/zod-openapi';
-import { nearest } from '../../base/show-value.ts';
+import { hasSimilarLength, nearest } from '../../base/show-value.ts';
 import type { ClaimWriter } from '../../ipcache/types.ts';
 import { SOURCES } from '../../model/source.ts';
 import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
@@ -136,7 +136,8 @@ async function evaluate(
     if (!(error instanceof EditError)) throw error;
     const { index, field, value, known, message } = error;
     const at = parsed.flatMap((list, number) => list.map(() => number))[index] ?? 0;
-    const meant = known && nearest(value, known.slice(0, COMPARED_NAMES));
+    const similar = known?.filter((name) => hasSimilarLength(value, name)).slice(0, COMPARED_NAMES);
+    const meant = similar && nearest(value, similar);
     const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
     const isUnknown = known !== undefined || field === 'key';
     throw new ProblemError(isUnknown ? 'not-found' : 'invalid-parameter', `${value}: ${message}${hint}`, {
