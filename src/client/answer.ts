@@ -2,7 +2,7 @@ import { AgentError, type Ask } from '../api/api-client.ts';
 import type { EntryDocument } from '../api/documents.ts';
 import type { RestoredDocument } from '../api/read-model.ts';
 import type { ClusterDocument } from '../api/status-document.ts';
-import { cutText } from '../base/show-value.ts';
+import { cutText, durationText } from '../base/show-value.ts';
 import { labelName } from '../model/label-name.ts';
 import { isObject } from '../net/fields.ts';
 import { InputError } from '../process/input-error.ts';
@@ -194,12 +194,7 @@ export function podCell({ namespace, podName }: Pick<EntryDocument, 'namespace' 
 
 /** Returns the age of a restored entry (`5 min old`), `''` if it is not restored. */
 export function ageText(restored: RestoredDocument | undefined): string {
-  if (restored === undefined) return '';
-  const { ageSeconds } = restored;
-  if (ageSeconds < 120) return `${ageSeconds} s old`;
-  return ageSeconds < 7200
-    ? `${Math.round(ageSeconds / 60)} min old`
-    : `${Math.round(ageSeconds / 3600)} h old`;
+  return restored === undefined ? '' : `${durationText(restored.ageSeconds * 1_000)} old`;
 }
 
 /** Returns `restored, 5 min old`, or `''` if the entry is not restored. */

@@ -518,10 +518,10 @@ describe('the history', () => {
 });
 
 it.each([
-  [119, '119 s old'],
-  [120, '2 min old'],
-  [7199, '120 min old'],
-  [7200, '2 h old'],
+  [59, '59 s old'],
+  [119, '1 min old'],
+  [7199, '1 h old'],
+  [172_800, '2 d old'],
 ])('an age of %i s is %s', (ageSeconds, text) => {
   expect(ageText({ knownAt: '', ageSeconds })).toBe(text);
 });
@@ -632,8 +632,8 @@ describe('a service', () => {
     expect(answer).toMatchObject({ succeeded: true, names: ['shop/cart'], json });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
-        "SERVICE    TYPE          CLUSTER IP  PORTS                          BACKENDS                     MESH                              EXTERNAL IP      AFFINITY  NODES                        ADDRESSES",
-        "shop/cart  LoadBalancer  10.96.0.1   http:80/TCP,node:30000 81/UDP  2 backends (1 local, 1 far)  global shared restored, 60 s old  2.2.2.2 3.3.3.3  local     service.cilium.io/node=edge  10.0.0.1 10.0.0.2",
+        "SERVICE    TYPE          CLUSTER IP  PORTS                          BACKENDS                     MESH                               EXTERNAL IP      AFFINITY  NODES                        ADDRESSES",
+        "shop/cart  LoadBalancer  10.96.0.1   http:80/TCP,node:30000 81/UDP  2 backends (1 local, 1 far)  global shared restored, 1 min old  2.2.2.2 3.3.3.3  local     service.cilium.io/node=edge  10.0.0.1 10.0.0.2",
         "",
         "BACKEND   CLUSTER  NODE  ZONE  PORTS          STATE        WEIGHT",
         "10.0.0.1  far      n     z     http:8080/TCP  active       7",
