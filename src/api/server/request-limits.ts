@@ -65,8 +65,9 @@ export function limitBodies(): MiddlewareHandler<ApiEnv> {
   });
   return async (c, next) => {
     if (WITHOUT_BODY.has(c.req.method)) return next();
-    const encoding = c.req.header('content-encoding') ?? 'identity';
-    if (encoding.toLowerCase() !== 'identity')
+    const encoding = c.req.header('content-encoding') ?? '';
+    // A list of codings, whose empty elements are ignored (RFC 9110, section 5.6.1).
+    if (!encoding.split(',').every((coding) => ['', 'identity'].includes(coding.trim().toLowerCase())))
       throw new ProblemError('unsupported-media-type', 'The body must not be compressed.', {
         field: 'Content-Encoding',
         value: encoding,
