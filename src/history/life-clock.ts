@@ -101,7 +101,10 @@ export class LifeClock {
   /** Returns the lowest wall time from a time of the life on, because the clock may have been set back since. */
   lowestWall(fromMs: number): number {
     const later = this.#pieces.filter(({ ms }) => ms > fromMs);
-    return Math.min(this.wallOf(fromMs), ...later.map(({ ms, offset }) => ms + offset));
+    const lowest = later.map(({ ms, offset, sinceMs, low = Number.POSITIVE_INFINITY }) =>
+      Math.min(ms + offset, Math.max(sinceMs, fromMs) + low),
+    );
+    return Math.min(this.wallOf(fromMs), ...lowest);
   }
 
   /**
@@ -116,8 +119,10 @@ export class LifeClock {
   /** Returns bounds of the wall times from one time of the life to another. The clock may have been set in between. */
   wallBounds(fromMs: number, toMs: number): { readonly from: number; readonly to: number } {
     const first = this.#pieces.findLastIndex(({ ms }) => ms <= fromMs);
-    const pieces = this.#pieces.filter(({ ms }, index) => index >= first && ms <= toMs);
-    const offsets = pieces.map(({ offset }) => offset);
+    const offsets = this.#pieces.flatMap(({ ms, offset, sinceMs, low = offset, high = offset }, index) => [
+      ...(index >= first && ms <= toMs ? [offset] : []),
+      ...(sinceMs <= toMs && ms > fromMs ? [low, high] : []),
+    ]);
     return { from: fromMs + Math.min(...offsets), to: toMs + Math.max(...offsets) };
   }
 

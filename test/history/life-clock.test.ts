@@ -43,6 +43,17 @@ class NaiveClock {
     });
   }
 
+  /** Returns the lowest and the highest wall time between two times of the life. */
+  wallBounds(fromMs: number, toMs: number): { readonly from: number; readonly to: number } {
+    const inside = this.#pieces.filter(({ ms }) => ms > fromMs && ms <= toMs);
+    const starts = inside.map(({ ms, offset }) => ms + offset);
+    const ends = [fromMs, ...inside.map(({ ms }) => ms)].map((from, index) => {
+      const end = inside[index]?.ms ?? toMs;
+      return this.wallOf(from) + (end - from);
+    });
+    return { from: Math.min(this.wallOf(fromMs), ...starts), to: Math.max(...ends) };
+  }
+
   wallOf(ms: number): number {
     return ms + (this.#pieces.findLast((piece) => piece.ms <= ms)?.offset ?? 0);
   }
@@ -97,6 +108,15 @@ it('after merges of pieces, the certain times of a clock are those without merge
       }
       for (const time of walls)
         if (!clock.isUnclear(time)) expect(clock.wallOf(time)).toBe(naive.wallOf(time));
+      // Regression: the offsets of merged pieces were ignored, so that changes of that time were not found.
+      for (const [index, time] of walls.entries()) {
+        expect(clock.lowestWall(time)).toBeLessThanOrEqual(
+          naive.wallBounds(time, Number.MAX_SAFE_INTEGER).from,
+        );
+        const to = time + (walls[index + 1] ?? 0);
+        const [bounds, exact] = [clock.wallBounds(time, to), naive.wallBounds(time, to)];
+        expect([bounds.from <= exact.from, bounds.to >= exact.to]).toEqual([true, true]);
+      }
     }),
     { numRuns: 100 },
   );

@@ -90,8 +90,8 @@ export class EarlierLifeState {
     let isKnown = true;
     /** True once the key with the visible claim was found, or is unknown. */
     let isSelected = false;
-    let since: number | undefined;
-    let until: number | undefined;
+    let since = Number.NEGATIVE_INFINITY;
+    let until = Number.POSITIVE_INFINITY;
     const claims = Array.from(this.#keys, ([key, state]) => {
       const known = state.known(ms, isLost);
       // The endpoint is first. If it has a claim, the CIDR is shadowed (I4).
@@ -100,8 +100,8 @@ export class EarlierLifeState {
         isSelected = known === undefined || known.claim !== undefined;
         const times = state.effectiveTimes;
         // The visible claim of the CIDR began and ends with a change of either key.
-        since = Math.max(since ?? 0, times.since ?? 0) || undefined;
-        until = Math.min(until ?? Number.POSITIVE_INFINITY, times.until ?? Number.POSITIVE_INFINITY);
+        since = Math.max(since, times.since ?? since);
+        until = Math.min(until, times.until ?? until);
       }
       const named = [...state.claims.values()].flatMap(({ claim, ...times }) =>
         claim === undefined ? [] : [{ ...claim, since: times.since, until: times.until }],
@@ -116,7 +116,9 @@ export class EarlierLifeState {
       );
     }).flat();
     const decidedBy = decidingRule(claims);
-    const effectiveUntil = until === Number.POSITIVE_INFINITY ? undefined : until;
-    return { claims, decidedBy, effectiveSince: since, effectiveUntil, isKnown };
+    const [effectiveSince, effectiveUntil] = [since, until].map((ms) =>
+      Number.isFinite(ms) ? ms : undefined,
+    );
+    return { claims, decidedBy, effectiveSince, effectiveUntil, isKnown };
   }
 }
