@@ -335,8 +335,8 @@ function rangesOf(
 }
 
 /**
- * Returns the items that only one agent has, and the pairs of unequal items. Of several items of an agent with one name,
- * the last is used.
+ * Returns the items that only one agent has, and the pairs of unequal items. If an agent has several items with one
+ * name, the last is used.
  */
 function pairsOf<T extends { readonly key: string; readonly place: number }>(
   inA: readonly T[] = [],

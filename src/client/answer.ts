@@ -144,8 +144,8 @@ export function notFoundAnswer(what: string, meant?: string): Answer {
 }
 
 /**
- * Returns an answer with one sentence for each cluster that is not ready and for which `isMeant` is true (default: all):
- * below the lines, and as `incomplete` in the JSON.
+ * Returns an answer with one sentence for each cluster that is not ready and for which `isMeant` is true (default:
+ * all), below the lines and as `incomplete` in the JSON.
  */
 export async function withIncomplete(
   ask: Ask,
