@@ -1,4 +1,4 @@
-import type { Backend, Backends } from './backend.ts';
+import type { Backend, BackendState, Backends } from './backend.ts';
 import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
 
@@ -36,10 +36,19 @@ function isOnNode(backend: Backend, nodeName: string): boolean {
   return nodeName !== '' && backend.cluster === '' && backend.nodeName === nodeName;
 }
 
+/** Returns the backends without those of some states. Shares the unchanged parts, so that versions compare fast. */
+function withoutStates(backends: Backends, ...states: readonly BackendState[]): Backends {
+  return backends.withMutations((kept) => {
+    backends.forEach(({ state }, address) => {
+      if (states.includes(state)) kept.delete(address);
+    });
+  });
+}
+
 /** Returns the backends that accept new connections; if there are none, the terminating ones. None in maintenance. */
 function usableBackends(backends: Backends): Backends {
-  const serving = backends.filter(({ state }) => state !== 'terminating' && state !== 'maintenance');
-  return serving.size > 0 ? serving : backends.filter(({ state }) => state !== 'maintenance');
+  const serving = withoutStates(backends, 'terminating', 'maintenance');
+  return serving.size > 0 ? serving : withoutStates(backends, 'maintenance');
 }
 
 /**

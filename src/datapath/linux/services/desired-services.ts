@@ -1,4 +1,4 @@
-import { type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
+import { type Backend, type Backends, NO_BACKENDS } from '../../../servicecache/backend.ts';
 import type { ServiceEvent, ServiceListener } from '../../../servicecache/events.ts';
 import { isExposedOn, isRestricted } from '../../../servicecache/exposure.ts';
 import { FrontendIndex, type FrontendMatch } from '../../../servicecache/frontend-index.ts';
@@ -9,6 +9,7 @@ import {
   isExposed,
   type NodePortOptions,
 } from '../../../servicecache/frontends.ts';
+import { everyDifference } from '../../../servicecache/offer-difference.ts';
 import { selectBackends } from '../../../servicecache/selection.ts';
 import type { Service } from '../../../servicecache/service.ts';
 import { formatServiceID, type ServiceID } from '../../../servicecache/service-id.ts';
@@ -77,11 +78,21 @@ export interface NodeLabels {
 
 const NONE: readonly string[] = [];
 const REFUSED: ServiceItem = { backends: NONE, affinitySeconds: 0, masquerade: false };
+/** Minimum length of a kept list. Creating and sorting a list of this length takes about 2 ms. */
+const KEPT_LIST = 1024;
 /** Port 0 of protocol 0, in the format of `formatFrontend`. */
 const ANY_PORT = /^\[?([^\]]+?)\]?:0\/ANY$/;
 
 function isExternal({ ports, externalIPs, ingressIPs }: Service): boolean {
   return externalIPs.size + ingressIPs.size > 0 || ports.some(({ nodePort }) => nodePort !== 0);
+}
+
+/** Returns a backend of a frontend as text; undefined if it has no such port or is of the other family. */
+function backendText({ ip, portName, protocol }: Frontend, backend: Backend | undefined): string | undefined {
+  const at = backend?.ports.get(portName);
+  if (backend === undefined || at?.protocol !== protocol) return undefined;
+  if (backend.address.includes(':') !== ip.includes(':')) return undefined;
+  return formatFrontend({ ip: backend.address, port: at.port, protocol });
 }
 
 function anyPortOf(ip: string): string {
@@ -91,8 +102,8 @@ function anyPortOf(ip: string): string {
 /**
  * Computes the desired frontends and their backends on this node from the events of a service cache. Keys are written
  * by `formatFrontend`. If two services claim a frontend, the winner does not depend on the order of events. Backends
- * are selected on each read. Each cluster IP has one more item, for port 0 of protocol 0, which refuses the ports
- * without a service.
+ * are selected on each read; only changed ones are formatted if there are many. Each cluster IP has one more item, for
+ * port 0 of protocol 0, which refuses the ports without a service.
  */
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
@@ -102,6 +113,11 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #ipUsers = new Map<string, number>();
   /** The announced services and their backends, by name. */
   readonly #services = new Map<string, { readonly service: Service; readonly backends: Backends }>();
+  /** The lists of frontends with {@link KEPT_LIST} backends or more, as last read, and what they were created from. */
+  readonly #lists = new Map<
+    string,
+    { readonly portName: string; readonly selected: Backends; readonly texts: readonly string[] }
+  >();
   /** Services whose frontends exist on some nodes only. */
   readonly #restricted = new Map<string, Service>();
   #nodeLabels: NodeLabels | undefined;
@@ -170,6 +186,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   get(key: string): ServiceItem | undefined {
     const match = this.#index.get(key);
     if (match !== undefined) return this.#itemOf(match);
+    this.#lists.delete(key);
     return this.#ipUsers.size > 0 && this.#isClusterIP(key) ? REFUSED : undefined;
   }
 
@@ -266,20 +283,34 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
     const { nodeName, origin } = this.#options;
     const context = { service, frontend: frontend.kind, origin, nodeName, zone: '' };
-    const selected = selectBackends(this.#backendsOf(id), context);
-    const isIPv6 = frontend.ip.includes(':');
-    const backends: string[] = [];
-    for (const { address, ports } of selected.values()) {
-      const at = ports.get(frontend.portName);
-      if (at === undefined || at.protocol !== frontend.protocol || address.includes(':') !== isIPv6) continue;
-      backends.push(formatFrontend({ ip: address, port: at.port, protocol: at.protocol }));
-    }
     return {
-      backends: backends.length === 0 ? NONE : [...new Set(backends)].sort(),
+      backends: this.#listOf(frontend, selectBackends(this.#backendsOf(id), context)),
       affinitySeconds: service.sessionAffinitySeconds,
       masquerade: this.#isMasqueraded(service, frontend.kind),
       sources: this.#sourcesOf(service, frontend),
     };
+  }
+
+  /** Returns the backends of a frontend as text, from the kept list and what changed since then. */
+  #listOf(frontend: Frontend, selected: Backends): readonly string[] {
+    const key = formatFrontend(frontend);
+    const { portName } = frontend;
+    const kept = this.#lists.get(key);
+    const from = kept?.portName === portName ? kept : { selected: NO_BACKENDS, texts: NONE };
+    const removed = new Set<string>();
+    const added: string[] = [];
+    everyDifference(from.selected, selected, (old, next) => {
+      const [before, after] = [backendText(frontend, old), backendText(frontend, next)];
+      if (before === after) return true;
+      if (before !== undefined) removed.add(before);
+      if (after !== undefined) added.push(after);
+      return true;
+    });
+    const staying = removed.size === 0 ? from.texts : from.texts.filter((text) => !removed.has(text));
+    const texts = added.length === 0 ? staying : [...staying, ...added.sort()].sort();
+    if (texts.length < KEPT_LIST) this.#lists.delete(key);
+    else this.#lists.set(key, { portName, selected, texts });
+    return texts;
   }
 
   /**

@@ -1,11 +1,11 @@
-import { Set as ImmutableSet } from 'immutable';
-import { expect, it } from 'vitest';
+import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
+import { expect, it, vi } from 'vitest';
 import {
   DesiredServices,
   NOTHING_KNOWN,
   type ServiceInputs,
 } from '../../../../src/datapath/linux/services/desired-services.ts';
-import { createBackend, createEndpointSlice } from '../../../../src/servicecache/backend.ts';
+import { type Backend, createBackend, createEndpointSlice } from '../../../../src/servicecache/backend.ts';
 import { createService, type Service } from '../../../../src/servicecache/service.ts';
 import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 
@@ -200,4 +200,64 @@ it('has the frontends of a restricted service only on matching nodes, and follow
   update(3, {});
   cache.deleteService({ namespace: 'shop', name: 's4' });
   expect(here()).toEqual(frontends(1, 3));
+});
+
+it('formats only the changed backends of a large service (regression: all, for each slice)', () => {
+  const cache = new ServiceCache({ clusterName: 'own' });
+  const id = { namespace: 'shop', name: 'web' };
+  const follow = (): DesiredServices => {
+    const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+    cache.subscribe(desired.listener(() => {}))();
+    return desired;
+  };
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+  cache.subscribe(desired.listener(() => {}));
+  const updatePort = (name: string): void =>
+    void cache.updateService(
+      createService({
+        id,
+        addressing: 'assigned',
+        clusterIPs: ['172.16.0.1'],
+        ports: [[name, { port: 80, protocol: 6, nodePort: 0 }]],
+      }),
+    );
+  const ports = ImmutableMap({ http: { port: 8080, protocol: 6 }, other: { port: 8081, protocol: 6 } });
+  const read = vi.spyOn(ports, 'get');
+  const updateSlice = (slice: number, size: number, state: Backend['state'] = 'active'): void => {
+    const backends = Array.from({ length: size }, (_, index) =>
+      createBackend({
+        address: `10.0.${slice}.${index}`,
+        ports,
+        state: index % 50 === 0 ? state : 'active',
+      }),
+    );
+    cache.updateEndpoints(createEndpointSlice({ service: id, name: `web-${slice}`, backends }));
+  };
+  const key = '172.16.0.1:80/TCP';
+  /** Returns the number of backends that were formatted. */
+  const formatted = (size: number): number => {
+    read.mockClear();
+    const item = desired.get(key);
+    const reads = read.mock.calls.length;
+    expect(item?.backends).toHaveLength(size);
+    expect(item).toEqual(follow().get(key));
+    return reads;
+  };
+  updatePort('http');
+  for (let slice = 0; slice < 20; slice++) updateSlice(slice, 100);
+  expect(formatted(2000)).toBe(2000);
+  expect(formatted(2000)).toBe(0);
+  updateSlice(3, 90);
+  expect(formatted(1990)).toBe(10);
+  updateSlice(4, 100, 'terminating');
+  expect(formatted(1988)).toBe(2);
+  updateSlice(20, 30);
+  expect(formatted(2018)).toBe(30);
+  updatePort('other');
+  expect(formatted(2018)).toBe(2018);
+  for (let slice = 0; slice < 10; slice++) updateSlice(slice, 0);
+  expect(formatted(1030)).toBe(988);
+  updateSlice(20, 0); // fewer than are kept
+  expect(formatted(1000)).toBe(30);
+  expect(formatted(1000)).toBe(1000);
 });
