@@ -22,7 +22,7 @@ class SlowestFirst extends BaseSequencer {
 const config: ViteUserConfig = defineConfig({
   test: {
     setupFiles: ['test/property-runs.ts'],
-    globalSetup: ['test/cli/support/bundle-program.ts'],
+    globalSetup: ['test/base/support/run-folder.ts', 'test/cli/support/bundle-program.ts'],
     // The longest test takes about 20 s on an idle machine. On a busy one, it takes more than 100 s, mostly to start processes.
     testTimeout: process.env['PROPERTY_RUNS'] === undefined ? 240_000 : 600_000,
     // Hooks start etcd servers and browsers.

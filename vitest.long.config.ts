@@ -8,6 +8,7 @@ const { PROPERTY_RUNS = '20000' } = process.env;
  */
 const config: ViteUserConfig = defineConfig({
   test: {
+    globalSetup: ['test/base/support/run-folder.ts'],
     testTimeout: 3_600_000,
     hookTimeout: 300_000,
     maxWorkers: '100%',
@@ -18,7 +19,8 @@ const config: ViteUserConfig = defineConfig({
           name: 'chaos',
           include: ['test/long/**/*.test.ts'],
           fileParallelism: false,
-          sequence: { groupOrder: 0 },
+          // With 0, Vitest would run files without parallelism last.
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -31,7 +33,7 @@ const config: ViteUserConfig = defineConfig({
           ],
           setupFiles: ['test/property-runs.ts'],
           env: { PROPERTY_RUNS },
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -1,7 +1,5 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
@@ -9,10 +7,11 @@ import type { StatusDocument } from '../../src/api/status-document.ts';
 import { OUTPUT_CLOSED } from '../../src/cli/io.ts';
 import { runCommand } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
+import { runFolder } from '../base/support/run-folder.ts';
 import { ATLANTIC, dpcache, dpcacheReading, example, nothing } from './support/run.ts';
 import { QUESTIONS, type RunningAgent, startAgent } from './support/running-agent.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
+const folder = runFolder('dpcache-');
 const SOCKET = ['--socket', join(folder, 'dpcache.sock')];
 const stop = new AbortController();
 let agent: RunningAgent;
@@ -25,7 +24,6 @@ beforeAll(async () => {
 afterAll(async () => {
   stop.abort();
   expect(await agent.ended).toBe(0);
-  rmSync(folder, { recursive: true });
 });
 
 describe('a running agent', () => {

@@ -1,11 +1,11 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runFolder } from '../base/support/run-folder.ts';
 import { ATLANTIC, type CommandResult, dpcache, example } from './support/run.ts';
 import { type RunningAgent, startAgent } from './support/running-agent.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'dpcache-'));
+const folder = runFolder('dpcache-');
 const SOCKET = ['--socket', join(folder, 'dpcache.sock')];
 const stop = new AbortController();
 let agent: RunningAgent;
@@ -17,7 +17,6 @@ beforeAll(async () => {
 afterAll(async () => {
   stop.abort();
   expect(await agent.ended).toBe(0);
-  rmSync(folder, { recursive: true });
 });
 
 function whatif(...words: readonly string[]): Promise<CommandResult> {

@@ -1,6 +1,6 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import * as pageFiles from '../../src/process/page-files.ts';
 import { readServeOptions, type ServeSource, serveContradictions } from '../../src/process/serve-files.ts';
 import { temporaryFolder } from '../agent/support/temporary-folder.ts';
@@ -76,7 +76,6 @@ describe('the options of --listen', () => {
     authority = new TestAuthority('test authority');
     server = authority.issue('server', 100);
   });
-  afterAll(() => rmSync(authority.folder, { recursive: true }));
 
   it('without an address have the socket only', async () => {
     expect(await readServeOptions(source({ listen: undefined }))).toEqual({

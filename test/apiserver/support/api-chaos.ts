@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -7,6 +6,7 @@ import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { isKubernetesObject } from '../../../src/k8s/reflector/known-objects.ts';
 import type { FollowedResource, ResourceKind } from '../../../src/k8s/resource.ts';
 import { TokenFile } from '../../../src/k8s/rest/token-file.ts';
+import { runFolder } from '../../base/support/run-folder.ts';
 import { until } from '../../base/support/until.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { RecordingSink } from '../../k8s/support/recording-sink.ts';
@@ -94,7 +94,7 @@ export class ApiChaos {
     await user(BINDINGS).create('chaos', { roleRef: role, subjects: [subject] });
     const links = [new TcpProxy(server.port), new TcpProxy(server.port)];
     for (const link of links) await link.start();
-    const folder = mkdtempSync(join(tmpdir(), 'dpcache-chaos-'));
+    const folder = runFolder('dpcache-chaos-');
     const chaos = new ApiChaos(server, random, links, folder);
     chaos.useToken(await chaos.newToken());
     return chaos;

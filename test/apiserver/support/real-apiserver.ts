@@ -1,7 +1,6 @@
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { listen } from '../../../src/api/server/listen.ts';
@@ -13,6 +12,7 @@ import {
 } from '../../../src/k8s/rest/cluster-access.ts';
 import { HttpTransport } from '../../../src/k8s/rest/http-transport.ts';
 import { resourcePath } from '../../../src/k8s/rest/resource-path.ts';
+import { runFolder } from '../../base/support/run-folder.ts';
 import { until } from '../../base/support/until.ts';
 import type { ApiHarness } from '../../k8s/support/api-harness.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
@@ -78,7 +78,7 @@ export class RealApiServer implements ApiHarness {
   }
 
   static async start(): Promise<RealApiServer> {
-    const folder = mkdtempSync(join(tmpdir(), 'dpcache-apiserver-'));
+    const folder = runFolder('dpcache-apiserver-');
     const port = await freePorts();
     await run(START, [folder, String(port)]);
     return new RealApiServer(folder, port);

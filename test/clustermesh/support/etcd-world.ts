@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
@@ -7,6 +6,7 @@ import { ConfigFollower } from '../../../src/clustermesh/config-follower.ts';
 import { clusterConfigKey } from '../../../src/kvstore/codec/keys.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import { ConfigFolder } from '../../../src/process/config-folder.ts';
+import { runFolder } from '../../base/support/run-folder.ts';
 import { until } from '../../base/support/until.ts';
 import { ClusterEtcd } from './cluster-etcd.ts';
 import {
@@ -38,7 +38,7 @@ const QUIET_MS = 150;
 /** The mesh of `mesh-laws.ts` over real etcds, in real time: three of them, a folder of configurations, an agent. */
 export class EtcdMeshWorld {
   readonly #etcds: ReadonlyMap<string, ClusterEtcd>;
-  readonly #folder = mkdtempSync(join(tmpdir(), 'mesh-test-'));
+  readonly #folder = runFolder('mesh-test-');
   readonly #random: Random;
   readonly #agent = new Agent(systemClock);
   readonly #own: EtcdBackend;

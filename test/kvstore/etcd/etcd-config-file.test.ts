@@ -25,7 +25,6 @@ function file(name: string, content: string): string {
 }
 
 const authority = new TestAuthority('etcd-config-file');
-afterAll(() => rmSync(authority.folder, { recursive: true }));
 const { ca } = authority;
 const { certificate: cert, key } = authority.issue('client');
 const other = authority.issue('client');

@@ -1,11 +1,11 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import type { Agent } from '../../../src/agent/agent.ts';
 import { stateDocument } from '../../../src/client/state-document.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import { runFolder } from '../../base/support/run-folder.ts';
 import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
 import {
@@ -40,7 +40,7 @@ const agents: Agent[] = [];
 const running = new Map<string, RunningOperator>();
 /** The content of Kubernetes, by cluster. The model is made only from it. */
 const objects = new Map<string, Map<string, Manifest>>();
-const folder = mkdtempSync(join(tmpdir(), 'operators-'));
+const folder = runFolder('operators-');
 
 function seeded(seed: number): (below: number) => number {
   let state = seed;

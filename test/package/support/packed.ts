@@ -1,18 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { packEngines } from '../../../scripts/pack-engines.ts';
+import { runFolder } from '../../base/support/run-folder.ts';
 
 /** The folder of this repository. */
 export const ROOT: string = fileURLToPath(new URL('../../..', import.meta.url));
@@ -82,7 +73,7 @@ export interface Tarballs {
 
 /** Packs the package, which builds it, and then the engines of this build. */
 export function packAll(): Tarballs {
-  const root = mkdtempSync(join(tmpdir(), 'dpcache-packed-'));
+  const root = runFolder('dpcache-packed-');
   const source = join(root, 'source');
   const inputs = ['src', 'ui', 'scripts', 'package.json', 'tsconfig.json', 'tsconfig.build.json'];
   for (const name of [...inputs, ...MANIFEST.files]) {
@@ -101,7 +92,7 @@ export function packAll(): Tarballs {
 
 /** Installs a tarball in an empty project, with the dependencies of its manifest. */
 export function scratchProject(name: string, tarball: string): ScratchProject {
-  const folder = mkdtempSync(join(tmpdir(), 'dpcache-project-'));
+  const folder = runFolder('dpcache-project-');
   const installed = join(folder, 'node_modules', name);
   mkdirSync(installed, { recursive: true });
   execFileSync('tar', ['xzf', tarball, '-C', installed, '--strip-components=1']);

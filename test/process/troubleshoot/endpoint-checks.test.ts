@@ -1,5 +1,5 @@
 import dns from 'node:dns';
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer as createTCPServer, type Server, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -32,7 +32,6 @@ it.each(['http', 'https', 'https with an unknown authority'])(
     onTestFinished(() => {
       for (const socket of sockets) socket.destroy();
       server.close();
-      rmSync(authority.folder, { recursive: true });
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const url = `${kind.split(' ')[0]}://127.0.0.1:${(server.address() as AddressInfo).port}`;

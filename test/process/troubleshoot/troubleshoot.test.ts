@@ -1,4 +1,3 @@
-import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
@@ -76,7 +75,6 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.all([secured, guarded, expired, open].map((etcd) => etcd.dispose()));
-  for (const { folder } of [authority, stranger]) rmSync(folder, { recursive: true });
 });
 
 interface Configured {

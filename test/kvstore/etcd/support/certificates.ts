@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { runFolder } from '../../../base/support/run-folder.ts';
 
 /** Paths of a certificate and its key. */
 export interface CertificateFiles {
@@ -24,7 +24,7 @@ export class TestAuthority {
   #count = 0;
 
   constructor(name: string) {
-    this.folder = mkdtempSync(join(tmpdir(), 'etcd-ca-'));
+    this.folder = runFolder('etcd-ca-');
     this.ca = join(this.folder, 'ca.pem');
     this.#key = join(this.folder, 'ca.key');
     openssl(

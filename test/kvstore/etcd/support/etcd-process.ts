@@ -1,14 +1,14 @@
 import { type ChildProcess, type ChildProcessByStdio, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { freePort } from '../../../base/support/free-port.ts';
+import { runFolder } from '../../../base/support/run-folder.ts';
 import { until } from '../../../base/support/until.ts';
 
 const run = promisify(execFile);
@@ -65,7 +65,7 @@ export class EtcdProcess {
     this.clientPort = ports.client;
     this.peerPort = ports.peer;
     this.#options = options;
-    this.#folder = mkdtempSync(join(tmpdir(), 'etcd-test-'));
+    this.#folder = runFolder('etcd-test-');
     this.#cluster = cluster ?? `${name}=http://127.0.0.1:${ports.peer}`;
   }
 
