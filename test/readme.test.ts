@@ -60,6 +60,12 @@ describe('the commands of the package', () => {
     expect(sockets.length).toBeGreaterThan(1);
     expect(new Set(sockets).size).toBe(sockets.length);
   });
+
+  it('run demonstrations with node (regression: at Ctrl-C, tsx killed one that was removing its namespaces)', () => {
+    const scripts = Object.entries(manifest.scripts).filter(([name]) => /^(demo:|screenshots)/.test(name));
+    expect(scripts.length).toBe(5);
+    expect(scripts.filter(([, script]) => /&& tsx /.test(script))).toEqual([]);
+  });
 });
 
 describe('the README', () => {
