@@ -57,7 +57,7 @@ async function until(what: string, isSo: () => boolean | Promise<boolean>): Prom
     if (await isSo()) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  throw new Error(`in a minute it has not come to this: ${what}`);
+  throw new Error(`after a minute this is not true: ${what}`);
 }
 
 /**
@@ -210,7 +210,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   const cgroup = scratch.cgroup();
   const answer = probeHost(readHost(), { pinFolder: pins, cgroup });
   const missing = new Set(answer.parts.flatMap((part) => (part.part === 'nftables' ? [] : part.missing)));
-  if (missing.size > 0) throw new Error(`this machine lacks something: ${[...missing].join('; ')}`);
+  if (missing.size > 0) throw new Error(`missing on this machine: ${[...missing].join('; ')}`);
 
   say('Three clusters, a network namespace each; each has a pod of the service shop/checkout.');
   const folder = scratch.folder();
@@ -248,7 +248,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
       ?.ask(path)
       .catch(() => undefined)) as T | undefined;
   for (const cluster of CLUSTERS) {
-    await until(`the agent of ${cluster} has written all that it knows`, async () => {
+    await until(`the agent of ${cluster} has written its caches into the kernel`, async () => {
       const status = await ask<StatusDocument>(cluster, '/v1/status');
       const { tables = [], waitsFor = ['its start'] } = status?.datapath ?? {};
       return (
@@ -261,7 +261,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     if (diff?.total !== 0) throw new Error(`${cluster}: the kernel differs: ${JSON.stringify(diff)}`);
   }
 
-  say(`A client in a pod of atlantic connects to the cluster IP ${CLUSTER_IP}:${PORT}, again and again:`);
+  say(`A client in a pod of atlantic connects to the cluster IP ${CLUSTER_IP}:${PORT} repeatedly:`);
   const atlantic = nodes.get('atlantic');
   if (atlantic === undefined) throw new Error('there is no cluster atlantic');
   const clientPod = addPod(scratch, 'atlantic', atlantic, 'client', podIP('atlantic', 20));
@@ -293,13 +293,14 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   exec('ip', 'netns', 'delete', nodes.get('baltic')?.name ?? '');
   const marks = [answers.of('atlantic') + 100, answers.of('caspian') + 100] as const;
   await until(
-    'the others go on to answer',
+    'the other clusters answer',
     () => answers.of('atlantic') >= marks[0] && answers.of('caspian') >= marks[1],
   );
   say(`  ${answers.text}, ${answers.errors} errors`);
-  if (answers.errors > 0) throw new Error(`the client has noticed: ${JSON.stringify([...answers.counts])}`);
-  if (answers.of('baltic') > before) throw new Error('baltic has answered after it had gone');
-  say('The client has not noticed.');
+  if (answers.errors > 0)
+    throw new Error(`connections of the client failed: ${JSON.stringify([...answers.counts])}`);
+  if (answers.of('baltic') > before) throw new Error('baltic answered after it was switched off');
+  say('The client had no errors.');
   sayTraffic(traffic);
 }
 
@@ -312,5 +313,5 @@ try {
   process.stderr.write(`demo:datapath: ${error instanceof Error ? error.message : String(error)}\n`);
 } finally {
   scratch[Symbol.dispose]();
-  say('All of it is taken away.');
+  say('Removed all namespaces, maps and files.');
 }

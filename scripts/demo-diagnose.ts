@@ -174,7 +174,7 @@ async function play(demo: Demonstration, remote: RemoteClusters): Promise<void> 
     say(`\nThe page of agent ${side} lists under "health":`);
     for (const text of await problems(side)) say(`  ${text}`);
   }
-  say(ENDS ? 'Over.' : '\nThe script is over. The URLs of the pages are above. Ctrl-C ends.');
+  say(ENDS ? 'Done.' : '\nThe script is done. The URLs of the pages are above. Ctrl-C ends.');
 }
 
 const demo = demonstration();

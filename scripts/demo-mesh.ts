@@ -225,11 +225,10 @@ async function exportAndImport(
   await Promise.all([atlantic.imports('stock'), baltic.imports('stock')]);
   await atlantic.sees(imported, '10.2.0.20');
   await pause();
-  say('In baltic a second pod begins to serve it.');
+  say('In baltic a second pod serves it.');
   await baltic.serve('stock', 20, 21);
   await atlantic.sees(imported, '10.2.0.20', '10.2.0.21');
-  if (!ENDS)
-    return say('It stays exported: see it on the page of the agent and of the operator of atlantic.');
+  if (!ENDS) return say('It stays exported: the pages of the agent and of the operator of atlantic show it.');
   say('Its ServiceExport is deleted.');
   await baltic.unexport('stock');
   await atlantic.forgets(imported);
@@ -245,19 +244,19 @@ async function play(atlantic: DemoCluster, baltic: DemoCluster): Promise<void> {
   await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10');
   await baltic.sees('checkout', '10.1.0.10', '10.2.0.10');
   await pause();
-  say('In baltic a second pod begins to serve it.');
+  say('In baltic a second pod serves it.');
   await baltic.serve('checkout', 10, 11);
   await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10', '10.2.0.11');
   await pause();
-  say('In baltic it is not global any more.');
+  say('In baltic it becomes local again.');
   await baltic.share(false);
   await atlantic.sees('checkout', '10.1.0.10');
   await pause();
   await exportAndImport(atlantic, baltic, pause);
   say(
     ENDS
-      ? 'Over.'
-      : 'The script is over; edit nothing, or look around: dpcache … --socket in the lines above. Ctrl-C ends.',
+      ? 'Done.'
+      : 'The script is done. The sockets and pages of the agents and operators are above. Ctrl-C ends.',
   );
 }
 

@@ -33,6 +33,6 @@ it('npm run demo:diagnose finds a stale identity and a forbidden kind, with the 
   expect(ofA).not.toContain('baltic');
   expect(ofB).toContain('cluster baltic: Kvstore unreachable');
   expect(ofB).not.toContain('forbidden');
-  expect(told.trimEnd().endsWith('Over.')).toBe(true);
+  expect(told.trimEnd().endsWith('Done.')).toBe(true);
   expect(status).toBe(0);
 });

@@ -13,7 +13,7 @@ describeOnLinux('the demonstration', ['sockets', 'routes', 'namespaces', 'ip'], 
     expect([run.status, run.stdout], run.stderr).toEqual([
       0,
       expect.stringMatching(
-        /The client has not noticed\.\nPackets by identity, .*\n.* from 65837: \d+ to 65836 /,
+        /The client had no errors\.\nPackets by identity, .*\n.* from 65837: \d+ to 65836 /,
       ),
     ]);
     expect(run.stderr).not.toContain('no path to');
