@@ -65,18 +65,62 @@ function helpOf(words: readonly string[]): string {
   return spawnSync(process.execPath, [PROGRAM, ...words, '--help'], { encoding: 'utf8' }).stdout;
 }
 
+/** Fails unless the program has the options, variables and probes of a container. */
+function expectKnownOptions(container: Container | undefined): void {
+  const [command = '', ...args] = container?.args ?? [];
+  const help = helpOf([command]);
+  for (const option of args.filter((word) => word.startsWith('--'))) expect(help).toContain(`${option} `);
+  for (const { name } of container?.env ?? [])
+    expect(help).toContain(`--${name.replace('DPCACHE_', '').replaceAll('_', '-').toLowerCase()} `);
+  for (const probe of [container?.livenessProbe, container?.readinessProbe]) {
+    const [program, ...words] = probe?.exec.command ?? [];
+    expect(program).toBe('dpcache');
+    const probeHelp = helpOf(words.filter((word) => !word.startsWith('-')));
+    for (const option of words.filter((word) => word.startsWith('-')))
+      expect(probeHelp).toMatch(new RegExp(`${option}\\b`));
+  }
+}
+
+const CHART = join(ROOT, 'deploy/chart');
+const DEFAULTS: Readonly<Record<string, object>> = parse(readFileSync(join(CHART, 'values.yaml'), 'utf8'));
+
+/** Returns the objects of the chart with these values. */
+function chartOf(values: object): readonly Manifest[] {
+  const scope = { Values: values, Release: { Namespace: 'kube-system' }, Chart: { AppVersion: version } };
+  return readdirSync(join(CHART, 'templates')).flatMap((name) =>
+    manifestsOf(renderTemplate(readFileSync(join(CHART, 'templates', name), 'utf8'), scope)),
+  );
+}
+
 /** Returns the objects of the chart with these values in place of the defaults of a workload. */
 function chartWith(workload: string, values: object): readonly Manifest[] {
-  const chart = join(ROOT, 'deploy/chart');
-  const defaults = parse(readFileSync(join(chart, 'values.yaml'), 'utf8'));
-  const scope = {
-    Values: { ...defaults, [workload]: { ...defaults[workload], ...values } },
-    Release: { Namespace: 'kube-system' },
-    Chart: { AppVersion: version },
-  };
-  return readdirSync(join(chart, 'templates')).flatMap((name) =>
-    manifestsOf(renderTemplate(readFileSync(join(chart, 'templates', name), 'utf8'), scope)),
-  );
+  return chartOf({ ...DEFAULTS, [workload]: { ...DEFAULTS[workload], ...values } });
+}
+
+/** Returns the values with each switch on. */
+function allOn(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return value === false ? true : value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, allOn(one)]));
+}
+
+/** Returns the paths of all values which are not maps, and of empty maps. */
+function pathsOf(value: unknown, path: readonly string[] = []): readonly (readonly string[])[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [path];
+  const entries = Object.entries(value);
+  return entries.length === 0 ? [path] : entries.flatMap(([name, one]) => pathsOf(one, [...path, name]));
+}
+
+/** Returns the values with another one at a path. */
+function withOther(values: unknown, [name, ...rest]: readonly string[]): unknown {
+  if (name !== undefined) {
+    const map = values as Readonly<Record<string, unknown>>;
+    return { ...map, [name]: withOther(map[name], rest) };
+  }
+  if (typeof values === 'boolean') return !values;
+  if (typeof values === 'number') return values + 1;
+  if (Array.isArray(values)) return [{ other: 'other' }];
+  return typeof values === 'string' ? 'other' : { other: 'other' };
 }
 
 describe('the chart', () => {
@@ -128,8 +172,24 @@ describe('the chart', () => {
     },
   );
 
+  it.each(pathsOf(DEFAULTS).map((path) => [path.join('.'), path] as const))(
+    'uses the value %s',
+    (_, path) => {
+      const values = allOn(DEFAULTS) as object;
+      expect(chartOf(withOther(values, path) as object)).not.toEqual(chartOf(values));
+    },
+  );
+
+  it('has options, variables and probes that the program has, if each switch is on', () => {
+    const containers = chartOf(allOn(DEFAULTS) as object).flatMap(
+      ({ spec }) => spec?.template?.spec.containers ?? [],
+    );
+    expect(containers.length).toBe(3);
+    for (const container of containers) expectKnownOptions(container);
+  });
+
   it('has the version of the package', () => {
-    const chart = parse(readFileSync(join(ROOT, 'deploy/chart/Chart.yaml'), 'utf8'));
+    const chart = parse(readFileSync(join(CHART, 'Chart.yaml'), 'utf8'));
     expect(chart).toMatchObject({ version, appVersion: version });
   });
 });
@@ -179,21 +239,7 @@ describe('the kustomize base', () => {
         else expect(accounts).toContain(pod.serviceAccountName);
       });
 
-      it('has options, variables and probes that the program has', () => {
-        const [command = '', ...args] = container?.args ?? [];
-        const help = helpOf([command]);
-        for (const option of args.filter((word) => word.startsWith('--')))
-          expect(help).toContain(`${option} `);
-        for (const { name } of container?.env ?? [])
-          expect(help).toContain(`--${name.replace('DPCACHE_', '').replaceAll('_', '-').toLowerCase()} `);
-        for (const probe of [container?.livenessProbe, container?.readinessProbe]) {
-          const [program, ...words] = probe?.exec.command ?? [];
-          expect(program).toBe('dpcache');
-          const probeHelp = helpOf(words.filter((word) => !word.startsWith('-')));
-          for (const option of words.filter((word) => word.startsWith('-')))
-            expect(probeHelp).toMatch(new RegExp(`${option}\\b`));
-        }
-      });
+      it('has options, variables and probes that the program has', () => expectKnownOptions(container));
     },
   );
 
