@@ -5,7 +5,7 @@ import type { Family } from '../../../net/address-words.ts';
 import type { Bpf } from '../bpf/bpf.ts';
 import { BpfMap, ForeignMapError, unpinMap } from '../bpf/bpf-map.ts';
 import type { MapShape } from '../bpf/info.ts';
-import { movePin, pin, STAGING_SUFFIX } from '../bpf/pin.ts';
+import { movePin, pin, STAGING_SUFFIX, unpin } from '../bpf/pin.ts';
 import {
   FAMILIES,
   SERVICE_MAPS,
@@ -17,6 +17,11 @@ import {
 import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
 
 type OpenMaps = Readonly<Record<ServiceMapName, BpfMap>>;
+
+interface ResizedMap {
+  readonly family: Family;
+  readonly name: ServiceMapName;
+}
 
 /**
  * Maps that programs write. They are copied again after the switch, because programs write to the old maps until then.
@@ -48,8 +53,6 @@ export class ServicePins implements Disposable {
   /** Families whose pinned maps have another layout. */
   #otherLayouts: readonly Family[];
   #problem: string | undefined;
-  /** Maps of the configured size that programs use and that could not be pinned, by name. */
-  readonly #unpinned = new Map<string, BpfMap>();
 
   /** Opens or creates the maps. Throws `ForeignMapError` if a map of another program is pinned, and `SyscallError`. */
   constructor(bpf: Bpf, options: ServicePinsOptions) {
@@ -83,9 +86,9 @@ export class ServicePins implements Disposable {
     return this.#otherLayouts.length > 0;
   }
 
-  /** True if a map, or the map at its pin, has another size than the configured one. */
+  /** True if a map has another size than the configured one. */
   get isResized(): boolean {
-    return this.#unpinned.size > 0 || this.#resized().length > 0;
+    return this.#resized().length > 0;
   }
 
   /** Returns the reason why maps are not replaced yet; empty if there is none. */
@@ -97,68 +100,53 @@ export class ServicePins implements Disposable {
   }
 
   /**
-   * Replaces maps of another size, in steps: copies the entries, calls `attach` to switch the programs, and pins the
-   * new maps. If the copy or the switch fails, the old maps remain and `problems` returns the reason. If a map cannot
-   * be pinned or copied again after the switch, replaces the others and then throws. `maps` are then the new ones,
-   * because the programs use them, and the next call tries again to pin them.
+   * Replaces maps of another size, in steps: copies the entries, pins the new maps beside the old ones, calls `attach`
+   * to switch the programs, and moves the pins. If a step up to the switch fails, the old maps remain, `problems`
+   * returns the reason, and the next call tries again.
    */
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
-    if (this.#unpinned.size > 0) {
-      const [error] = this.#pinNew();
-      if (error !== undefined) throw error;
-      return;
-    }
-    if (!this.isResized) return;
     const before = { ...this.#maps };
-    const copies: { readonly family: Family; readonly name: ServiceMapName; readonly made: BpfMap }[] = [];
+    const copies: (ResizedMap & { readonly made: BpfMap })[] = [];
+    const staged: string[] = [];
     try {
       for (const { family, name } of this.#resized()) {
         const made = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
         copies.push({ family, name, made });
-        yield* copyMissing(before[family][name], made, false);
+        yield* copyEntries(before[family][name], made, 'empty');
       }
-      for (const { family, name, made } of copies)
+      if (copies.length === 0) return;
+      for (const { family, name, made } of copies) {
+        const path = this.#pathOf(family, name);
+        this.#stage(made, path);
+        staged.push(path);
         this.#maps[family] = { ...this.#maps[family], [name]: made };
+      }
       attach();
     } catch (error) {
       Object.assign(this.#maps, before);
       for (const { made } of copies) made[Symbol.dispose]();
-      this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity`;
+      for (const path of staged) unpin(path + STAGING_SUFFIX);
+      this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity, or restart the agent to try again`;
       return;
     }
     this.#problem = undefined;
-    for (const { family, name, made } of copies) this.#unpinned.set(`${name}${family}`, made);
-    const errors = this.#pinNew();
+    for (const path of staged) moveStaged(path);
     for (const { family, name, made } of copies) {
       using old = before[family][name];
-      try {
-        if (WRITTEN_BY_PROGRAMS.includes(name)) yield* copyMissing(old, made, name === 'clients');
-      } catch (error) {
-        errors.push(error);
-      }
+      if (WRITTEN_BY_PROGRAMS.includes(name))
+        yield* copyEntries(old, made, name === 'clients' ? 'timed' : 'newer');
     }
-    if (errors.length > 0) throw errors[0];
-  }
-
-  /** Pins the new maps that are not pinned yet. Returns the errors. */
-  #pinNew(): unknown[] {
-    const errors: unknown[] = [];
-    for (const [name, map] of this.#unpinned) {
-      try {
-        this.#pinOver(map, name);
-        this.#unpinned.delete(name);
-      } catch (error) {
-        errors.push(error);
-      }
-    }
-    return errors;
   }
 
   /** Pins the new maps in place of those of another layout. Must be called after the programs were switched. */
   replacePins(): void {
     for (const family of this.#otherLayouts)
-      for (const name of SERVICE_MAPS) this.#pinOver(this.#maps[family][name], `${name}${family}`);
+      for (const name of SERVICE_MAPS) {
+        const path = this.#pathOf(family, name);
+        this.#stage(this.#maps[family][name], path);
+        moveStaged(path);
+      }
     this.#otherLayouts = [];
   }
 
@@ -166,14 +154,17 @@ export class ServicePins implements Disposable {
     for (const family of FAMILIES) for (const map of Object.values(this.#maps[family])) map[Symbol.dispose]();
   }
 
-  #pinOver(map: BpfMap, name: string): void {
-    const path = join(this.#options.folder, name);
-    unpinMap(this.#bpf, path + STAGING_SUFFIX, map.shape);
-    pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
-    movePin(path + STAGING_SUFFIX, path);
+  #pathOf(family: Family, name: ServiceMapName): string {
+    return join(this.#options.folder, `${name}${family}`);
   }
 
-  #resized(): readonly { readonly family: Family; readonly name: ServiceMapName }[] {
+  /** Pins a new map beside the pin that it will replace. */
+  #stage(map: BpfMap, path: string): void {
+    unpinMap(this.#bpf, path + STAGING_SUFFIX, map.shape);
+    pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
+  }
+
+  #resized(): readonly ResizedMap[] {
     const { capacity, isPinned = true } = this.#options;
     if (!isPinned) return [];
     return FAMILIES.flatMap((family) => {
@@ -215,22 +206,32 @@ export class ServicePins implements Disposable {
   }
 }
 
+function moveStaged(path: string): void {
+  movePin(path + STAGING_SUFFIX, path);
+}
+
 /**
- * Copies the entries that the other map does not have, one batch per step. Existing entries stay, because programs may
- * have written them since the switch. If `isTimed`, values begin with the time of their last use, and an entry replaces
- * an older one. Throws `SyscallError` if an entry does not fit.
+ * Copies entries to another map, one batch per step. `empty`: the other map has none. `newer`: entries of the other map
+ * stay, because programs have written them since the switch. `timed`: values begin with the time of their last use, and
+ * an entry replaces an older one. Throws `SyscallError` if an entry does not fit.
  */
-function* copyMissing(from: BpfMap, to: BpfMap, isTimed: boolean): Generator<undefined, void, void> {
+function* copyEntries(
+  from: BpfMap,
+  to: BpfMap,
+  target: 'empty' | 'newer' | 'timed',
+): Generator<undefined, void, void> {
   const { keySize, valueSize } = from.shape;
   const keyAt = (at: number) => from.keys.bytes.subarray(at * keySize, (at + 1) * keySize);
+  const isMissing = (at: number): boolean => {
+    to.keys.bytes.set(keyAt(at));
+    if (!to.lookup()) return true;
+    const usedAt = (map: BpfMap, offset: number): bigint => map.values.view.getBigUint64(offset, true);
+    return target === 'timed' && usedAt(from, at * valueSize) > usedAt(to, 0);
+  };
   for (const count of from.batches()) {
-    const missing = Array.from({ length: count }, (_, at) => at).filter((at) => {
-      to.keys.bytes.set(keyAt(at));
-      if (!to.lookup()) return true;
-      return (
-        isTimed && from.values.view.getBigUint64(at * valueSize, true) > to.values.view.getBigUint64(0, true)
-      );
-    });
+    const missing = Array.from({ length: count }, (_, at) => at).filter(
+      (at) => target === 'empty' || isMissing(at),
+    );
     for (const [place, at] of missing.entries()) {
       to.keys.bytes.set(keyAt(at), place * keySize);
       to.values.bytes.set(

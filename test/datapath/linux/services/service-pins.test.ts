@@ -1,4 +1,7 @@
-import { afterEach, expect, it, vi } from 'vitest';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
 import type { Bpf } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { BpfMap, ForeignMapError } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import type { MapInfo, MapShape } from '../../../../src/datapath/linux/bpf/info.ts';
@@ -26,17 +29,28 @@ it('new maps of another layout are closed if one of them cannot be created (regr
 });
 
 it('the reason why maps were not resized is no longer a problem after they were (regression: for ever)', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'dpcache-pins-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
   const map = (shape: MapShape): BpfMap =>
     ({ shape, fd: 3, batches: () => [], [Symbol.dispose]: () => {} }) as unknown as BpfMap;
   vi.spyOn(BpfMap, 'openOrCreate').mockImplementation((_bpf, shape) => map({ ...shape, maxEntries: 1 }));
   const create = vi.spyOn(BpfMap, 'create').mockImplementation(() => {
     throw new Error('no memory');
   });
-  const pins = new ServicePins({} as Bpf, { folder: '/nonexistent', capacity: serviceCapacity() });
+  // Pins as files, written when the path is passed to the kernel.
+  const bpf = {
+    attributes: () => new DataView(new ArrayBuffer(64)),
+    text: (path: string) => {
+      writeFileSync(path, '');
+      return 0;
+    },
+    call: () => 0,
+  } as unknown as Bpf;
+  const pins = new ServicePins(bpf, { folder, capacity: serviceCapacity() });
   const resize = (): unknown => [...pins.resize(() => {})];
   resize();
   expect(pins.problems()).toEqual([expect.stringContaining('no memory')]);
   create.mockImplementation((_bpf, shape) => map(shape));
-  expect(resize).toThrow(); // the new maps are in use, but cannot be pinned there
-  expect(pins.problems()).toEqual([]);
+  resize();
+  expect([pins.problems(), pins.isResized, readdirSync(folder).length]).toEqual([[], false, 12]);
 });
