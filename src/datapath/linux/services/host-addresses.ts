@@ -40,6 +40,7 @@ export class HostAddresses implements Disposable {
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
   #failure: string | undefined;
+  #listenerFailures: readonly string[] = [];
 
   /** Reads the addresses. Throws `SyscallError`. */
   constructor(kernel: Kernel, { namespace, clock }: HostAddressesOptions) {
@@ -63,12 +64,15 @@ export class HostAddresses implements Disposable {
     return this.#all.has(address);
   }
 
-  /** Returns a problem if the last read failed. */
+  /** Returns a problem if the last read failed, and one for each function that failed with the current addresses. */
   problems(): readonly string[] {
-    return this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`];
+    return [
+      ...(this.#failure === undefined ? [] : [`cannot read the addresses of this host: ${this.#failure}`]),
+      ...this.#listenerFailures.map((reason) => `cannot follow the addresses of this host: ${reason}`),
+    ];
   }
 
-  /** Calls a new function with all addresses whenever they change, until the result is called. It must not throw. */
+  /** Calls a new function with all addresses whenever they change, until the result is called. */
   follow(onChange: (addresses: AddressesByFamily) => void): Unsubscribe {
     this.#listeners.add(onChange);
     this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
@@ -92,17 +96,24 @@ export class HostAddresses implements Disposable {
   }
 
   #readAgain(): void {
+    const before = this.#current;
     try {
-      const next = this.#read();
+      this.#current = this.#read();
       this.#failure = undefined;
-      if (isSame(this.#current, next)) return;
-      this.#current = next;
-      this.#all = addressSet(next);
-      for (const onChange of this.#listeners) onChange(next);
     } catch (error) {
       this.#failure = messageOf(error);
       void this.#readTask.request();
     }
+    if (isSame(before, this.#current)) return;
+    this.#all = addressSet(this.#current);
+    this.#listenerFailures = [...this.#listeners].flatMap((onChange) => {
+      try {
+        onChange(this.#current);
+        return [];
+      } catch (error) {
+        return [messageOf(error)];
+      }
+    });
   }
 
   #read(): AddressesByFamily {

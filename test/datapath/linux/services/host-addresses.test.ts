@@ -112,6 +112,28 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     expect(calls).toEqual([`services ${both}`, `prefixes ${both}`, 'services 127.0.0.1']);
   });
 
+  it('follow the addresses although another part fails (regression: the others kept the former addresses)', async () => {
+    const clock = new ManualClock();
+    using addresses = new HostAddresses(kernel, { namespace: host.path, clock });
+    const calls: string[] = [];
+    let fails = true;
+    addresses.follow(() => {
+      if (fails) throw new Error('no memory');
+    });
+    addresses.follow(({ ipv4 }) => void calls.push(ipv4.join(' ')));
+    const change = async (address: string): Promise<void> => {
+      host.run('ip', 'address', 'add', address, 'dev', 'lo');
+      await until('the event has arrived', () => clock.pending > 0);
+      clock.advance(100);
+    };
+    await change('192.0.2.7/24');
+    expect(addresses.problems()).toEqual(['cannot follow the addresses of this host: no memory']);
+    expect([calls, clock.pending]).toEqual([['127.0.0.1 192.0.2.7'], 0]);
+    fails = false;
+    await change('192.0.2.8/24');
+    expect([calls.length, addresses.problems()]).toEqual([2, []]);
+  });
+
   it('read the addresses again if a read fails, also without another event', async () => {
     const clock = new ManualClock();
     const refusing = new RefusingKernel();
