@@ -121,6 +121,14 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     expect(within(host, () => cleanHost(pins))).toEqual({ removed: [join(pins, 'ipcache')], remaining: [] });
   });
 
+  it('whose ipcache has another size of values is left clean for each layout (regression: only for 1.17)', () => {
+    const paths = ['ipcache', 'ipcache-1_18', 'ipcache-1_8'].map((name) => join(pins, name));
+    const shape = { ...ipcacheShape('1.17'), valueSize: 32, maxEntries: 8 };
+    for (const path of paths) BpfMap.openOrCreate(new Bpf(kernel), shape, path, 'ipcache')[Symbol.dispose]();
+    const { removed, remaining } = within(host, () => cleanHost(pins));
+    expect([removed.toSorted(), remaining]).toEqual([paths, []]);
+  });
+
   it('keeps no new map of an interrupted replacement if services are switched off (regression: until a clean)', () => {
     const path = join(pins, `services4${STAGING_SUFFIX}`);
     const shape = serviceMapShapes(4, serviceCapacity(10)).services;

@@ -258,9 +258,10 @@ export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   return isOurs !== false;
 }
 
-/** Returns true if a map has this type, and the name of its pin. */
+/** Returns true if a map has this type, and the name of its pin, up to the version of a layout: `ipcache-1_18`. */
 function isOfPin(path: string, { type, name }: MapInfo, shape: PinnedShape): boolean {
-  return type === MAP_TYPES[shape.type] && name === basename(path, STAGING_SUFFIX).slice(0, NAME_LENGTH);
+  const [pinName = ''] = basename(path, STAGING_SUFFIX).split('-');
+  return type === MAP_TYPES[shape.type] && name === pinName.slice(0, NAME_LENGTH);
 }
 
 /** Returns true if a map has this shape, whatever its capacity. */
