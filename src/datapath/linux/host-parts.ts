@@ -5,14 +5,8 @@ import { movePin, STAGING_SUFFIX } from './bpf/pin.ts';
 import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
 import type { HostAccess } from './host-access.ts';
-import {
-  DesiredIPCache,
-  type IPCacheMapOptions,
-  IPCacheTable,
-  ipcacheShape,
-  markPrefixes,
-  rerankPrefixes,
-} from './ipcache-map.ts';
+import type { HostDatapathOptions } from './host-options.ts';
+import { DesiredIPCache, IPCacheTable, ipcacheShape, markPrefixes, rerankPrefixes } from './ipcache-map.ts';
 import { keptItems } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
 import { IPCACHE_LAYOUTS, IPCACHE_PINS } from './kernel-names.ts';
@@ -56,11 +50,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
   const { ipcache } = access.context.engines;
   const folder = access.folder();
   const path = join(folder, IPCACHE_PINS[layout]);
-  const { table, mismatch } = openIPCacheTable(bpf, path, {
-    layout,
-    maxEntries: capacity,
-    isPinned: !dryRun,
-  });
+  const { table, mismatch } = openIPCacheTable(bpf, path, { layout, capacity, dryRun });
   access.disableDryRunWrites(table);
   let isReplaced = mismatch === undefined;
   const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address));
@@ -115,15 +105,16 @@ export function openIPCache(access: HostAccess): LinuxPart {
 function openIPCacheTable(
   bpf: Bpf,
   path: string,
-  options: Omit<IPCacheMapOptions, 'path'>,
+  { layout, capacity, dryRun }: Pick<HostDatapathOptions, 'layout' | 'capacity' | 'dryRun'>,
 ): { readonly table: IPCacheTable; readonly mismatch?: string } {
+  const options = { layout, maxEntries: capacity, isPinned: !dryRun };
   try {
     return { table: IPCacheTable.open(bpf, { path, ...options }) };
   } catch (error) {
     if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
     const staging = path + STAGING_SUFFIX;
     // An agent that ended before it had filled the map may have left one of a third size.
-    if (options.isPinned !== false) unpinMap(bpf, staging, ipcacheShape(options.layout ?? '1.17'));
+    if (!dryRun) unpinMap(bpf, staging, ipcacheShape(layout));
     return { table: IPCacheTable.open(bpf, { path: staging, ...options }), mismatch: error.message };
   }
 }

@@ -28,6 +28,8 @@ import type { SyscallError } from './syscall/syscall-error.ts';
 /** The first Cilium version that reads the map. 1.18 and later read the same layout. */
 export type IPCacheLayout = '1.18' | '1.17' | '1.8';
 
+const DEFAULT_LAYOUT: IPCacheLayout = '1.17';
+
 /** The value of a prefix. */
 export interface IPCacheItem {
   readonly identity: number;
@@ -115,7 +117,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   readonly #tunnel: PrefixRegister = prefixRegister();
 
   /** Uses a map of {@link ipcacheShape}. */
-  constructor(map: Map, layout: IPCacheLayout = '1.17') {
+  constructor(map: Map, layout: IPCacheLayout = DEFAULT_LAYOUT) {
     this.map = map;
     this.#layout = layout;
     this.#size = VALUES[layout].size;
@@ -126,7 +128,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
    * Opens or creates the map. Throws `ForeignMapError` if a different object is pinned at the path, and `SyscallError`.
    */
   static open(bpf: Bpf, options: IPCacheMapOptions): IPCacheTable {
-    const { path, layout = '1.17', maxEntries, isPinned = true } = options;
+    const { path, layout = DEFAULT_LAYOUT, maxEntries, isPinned = true } = options;
     const map = BpfMap.openOrCreate(bpf, ipcacheShape(layout, maxEntries), path, 'ipcache', { isPinned });
     return new IPCacheTable(map, layout);
   }
@@ -301,7 +303,11 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   readonly #isLocal: IsLocalAddress;
 
   /** Entries whose host IP is local get no tunnel endpoint (pkg/datapath/ipcache). By default, no address is local. */
-  constructor(ipcache: IPCacheReads, layout: IPCacheLayout = '1.17', isLocal: IsLocalAddress = () => false) {
+  constructor(
+    ipcache: IPCacheReads,
+    layout: IPCacheLayout = DEFAULT_LAYOUT,
+    isLocal: IsLocalAddress = () => false,
+  ) {
     this.#ipcache = ipcache;
     this.#layout = layout;
     this.#isLocal = isLocal;
