@@ -138,8 +138,9 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
   const cache = new ServiceCache({ clusterName: 'own' });
   const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
   using pins = new ServicePins(bpf, { folder, capacity: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
-  const table = new ServiceMapTable(pins.maps);
-  const kept = new KeptTable(table, desired, CONTEXT);
+  const start = (): KeptTable<unknown> =>
+    new KeptTable(new ServiceMapTable(pins.maps), desired, CONTEXT) as KeptTable<unknown>;
+  const kept = start();
   await kept.adopt();
   kept.allowDeletes();
   cache.markSynced();
@@ -164,8 +165,18 @@ async function benchServices(bpf: Bpf, folder: string, n: number) {
     (i) => cache.updateEndpoints(sliceOf(i % n, 1 + (i & 1))),
     () => kept.flushed(),
   );
+  // Each change writes one frontend.
+  expect('frontends written', kept.status().upserts, 2 * n + CHANGES);
   kept[Symbol.dispose]();
-  return { passes: { 'services written': written }, change };
+  const next = start();
+  const adopted = await pass(entries, async () => {
+    await next.adopt();
+    next.allowDeletes();
+    await next.flushed();
+  });
+  expect('services written again', next.status().upserts + next.status().deletes, 0);
+  next[Symbol.dispose]();
+  return { passes: { 'services written': written, 'services adopted': adopted }, change };
 }
 
 /** Returns the entries per second of `bpftool` for the same prefixes, in a process. */

@@ -11,11 +11,17 @@ import { type DatapathRow, STILL } from './row.ts';
 
 const BACKENDS = 10;
 const CHANGES = 200;
+const RANGES = 100;
+
+/** Services in nftables, also with source ranges. */
+export async function benchNftServices(n: number): Promise<readonly DatapathRow[]> {
+  return [...(await benchBackends(n)), await benchRanges(Math.max(1, Math.floor(n / 2)))];
+}
 
 /**
  * Services in nftables, kept by the reconciler, compared with `nft -f` of a chain for each service, as in kube-proxy.
  */
-export async function benchNftServices(n: number): Promise<readonly DatapathRow[]> {
+async function benchBackends(n: number): Promise<readonly DatapathRow[]> {
   using namespace = new BenchNamespace();
   using kernel = new Kernel();
   using table = new NftServices(kernel, namespace.path);
@@ -46,6 +52,40 @@ export async function benchNftServices(n: number): Promise<readonly DatapathRow[
       peerMs: peerChange,
     },
   ];
+}
+
+/** Services with source ranges, compared with `nft -f` of an interval set for each service, as in kube-proxy. */
+async function benchRanges(n: number): Promise<DatapathRow> {
+  using namespace = new BenchNamespace();
+  using kernel = new Kernel();
+  using table = new NftServices(kernel, namespace.path);
+  using bench = new BenchTable<ServiceItem>(table);
+  await bench.adopt();
+  const filled = await bench.change(
+    Array.from({ length: n }, (_, at) => [
+      `${frontend(at)}:80/TCP`,
+      { backends: [], affinitySeconds: 0, sources: { policy: 'allow', ranges: ranges(at) } },
+    ]),
+  );
+  const file = join(tmpdir(), `dpcache-bench-${process.pid}.nft`);
+  const sets = Array.from({ length: n }, (_, at) =>
+    [
+      `add set ip peer from-${at} { type ipv4_addr; flags interval; }`,
+      `add element ip peer from-${at} { ${ranges(at).join(', ')} }`,
+      `add chain ip peer service-${at}`,
+      `add rule ip peer service-${at} ip saddr != @from-${at} drop`,
+      `add element ip peer services { ${frontend(at)} . tcp . 80 : goto service-${at} }`,
+    ].join('\n'),
+  );
+  const peerMs = namespace.runOn('nft', ['-f'], file, [...CHAINS, ...sets]);
+  const operation = `nftables: services of ${RANGES} source ranges`;
+  return { operation, items: n, ...filled, peer: 'a set each', peerMs };
+}
+
+function ranges(at: number): readonly string[] {
+  return Array.from({ length: RANGES }, (_, range) =>
+    range % 2 === 0 ? `11.${range}.${at >> 8}.${at & 255}/32` : `11.${range}.${at >> 8}.${at & 254}/31`,
+  );
 }
 
 const CHAINS: readonly string[] = [
