@@ -4,10 +4,13 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { machine, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const FOLDER = fileURLToPath(new URL('../src/datapath/linux/bpf/programs/', import.meta.url));
+const FOLDERS = ['src', 'test'].map((root) =>
+  fileURLToPath(new URL(`../${root}/datapath/linux/bpf/programs/`, import.meta.url)),
+);
+const TYPES = fileURLToPath(new URL('../src/datapath/linux/bpf/program.ts', import.meta.url));
 const LINE = 100;
 const MAPS_OF_LINE = 6;
 const EM_BPF = 247;
@@ -104,7 +107,7 @@ function programsOf(file: Buffer): readonly Program[] {
   });
 }
 
-function compile(source: string): readonly Program[] {
+function compile(path: string): readonly Program[] {
   const folder = mkdtempSync(join(tmpdir(), 'dpcache-bpf-'));
   try {
     const object = join(folder, 'program.o');
@@ -119,21 +122,15 @@ function compile(source: string): readonly Program[] {
       '-Wno-unused-variable',
       '-fno-ident',
     ];
-    execFileSync('clang', [
-      ...flags,
-      `-I/usr/include/${machine()}-linux-gnu`,
-      '-c',
-      join(FOLDER, source),
-      '-o',
-      object,
-    ]);
+    execFileSync('clang', [...flags, `-I/usr/include/${machine()}-linux-gnu`, '-c', path, '-o', object]);
     return programsOf(readFileSync(object));
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-function printed(source: string, compiler: string, programs: readonly Program[]): string {
+function printed(path: string, compiler: string, programs: readonly Program[]): string {
+  const [source, types] = [basename(path), relative(dirname(path), TYPES)];
   const codeWords = new Map<string, string>();
   const constants = programs.map(({ name, code, maps }) => {
     const word = name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
@@ -160,7 +157,7 @@ function printed(source: string, compiler: string, programs: readonly Program[])
       '',
     ].join('\n');
   });
-  const head = `// Compiled from ${source} by \`npm run build:bpf\`: do not edit. ${compiler}\n// biome-ignore-all format: written by a program\nimport type { ProgramImage } from '../program.ts';\n`;
+  const head = `// Compiled from ${source} by \`npm run build:bpf\`: do not edit. ${compiler}\n// biome-ignore-all format: written by a program\nimport type { ProgramImage } from '${types}';\n`;
   return `${head}\n${constants.join('\n')}`;
 }
 
@@ -172,8 +169,9 @@ try {
   process.stderr.write('there is no clang\n');
   process.exit(3);
 }
-for (const source of readdirSync(FOLDER).filter((name) => name.endsWith('.c'))) {
-  const target = join(FOLDER, source.replace(/\.c$/, '-images.ts'));
+const paths = FOLDERS.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)));
+for (const source of paths.filter((path) => path.endsWith('.c'))) {
+  const target = source.replace(/\.c$/, '-images.ts');
   const made = printed(source, compiler, compile(source));
   if (!isCheck) writeFileSync(target, made);
   else {

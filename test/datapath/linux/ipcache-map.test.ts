@@ -4,7 +4,6 @@ import { describe, expect, it } from 'vitest';
 import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
 import { type BatchedMap, BpfMap } from '../../../src/datapath/linux/bpf/bpf-map.ts';
 import { loadProgram } from '../../../src/datapath/linux/bpf/program.ts';
-import { ipcacheMark } from '../../../src/datapath/linux/bpf/programs/ipcache-images.ts';
 import {
   DesiredIPCache,
   type IPCacheLayout,
@@ -18,6 +17,7 @@ import { readIPCachePin } from '../../../src/datapath/linux/read-ipcache-pin.ts'
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { sourceRank } from '../../../src/model/source.ts';
+import { ipcacheMark } from './bpf/programs/ipcache-mark-images.ts';
 import { FakeMap } from './support/fake-map.ts';
 import { ManualTurns } from './support/fake-table.ts';
 import { bitsOf, NaiveTrie } from './support/naive-trie.ts';

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Bpf, type BpfCommand } from '../../../../src/datapath/linux/bpf/bpf.ts';
 import { loadProgram } from '../../../../src/datapath/linux/bpf/program.ts';
-import { ipcacheMark } from '../../../../src/datapath/linux/bpf/programs/ipcache-images.ts';
 import { DesiredIPCache, IPCacheTable, markPrefixes } from '../../../../src/datapath/linux/ipcache-map.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { Kernel } from '../../../../src/datapath/linux/syscall/kernel.ts';
@@ -15,6 +14,7 @@ import {
   IdentityTraffic,
 } from '../../../../src/datapath/linux/traffic/identity-traffic.ts';
 import { IPCache } from '../../../../src/ipcache/ipcache.ts';
+import { ipcacheMark } from '../bpf/programs/ipcache-mark-images.ts';
 import { batch, cable } from '../paths/support/path-network.ts';
 import { ManualTurns } from '../support/fake-table.ts';
 import { bitsOf, NaiveTrie } from '../support/naive-trie.ts';

@@ -2,22 +2,6 @@
 // biome-ignore-all format: written by a program
 import type { ProgramImage } from '../program.ts';
 
-/** The program `ipcache_mark` of ipcache.c. */
-export const ipcacheMark: ProgramImage = {
-  name: 'ipcache_mark',
-  code: [
-    'vxYAAAAAAAC3AQAAAAAAAHsa+P8AAAAAexrw/wAAAAB7Guj/AAAAAGFhEAAAAAAAFgEcAIbdAABWAScACAAAALQBAABAAAAAYxro',
-    '/wAAAAC0AQAAAQAAAHMa7/8AAAAAv6MAAAAAAAAHAwAA8P///79hAAAAAAAAtAIAABAAAAC0BAAABAAAALQFAAABAAAAhQAAAEQA',
-    'AAAVAAEAAAAAAAUAGgAAAAAAv6IAAAAAAAAHAgAA6P///xgBAAAAAAAAAAAAAAAAAACFAAAAAQAAAFUAFQAAAAAAtAEAAAAAAABj',
-    'FjAAAAAAAGMWCAAAAAAAtAIAAAAAAABjFjgAAAAAAGMmNAAAAAAAtAAAAP////+VAAAAAAAAALQBAAACAAAAcxrv/wAAAAC0AQAA',
-    'oAAAAGMa6P8AAAAAv6MAAAAAAAAHAwAA8P///79hAAAAAAAAtAIAABgAAAC0BAAAEAAAALQFAAABAAAAhQAAAEQAAAAVAOb/AAAA',
-    'AAUA6/8AAAAAYQEAAAAAAABjFggAAAAAAGEBBAAAAAAAYxYwAAAAAAC0AQAAAQAAAGkCCgAAAAAABQDo/wAAAAA=',
-  ].join(''),
-  maps: [
-    [23, 'ipcache'],
-  ],
-};
-
 /** The program `ipcache_count` of ipcache.c. */
 export const ipcacheCount: ProgramImage = {
   name: 'ipcache_count',
