@@ -96,7 +96,10 @@ function rangeSteps(
     const keys = new Map<string, Uint8Array[]>();
     for (const range of some) {
       const set = rangeSetName(prefixLength(range));
-      keys.set(set, [...(keys.get(set) ?? []), rangeKey(frontend, range)]);
+      const ofLength = keys.get(set);
+      const key = rangeKey(frontend, range);
+      if (ofLength === undefined) keys.set(set, [key]);
+      else ofLength.push(key);
     }
     return [...keys].map(([set, ofLength]) => request(set, ofLength));
   });
