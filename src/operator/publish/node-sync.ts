@@ -1,5 +1,5 @@
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
-import { readCiliumNode } from '../../k8s/parse-nodes.ts';
+import { CILIUM_NODE_FIELDS, readCiliumNode } from '../../k8s/parse-nodes.ts';
 import type { ObjectFields } from '../../k8s/parse-object.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
 import { followKind, Producer, type ProducerOptions, type PublishedValue, publishTo } from './producer.ts';
@@ -23,7 +23,12 @@ export function nodeSync(options: ProducerOptions): Producer {
           const node = readCiliumNode(fields, options);
           return node && { name: node.name, value: encodeNode(node, { version, source: 'custom-resource' }) };
         };
-        return followKind(CILIUM_NODES, { kind: 'CiliumNode', read, change: publishTo(context) }, context);
+        const fields = ['metadata.deletionTimestamp', ...CILIUM_NODE_FIELDS];
+        return followKind(
+          CILIUM_NODES,
+          { kind: 'CiliumNode', fields, read, change: publishTo(context) },
+          context,
+        );
       },
     },
     options,
