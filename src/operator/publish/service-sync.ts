@@ -1,3 +1,5 @@
+import { WorkQueue } from '../../base/work-queue.ts';
+import { runSteps } from '../../k8s/feed/object-feed.ts';
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import { ServiceCache } from '../../servicecache/service-cache.ts';
 import { formatServiceID, type ServiceID } from '../../servicecache/service-id.ts';
@@ -14,6 +16,14 @@ import {
 import type { ServiceObjects } from './service-objects.ts';
 import { isOffered, serviceValue } from './service-value.ts';
 
+/** Values above this size are paced. A service of 600 backends has about this size. */
+const SMALL_BYTES = 64 * 1024;
+/**
+ * Maximum rate at which one service is written. Each change of a slice changes the whole value: 10,000 backends have 1
+ * MB, and a rolling restart of their pods changes 10,000 slices.
+ */
+const BYTES_PER_MS = 1024;
+
 /**
  * The keys of the services of the local cluster, as a function of the existing objects, independent of their order. A
  * service has a key if its namespace is global, it is shared, and it has at least one slice, which may be empty.
@@ -25,12 +35,19 @@ class ServiceKeys {
   readonly #slices = new SetMap<string>();
   /** Services to publish at the end of the batch. */
   readonly #changed = new Map<string, ServiceID>();
+  /** When each service with a large value may be written again. */
+  readonly #pausedUntil = new Map<string, number>();
+  /** Services that wait for the end of their pause. */
+  readonly #waiting: WorkQueue<string>;
   /** The services that have a key if their namespace is global. */
   readonly #shared = new Map<string, ServiceID>();
   readonly exported: NamespacedValues<ServiceID>;
+  #isFlushed = false;
 
   constructor(context: InputContext) {
     this.#context = context;
+    const { clock, random } = context;
+    this.#waiting = new WorkQueue({ clock, random, onDue: () => this.#publishDue() });
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
     const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
       this.#write(current, previous);
@@ -68,6 +85,39 @@ class ServiceKeys {
     };
   }
 
+  /** True if {@link ServiceKeys.publishWaiting} has ended. */
+  get isFlushed(): boolean {
+    return this.#isFlushed;
+  }
+
+  /** Publishes the services that wait, one per step. */
+  *publishWaiting(): Generator<undefined, void, void> {
+    for (const name of [...this.#waiting.keys()]) {
+      this.#waiting.delete(name);
+      this.#pausedUntil.delete(name);
+      this.#publishAgain(name);
+      yield;
+    }
+    this.#isFlushed = true;
+  }
+
+  stop(): void {
+    this.#waiting.clear();
+  }
+
+  #publishDue(): void {
+    for (let name = this.#waiting.get(); name !== undefined; name = this.#waiting.get()) {
+      this.#waiting.done(name);
+      this.#publishAgain(name);
+    }
+  }
+
+  /** Publishes a service unless its key was deleted while it waited. */
+  #publishAgain(name: string): void {
+    const id = this.#shared.get(name);
+    if (id !== undefined) this.#publish(name, id);
+  }
+
   /** Marks a service to be published at the end of the batch. Returns its name. */
   #markChanged(id: ServiceID): string {
     const name = formatServiceID(id);
@@ -76,41 +126,71 @@ class ServiceKeys {
   }
 
   #publish(name: string, id: ServiceID): void {
-    const { version = '1.17' } = this.#context;
+    const { version = '1.17', clock } = this.#context;
     const known = this.#cache.get(id);
     const hasSlices = this.#slices.get(name).size > 0;
     const previous = this.#shared.get(name);
     const current = known !== undefined && hasSlices && isOffered(known.service, version) ? id : undefined;
+    const pauseMs = (this.#pausedUntil.get(name) ?? 0) - clock.now();
+    if (current !== undefined && pauseMs > 0) {
+      this.#waiting.addAfter(name, pauseMs);
+      return;
+    }
     if (current === undefined) this.#shared.delete(name);
     else this.#shared.set(name, current);
     this.exported.change(current, previous);
   }
 
   #write(current: ServiceID | undefined, previous: ServiceID | undefined): void {
-    const { keys, version = '1.17' } = this.#context;
+    const { keys, version = '1.17', clock } = this.#context;
     const known = current && this.#cache.get(current);
     const value = known && serviceValue(known.service, known.endpoints.backends, this.#context, version);
     const id = current ?? previous;
     if (id === undefined) return;
-    if (value === undefined) keys.delete(formatServiceID(id));
-    else keys.upsert(formatServiceID(id), value);
+    const name = formatServiceID(id);
+    const size = value?.length ?? 0;
+    if (size > SMALL_BYTES) this.#pausedUntil.set(name, clock.now() + size / BYTES_PER_MS);
+    else this.#pausedUntil.delete(name);
+    if (value === undefined) keys.delete(name);
+    else keys.upsert(name, value);
   }
 }
 
 function follow(context: InputContext, objects: ServiceObjects): FollowedInputs {
   const services = new ServiceKeys(context);
-  const inputs = objects.join({
+  let joined: FollowedInputs | undefined;
+  let isListed = false;
+  const onChange = (): void => {
+    if (isListed || joined?.complete !== true) context.onChange();
+    else {
+      isListed = true;
+      runSteps(context.gate, services.publishWaiting(), context.onChange);
+    }
+  };
+  joined = objects.join({
     services: services.engine,
     onReject: (rejection) => context.rejections.add(rejection),
-    onChange: context.onChange,
+    onChange,
   });
+  const inputs: FollowedInputs = {
+    get complete() {
+      return joined?.complete === true && services.isFlushed;
+    },
+    get kinds() {
+      return joined?.kinds ?? [];
+    },
+    stop: async () => {
+      services.stop();
+      await joined?.stop();
+    },
+  };
   return withNamespaces(inputs, 'others', services.exported, context);
 }
 
 /**
  * Publishes shared services as `cilium/state/services/v1/<cluster>/<namespace>/<name>` (OPERATOR 6 to 9). Changed
- * annotations take effect immediately. The result does not depend on the names of slices, and keys of earlier runs are
- * deleted.
+ * annotations take effect immediately, unless the value is large: see {@link BYTES_PER_MS}. The result does not depend
+ * on the names of slices, and keys of earlier runs are deleted.
  */
 export function serviceSync(options: ProducerOptions, objects: ServiceObjects): Producer {
   return new Producer(
