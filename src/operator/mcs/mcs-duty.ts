@@ -97,6 +97,8 @@ export class McsDuty implements Duty {
   readonly #remote = new RemoteExports();
   /** The names that have objects or exports, by namespace. */
   readonly #names = new SetMap<string>();
+  /** The fields of each Namespace that plans read, because other fields change often. */
+  readonly #namespaces = new Map<string, string>();
   /** Names by the key of their derived Service, because the event of a delete has no labels. Usually one. */
   readonly #namesOfDerived = new SetMap<string>();
   readonly #conflicts = new Map<string, string>();
@@ -175,7 +177,14 @@ export class McsDuty implements Duty {
   }
 
   #clear(): void {
-    const maps = [this.#names, this.#namesOfDerived, this.#conflicts, this.#held, this.#lastPatches];
+    const maps = [
+      this.#names,
+      this.#namespaces,
+      this.#namesOfDerived,
+      this.#conflicts,
+      this.#held,
+      this.#lastPatches,
+    ];
     for (const all of [this.#remote, this.#own, ...maps]) all.clear();
     this.#queue.clear();
   }
@@ -216,10 +225,19 @@ export class McsDuty implements Duty {
     for (const event of events) {
       const key = objectKey(event.object);
       this.#own.observe(`${kind} ${key}`, event);
-      if (kind === 'namespaces') for (const name of this.#names.get(key.slice(1))) this.#queue.add(name);
+      if (kind === 'namespaces') this.#queueNamespace(event);
       else if (kind === 'services') this.#queueService(event.object);
       else this.#queue.add(key);
     }
+  }
+
+  /** Queues the names of a Namespace, unless the event changes no field that plans read. */
+  #queueNamespace({ type, object }: ResourceEvent): void {
+    const { name: namespace } = object.metadata;
+    const fields = `${isBeingDeleted(object)} ${field(object, 'metadata', 'annotations', GLOBAL_NAMESPACE)}`;
+    if (type === 'put' && this.#namespaces.get(namespace) === fields) return;
+    setOrDelete(this.#namespaces, namespace, type === 'put' ? fields : undefined);
+    for (const name of this.#names.get(namespace)) this.#queue.add(name);
   }
 
   /** Queues the name of an exported or derived Service. */

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Unsubscribe, unsubscribeOnce } from '../../../src/base/subscription.ts';
+import { NAMESPACES } from '../../../src/k8s/feed/kinds.ts';
 import type { ServedAnswer } from '../../../src/k8s/memory/faults.ts';
 import { MCS_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
@@ -295,6 +296,27 @@ describe('an import', () => {
     await b.createNamespace();
     await mesh.pass(5000);
     expect(await clustersOf(b, 'cart')).toEqual(['a']);
+  });
+
+  it('is not compared after a change of its Namespace that has no effect (regression: each change compared all names of the Namespace)', async () => {
+    const mesh = await newMesh({ globalByDefault: true }, 1);
+    const a = mesh.cluster('a');
+    await a.export('cart');
+    await mesh.pass(5000);
+    const compared = vi.spyOn(McsObjects.prototype, 'objects');
+    onTestFinished(() => compared.mockRestore());
+    const patch = async (annotations: object): Promise<number> => {
+      compared.mockClear();
+      await a.user(NAMESPACES).patch('shop', { metadata: { annotations } });
+      await mesh.pass(2000);
+      return compared.mock.calls.filter(([kind]) => kind === 'namespaces').length;
+    };
+    await patch({ note: '1' });
+    expect(await patch({ note: '2' })).toBe(0);
+    expect(await patch({ 'clustermesh.cilium.io/global': 'false' })).toBeGreaterThan(0);
+    expect(await a.derived('cart')).toBeUndefined();
+    expect(await patch({ 'clustermesh.cilium.io/global': 'true' })).toBeGreaterThan(0);
+    expect(await a.derived('cart')).toBeDefined();
   });
 
   it('is made of a local export whose events arrive before that of its namespace (regression: it was never imported)', async () => {
