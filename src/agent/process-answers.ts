@@ -3,8 +3,8 @@ import { checkedStatus, type Question, table } from '../client/answer.ts';
 import type { ProcessDocument } from '../process/served-process.ts';
 import { openSteps } from '../process/step-text.ts';
 import { printable } from '../process/terminal.ts';
+import type { OperatorDocument } from './operator/run-operator.ts';
 import type { KvstoreMeshDocument } from './run-kvstoremesh.ts';
-import type { OperatorDocument } from './run-operator.ts';
 
 /** Returns the open steps, blockers and problems of a process, each once. */
 function processLines({ steps, blockers }: ProcessDocument, problems: readonly string[]): readonly string[] {

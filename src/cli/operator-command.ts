@@ -28,7 +28,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       const missing = missingKvstore(flags);
       if (missing !== undefined) return command.error(`dpcache: ${missing}`);
       const load = [...(flags.k8sLoad ?? []), ...(flags.manifests ?? [])];
-      const { runOperator } = await import('../agent/run-operator.ts');
+      const { runOperator } = await import('../agent/operator/run-operator.ts');
       await runOperator(
         {
           clusterName: flags.cluster,

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import * as access from '../../src/agent/kubernetes-access.ts';
-import { type OperatorOptions, runOperator } from '../../src/agent/run-operator.ts';
+import { type OperatorOptions, runOperator } from '../../src/agent/operator/run-operator.ts';
 import { rejection } from '../../src/base/rejection.ts';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import * as kubernetesClient from '../../src/k8s/kubernetes-client.ts';

@@ -23,7 +23,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'datapath/linux/paths/node-paths.ts nextTurn',
     'kvstore/etcd/etcd-connection.ts setImmediate',
     'kvstore/stores/watch-store.ts call',
-    'agent/run-operator.ts write',
+    'agent/operator/run-operator.ts write',
     'operator/mcs/mcs-objects.ts delete',
     'operator/publish/global-namespaces.ts delete',
     'servicecache/service-cache.ts delete',

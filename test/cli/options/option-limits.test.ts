@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
+import * as runOperator from '../../../src/agent/operator/run-operator.ts';
 import * as runAgent from '../../../src/agent/run-agent.ts';
 import * as runKvstoreMesh from '../../../src/agent/run-kvstoremesh.ts';
-import * as runOperator from '../../../src/agent/run-operator.ts';
 import * as probe from '../../../src/datapath/linux/probe.ts';
 import { dpcache } from '../support/run.ts';
 

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command } from 'commander';
 import { describe, expect, it, vi } from 'vitest';
+import * as runOperator from '../../../src/agent/operator/run-operator.ts';
 import * as runAgent from '../../../src/agent/run-agent.ts';
 import * as runKvstoreMesh from '../../../src/agent/run-kvstoremesh.ts';
-import * as runOperator from '../../../src/agent/run-operator.ts';
 import { addAgentOptions } from '../../../src/cli/configuration.ts';
 import { addLogOptions } from '../../../src/cli/mesh-options.ts';
 import { addOperatorOptions } from '../../../src/cli/operator-options.ts';

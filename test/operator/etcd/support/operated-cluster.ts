@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Agent } from '../../../../src/agent/agent.ts';
-import type { OperatorDocument } from '../../../../src/agent/run-operator.ts';
+import type { OperatorDocument } from '../../../../src/agent/operator/run-operator.ts';
 import { systemClock } from '../../../../src/base/system-clock.ts';
 import { runCommand } from '../../../../src/cli/program.ts';
 import { ApiHttpServer } from '../../../../src/k8s/memory/api-http-server.ts';

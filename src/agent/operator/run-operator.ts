@@ -1,55 +1,56 @@
 import { hostname } from 'node:os';
-import { countsByLabel, type Description, gauge, itemMetrics } from '../api/metrics/description.ts';
-import type { Scrape } from '../api/metrics/scrape.ts';
-import { assert } from '../base/assert.ts';
-import { messageOf } from '../base/failure.ts';
-import { EitherSignal } from '../base/follow-signal.ts';
-import type { RateLimitOptions } from '../base/rate-limit.ts';
-import { Supervisor } from '../base/supervisor.ts';
-import type { TurnGate } from '../base/turn-gate.ts';
-import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
-import type { ConfigSource } from '../clustermesh/config-follower.ts';
-import { KubernetesClient } from '../k8s/kubernetes-client.ts';
-import { clusterConfigKey } from '../kvstore/codec/keys.ts';
-import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
-import type { KvstoreBackend } from '../kvstore/session/backend.ts';
-import { allowManyListeners } from '../kvstore/session/shared-signal.ts';
-import { DryRunBackend } from '../operator/dry-run-backend.ts';
+import type { Description } from '../../api/metrics/description.ts';
+import type { Scrape } from '../../api/metrics/scrape.ts';
+import { assert } from '../../base/assert.ts';
+import { messageOf } from '../../base/failure.ts';
+import { EitherSignal } from '../../base/follow-signal.ts';
+import type { RateLimitOptions } from '../../base/rate-limit.ts';
+import { Supervisor } from '../../base/supervisor.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
+import type { RemoteClusterStatus } from '../../clustermesh/cluster-status.ts';
+import type { ConfigSource } from '../../clustermesh/config-follower.ts';
+import { KubernetesClient } from '../../k8s/kubernetes-client.ts';
+import { clusterConfigKey } from '../../kvstore/codec/keys.ts';
+import { MemoryBackend } from '../../kvstore/memory/memory-backend.ts';
+import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import { allowManyListeners } from '../../kvstore/session/shared-signal.ts';
+import { DryRunBackend } from '../../operator/dry-run-backend.ts';
 import {
   NO_MESH,
   type OperatorDuties,
   type OperatorDutiesOptions,
   operatorDuties,
-} from '../operator/duties.ts';
-import type { Action, DutyStatus } from '../operator/duty.ts';
-import { NotReadyError } from '../operator/duty-report.ts';
+} from '../../operator/duties.ts';
+import type { Action, DutyStatus } from '../../operator/duty.ts';
+import { NotReadyError } from '../../operator/duty-report.ts';
 import {
   type ElectionTimes,
   electionIdentity,
   LeaderElection,
   type LeaderElectionStatus,
-} from '../operator/elect/leader-election.ts';
-import { KvstoreReach } from '../operator/kvstore-reach.ts';
-import type { McsStatus } from '../operator/mcs/mcs-duty.ts';
-import type { GlobalNamespacesStatus } from '../operator/publish/global-namespaces.ts';
-import { namespaceOfKey } from '../operator/publish/namespace-of-key.ts';
-import { type LocalEtcdContext, openLocalEtcd } from '../process/local-etcd.ts';
-import { loggedGate } from '../process/logged-gate.ts';
-import { RejectionReport } from '../process/rejection-report.ts';
-import { remoteEtcds } from '../process/remote-etcds.ts';
-import type { RunContext } from '../process/run-context.ts';
+} from '../../operator/elect/leader-election.ts';
+import { KvstoreReach } from '../../operator/kvstore-reach.ts';
+import type { McsStatus } from '../../operator/mcs/mcs-duty.ts';
+import type { GlobalNamespacesStatus } from '../../operator/publish/global-namespaces.ts';
+import { namespaceOfKey } from '../../operator/publish/namespace-of-key.ts';
+import { type LocalEtcdContext, openLocalEtcd } from '../../process/local-etcd.ts';
+import { loggedGate } from '../../process/logged-gate.ts';
+import { RejectionReport } from '../../process/rejection-report.ts';
+import { remoteEtcds } from '../../process/remote-etcds.ts';
+import type { RunContext } from '../../process/run-context.ts';
 import {
   type ProcessContext,
   type ProcessDocument,
   type RunOptions,
   runProcess,
   type ServedProcess,
-} from '../process/served-process.ts';
-import { READ_MS, type Step } from '../process/start-step.ts';
-import type { Output } from '../process/terminal.ts';
-import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
-import { ClusterReport, remoteClusters } from './cluster-report.ts';
-import { kubernetesAccess } from './kubernetes-access.ts';
+} from '../../process/served-process.ts';
+import { READ_MS, type Step } from '../../process/start-step.ts';
+import type { Output } from '../../process/terminal.ts';
+import { RecordedKubernetes } from '../../recording/recorded-kubernetes.ts';
+import { ClusterReport, remoteClusters } from '../cluster-report.ts';
+import { kubernetesAccess } from '../kubernetes-access.ts';
+import { operatorMetrics } from './operator-metrics.ts';
 
 /** Configuration of `dpcache operator`. */
 export interface OperatorOptions
@@ -144,93 +145,11 @@ class OperatorProcess implements ServedProcess {
   }
 
   metrics(scrape: Scrape): readonly Description[] {
-    const duties = itemMetrics(
-      'duty',
-      scrape.once(() => this.#statuses()),
-    );
-    return [
-      duties.gauge('dpcache_operator_duty_running', '1 if a duty is running, else 0.', ({ state }) =>
-        Number(state === 'running'),
-      ),
-      duties.counter('dpcache_operator_failures_total', 'Failures of a duty.', ({ failures }) => failures),
-      duties.gauge(
-        'dpcache_operator_keys',
-        'Keys that a duty publishes in the kvstore.',
-        ({ published }) => published?.keys,
-      ),
-      duties.gauge(
-        'dpcache_operator_pending_keys',
-        'Keys of a duty that are not yet written to the kvstore.',
-        ({ published }) => published?.pending,
-      ),
-      duties.counter(
-        'dpcache_operator_writes_total',
-        'Keys written by a duty.',
-        ({ published }) => published?.writes,
-      ),
-      duties.gauge(
-        'dpcache_operator_marked',
-        'Marked objects, which a later round of a duty deletes if they are still unused.',
-        ({ rounds }) => rounds?.marked,
-      ),
-      duties.counter(
-        'dpcache_operator_deleted_total',
-        'Objects deleted by a duty.',
-        ({ rounds }) => rounds?.deleted,
-      ),
-      duties.counter(
-        'dpcache_operator_conflicts_total',
-        'Deletes of a duty that failed because another writer had changed the object.',
-        ({ rounds }) => rounds?.conflicts,
-      ),
-      countsByLabel(
-        'gauge',
-        'dpcache_operator_namespaces',
-        'Namespaces whose objects are published to the mesh (global="true"), and the others.',
-        'global',
-        () => {
-          const counts = this.#duties.namespaces?.counts();
-          return counts && { true: counts.global, false: counts.known - counts.global };
-        },
-      ),
-      ...this.#mcsMetrics(scrape),
-      gauge(
-        'dpcache_operator_leader',
-        '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
-        () => Number(this.#isLeader),
-      ),
-    ];
-  }
-
-  /** Returns the metrics of the multi-cluster services API, without samples if it is off. */
-  #mcsMetrics(scrape: Scrape): readonly Description[] {
-    const counts = scrape.once(() => this.#duties.mcs?.counts());
     const { clusterName } = this.#options;
-    return [
-      countsByLabel(
-        'gauge',
-        'dpcache_operator_mcs_exports',
-        'Services that a cluster exports with ServiceExports.',
-        'cluster',
-        () => {
-          const mcs = counts();
-          return mcs && { [clusterName]: mcs.exports, ...mcs.remoteExports };
-        },
-      ),
-      gauge('dpcache_operator_mcs_imports', 'ServiceImports.', () => counts()?.imports),
-      countsByLabel(
-        'gauge',
-        'dpcache_operator_mcs_conflicts',
-        'Services that clusters export differently.',
-        'reason',
-        () => counts()?.conflicts,
-      ),
-      gauge(
-        'dpcache_operator_mcs_held_imports',
-        'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
-        () => counts()?.held,
-      ),
-    ];
+    return operatorMetrics(
+      { clusterName, duties: () => this.#duties, isLeader: () => this.#isLeader },
+      scrape,
+    );
   }
 
   status(): Omit<OperatorDocument, keyof ProcessDocument> {
