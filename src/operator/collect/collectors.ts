@@ -65,7 +65,7 @@ export interface CollectorsOptions extends DutyOptions, WriteContext {
   };
   /** Batches CiliumEndpoints into slices. Default: off. */
   readonly slices?: Omit<CiliumSlicesOptions, 'random'> | undefined;
-  /** Spreads the start of batching over turns of the event loop. Default: one turn. */
+  /** Spreads rounds, and the start of batching, over turns of the event loop. Default: one turn. */
   readonly gate?: TurnGate | undefined;
   /** Source of slice names. Default: `Math.random`. */
   readonly random?: Random | undefined;
@@ -121,7 +121,7 @@ function roundsDuty(
 }
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
-  const { kubernetes, clock, random = Math.random, slices: batching, intervals = {} } = options;
+  const { kubernetes, clock, gate, random = Math.random, slices: batching, intervals = {} } = options;
   const {
     endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS,
     identities: identitiesMs = IDENTITY_GC_INTERVAL_MS,
@@ -145,7 +145,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   return [
     roundsDuty('endpoint-gc', endpointsMs, options, () => {
       const observed = { endpoints, pods: follow(allPods, SHAPES.pods), nodes: ciliumNodes };
-      return new EndpointCollector({ ...observed, reader, writer, clock, intervalMs: endpointsMs });
+      return new EndpointCollector({ ...observed, reader, writer, clock, gate, intervalMs: endpointsMs });
     }),
     roundsDuty('identity-gc-crd', identitiesMs, options, () => {
       const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
@@ -19,6 +20,8 @@ export interface EndpointCollectorOptions {
   readonly clock: Pick<Clock, 'wallTime'>;
   /** Time between two rounds. */
   readonly intervalMs: number;
+  /** Splits a round into short turns of the event loop. Default: not split. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** Default interval, that of Cilium's `cilium-endpoint-gc-interval`. */
@@ -31,6 +34,8 @@ export interface EndpointOwners {
 }
 
 const PODS = pods(undefined);
+/** Number of endpoints that are compared with their owners in one step, which takes about 1 ms. */
+const ENDPOINTS_PER_STEP = 512;
 const FINISHED: ReadonlySet<unknown> = new Set(['Succeeded', 'Failed']);
 
 function valuesOf(list: readonly unknown[], ...names: readonly string[]): readonly unknown[] {
@@ -108,14 +113,9 @@ export class EndpointCollector implements Collector {
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    const { endpoints, clock, intervalMs } = this.#options;
+    const { endpoints, gate = OPEN_GATE } = this.#options;
     const stale = new Map<string, string>();
-    const owners = this.#observedOwners();
-    for (const [key, endpoint] of endpoints.objects) {
-      const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
-      const isYoung = ageMs >= 0 && ageMs < intervalMs;
-      if (!isYoung && whyStale(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
-    }
+    if (!(await gate.runSteps(this.#findStale(stale), signal))) return;
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
     report.setMarked(stale.size);
@@ -123,6 +123,19 @@ export class EndpointCollector implements Collector {
       const endpoint = endpoints.objects.get(key);
       if (endpoint !== undefined) await this.#remove(endpoint, report, signal);
       if (signal.aborted) return;
+    }
+  }
+
+  /** Adds the versions of the stale endpoints to `stale`, in steps. */
+  *#findStale(stale: Map<string, string>): Generator<undefined, void, void> {
+    const { endpoints, clock, intervalMs } = this.#options;
+    const owners = this.#observedOwners();
+    let count = 0;
+    for (const [key, endpoint] of endpoints.objects) {
+      const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
+      const isYoung = ageMs >= 0 && ageMs < intervalMs;
+      if (!isYoung && whyStale(endpoint, owners) !== undefined) stale.set(key, versionOf(endpoint));
+      if (++count % ENDPOINTS_PER_STEP === 0) yield;
     }
   }
 

@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import { EndpointCollector, whyStale } from '../../../src/operator/collect/endpoint-collector.ts';
+import { newCounts, roundReport } from '../../../src/operator/collect/rounds.ts';
+import { DutyReport } from '../../../src/operator/duty-report.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../../kvstore/support/settle.ts';
 import { explore } from '../support/explore.ts';
 import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluster.ts';
 
@@ -292,6 +296,36 @@ it('an endpoint that a recreated pod has taken over is kept, and the agent that 
     isThere[name] = cluster.get1('ciliumendpoints', KEY) !== undefined;
   }
   expect(isThere).toEqual({ ours: true, upstream: false });
+});
+
+it('a round compares 10,000 endpoints in steps (regression: in one turn of the event loop)', async () => {
+  const clock = new ManualClock();
+  const turns: (() => void)[] = [];
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
+  const objects = new Map<string, KubernetesObject>();
+  for (let at = 0; at < 10_000; at++)
+    objects.set(`shop/${at}`, {
+      metadata: { namespace: 'shop', name: `${at}`, uid: `${at}`, resourceVersion: '1' },
+    });
+  const observed = { isMissing: false, notReadyReason: () => undefined, follow: () => {} };
+  const cluster = new TinyCluster();
+  const none = { ...observed, objects: new Map<string, KubernetesObject>() };
+  const kinds = { endpoints: { ...observed, objects }, pods: none, nodes: none };
+  const options = { ...kinds, reader: cluster, writer: cluster, clock, gate, intervalMs: INTERVAL };
+  const marked: number[] = [];
+  const report = {
+    ...roundReport(newCounts(), new DutyReport('', { clock })),
+    setMarked: (count: number) => marked.push(count),
+  };
+  const ended = new EndpointCollector(options).round(report, new AbortController().signal);
+  let count = 0;
+  for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+    turn();
+    await settle();
+    count++;
+  }
+  await ended;
+  expect([marked, count > 10]).toEqual([[10_000], true]);
 });
 
 describe('an endpoint', () => {
