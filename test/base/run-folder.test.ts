@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -31,6 +32,15 @@ describe('the folder of a run', () => {
       mkdirSync(join(outside, name));
     setup({ isRootProject: () => true })?.();
     expect(readdirSync(outside).sort()).toEqual(['dpcache-other', `dpcache-tests-${process.ppid}`]);
+  });
+
+  it('is removed after its processes were ended (regression: the etcds of killed runs ran on for hours)', async () => {
+    const end = setup({ isRootProject: () => true });
+    const path = join(runFolder('etcd-'), 'data');
+    const child = spawn(process.execPath, ['-e', 'setInterval(() => console.log(), 9)', path]);
+    await once(child.stdout, 'data');
+    end?.();
+    expect(await once(child, 'exit')).toEqual([null, 'SIGKILL']);
   });
 
   it('is made once, and not for each project', () => {

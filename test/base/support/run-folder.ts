@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +31,9 @@ export function setup(project: Pick<TestProject, 'isRootProject'>): (() => void)
   return () => remove(folder);
 }
 
+/** Ends the processes with a path in the folder on their command line, such as etcds, and removes the folder. */
 function remove(folder: string): void {
+  spawnSync('pkill', ['-KILL', '-f', `${folder}/`]);
   rmSync(folder, { recursive: true, force: true });
 }
 
