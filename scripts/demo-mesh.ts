@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { OperatorDocument } from '../src/agent/operator/run-operator.ts';
 import { ApiClient } from '../src/api/api-client.ts';
 import { systemClock } from '../src/base/system-clock.ts';
 import { ApiHttpServer } from '../src/k8s/memory/api-http-server.ts';
@@ -73,6 +74,14 @@ class DemoCluster {
       ...['--socket', this.socket('operator'), '--listen', '0', ...PAGE],
     ]);
     await this.#isReady('operator');
+    // Ready before it leads. An agent that starts before this cluster is published would report an error.
+    await this.#demo.until(`${this.name} is published`, async () => {
+      const client = new ApiClient(this.socket('operator'), this.#demo.signal);
+      const { duties } = (await client.ask('/v1/status')) as OperatorDocument;
+      return duties.some(
+        ({ name, published }) => name === 'cluster configuration' && (published?.writes ?? 0) > 0,
+      );
+    });
   }
 
   /** Starts the agent, which follows the etcds of both clusters. */

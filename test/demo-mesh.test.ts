@@ -44,6 +44,7 @@ it('npm run demo:mesh shows services that are made global or exported in one clu
     `  in atlantic there is no shop/${STOCK}`,
     'Done.',
   ]);
+  expect(output).not.toContain('is incomplete'); // regression: agents started before the clusters were published
   expect(status).toBe(0);
 });
 
