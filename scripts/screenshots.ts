@@ -172,6 +172,7 @@ try {
   const mesh = ['agent', '--cluster', 'atlantic', '--load', 'examples/mesh.jsonl'];
   const script = ['--manifests', 'examples/services.yaml', '--play', 'examples/changes.yaml'];
   await withProcess([...mesh, ...script], async (url) => {
+    process.stdout.write(`waiting ${SCRIPT_MS / 1_000} s for the end of the script of changes\n`);
     await new Promise((resolve) => setTimeout(resolve, SCRIPT_MS));
     for (const [name, picture] of Object.entries(values.all ? {} : PICTURES)) {
       if (!isWanted(name)) continue;

@@ -9,7 +9,7 @@ import type {
   KubernetesDocument,
   StatusDocument,
 } from '../api/status-document.ts';
-import { counted } from '../base/show-value.ts';
+import { counted, nounOf } from '../base/show-value.ts';
 import { ascending } from '../base/sorted-map.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
@@ -223,12 +223,10 @@ function sampleLines(views: EngineViews, nameOf: IdentityName): readonly string[
 /** Maximum length of a list in the summary. */
 const MAX_LISTED = 12;
 
-function shortened(lines: readonly string[], what: string, command: string): readonly string[] {
-  if (lines.length <= MAX_LISTED + 1) return lines;
-  return [
-    ...lines.slice(0, MAX_LISTED + 1),
-    `… and ${lines.length - MAX_LISTED - 1} more ${what}: ${command}`,
-  ];
+function shortened(lines: readonly string[], noun: string, command: string): readonly string[] {
+  const more = lines.length - MAX_LISTED - 1;
+  if (more <= 0) return lines;
+  return [...lines.slice(0, MAX_LISTED + 1), `… and ${more} more ${nounOf(more, noun)}: ${command}`];
 }
 
 function nodeLines({ nodes }: EngineViews): readonly string[] {
@@ -264,10 +262,10 @@ export function showState(views: EngineViews, status: StatusDocument, terminal: 
     `kvstore ${kvstore}, ${complete} after ${syncedMs} ms`,
   ]);
   section('Clusters', clusterLines(clusters));
-  section('Nodes', shortened(nodeLines(views), 'nodes', 'dpcache node list'));
+  section('Nodes', shortened(nodeLines(views), 'node', 'dpcache node list'));
   section(
     'Services',
-    shortened(serviceLines(sortedServices(views), { wide: false }), 'services', 'dpcache service list'),
+    shortened(serviceLines(sortedServices(views), { wide: false }), 'service', 'dpcache service list'),
   );
   section('Some prefixes (all: dpcache ipcache list)', sampleLines(views, identityNames(views)));
 }

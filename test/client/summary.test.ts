@@ -193,9 +193,12 @@ describe('a summary', () => {
     ]);
   });
 
-  it('of the state lists twelve nodes by name, and counts the others', () => {
+  it.each([
+    [29, '  … and 9 more nodes: dpcache node list'],
+    [21, '  … and 1 more node: dpcache node list'], // regression: 1 more nodes
+  ])('of the state lists twelve nodes by name, and counts the others, up to n%i', (last, others) => {
     const model = new TestModel().fill();
-    for (let i = 29; i >= 10; i--)
+    for (let i = last; i >= 10; i--)
       model.nodes.nodeUpdated({ cluster: 'own', name: `n${i}`, source: 'kvstore', addresses: [] });
     const lines: string[] = [];
     const terminal = { line: (text = '') => lines.push(text), paint: (_tone: string, text: string) => text };
@@ -206,6 +209,6 @@ describe('a summary', () => {
       ...Array.from({ length: 11 }, (_, i) => `own/n${10 + i}`),
       '…',
     ]);
-    expect(listed.at(-1)).toBe('  … and 9 more nodes: dpcache node list');
+    expect(listed.at(-1)).toBe(others);
   });
 });
