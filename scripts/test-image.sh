@@ -29,6 +29,8 @@ in_store() {
   buildah --root "$work/store" --runroot "$work/run" "$command" "$@"
 }
 trap 'in_store rm --all >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+# Without this, sh would not run the action of EXIT after a signal.
+trap 'exit 130' INT TERM
 
 echo "test-image: the base image $base"
 mmdebstrap --quiet --variant=minbase --include=ca-certificates "$distribution" "$work/base.tar" http://deb.debian.org/debian
