@@ -211,7 +211,7 @@ describe('a watch without a visible failure', () => {
 
   it('continues an interrupted list, and compares the listed keys (regression: it restarts)', async () => {
     numbered(2000, 'old');
-    beforeRead(4, () => {
+    beforeRead(3, () => {
       put('0003', 'changed since');
       server.txn({ compare: [], writes: [{ op: 'delete', range: keyRange(`${P}0005`) }] });
       backend.link.cut();

@@ -11,69 +11,53 @@ const page = (keys: readonly string[], count: number): RangeResponse => ({
   kvs: keys.map((key) => ({ key, value: new Uint8Array(0), createRevision: 1, modRevision: 1 })),
 });
 
-/** Bounds that have learnt a page of the subtrees `p/10.0.0` and `p/10.0.1`. */
+/** Bounds of a listing of a thousand keys, after a page of two in `p/10.0.1`. */
 function learnt(end = 'p0'): PageBounds {
   const bounds = new PageBounds('p/', end);
-  bounds.observe(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
+  bounds.observe(page(['p/10.0.15.8', 'p/10.0.19.9'], 1000), 2);
   return bounds;
 }
 
 describe('the bounds of a page', () => {
-  it('are those of the list while no page has returned two keys', () => {
+  it('are those of the list for the first page, and if four pages remain', () => {
     const bounds = new PageBounds('p/', 'p0');
     expect(bounds.endFor('p/')).toBe('p0');
-    bounds.observe(page(['p/10.0.0.1'], 1000), 50);
-    bounds.observe(page([], 0), 50);
-    expect(bounds.endFor('p/10.0.0.1\0')).toBe('p0');
-    bounds.observe(page(['p/10.0.0.1', 'p/10.0.1.9'], 100), 50);
-    expect(bounds.endFor('p/10.0.1.9\0')).toBe('p/10.0.2');
+    bounds.observe(page(['p/10.0.0.1', 'p/10.0.0.2'], 11), 2);
+    expect(bounds.endFor('p/10.0.0.2\0')).toBe('p/10.0.0/');
+    bounds.observe(page(['p/10.0.0.3'], 1), 2);
+    expect(bounds.endFor('p/10.0.0/')).toBe('p0');
   });
 
-  it('end with the subtree in which they start, one character deeper than the common prefix of a page', () => {
+  it('end with the keys that have the common prefix of a page from a range of more than four pages', () => {
     const bounds = learnt();
-    expect(['p/10.0.1', 'p/10.0.1.9\0', 'p/10.7.3'].map((from) => bounds.endFor(from))).toEqual([
-      ...['p/10.0.2', 'p/10.0.2', 'p/10.7.4'],
-    ]);
-    expect(bounds.endFor('p/10.')).toBe('p/10.0.2'); // the missing part is taken from the last key
-    const prefixed = new PageBounds('p/', 'p0');
-    prefixed.observe(page(['p/1', 'p/10'], 100), 50);
-    expect(prefixed.endFor('p/12')).toBe('p/13');
+    expect(bounds.endFor('p/10.0.19.9\0')).toBe('p/10.0.2');
+    bounds.observe(page(['p/10.0.20.1', 'p/10.0.20.2'], 8), 2);
+    expect(bounds.endFor('p/10.0.20.2\0')).toBe('p/10.0.3');
+    bounds.observe(page(['p/10.0.20.3', 'p/10.0.20.4'], 9), 2);
+    expect(bounds.endFor('p/10.0.20.4\0')).toBe('p/10.0.20/');
   });
 
-  it.each([
-    [200, 'p/10.0.2'],
-    [201, 'p/10.0.1/'],
-    [50, 'p/10.0.2'],
-    [49, 'p/10.0/'],
-  ])('are %i keys of at most 100 in a subtree: the next one ends at %s', (count, end) => {
+  it('end with the next wider subtree after the end of a subtree (regression: half of the pages were empty or short)', () => {
     const bounds = learnt();
-    bounds.observe(page(['p/10.0.1.1', 'p/10.0.1.2'], count), 100);
-    expect(bounds.endFor('p/10.0.1.3')).toBe(end);
+    expect(bounds.endFor('p/10.0.2')).toBe('p/10.0/');
   });
 
-  it('are never wider than the list, and return from there in one step', () => {
-    const bounds = learnt(NO_END);
-    for (let i = 0; i < 20; i++) bounds.observe(page(['p/1', 'p/2'], 1), 100);
-    expect(bounds.endFor('p/10')).toBe('p0');
-    bounds.observe(page(['p/1', 'p/2'], 1000), 100);
-    expect(bounds.endFor('p/10')).toBe('p/2');
-    expect(learnt('p/10.0.15').endFor('p/10.0.1')).toBe('p/10.0.15');
-    expect(learnt('p/10.0.2').endFor('p/10.0.1')).toBe('p/10.0.2');
-  });
-
-  it('widen by a character for each empty page beyond four, until a page has keys', () => {
-    const bounds = learnt(NO_END);
+  it('are wider by one character more for each empty page in a row', () => {
+    const bounds = new PageBounds('p/', 'p0');
+    bounds.observe(page(['p/a/name-1', 'p/a/name-2'], 1000), 2);
     const ends: string[] = [];
-    for (let empty = 1; empty <= 11; empty++) {
-      bounds.observe(page([], 0), 50);
-      ends.push(bounds.endFor('p/10.0.3'));
+    for (let from = 'p/a/name-2\0'; from !== 'p0'; bounds.observe(page([], 0), 2)) {
+      from = bounds.endFor(from);
+      ends.push(from);
     }
-    expect(ends).toEqual([
-      ...['p/10.0.4', 'p/10.0.4', 'p/10.0.4', 'p/10.0.4', 'p/10.0/', 'p/10.1', 'p/10/', 'p/11', 'p/2', 'p0'],
-      NO_END,
-    ]);
-    bounds.observe(page(['p/10.0.1.1', 'p/10.0.1.2'], 100), 50);
-    expect(bounds.endFor('p/10.0.3')).toBe('p/10.0.4');
+    expect(ends).toEqual(['p/a/name.', 'p/a/namf', 'p/a/nb', 'p/b', 'p0']);
+  });
+
+  it('are never wider than the list', () => {
+    expect(learnt('p/10.0.17').endFor('p/10.0.16')).toBe('p/10.0.17');
+    expect(learnt('p/10.0.2').endFor('p/10.0.16')).toBe('p/10.0.2');
+    expect(learnt(NO_END).endFor('p/10.0.16')).toBe('p/10.0.2');
+    expect(learnt(NO_END).endFor('q')).toBe(NO_END);
   });
 
   it('follow each other without a gap or a repetition, for any keys', () => {
