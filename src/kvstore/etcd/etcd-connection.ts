@@ -7,6 +7,7 @@ import {
   type StatusObject,
   status,
 } from '@grpc/grpc-js';
+import { assert } from '../../base/assert.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
 import { abortedError, KvstoreError, UNREACHABLE } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
@@ -248,7 +249,7 @@ export class EtcdConnection {
   }
 
   /** Makes a call and returns its decoded answer. Rejects with a `KvstoreError`. */
-  unary<T>(
+  async unary<T>(
     call: UnaryCall<T>,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
@@ -256,31 +257,30 @@ export class EtcdConnection {
     const { path, request, decode } = call;
     const signal = allowManyListeners(limits.signal);
     const client = this.#acquireClient();
-    return new Promise<T>((resolve, reject) => {
+    // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise below, until the next
+    // collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
+    const received: { answer?: T | undefined } = {};
+    const keepAnswer = (bytes: Buffer): object => {
+      received.answer = decode(bytes);
+      return received;
+    };
+    await new Promise<void>((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
-      const errorOf = (thrown: Error | null, answer: T | undefined): KvstoreError | undefined => {
+      const errorOf = (thrown: Error | null): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
-        if (thrown === null && answer !== undefined) return undefined;
+        if (thrown === null && received.answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
         return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };
-      const sent = client.makeUnaryRequest(
-        path,
-        passThrough,
-        decode,
-        request,
-        metadata,
-        {},
-        (thrown, answer) => {
-          const error = errorOf(thrown, answer);
-          this.#releaseClient(client, error);
-          cancelDeadline();
-          signal?.removeEventListener('abort', abort);
-          if (error === undefined && answer !== undefined) resolve(answer);
-          else reject(error);
-        },
-      );
+      const sent = client.makeUnaryRequest(path, passThrough, keepAnswer, request, metadata, {}, (thrown) => {
+        const error = errorOf(thrown);
+        this.#releaseClient(client, error);
+        cancelDeadline();
+        signal?.removeEventListener('abort', abort);
+        if (error === undefined) resolve();
+        else reject(error);
+      });
       sent.on('metadata', (headers) => {
         contentType = foreignType(headers);
       });
@@ -292,6 +292,10 @@ export class EtcdConnection {
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();
     });
+    const { answer } = received;
+    received.answer = undefined;
+    assert(answer !== undefined, 'a call without an error has an answer');
+    return answer;
   }
 
   /**

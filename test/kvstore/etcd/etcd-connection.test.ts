@@ -5,11 +5,12 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { keyRange } from '../../../src/kvstore/codec/key-range.ts';
-import { message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
+import { bytesField, message, numberField } from '../../../src/kvstore/codec/proto-writer.ts';
 import { EtcdBackend } from '../../../src/kvstore/etcd/etcd-backend.ts';
 import type { EtcdConfig } from '../../../src/kvstore/etcd/etcd-config.ts';
 import { EtcdTransport } from '../../../src/kvstore/etcd/etcd-transport.ts';
 import { freePort } from '../../base/support/free-port.ts';
+import { collectGarbage, collectYoungGarbage } from '../../base/support/garbage.ts';
 import { until } from '../../base/support/until.ts';
 import { FakeServer, NO_KEYS } from './support/fake-server.ts';
 
@@ -258,4 +259,28 @@ it('a server that finds the pings too many receives half as many (regression: it
   expect(pings).toHaveLength(2);
   const [first = 0, second = 0, third = 0] = pings[1] ?? [];
   expect(Math.min(second - first, third - second)).toBeGreaterThan(150);
+});
+
+it('an answer does not stay in memory with its call (regression: until a collection of the old generation)', async () => {
+  const value = Buffer.alloc(1 << 20);
+  const kv = message(bytesField(1, Buffer.from('key')), numberField(3, 1), bytesField(5, value));
+  const answer = message(bytesField(1, message(numberField(3, 1))), bytesField(2, kv));
+  const server = new FakeServer({ range: () => answer });
+  const transport = new EtcdTransport({ endpoints: [await server.start()] }, Math.random);
+  onTestFinished(() => server.stop());
+  onTestFinished(() => transport.close());
+  const calls = 16;
+  const read = async (): Promise<void> => {
+    await transport.range(keyRange('key'));
+    await sleep(1); // the last answer is still on the stack
+    collectYoungGarbage();
+  };
+  await read();
+  await collectGarbage();
+  const before = process.memoryUsage().arrayBuffers;
+  for (let call = 0; call < calls; call++) await read();
+  await sleep(SHORT_MS);
+  collectYoungGarbage();
+  // grpc-js keeps the parts in which each answer was received.
+  expect((process.memoryUsage().arrayBuffers - before) / calls / value.length).toBeLessThan(1.5);
 });
