@@ -41,8 +41,11 @@ type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 /** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */
 export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
-  /** Hashes of the prefixes that the current batch changed. */
-  readonly #hashes = new Set<number>();
+  /**
+   * Hashes of the prefixes that the current batch changed. Each batch has a new set, because the tables of a set that
+   * is cleared refer to each other, so that they are kept until the next collection of the old generation.
+   */
+  #hashes = new Set<number>();
   /** True if all changes are known to have different prefixes, because their hashes differ. */
   #distinct = false;
   /** False if changes outside batches have no receiver. They are then not recorded, but set `#skipped`. */
@@ -229,7 +232,7 @@ export class ChangeJournal implements ClaimSink {
 
   #begin(): void {
     this.#distinct = true;
-    this.#hashes.clear();
+    this.#hashes = new Set();
   }
 
   #noteHash(hash: number): void {
