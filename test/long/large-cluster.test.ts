@@ -100,8 +100,10 @@ describe(`a cluster of ${KEYS.toLocaleString('en')} IPs in a real etcd`, () => {
     expect(second.backend.status().requests.ok).toBeLessThan(FEW_CALLS);
     deletes.stop();
 
+    // The leases of the first process are adopted, so its keys are not written again.
+    expect(second.publisher.status().resources.ip.writes).toBe(0);
     expect(await client().deletePrefix(PREFIX, { deadlineMs: 60_000 })).toBe(KEYS);
-    await until('every key is put back', () => second.publisher.status().resources.ip.writes >= 2 * KEYS);
+    await until('every key is put back', () => second.publisher.status().resources.ip.writes >= KEYS);
     await until('all writes have landed', () => second.publisher.status().resources.ip.pending === 0);
     expect(await count(PREFIX)).toBe(KEYS);
     expect(second.backend.status().requests.ok).toBeLessThan(2 * FEW_CALLS);
