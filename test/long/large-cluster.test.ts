@@ -128,7 +128,7 @@ describe(`a copy of a cluster of ${KEYS.toLocaleString('en')} IPs in a real etcd
         const value = { IP: address(i + n), ID: 131_328 + ((i + n) % 5000) };
         return { key: `${SOURCE}${address(i + n)}`, value: bytesOfText(JSON.stringify(value)) };
       };
-      await backend.writeAll(Array.from({ length: MAX_WRITES }, (_, n) => of(n)));
+      await backend.writeAll(Array.from({ length: Math.min(MAX_WRITES, KEYS - i) }, (_, n) => of(n)));
     }
   }
 
