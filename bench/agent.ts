@@ -86,7 +86,8 @@ async function fill(backend: EtcdBackend, prefixes: number): Promise<void> {
 
 /** Changes values at a constant rate, spread over all prefixes. */
 async function change(backend: EtcdBackend, prefixes: number): Promise<void> {
-  const perTick = (CHANGES_PER_SECOND * TICK_MS) / 1000;
+  // A transaction may not write a key twice.
+  const perTick = Math.min(prefixes, (CHANGES_PER_SECOND * TICK_MS) / 1000);
   const stride = Math.max(1, Math.floor(prefixes / perTick));
   const begun = performance.now();
   for (let tick = 0; tick * TICK_MS < CHANGE_MS; tick++) {

@@ -255,12 +255,12 @@ export async function benchMcs({
     return JSON.stringify(body).includes(text);
   };
   const ofSlices = await lags(
-    (i) => exporters.serve(i, `10.99.0.${i}`),
-    (i) => has(SLICES, exporters.imported(i), `"10.99.0.${i}"`),
+    (i) => exporters.serve(i % exports, `10.99.0.${i}`),
+    (i) => has(SLICES, exporters.imported(i % exports), `"10.99.0.${i}"`),
   );
   const ofImports = await lags(
-    (i) => exporters.export(i, 9000 + i),
-    (i) => has(IMPORTS, `svc-${i}`, `"port":${9000 + i}`),
+    (i) => exporters.export(i % exports, 9000 + i),
+    (i) => has(IMPORTS, `svc-${i % exports}`, `"port":${9000 + i}`),
   );
   const at = (times: readonly number[], part: number): number =>
     times[Math.min(times.length - 1, Math.floor(part * times.length))] ?? 0;
