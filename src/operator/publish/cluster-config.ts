@@ -8,7 +8,8 @@ import {
   encodeClusterConfig,
 } from '../../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/keys.ts';
-import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
+import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
+import { type ContestedKey, ContestedKeys } from '../../kvstore/stores/contested-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
 import type { KeyOwner } from './mesh-keys.ts';
@@ -29,19 +30,15 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly serviceExportsEnabled?: boolean | undefined;
 }
 
-/** Time between two checks of the configuration (OPERATOR 35). */
+/** Time between two checks of the configuration and of the ids of clusters (OPERATOR 35). */
 const INTERVAL_MS = 5 * 60_000;
-/**
- * Time between two checks if the configuration promises no canaries, and therefore yields to that of another writer
- * (OPERATOR 16).
- */
-const YIELDING_INTERVAL_MS = 60_000;
 
 /**
  * Keeps the configuration of the local cluster, `cilium/cluster-config/<name>` (OPERATOR 16, 35). The configuration is
  * written last: a reader that finds it also finds the canaries, and all keys that the canaries promise. The
  * configuration has a separate lease, which expires first if its writer dies. While the configuration is absent,
- * readers ignore deletes (SEMANTICS 6), so no reader loses keys that expire afterwards.
+ * readers ignore deletes (SEMANTICS 6), so no reader loses keys that expire afterwards. If another client deletes or
+ * overwrites the configuration, it is put back like the keys of a `SyncStore`.
  */
 export class ClusterConfigKeeper implements Duty {
   readonly name = 'cluster configuration';
@@ -55,12 +52,15 @@ export class ClusterConfigKeeper implements Duty {
   #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
+  readonly #contested: ContestedKeys<ContestedKey>;
+  readonly #contestedKey: ContestedKey = { history: undefined };
   readonly #written = deferred();
 
   constructor(options: ClusterConfigOptions) {
     this.#options = options;
     const { clusterName, clusterID: id, maxConnectedClusters = 255, promised, clock, random } = options;
     this.#tasks = new Supervisor({ clock, random, onFailure: options.onFailure });
+    this.#contested = new ContestedKeys({ clock, random, putBack: () => this.#wake() });
     this.#key = clusterConfigKey(clusterName);
     const syncedCanaries = promised !== undefined;
     const { endpointSlicesExportMode: mode, serviceExportsEnabled } = options;
@@ -111,9 +111,26 @@ export class ClusterConfigKeeper implements Duty {
         this.#wake();
       },
     });
-    await this.#tasks.runWithRestart(this.name, (until) => this.#maintain(until), { signal });
+    await Promise.all([
+      this.#tasks.runWithRestart(this.name, (until) => this.#maintain(until), { signal }),
+      this.#tasks.runWithRestart('watch', (until) => this.#watch(until), { signal }),
+    ]);
+    this.#contested.stop();
     unsubscribe();
     this.#state = 'ended';
+  }
+
+  async #watch(signal: AbortSignal): Promise<void> {
+    for await (const events of this.#options.backend.watch(CLUSTER_CONFIG_PREFIX, { signal }))
+      for (const event of events) if (event.key === this.#key) this.#receiveEvent(event);
+  }
+
+  #receiveEvent({ type, value }: WatchEvent): void {
+    if (type === 'delete') {
+      this.#exists = false;
+      this.#contested.recordDelete(this.#contestedKey);
+    } else if (this.#mustKeep(value)) this.#contested.cancel(this.#contestedKey);
+    else this.#contested.recordOverwrite(this.#contestedKey);
   }
 
   async #maintain(signal: AbortSignal): Promise<void> {
@@ -128,16 +145,15 @@ export class ClusterConfigKeeper implements Duty {
       // A resource that was complete first may have lost its keys while others were not complete yet.
       if (!this.#exists && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
-      const interval = promised === undefined ? YIELDING_INTERVAL_MS : INTERVAL_MS;
       using either = new EitherSignal(signal, woken.signal);
-      await sleep(clock, interval, either.signal);
+      await sleep(clock, INTERVAL_MS, either.signal);
     }
   }
 
   async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
     const { backend, promised } = this.#options;
     const found = promised === undefined ? await backend.get(this.#key, { signal }) : undefined;
-    if (found === undefined || !mustKeep(found.value, this.#value)) {
+    if (found === undefined || !this.#mustKeep(found.value)) {
       const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
@@ -161,14 +177,16 @@ export class ClusterConfigKeeper implements Duty {
       );
     }
   }
-}
 
-/**
- * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or it belongs to another
- * writer, because it promises canaries or is a copy (OPERATOR 16).
- */
-function mustKeep(found: Uint8Array, wanted: Uint8Array): boolean {
-  if (equalBytes(found, wanted)) return true;
-  const config = decodeClusterConfig(found, '');
-  return config.ok && (config.value.capabilities.syncedCanaries || config.value.capabilities.cached);
+  /**
+   * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or the wanted one
+   * promises no canaries and the found one belongs to another writer, because it promises canaries or is a copy
+   * (OPERATOR 16).
+   */
+  #mustKeep(found: Uint8Array): boolean {
+    if (equalBytes(found, this.#value)) return true;
+    if (this.#options.promised !== undefined) return false;
+    const config = decodeClusterConfig(found, '');
+    return config.ok && (config.value.capabilities.syncedCanaries || config.value.capabilities.cached);
+  }
 }
