@@ -20,6 +20,8 @@ class World {
   readonly server: MemoryServer = new MemoryServer({ clock: this.clock });
   readonly backend: MemoryBackend = new MemoryBackend({ clock: this.clock, random, server: this.server });
   readonly exports: Map<string, string> = new Map();
+  /** Ends the publishers, which would restore the configuration. */
+  readonly ended: AbortController = new AbortController();
   readonly mesh: ClusterMesh = new ClusterMesh({
     clusterName: 'own',
     clusterID: 9,
@@ -39,10 +41,9 @@ class World {
   publisher(serviceExports: boolean): ClusterPublisher {
     const options = { clusterName: 'a', clusterID: 1, backend: this.backend, serviceExports, random };
     const publisher = new ClusterPublisher({ ...options, clock: this.clock });
-    const ended = new AbortController();
-    const running = publisher.run(ended.signal);
+    const running = publisher.run(this.ended.signal);
     onTestFinished(async () => {
-      ended.abort();
+      this.ended.abort();
       await running;
     });
     void publisher.markSynced();
@@ -118,6 +119,7 @@ describe('the service exports of a cluster', () => {
     const publisher = world.publisher(true);
     publisher.upsertServiceExport(EXPORT);
     await world.follow();
+    world.ended.abort();
     await world.backend.delete(clusterConfigKey('a'));
     await advance(world.clock, 100);
     expect([...world.exports.keys()]).toEqual(['a/cart']);
