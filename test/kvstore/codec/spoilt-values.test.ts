@@ -77,7 +77,10 @@ const recorded: readonly { readonly key: string; readonly value: string }[] = re
 function checkRejection({ field, value, message }: Rejection): void {
   expect(field).not.toBe('');
   expect(value).not.toBe('');
-  expect(message).toContain(`${field} ${value}: `);
+  const subject = `${field} ${value}`;
+  expect(message).toContain(subject);
+  // A requirement follows a colon, a predicate does not.
+  expect(message.slice(message.indexOf(subject) + subject.length)).toMatch(/^(: | is )/);
   expect(message.length).toBeLessThan(1024);
 }
 

@@ -168,9 +168,7 @@ describe('answers, against protobufjs', () => {
   it('an event without a key-value is an error (regression: was an event of the key "")', () => {
     const kv = { key: Buffer.from('p/a'), mod_revision: long(7) };
     const answer = encode('WatchResponse', { events: [{ kv }, { type: 1 }] });
-    expect(() => decodeWatch(answer).events.takeEvents()).toThrow(
-      expect.objectContaining({ code: 'internal', message: expect.stringContaining('key-value') }),
-    );
+    expect(() => decodeWatch(answer).events.takeEvents()).toThrow(/key-value/);
     expect(() => decodeWatch(encode('WatchResponse', { events: [{}] }))).toThrow(/key-value/);
   });
 
