@@ -420,6 +420,7 @@ const ADDED: readonly Rule[] = [
   ['services', 'SEMANTICS 5: what was lost is put again', isLost],
   ['.heartbeat', 'SEMANTICS 5: what was lost is put again', isLost],
   ['synced', 'SEMANTICS 5: what was lost is put again', isLost],
+  ['cluster-config', 'O 35: a lost configuration is put again at once', isLost],
   ['ip', 'O 41: the next owner of an address is put', (all) => isLost(all) || isContested(all)],
   [
     'services',
