@@ -1,4 +1,4 @@
-import { Map as ImmutableMap } from 'immutable';
+import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { preferenceOf, preferredSide, selectSide } from './affinity.ts';
 import {
   type Backend,
@@ -39,7 +39,7 @@ export interface ServiceState {
   /** True if listeners have received the service (SEMANTICS 3.3). */
   readonly announced: boolean;
   /** The names ({@link partName}) of parts from a checkpoint that no source has confirmed. */
-  readonly restored: ReadonlySet<string>;
+  readonly restored: ImmutableSet<string>;
 }
 
 /**
@@ -54,7 +54,7 @@ export interface Offer {
 /** An empty offer. */
 export const NO_OFFER: Offer = { whole: undefined, slices: ImmutableMap() };
 
-const NONE_RESTORED: ReadonlySet<string> = new Set();
+const NONE_RESTORED: ImmutableSet<string> = ImmutableSet();
 
 /**
  * Returns the name of a part of a service. The parts are the service, a slice of the local cluster (`name`), the whole
@@ -69,21 +69,13 @@ export function partName(
   return kind === 'remote-slice' ? `${kind}/${name}/${slice}` : `${kind}/${name}`;
 }
 
-function withoutPart(restored: ReadonlySet<string>, part: string): ReadonlySet<string> {
-  if (restored.size === 0 || !restored.has(part)) return restored;
-  const remaining = new Set(restored);
-  remaining.delete(part);
-  return remaining.size === 0 ? NONE_RESTORED : remaining;
-}
-
 /** Returns the state with a part marked as restored or confirmed. */
 export function withRestored(
   state: ServiceState,
   part: string,
   status: 'restored' | 'confirmed',
 ): ServiceState {
-  const restored =
-    status === 'restored' ? new Set(state.restored).add(part) : withoutPart(state.restored, part);
+  const restored = status === 'restored' ? state.restored.add(part) : state.restored.delete(part);
   return restored === state.restored ? state : withFields(state, { restored });
 }
 
@@ -219,7 +211,7 @@ function withChange(
   const correlation = applyOriginChange(state.correlation, change, originsOf(state));
   const endpoints = endpointsOf(state, correlation);
   const { slices = state.slices, remotes = state.remotes } = inputs;
-  const restored = withoutPart(state.restored, part);
+  const restored = state.restored.delete(part);
   return withFields(state, { slices, remotes, correlation, endpoints, restored });
 }
 
@@ -300,7 +292,7 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
  */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
-  const next = withFields(state, { service, restored: withoutPart(state.restored, partName('service')) });
+  const next = withFields(state, { service, restored: state.restored.delete(partName('service')) });
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const rebuild = globalChanged || publishChanged;
