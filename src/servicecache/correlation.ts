@@ -2,14 +2,7 @@ import { Map as ImmutableMap } from 'immutable';
 import { assert } from '../base/assert.ts';
 import { lowerBound } from '../base/sorted-map.ts';
 import { isOnSide, type PreferredSide } from './affinity.ts';
-import {
-  type Backend,
-  type Backends,
-  backendOf,
-  equalBackends,
-  NO_BACKENDS,
-  type OfferedBackends,
-} from './backend.ts';
+import { type Backend, type Backends, backendOf, equalBackends, NO_BACKENDS } from './backend.ts';
 import { everyDifference, isImmutable } from './offer-difference.ts';
 import { compareOrigins, type Origin, type OriginChange, OriginIndex, type Origins } from './origin-index.ts';
 
@@ -234,28 +227,4 @@ export function applyOriginChange(current: Correlation, change: OriginChange, or
   const next = correlator.finish();
   if (index.wasUsed()) indexes.set(next, index);
   return next;
-}
-
-/** Returns the correlation of all origins, without a preferred side. Linear in their backends, plus a sort by name. */
-export function correlate(origins: Iterable<readonly [Origin, OfferedBackends]>): Correlation {
-  const ranked = Array.from(origins).sort(([a], [b]) => compareOrigins(a, b));
-  const winners = new Map<string, BackendClaim>();
-  const contested = new Map<string, BackendClaim[]>();
-  for (const [origin, offered] of ranked) {
-    for (const backend of offered.values()) {
-      const claim = { origin, backend };
-      const winner = winners.get(backend.address);
-      const claims = contested.get(backend.address);
-      if (winner === undefined) winners.set(backend.address, claim);
-      else if (claims === undefined) contested.set(backend.address, [winner, claim]);
-      else claims.push(claim);
-    }
-  }
-  const backends = NO_BACKENDS.withMutations((draft) => {
-    for (const [address, winner] of winners) {
-      const claims = contested.get(address);
-      draft.set(address, claims === undefined ? winner.backend : withMergedPorts(winner, claims, undefined));
-    }
-  });
-  return { backends: sharedIfEmpty(backends), contested: ImmutableMap(contested), preferred: undefined };
 }

@@ -9,7 +9,8 @@ import {
   NO_ENDPOINTS,
   type OfferedBackends,
 } from './backend.ts';
-import { applyOriginChange, type Correlation, correlate, NO_CORRELATION } from './correlation.ts';
+import { applyOriginChange, type Correlation, NO_CORRELATION } from './correlation.ts';
+import { everyMapDifference } from './map-difference.ts';
 import { equalBackendMaps } from './offer-difference.ts';
 import type { Origin, OriginChange, Origins } from './origin-index.ts';
 import type { Service } from './service.ts';
@@ -111,7 +112,8 @@ export function isReady(state: ServiceState): boolean {
 export function offeredBySlice(slice: EndpointSlice | undefined, service: Service | undefined): Backends {
   if (slice === undefined) return NO_BACKENDS;
   if (service?.publishNotReady !== true || slice.notReady.size === 0) return slice.backends;
-  return slice.backends.size === 0 ? slice.notReady : slice.notReady.merge(slice.backends);
+  // Shares the structure of the ready ones, so that both compare at the cost of the others.
+  return slice.backends.mergeWith((ready) => ready, slice.notReady);
 }
 
 /** Returns the backend of a slice for this service at one address. */
@@ -195,7 +197,7 @@ function endpointsOf(state: ServiceState, correlation: Correlation): Endpoints {
   return selected === selectSide(state.correlation) ? state.endpoints : { backends: selected };
 }
 
-/** Like {@link endpointsOf}, for a rebuilt correlation: compares the content of the endpoints. */
+/** Like {@link endpointsOf}, but compares the content of the endpoints. */
 function comparedEndpoints(state: ServiceState, correlation: Correlation): Endpoints {
   const endpoints = endpointsOf(state, correlation);
   return equalBackendMaps(endpoints.backends, state.endpoints.backends) ? state.endpoints : endpoints;
@@ -286,19 +288,50 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
   return { backends, contested, preferred };
 }
 
+type Inputs = Pick<ServiceState, 'slices' | 'remotes'>;
+
+/** Returns the state with other slices and offers, replaced one by one. Linear in those that differ. */
+function withInputs(state: ServiceState, { slices, remotes }: Inputs): ServiceState {
+  let next = state;
+  everyMapDifference(state.slices, slices, (old, slice) => {
+    next = withSlice(next, (slice ?? old)?.name ?? '', slice);
+    return true;
+  });
+  for (const cluster of new Set([...state.remotes.keys(), ...remotes.keys()])) {
+    const before = state.remotes.get(cluster) ?? NO_OFFER;
+    const after = remotes.get(cluster) ?? NO_OFFER;
+    if (before.whole !== after.whole) next = withRemote(next, cluster, after.whole);
+    everyMapDifference(before.slices, after.slices, (old, slice) => {
+      next = withRemoteSlice(next, cluster, (slice ?? old)?.name ?? '', slice);
+      return true;
+    });
+  }
+  return next;
+}
+
+function withoutNotReady(slices: ServiceState['slices']): ServiceState['slices'] {
+  return slices.map((slice) => (slice.notReady.size === 0 ? slice : { ...slice, notReady: NO_BACKENDS }));
+}
+
 /**
- * Returns the state with the service replaced or removed. The correlation is rebuilt, linear in the whole service, if
- * other origins are used.
+ * Returns the state with the service replaced or removed. Linear in the inputs that only one of both services uses:
+ * these are removed before, and added after. If the preference changes, linear in all backends.
  */
 export function withService(state: ServiceState, service: Service | undefined): ServiceState {
   const old = state.service;
-  const next = withFields(state, { service, restored: state.restored.delete(partName('service')) });
+  const fields = { service, restored: state.restored.delete(partName('service')) };
   const globalChanged = (old?.global ?? false) !== (service?.global ?? false) && state.remotes.size > 0;
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
-  const rebuild = globalChanged || publishChanged;
-  if (!rebuild && preferenceOf(old) === preferenceOf(service)) return next;
-  const correlation = withPreferredSide(rebuild ? correlate(usedOrigins(next)) : state.correlation, service);
-  return withFields(next, { correlation, endpoints: comparedEndpoints(state, correlation) });
+  const preferenceChanged = preferenceOf(old) !== preferenceOf(service);
+  if (!globalChanged && !publishChanged && !preferenceChanged) return withFields(state, fields);
+  const ready = publishChanged ? withoutNotReady : (slices: Inputs['slices']) => slices;
+  const remotes = globalChanged
+    ? state.remotes.clear()
+    : state.remotes.map(({ whole, slices }) => ({ whole, slices: ready(slices) }));
+  const common = withInputs(state, { slices: ready(state.slices), remotes });
+  const { correlation: all } = withInputs(withFields(common, { service }), state);
+  const correlation = preferenceChanged ? withPreferredSide(all, service) : all;
+  return withFields(state, { ...fields, correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 
 /** Returns the state with `announced` set. */

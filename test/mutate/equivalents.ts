@@ -1372,9 +1372,9 @@ export const EQUIVALENTS: readonly Equivalent[] = [
       '_ > 0 → true',
       '_ > 0 → _ >= 0',
       '_ || _ → true',
-      '!_ && _(_) === _(_) → false',
+      '!_ && !_ && !_ → false',
     ],
-    reason: 'correlates again, to the same',
+    reason: 'removes and adds the same inputs',
   },
   {
     file: 'src/servicecache/service-stream.ts',

@@ -88,7 +88,7 @@ describe('slices of a remote cluster', () => {
       { address: '10.0.0.2', state: 'active', weight: 7 },
       { address: '10.0.0.3', state: 'active', weight: 100 },
     ]);
-    expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.2', '10.0.0.3']);
+    expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])].sort()).toEqual(['10.0.0.2', '10.0.0.3']);
   });
 
   it('that claim one address: the first by name wins and gets the port names of the other', () => {
@@ -358,13 +358,29 @@ describe('many slices with contested addresses', () => {
   const withCounted = (state: ServiceState, name: string, ...addresses: readonly number[]): ServiceState =>
     withSlice(state, name, counted(name, addresses));
 
-  it('are read once if the service becomes global (regression: all of them, for each slice)', () => {
-    let state = withRemote(withService(emptyState(SHOP), service()), 'east', []);
+  it('are not read if the service uses other inputs, too (regression: all, to rank every claim again)', () => {
+    let state = withRemote(withService(emptyState(SHOP), service()), 'east', [
+      createBackend({ address: '10.0.0.1', ports: [], cluster: 'east' }),
+    ]);
     for (let at = 0; at < 200; at++) state = withCounted(state, `s-${at}`, at % 100);
+    state = withSlice(state, 'not-ready', slice('not-ready', { '10.0.9.1': { state: 'not-ready' } }));
     reads = 0;
-    state = withService(state, service({ global: true }));
-    expect(state.correlation.contested.size).toBe(100);
-    expect(reads).toBe(200);
+    for (const [fields, expected] of [
+      [{ global: true, publishNotReady: true }, ['10.0.9.1', 'east']],
+      [{ publishNotReady: true }, ['10.0.9.1']],
+      [{ global: true }, ['east']],
+      [{}, []],
+    ] as const) {
+      state = withService(state, service(fields));
+      const { backends, contested } = state.correlation;
+      expect(contested.size).toBe(100);
+      expect(backends.size).toBe(backends.has('10.0.9.1') ? 101 : 100);
+      const claims = contested.get('10.0.0.1')?.map(({ origin }) => origin.cluster) ?? [];
+      expect([...(backends.has('10.0.9.1') ? ['10.0.9.1'] : []), ...claims.filter(Boolean)]).toEqual(
+        expected,
+      );
+    }
+    expect(reads).toBe(0);
   });
 
   it('are not all read for each slice that changes (regression: they were indexed again)', () => {
@@ -415,9 +431,12 @@ describe('many slices with contested addresses', () => {
           // The result of a batch that fails, or of a preview, is discarded.
           if (discarded !== undefined) withCounted(state, name, ...discarded);
           state = withSlice(state, name, listed && counted(name, listed));
-          const { correlation } = withService(state, service({ publishNotReady: true }));
-          expect(state.correlation.contested.toJS()).toEqual(correlation.contested.toJS());
-          expect(state.correlation.backends.toJS()).toEqual(correlation.backends.toJS());
+          const claims = new Map<string, string[]>();
+          for (const [name, { backends }] of state.slices.sortBy((_, at) => at))
+            for (const at of backends.keys()) claims.set(at, [...(claims.get(at) ?? []), name]);
+          const contested = state.correlation.contested.map((each) => each.map(({ origin }) => origin.slice));
+          expect(new Map(contested)).toEqual(new Map([...claims].filter(([, { length }]) => length > 1)));
+          expect([...state.correlation.backends.keys()].sort()).toEqual([...claims.keys()].sort());
         }
       }),
       fewerRuns(40),

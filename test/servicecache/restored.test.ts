@@ -80,8 +80,7 @@ describe('services restored from a checkpoint', () => {
         cache.restorePart({ kind: 'slice', id: idOf(at), slice: slice(`a-${at}`, []) });
       return performance.now() - begun;
     };
-    const fastest = (idOf: (at: number) => ServiceID): number =>
-      Math.min(millisOf(idOf), millisOf(idOf));
+    const fastest = (idOf: (at: number) => ServiceID): number => Math.min(millisOf(idOf), millisOf(idOf));
     expect(fastest(() => SHOP)).toBeLessThan(20 * fastest((at) => ({ namespace: 'shop', name: `s${at}` })));
   });
 
