@@ -342,24 +342,28 @@ export class Reflector implements FollowedResource {
     throw new ApiError('garbled', 'the streaming list ended before it was complete');
   }
 
-  /** Applies objects of a streaming list. Returns the version if the list is complete. */
+  /**
+   * Applies objects of a streaming list. Returns the version if the list is complete. If a line is an error, the events
+   * before it are delivered first, because later lists do not repeat them.
+   */
   #applyInitial(values: readonly unknown[]): string | undefined {
     const events: ResourceEvent[] = [];
-    let version: string | undefined;
-    for (const value of values) {
-      const line = readWatchLine(value);
-      // The first bookmark of a streaming list is that after its last object.
-      if (line.type === 'bookmark' && !line.isListed)
-        throw new ApiError('invalid', 'the server treats the request of a streaming list as a watch');
-      if (line.type === 'bookmark') version = line.version;
-      if (version !== undefined) break; // the next watch repeats the rest
-      if (line.type === 'put') events.push(...this.#known.putListed(line.object));
-      // While the watch cache of the server is behind, the server also sends deletes.
-      else if (line.type === 'delete') events.push(...this.#known.delete(line.object));
-      else if (line.type === 'invalid') this.#rejected++;
+    try {
+      for (const value of values) {
+        const line = readWatchLine(value);
+        // The first bookmark of a streaming list is that after its last object.
+        if (line.type === 'bookmark' && !line.isListed)
+          throw new ApiError('invalid', 'the server treats the request of a streaming list as a watch');
+        if (line.type === 'bookmark') return line.version; // the next watch repeats the rest
+        if (line.type === 'put') events.push(...this.#known.putListed(line.object));
+        // While the watch cache of the server is behind, the server also sends deletes.
+        else if (line.type === 'delete') events.push(...this.#known.delete(line.object));
+        else this.#rejected++;
+      }
+      return undefined;
+    } finally {
+      this.#deliver(events);
     }
-    this.#deliver(events);
-    return version;
   }
 
   async #page(

@@ -144,6 +144,23 @@ it('a server that treats a stream as a watch is asked for a list at its first bo
   expect(followed.status()).toMatchObject({ listed: true, objects: 1, failures: 0 });
 });
 
+it.each([
+  ['an ordinary bookmark', { type: 'BOOKMARK', object: { metadata: { resourceVersion: '6' } } }],
+  ['an error', { type: 'ERROR', object: { code: 422 } }],
+])('objects before %s of a stream are delivered (regression: known, but never delivered)', async (_, end) => {
+  const api = new ScriptedApi();
+  const client = new KubernetesClient(api, { clock, random: () => 0 });
+  clients.push(client);
+  const sink = new RecordingSink();
+  client.follow(PODS, sink);
+  const a = { metadata: { name: 'a', namespace: 'n', uid: '1', resourceVersion: '5' } };
+  const stream = await api.takes('stream');
+  await stream.say({ type: 'ADDED', object: a }, end);
+  const list = await api.takes('list');
+  await list.list('6', [a]);
+  expect([...sink.objects.values()]).toEqual([a]);
+});
+
 it('a broken stream deletes nothing, and is requested again, not older than the last version', async () => {
   const { server, pods } = served(true);
   await pods.create('a');
