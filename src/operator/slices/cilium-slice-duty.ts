@@ -79,6 +79,7 @@ export class CiliumSliceDuty implements Duty {
       await this.#awaitWork(signal);
       await sleep(clock, GATHER_MS, signal);
     }
+    this.#retries.clear();
     this.#state = 'ended';
   }
 
@@ -104,7 +105,7 @@ export class CiliumSliceDuty implements Duty {
     await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
     this.#slices = new CiliumSlices(this.#options);
-    for (const state of [this.#own, this.#retries, this.#rejected]) state.clear();
+    for (const state of [this.#own, this.#rejected]) state.clear();
     this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);

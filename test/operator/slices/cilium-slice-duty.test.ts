@@ -340,6 +340,16 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
+  it('are not retried after the end of the duty (regression: a timer kept the process alive)', async () => {
+    const world = new World('identity');
+    world.api.deny('create', 'ciliumendpointslices');
+    world.start();
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await advance(world.clock, 60_000);
+    await world.stop();
+    expect(world.clock.pending).toBe(0);
+  });
+
   it('are retried after a second if they were written in between', async () => {
     const world = new World('identity');
     world.start();
