@@ -468,7 +468,11 @@ describe('the metrics and the status of an operator', () => {
     const problem = vi.spyOn(KvstoreReach.prototype, 'problem', 'get').mockReturnValue(undefined);
     const of = duty();
     const operator = operate({}, { ...PARTS, published: [of] } as never, of);
-    await until('it has started', async () => !(await operator.get('/v1/status')).includes('"running","ms"'));
+    // Between two steps, no step is running.
+    await until(
+      'it has started',
+      async () => JSON.parse(await operator.get('/v1/status')).steps.at(-1).state === 'done',
+    );
     await until('it is a candidate', async () => (await operator.get('/readyz')).includes('"ready":true'));
     expect(await operator.get('/metrics')).toContain('dpcache_operator_leader 0\n');
     problem.mockReturnValue('refused');
