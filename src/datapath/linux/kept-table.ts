@@ -316,7 +316,12 @@ export class KeptTable<Item> implements Disposable {
   #nextChunk(): readonly TableChange<Item>[] {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
-    for (let looked = 0; looked < CHUNK && changes.length < limit; looked++) {
+    let weight = 0;
+    const push = (key: string, item: Item | undefined): void => {
+      changes.push({ key, item });
+      weight += this.#table.weight?.(key, item) ?? 1;
+    };
+    for (let looked = 0; looked < CHUNK && weight < limit; looked++) {
       const key = this.#dirty.shift('lowest');
       if (key === undefined) break;
       const item = this.#desired.get(key);
@@ -326,14 +331,14 @@ export class KeptTable<Item> implements Disposable {
       }
       this.#waiting?.delete(key);
       if (this.#mustStay(key, item)) continue;
-      if (!this.#isAdopted(key, item)) changes.push({ key, item });
+      if (!this.#isAdopted(key, item)) push(key, item);
     }
     if (changes.length > 0 || this.#dirty.size > 0) return changes;
-    while (changes.length < limit) {
+    while (weight < limit) {
       const key = this.#deletes.shift('highest');
       if (key === undefined) break;
       if (this.#desired.get(key) !== undefined) this.mark(key);
-      else if (!this.#isWaiting(key)) changes.push({ key, item: undefined });
+      else if (!this.#isWaiting(key)) push(key, undefined);
     }
     return changes;
   }

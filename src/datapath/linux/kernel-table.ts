@@ -26,6 +26,8 @@ export interface KernelTable<Item> {
   maps?(): readonly MapUse[];
   /** Number of changes in one call of `apply`, which blocks the event loop. Default and maximum: 256. */
   readonly chunk?: number | undefined;
+  /** Returns how many changes of a chunk a change counts as, 1 or more. Default 1. */
+  weight?(key: string, item: Item | undefined): number;
   /**
    * Yields our items, which are read during the iteration. If a key is yielded twice, the last item counts. `undefined`
    * is no item: it marks the end of a step that took long, so that the caller may pause.

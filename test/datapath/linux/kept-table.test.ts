@@ -337,6 +337,24 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ noRoom: 1 });
   });
 
+  it('writes fewer heavy items in a turn (regression: the event loop waited for 64 times 100 elements)', async () => {
+    const items = Object.fromEntries(Array.from({ length: 9 }, (_, at) => [`${at}`, at < 6 ? '3' : '1']));
+    const { table, turns, kept } = setUp({}, items);
+    const sizes: number[] = [];
+    const apply = table.apply.bind(table);
+    Object.assign(table, {
+      chunk: 4,
+      weight: (_key: string, item: string | undefined) => Number(item ?? 2),
+      apply: (changes: Parameters<typeof apply>[0]) => {
+        sizes.push(changes.length);
+        return apply(changes);
+      },
+    });
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(sizes).toEqual([2, 2, 2, 3]);
+  });
+
   it('does not count an item without room any more when it is not desired any more', async () => {
     const { table, turns, kept, set } = setUp();
     table.capacity = 1;

@@ -58,6 +58,8 @@ const BATCH_BYTES = 60_000;
  * one blocks the event loop.
  */
 const CHUNK = 64;
+/** Elements that count as one change of {@link CHUNK}: a chunk has about 1,024 elements, written in 5 ms. */
+const ELEMENTS_PER_CHANGE = 16;
 /** Maximum number of slots of a frontend. */
 const MAX_SLOTS = 1 << 20;
 /** Prefix of {@link rulesKey}; no frontend has such a key. */
@@ -157,6 +159,13 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       // An unreadable event is treated like a lost one.
       return true;
     }
+  }
+
+  weight(key: string, item: ServiceItem | undefined): number {
+    const current = this.#frontends[4].get(key) ?? this.#frontends[6].get(key);
+    const before = (current?.slots.length ?? 0) + (current?.ranges.size ?? 0);
+    const after = (item?.backends.length ?? 0) + (item?.sources?.ranges.length ?? 0);
+    return Math.max(1, Math.ceil(Math.max(before, after) / ELEMENTS_PER_CHANGE));
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {
