@@ -22,9 +22,11 @@ export const REGISTER = 8;
 export const VERDICT_REGISTER = 0;
 const NETWORK_HEADER = 1;
 const TRANSPORT_HEADER = 2;
-const META_L4PROTO = 16;
+const META = { iif: 4, l4proto: 16 } as const;
+/** Index of the loopback interface of each network namespace. */
+const LOOPBACK = 1;
 const CT = { original: 0, protocolPort: 12, ipv4: 20, ipv6: 22 } as const;
-const EQUAL = 0;
+const COMPARE = { equal: 0, unequal: 1 } as const;
 const DNAT = 1;
 const RAW_PRIORITY = -300;
 const DNAT_PRIORITY = -100;
@@ -190,7 +192,7 @@ export function loadAddressAt(family: Family, offset: number, register: number):
 }
 
 function loadProtocol(register: number): NftExpression {
-  return { name: 'meta', registers: { 1: register }, numbers: { 2: META_L4PROTO } };
+  return { name: 'meta', registers: { 1: register }, numbers: { 2: META.l4proto } };
 }
 
 function loadPort(register: number): NftExpression {
@@ -203,11 +205,21 @@ export function loadFrontend(family: Family): readonly NftExpression[] {
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
 }
 
+/** Returns the expression that ends the rule unless the first register compares so with a value. */
+function compare(operator: number, value: Uint8Array): NftExpression {
+  return { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: operator }, values: { 3: value } };
+}
+
+/** `meta iif != "lo"`: ends the rule for packets of this host to itself. */
+function notLoopback(): readonly NftExpression[] {
+  const loadInterface = { name: 'meta', registers: { 1: REGISTER }, numbers: { 2: META.iif } };
+  return [loadInterface, compare(COMPARE.unequal, Uint8Array.of(LOOPBACK, 0, 0, 0))];
+}
+
 /** Returns the expressions that end the rule for packets of another protocol. */
 function matchProtocol({ number }: Protocol): readonly NftExpression[] {
   const value = Uint8Array.of(number);
-  const compare = { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: EQUAL }, values: { 3: value } };
-  return [loadProtocol(REGISTER), compare];
+  return [loadProtocol(REGISTER), compare(COMPARE.equal, value)];
 }
 
 /** Returns the expression that ends the rule if a set does not contain the key in the registers. */
@@ -254,7 +266,7 @@ export function baseChains(family: Family): readonly NftChain[] {
     {
       name: 'sources',
       base: { type: 'filter', priority: RAW_PRIORITY, hook: HOOK.prerouting },
-      rules: [goto(SETS.limited)],
+      rules: [[...notLoopback(), ...goto(SETS.limited)]],
     },
     { name: 'prerouting', base: { ...nat, hook: HOOK.prerouting }, rules: [find] },
     { name: 'output', base: { ...nat, hook: HOOK.output }, rules: [find] },

@@ -196,6 +196,17 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(await backend.count({ ip: four, port: 80 }, 1)).toEqual({ '10.0.0.1:8080': 1 });
     set('203.0.113.2:80/TCP', ['10.0.0.1:8080/TCP']);
     expect(await client.count({ ip: '203.0.113.2', port: 80 }, 1)).toEqual({ '10.0.0.1:8080': 1 });
+    // Also if the backend has the address and port of the frontend (regression: dropped at `lo`).
+    await backend.listen({ ip: '192.168.0.1', port: 8090 });
+    const itself = {
+      backends: ['192.168.0.1:8090/TCP'],
+      affinitySeconds: 0,
+      sources: { policy: 'allow', ranges: ['10.9.1.0/24'] },
+    } as const;
+    services.apply([{ key: '192.168.0.1:8090/TCP', item: itself }]);
+    const own = { ip: '192.168.0.1', port: 8090 };
+    expect(await backend.count(own, 1, 'tcp', 500)).toEqual({ '192.168.0.1:8090': 1 });
+    expect(await client.count({ ...own, from: '192.168.0.9' }, 1, 'tcp', 500)).toEqual({ timeout: 1 });
     using lasting = new Traffic(out);
     const kept = await lasting.keep({ ip: four, port: 80, from: '10.9.1.1' });
     limit('deny', '10.9.1.0/24', '192.168.0.10/32', 'fd09:1::/32', 'fd01::9/128');
