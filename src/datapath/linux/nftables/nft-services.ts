@@ -240,11 +240,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     this.#structure[family] = undefined;
   }
 
-  /** Replaces defective rules, those of a chain in one transaction. */
+  /** Replaces defective rules, those of a chain in one transaction, and then deletes foreign chains. */
   #repairRules(key: string): SyscallError | undefined {
     const family = FAMILIES.find((each) => key === rulesKey(each)) ?? 4;
-    const structure = this.#readStructure(family);
-    return structure.repair.length === 0 ? undefined : this.#send(structure.repair);
+    const { repair, removal } = this.#readStructure(family);
+    return this.#send(repair) ?? this.#send(removal);
   }
 
   /** Reads both tables, one dump message at a time. */

@@ -28,12 +28,13 @@ import {
 import { rangeLengthOf, rangeSet, sourceChain } from './source-chains.ts';
 
 type Rules = readonly (readonly FoundExpression[])[];
+type Steps = readonly (readonly NetlinkRequest[])[];
 
 /** The structure of a table of services, without the elements of its sets. */
 export interface TableStructure {
   /**
    * `none`: the table must be created again because it is missing, has another layout, or a set or hook that cannot be
-   * changed. `damaged`: rules, chains or sets are missing or differ, and can be repaired in place.
+   * changed. `damaged`: rules, chains or sets of ours are missing or differ, and can be repaired in place.
    */
   readonly state: 'none' | 'damaged' | 'whole';
   /** The differences as text: `chain output: found 0 rules, expected 1`. */
@@ -42,11 +43,20 @@ export interface TableStructure {
   readonly targets: ReadonlySet<string>;
   /** The sets that exist. */
   readonly sets: readonly string[];
-  /** The requests that repair each defect. */
-  readonly repair: readonly (readonly NetlinkRequest[])[];
+  /** The requests that repair each defect of our sets and chains. */
+  readonly repair: Steps;
+  /** The requests that delete the foreign chains. They fail if other parts of the table refer to one of them. */
+  readonly removal: Steps;
 }
 
-const NONE: TableStructure = { state: 'none', defects: [], targets: new Set(), sets: [], repair: [] };
+const NONE: TableStructure = {
+  state: 'none',
+  defects: [],
+  targets: new Set(),
+  sets: [],
+  repair: [],
+  removal: [],
+};
 
 /** Reads the sets, chains and rules of a table and compares them with the layout of services. Throws `SyscallError`. */
 export function readStructure(socket: NetlinkSocket, table: NftTable, family: Family): TableStructure {
@@ -64,6 +74,7 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
   const defects: string[] = [];
   const repair: (readonly NetlinkRequest[])[] = [];
   const targets = new Set<string>();
+  const foreign: string[] = [];
   const names = sets.map(({ name }) => name);
   for (const desired of setsOf(family)) {
     if (names.includes(desired.name)) continue;
@@ -93,13 +104,25 @@ export function readStructure(socket: NetlinkSocket, table: NftTable, family: Fa
     const target = targetChain(family, name);
     if (target === undefined) {
       defects.push(`chain ${name} is foreign`);
-      repair.push([deleteChain(table, name)]);
+      foreign.push(name);
     } else {
       targets.add(name);
       compare(target.chain);
     }
   }
-  return { state: defects.length === 0 ? 'whole' : 'damaged', defects, targets, sets: names, repair };
+  // Foreign chains may refer to each other.
+  const removal = [
+    ...foreign.flatMap((name) => replaceRules(table, { name, rules: [] })),
+    ...foreign.map((name) => deleteChain(table, name)),
+  ];
+  return {
+    state: repair.length === 0 ? 'whole' : 'damaged',
+    defects,
+    targets,
+    sets: names,
+    repair,
+    removal: removal.length === 0 ? [] : [removal],
+  };
 }
 
 /** Returns a chain that frontends refer to, and the sets that only such chains read; `undefined` if it is foreign. */

@@ -372,6 +372,29 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set(KEY, undefined);
   });
 
+  it('are written although a foreign chain cannot be deleted (regression: EBUSY for each service)', () => {
+    const RULES = { key: `rules of ip ${TABLE}`, item: undefined };
+    const backends = ['10.0.0.1:8080/TCP'];
+    set('10.96.0.1:80/TCP', backends);
+    host.run(
+      'nft',
+      `add chain ip ${TABLE} a; add chain ip ${TABLE} b; add rule ip ${TABLE} b jump a; flush chain ip ${TABLE} output; add map ip ${TABLE} m { type ipv4_addr : verdict; elements = { 10.0.0.1 : goto a } }`,
+    );
+    expect(entries(services)).toHaveLength(2);
+    set('10.96.0.2:80/TCP', backends);
+    set('10.96.0.1:80/TCP', undefined);
+    host.run('nft', `flush chain ip ${TABLE} output`);
+    expect(services.apply([RULES]).map((error) => error?.code)).toEqual(['EBUSY']);
+    expect(new Map(entries(services)).get(RULES.key)?.backends).toEqual([
+      'chain a is foreign',
+      'chain b is foreign',
+    ]);
+    host.run('nft', `delete map ip ${TABLE} m`);
+    expect(services.apply([RULES])).toEqual([undefined]);
+    expect(found()).toEqual(new Map([['10.96.0.2:80/TCP', backends]]));
+    set('10.96.0.2:80/TCP', undefined);
+  });
+
   it('keep no chain that no service uses (regression: one for each number of backends ever used)', () => {
     const picks = (): readonly string[] =>
       [...host.run('nft', 'list', 'chains', 'ip').matchAll(/chain (pick-\d+)/g)].map(([, name = '']) => name);
