@@ -273,7 +273,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     using socket = this.#open();
     const names = setsOf(family).map((set) => set.name);
     for (const name of this.#structure[family]?.sets ?? []) {
-      if (!names.includes(name) && rangeLengthOf(name) === undefined) continue;
+      if (!names.includes(name) && rangeLengthOf(family, name) === undefined) continue;
       for (const piece of socket.dumpPieces(dumpElements(tableOf(family), name), readElements)) {
         if (piece === 'again') continue;
         for (const element of piece.flat()) this.#recordElement(family, name, element);
@@ -290,7 +290,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
     const contents = setKind(set);
-    const rangeLength = rangeLengthOf(set);
+    const rangeLength = rangeLengthOf(family, set);
     if (rangeLength !== undefined) {
       const { frontend, range } = readRange(key, family, rangeLength);
       this.#frontendAt(family, frontend).ranges.add(range);

@@ -60,8 +60,9 @@ export function rangeSetName(length: number): string {
 }
 
 /** Returns the length of the ranges in a set; `undefined` if it is another set. */
-export function rangeLengthOf(set: string): number | undefined {
-  return set.startsWith(FROM) ? Number(set.slice(FROM.length)) : undefined;
+export function rangeLengthOf(family: Family, set: string): number | undefined {
+  const length = set.startsWith(FROM) ? Number(set.slice(FROM.length)) : undefined;
+  return length !== undefined && length <= addressBits(family) ? length : undefined;
 }
 
 /** Returns the definition of the set of ranges of a length. Each element is a frontend and a range of its clients. */
@@ -112,12 +113,15 @@ function loadRange(family: Family, length: number): readonly NftExpression[] {
   return length === addressBits(family) ? load : [...load, narrow];
 }
 
-/** Returns the key of a range: the frontend as in `frontendKey`, and the address of the range. */
+/** Returns the key of a range: the frontend as in `frontendKey`, and the address, also of a range with host bits. */
 export function rangeKey(frontend: Endpoint, range: string): Uint8Array {
-  return Buffer.concat([frontendKey(frontend), addressBytes(range)]);
+  return Buffer.concat([frontendKey(frontend), addressBytes(range.slice(0, range.indexOf('/')))]);
 }
 
-/** Reads a key of {@link rangeKey} in the set of a length. Throws `NetlinkFormatError`. */
+/**
+ * Reads a key of {@link rangeKey} in the set of a length. The range of a foreign element may have host bits. Throws
+ * `NetlinkFormatError`.
+ */
 export function readRange(
   bytes: Uint8Array,
   family: Family,

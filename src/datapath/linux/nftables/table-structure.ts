@@ -138,7 +138,7 @@ export function targetChain(
 
 /** Returns true if a set has the desired keys and values, or is foreign. */
 function isDesiredSet({ name, keyType, keyBytes, data }: NftSet, family: Family): boolean {
-  const length = rangeLengthOf(name);
+  const length = rangeLengthOf(family, name);
   const desired =
     length === undefined ? setsOf(family).find((set) => set.name === name) : rangeSet(family, length);
   if (desired === undefined) return true;

@@ -451,6 +451,23 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('10.96.0.1:80/TCP', undefined);
   });
 
+  it('are read despite foreign sets and elements of ranges (regression: invalid prefix, then ENOENT)', () => {
+    const key = '10.96.0.1:80/TCP';
+    const item = { backends: ['10.0.0.1:80/TCP'], affinitySeconds: 0 };
+    const sources = { policy: 'allow', ranges: ['10.0.0.0/8'] } as const;
+    services.apply([{ key, item: { ...item, sources } }]);
+    const type = 'type ipv4_addr . inet_proto . inet_service . ipv4_addr;';
+    host.run(
+      'nft',
+      `add set ip ${TABLE} from-64 { ${type} elements = { 10.96.0.1 . tcp . 80 . 10.0.0.0 } }; add set ip ${TABLE} from-a { type ipv4_addr; }; add element ip ${TABLE} from-8 { 10.96.0.1 . tcp . 80 . 10.1.2.3 }`,
+    );
+    expect(entries(services).map(([name]) => name)).toEqual([key]);
+    expect(services.apply([{ key, item: { ...item, sources } }])).toEqual([undefined]);
+    expect(found()).toEqual(new Map([[key, item.backends]]));
+    expect(host.run('nft', 'list', 'set', 'ip', TABLE, 'from-8')).not.toContain('10.1.2.3');
+    set(key, undefined);
+  });
+
   it('may have more backends than fit in a transaction', () => {
     const backends = Array.from({ length: 3_000 }, (_, at) => `10.1.${at >> 8}.${at & 255}:80/TCP`);
     set('10.96.0.9:80/TCP', backends);
