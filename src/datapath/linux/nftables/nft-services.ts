@@ -207,7 +207,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     changes.forEach((change, at) => {
       const error = isRulesKey(change.key) ? this.#repairRules(change.key) : this.#obstacle(change);
       if (error !== undefined) outcomes[at] = error;
-      if (isRulesKey(change.key) || error !== undefined) return;
+      if (isRulesKey(change.key)) return;
+      if (error !== undefined) {
+        this.#closeUnlimited(change);
+        return;
+      }
       const prepared = { at, change, steps: this.#steps(change) };
       const size = sizeOf(prepared.steps.flat());
       if (bytes + size > BATCH_BYTES) flush();

@@ -573,16 +573,58 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(writer.apply([{ key, item: undefined }])).toEqual([undefined]);
   });
 
+  it('never admit clients of ranges that a killed process left without a frontend', () => {
+    const key = '203.0.113.9:80/TCP';
+    const left = Array.from({ length: 4_500 }, (_, at) => `10.1.${at >> 8}.${at & 255}/32`);
+    const limited = (ranges: readonly string[]): ServiceItem => ({
+      ...REFUSED,
+      sources: { policy: 'allow', ranges },
+    });
+    let onChange = (_sent: number): void => {};
+    let sent = 0;
+    class KilledKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        const result = super.send(fd, message, to);
+        if (message[4] === NFNL_MSG_BATCH_BEGIN && message[5] === 0) onChange(++sent);
+        return result;
+      }
+    }
+    using killed = new KilledKernel();
+    using writer = new NftServices(killed, host.path);
+    entries(writer);
+    onChange = (count) => {
+      if (count === 3) throw new Error('killed');
+    };
+    expect(() => writer.apply([{ key, item: limited(left) }])).toThrow('killed');
+    const rangesIn = (list: string): number => list.match(/10\.1\./g)?.length ?? 0;
+    const set32 = (): string => host.run('nft', 'list', 'set', 'ip', TABLE, 'from-32');
+    expect(rangesIn(set32())).toBeGreaterThan(0);
+    using next = new NftServices(killed, host.path);
+    entries(next);
+    let checked = 0;
+    onChange = () => {
+      checked++;
+      const isLimited = host.run('nft', 'list', 'map', 'ip', TABLE, 'limited').includes('203.0.113.9');
+      if (isLimited) expect(rangesIn(set32())).toBe(0);
+    };
+    expect(next.apply([{ key, item: limited(['10.0.0.1/32', '10.3.0.0/16']) }])).toEqual([undefined]);
+    expect(checked).toBeGreaterThan(1);
+    onChange = () => {};
+    expect(next.apply([{ key, item: undefined }])).toEqual([undefined]);
+  });
+
   it('are not open to all clients if their ranges cannot be written', () => {
+    let full = 'from-32';
     class FullKernel extends Kernel {
       override send(fd: number, message: Uint8Array, to: Uint8Array): number {
-        if (Buffer.from(message).includes('from-32'))
+        const isTransaction = message[4] === NFNL_MSG_BATCH_BEGIN;
+        if (isTransaction && Buffer.from(message).includes(full))
           throw new SyscallError('sendto', constants.errno.ENOBUFS);
         return super.send(fd, message, to);
       }
     }
-    using full = new FullKernel();
-    using writer = new NftServices(full, host.path);
+    using refusing = new FullKernel();
+    using writer = new NftServices(refusing, host.path);
     entries(writer);
     const [open, added, other] = ['203.0.113.1:80/TCP', '203.0.113.2:80/TCP', '203.0.113.3:80/TCP'];
     const item = { backends: ['10.0.0.1:80/TCP'], affinitySeconds: 0 };
@@ -595,6 +637,14 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     ]);
     expect(outcomes.map((error) => error?.code)).toEqual(['ENOBUFS', 'ENOBUFS', undefined]);
     expect([...found().keys()]).toEqual([other]);
+    // Nor if a table of the former layout cannot be extended (regression: open while the kernel had no memory).
+    expect(writer.apply([{ key: open, item }])).toEqual([undefined]);
+    host.run('nft', `delete chain ip ${TABLE} sources; delete map ip ${TABLE} limited`);
+    full = 'limited';
+    expect(entries(writer)).toHaveLength(3);
+    const [error] = writer.apply([{ key: open, item: { ...item, sources } }]);
+    expect([error?.code, found().has(open), found().has(other)]).toEqual(['ENOBUFS', false, true]);
+    full = 'from-32';
     expect(writer.apply([{ key: other, item: undefined }])).toEqual([undefined]);
   });
 
