@@ -41,6 +41,8 @@ export interface KvstoreMeshProcessOptions {
   /** Folder with an etcd configuration for each remote cluster. */
   readonly clustermeshConfig: string;
   readonly rateLimit: RateLimitOptions | undefined;
+  /** See `KvstoreMeshOptions`. */
+  readonly serviceTTLMs: number | undefined;
 }
 
 export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus {
@@ -82,6 +84,11 @@ class KvstoreMeshProcess implements ServedProcess {
     return [
       ...stateDescriptions(clusters),
       clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
+      clusters.gauge(
+        'dpcache_kvstoremesh_services_expired',
+        '1 if the copied services of a cluster were deleted because it was unreachable for the service TTL, else 0.',
+        ({ servicesExpired }) => Number(servicesExpired),
+      ),
       clusters.gauge(
         'dpcache_kvstoremesh_pending_keys',
         'Keys of the copy that are not yet written to the local kvstore.',
@@ -202,11 +209,11 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   async #copy(): Promise<void> {
-    const { clusterName, clustermeshConfig: path, rateLimit } = this.#options;
+    const { clusterName, clustermeshConfig: path, rateLimit, serviceTTLMs } = this.#options;
     const { log, clock, random } = this.#context;
     assert(this.#etcd !== undefined, 'the local kvstore is open');
     const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
-    const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate });
+    const mesh = new KvstoreMesh({ ...local, clock, random, gate: this.#gate, serviceTTLMs });
     this.#mesh = mesh;
     this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);
     this.#clusterReport.start();

@@ -3,6 +3,7 @@ import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 import type { LogFlags } from './mesh-options.ts';
 import {
+  cacheTTLOption,
   clusterIDOption,
   clustermeshConfigOption,
   clusterOption,
@@ -18,6 +19,8 @@ interface KvstoreMeshFlags extends LogFlags, ServeFlags {
   readonly kvstoreConfig?: string;
   readonly kvstoreOpt?: RateLimitOptions;
   readonly clustermeshConfig?: string;
+  /** 0: never. */
+  readonly clustermeshCacheTtl: number;
 }
 
 const KVSTOREMESH: AskedProcess = {
@@ -39,6 +42,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
     .addOption(kvstoreConfigOption())
     .addOption(kvstoreOptOption('qps', 'maxInflight'))
     .addOption(clustermeshConfigOption())
+    .addOption(cacheTTLOption('copied services and service exports'))
     .optionsGroup('Options:')
     .action((flags: KvstoreMeshFlags) =>
       run(async () => {
@@ -55,6 +59,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
             rateLimit: kvstoreOpt,
             kvstoreConfig,
             clustermeshConfig,
+            serviceTTLMs: flags.clustermeshCacheTtl || undefined,
           },
           ...(await processRun(command, flags, KVSTOREMESH, io)),
         );

@@ -16,6 +16,7 @@ import {
 } from './kubernetes-options.ts';
 import {
   appendPath,
+  cacheTTLOption,
   choice,
   clusterIDOption,
   clustermeshConfigOption,
@@ -150,12 +151,7 @@ export function addMeshOptions(command: Command): Command {
     .addOption(kvstoreConfigOption('; requires --kvstore etcd'))
     .addOption(kvstoreOptOption('qps', 'bootstrapQps', 'maxInflight'))
     .addOption(clustermeshConfigOption())
-    .option(
-      '--clustermesh-cache-ttl <time>',
-      'remove the service backends of a remote cluster if it is unreachable or empty for this time, such as 10m; 0: never',
-      parseDuration,
-      0,
-    )
+    .addOption(cacheTTLOption('service backends'))
     .addOption(
       choice(
         '--service-v2 <format>',
@@ -225,7 +221,7 @@ export function agentOptions(flags: MeshFlags): AgentOptions {
     kvstoreConfig: flags.kvstoreConfig,
     rateLimit: flags.kvstoreOpt,
     clustermeshConfig: flags.clustermeshConfig,
-    serviceTTLMs: flags.clustermeshCacheTtl === 0 ? undefined : flags.clustermeshCacheTtl,
+    serviceTTLMs: flags.clustermeshCacheTtl || undefined,
     serviceV2: flags.serviceV2,
     failStatic: flags.failStatic,
     timeoutMs: flags.timeout,

@@ -165,6 +165,16 @@ export function clustermeshConfigOption(): Option {
   ).argParser(parsePath);
 }
 
+/** Returns `--clustermesh-cache-ttl`; 0: never. `removed`: what is removed. */
+export function cacheTTLOption(removed: string): Option {
+  return new Option(
+    '--clustermesh-cache-ttl <time>',
+    `remove the ${removed} of a remote cluster if it is unreachable or empty for this time, such as 10m; 0: never`,
+  )
+    .argParser(parseDuration)
+    .default(0);
+}
+
 /** Returns `--kubeconfig`. `otherwise`: text about the access without this option. */
 export function kubeconfigOption(otherwise = ''): Option {
   return new Option('--kubeconfig <file>', `kubeconfig of the API server${otherwise}`).argParser(parsePath);

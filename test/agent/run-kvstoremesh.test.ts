@@ -53,6 +53,7 @@ function copy(
     kvstoreConfig: '/etcd',
     clustermeshConfig: folder,
     rateLimit: { qps: 9 },
+    serviceTTLMs: 600_000,
     ...changes,
   };
   const running = runInTest((context) => runKvstoreMesh(options, {}, context));
@@ -75,7 +76,7 @@ describe('a kvstoremesh', () => {
     await copies(mesh);
     expect(mesh.opened[0]?.slice(0, 2)).toEqual(['/etcd', { qps: 9 }]);
     expect(mesh.opened[0]?.[2]).toMatchObject({ witnessLeases: true });
-    expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: 3 });
+    expect(mesh.made()).toMatchObject({ clusterName: 'own', clusterID: 3, serviceTTLMs: 600_000 });
     expect(source.mock.calls[0]).toEqual([mesh.folder, expect.objectContaining({ rateLimit: { qps: 9 } })]);
     const { clock, gate, random } = mesh.opened[0]?.[2] ?? {};
     for (const options of [mesh.made(), source.mock.calls[0]?.[1]])
@@ -252,6 +253,7 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     state: 'connecting',
     ready: false,
     connected: false,
+    servicesExpired: false,
     copy: { keys: 11, pending: 12, failures: 13, canaries: { nodes: true, ip: false } },
     ...changes,
   });
@@ -262,7 +264,7 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     const copied = { keys: 1, pending: 2, failures: 3, canaries: { nodes: true } };
     const clusters = [
       cluster('far', {}),
-      cluster('near', { ready: true, connected: true, copy: copied }),
+      cluster('near', { ready: true, connected: true, servicesExpired: true, copy: copied }),
       cluster('held', { connected: true, copy: copied }),
     ];
     vi.spyOn(Mesh.prototype, 'status').mockReturnValue({
@@ -288,6 +290,10 @@ describe('the metrics and readiness of a kvstoremesh', () => {
         "dpcache_kvstoremesh_keys{cluster="far"} 11",
         "dpcache_kvstoremesh_keys{cluster="near"} 1",
         "dpcache_kvstoremesh_keys{cluster="held"} 1",
+        "# TYPE dpcache_kvstoremesh_services_expired gauge",
+        "dpcache_kvstoremesh_services_expired{cluster="far"} 0",
+        "dpcache_kvstoremesh_services_expired{cluster="near"} 1",
+        "dpcache_kvstoremesh_services_expired{cluster="held"} 0",
         "# TYPE dpcache_kvstoremesh_pending_keys gauge",
         "dpcache_kvstoremesh_pending_keys{cluster="far"} 12",
         "dpcache_kvstoremesh_pending_keys{cluster="near"} 2",

@@ -26,6 +26,11 @@ export interface KvstoreMeshOptions extends Runtime, Pick<FollowingOptions, 'gat
   readonly local: KvstoreBackend;
   /** Time for readers to release a removed cluster. Default 3 minutes. */
   readonly drainMs?: number | undefined;
+  /**
+   * Time after which the copied services and service exports of a cluster are deleted if its services cannot be
+   * followed. They return when the cluster is reachable. Default: never.
+   */
+  readonly serviceTTLMs?: number | undefined;
 }
 
 export interface MirroredClusterStatus extends RemoteClusterStatus {
@@ -52,8 +57,8 @@ const READY_MS = 600_000;
 /**
  * Copies the state of remote clusters into the local kvstore, under `cilium/cache/`, where many agents can read it
  * (OPERATOR 44 to 47). Fail static: a copied key is deleted only if the kvstore of its cluster is complete, contains
- * the cluster's configuration and does not contain the key; or if the cluster is removed. Copies are kept over restarts
- * of this process.
+ * the cluster's configuration and does not contain the key; if the cluster is removed; or by the service TTL. Copies
+ * are kept over restarts of this process.
  */
 export class KvstoreMesh extends ClusterSet {
   readonly #options: KvstoreMeshOptions;
@@ -125,6 +130,11 @@ export class KvstoreMesh extends ClusterSet {
       clusters,
       problems: [
         ...this.#sharedIDs(clusters),
+        ...clusters.flatMap(({ name, servicesExpired }) =>
+          servicesExpired
+            ? `the copied services of cluster ${name} were deleted, because it is unreachable`
+            : [],
+        ),
         ...clusters.flatMap(({ name, copy: { isFailing, pending, lastFailure } }) =>
           isFailing
             ? `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`
@@ -242,12 +252,13 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   protected override newCluster(name: string): FollowedCluster {
-    const { clock, random, gate } = this.#options;
+    const { clock, random, gate, serviceTTLMs } = this.#options;
     return new FollowedCluster({
       name,
       clock,
       random,
       gate,
+      serviceTTLMs,
       retries: this.retries,
       initial: { ...NEW_CLUSTER, needsConfig: true },
       stores: (hooks) => {

@@ -16,6 +16,7 @@ import {
   type CopiedResource,
   clusterConfigKey,
   isServiceResource,
+  SERVICE_RESOURCES,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import type { WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
@@ -211,9 +212,11 @@ export class MirrorStores extends ResourceStores {
     }
   }
 
-  /** Does nothing: copied services have no service TTL. They are kept like all other keys. */
-  withdrawServices(): Promise<void> {
-    return Promise.resolve();
+  /** Deletes the copied services and service exports. Their canaries stay, so that readers delete them, too. */
+  async withdrawServices(signal: AbortSignal): Promise<void> {
+    await until(this.#inherited, signal);
+    for (const resource of [...SERVICE_RESOURCES, 'serviceexports'] as const)
+      await this.#mirrors.get(resource)?.deleteKeys(signal);
   }
 
   /** Deletes the configuration first, because readers do not apply deletes while it is absent. */

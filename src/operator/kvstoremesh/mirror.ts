@@ -131,6 +131,12 @@ export class Mirror {
     if (await this.store.drain(signal)) this.#guard.call(() => this.markListed());
   }
 
+  /** Deletes all keys, but not the canary. The resource must not be followed. */
+  async deleteKeys(signal: AbortSignal): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
+    if (await this.store.drain(signal)) await gate.runSteps(this.#deleteInherited(this.#sync, gate.slice));
+  }
+
   /** Deletes the keys that a restore has brought back, if a complete list of the remote kvstore has been copied. */
   #deleteReturned(): void {
     if (!this.#isSynced || this.#isDeletingReturned || this.#inherited.size === 0) return;

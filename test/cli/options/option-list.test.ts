@@ -221,6 +221,7 @@ it('each command has exactly these options, with these values', async () => {
         "kvstore-config …",
         "kvstore-opt …",
         "clustermesh-config …",
+        "clustermesh-cache-ttl …",
         "socket …",
         "no-socket",
         "listen …",

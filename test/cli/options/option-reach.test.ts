@@ -241,6 +241,7 @@ const KVSTOREMESH: readonly Row[] = [
   ],
   ['--kvstore-config /e', { 'options.kvstoreConfig': '/e' }],
   ['--clustermesh-config /m', { 'options.clustermeshConfig': '/m' }],
+  ['--clustermesh-cache-ttl 90s', { 'options.serviceTTLMs': 90_000 }],
 ];
 
 /** The rows of each process, and the words with which it starts. */

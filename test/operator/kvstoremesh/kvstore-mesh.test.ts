@@ -311,6 +311,43 @@ describe('the copy of a cluster', () => {
     expect(copied.copy(IP)).toHaveProperty([IP]);
   });
 
+  it.each(['running', 'restarted'])(
+    'of a process that is %s loses services and service exports after the service TTL, until the cluster is reached',
+    async (process) => {
+      const { remote, clock } = copied;
+      write(remote, CONFIG, { id: 1, capabilities: { syncedCanaries: true, serviceExportsEnabled: true } });
+      write(remote, 'cilium/state/services/v1/a/ns/s', '{}');
+      write(remote, 'cilium/state/serviceexports/v1/a/ns/s', '{}');
+      completeCluster(remote, 'a', ['nodes', 'services', 'serviceexports', 'identities', 'ip']);
+      writeIP(remote, '10.0.0.1', 0x1_0100);
+      const withTTL = (): Promise<void> => copied.restart({ serviceTTLMs: 600_000 });
+      if (process === 'running') await withTTL();
+      copied.add();
+      await settle(30);
+      const all = Object.keys(copied.copy());
+      const services = all.filter((key) => /cache.service.*\/ns\//.test(key));
+      expect(services).toHaveLength(2);
+      if (process === 'restarted') await withTTL();
+      copied.link?.down();
+      if (process === 'restarted')
+        void copied.mesh.add('a', () => Promise.reject(new KvstoreError('unavailable', 'no route')));
+      await advance(clock, 590_000);
+      expect(Object.keys(copied.copy())).toEqual(all);
+      expect(statusOf('a').servicesExpired).toBe(false);
+      await advance(clock, 20_000);
+      expect(Object.keys(copied.copy())).toEqual(all.filter((key) => !services.includes(key)));
+      expect(statusOf('a').servicesExpired).toBe(true);
+      expect(copied.mesh.status().problems).toEqual([
+        'the copied services of cluster a were deleted, because it is unreachable',
+      ]);
+      copied.link?.up();
+      if (process === 'restarted') copied.add();
+      await advance(clock, 30_000);
+      expect(Object.keys(copied.copy())).toEqual(all);
+      expect(statusOf('a').servicesExpired).toBe(false);
+    },
+  );
+
   it('loses keys that a complete list does not contain after a restart, before its canary', async () => {
     await copy();
     await copied.restart();

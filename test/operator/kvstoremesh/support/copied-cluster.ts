@@ -2,7 +2,7 @@ import { textOfBytes } from '../../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../../src/kvstore/codec/key-range.ts';
 import { FaultyMemoryBackend } from '../../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../../src/kvstore/memory/memory-server.ts';
-import { KvstoreMesh } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
+import { KvstoreMesh, type KvstoreMeshOptions } from '../../../../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
 import { newCluster } from '../../../clustermesh/support/mesh-world.ts';
 
@@ -45,10 +45,10 @@ export class CopiedCluster {
   }
 
   /** Replaces the process by another one, which has copied nothing yet. */
-  async restart(): Promise<void> {
+  async restart(options?: Pick<KvstoreMeshOptions, 'serviceTTLMs'>): Promise<void> {
     await this.stop();
     this.backend = this.#client(this.local);
-    this.mesh = this.#newMesh();
+    this.mesh = this.#newMesh(options);
   }
 
   /**
@@ -69,9 +69,9 @@ export class CopiedCluster {
     return contentOf(this.local, prefix);
   }
 
-  #newMesh(): KvstoreMesh {
+  #newMesh(options?: Pick<KvstoreMeshOptions, 'serviceTTLMs'>): KvstoreMesh {
     const { backend: local, clock } = this;
-    return new KvstoreMesh({ clusterName: 'own', clusterID: 9, local, clock, random });
+    return new KvstoreMesh({ ...options, clusterName: 'own', clusterID: 9, local, clock, random });
   }
 
   #client(server: MemoryServer): FaultyMemoryBackend {
