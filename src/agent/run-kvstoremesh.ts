@@ -10,6 +10,7 @@ import { interruptible, Supervisor } from '../base/supervisor.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
 import type { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
+import { Heartbeat } from '../kvstore/session/health.ts';
 import { KvstoreMesh, type KvstoreMeshStatus } from '../operator/kvstoremesh/kvstore-mesh.ts';
 import { SoleWriter } from '../operator/kvstoremesh/sole-writer.ts';
 import { SetMap } from '../operator/set-map.ts';
@@ -43,6 +44,8 @@ export interface KvstoreMeshProcessOptions {
   readonly rateLimit: RateLimitOptions | undefined;
   /** See `KvstoreMeshOptions`. */
   readonly serviceTTLMs: number | undefined;
+  /** If true, writes a heartbeat into the local kvstore (OPERATOR 44). */
+  readonly heartbeat: boolean;
 }
 
 export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus {
@@ -209,7 +212,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   async #copy(): Promise<void> {
-    const { clusterName, clustermeshConfig: path, rateLimit, serviceTTLMs } = this.#options;
+    const { clusterName, clustermeshConfig: path, rateLimit, serviceTTLMs, heartbeat } = this.#options;
     const { log, clock, random } = this.#context;
     assert(this.#etcd !== undefined, 'the local kvstore is open');
     const local = { clusterName, clusterID: this.#clusterID, local: this.#etcd };
@@ -218,6 +221,11 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#clusterReport = new ClusterReport(remoteClusters(mesh), log, clock);
     this.#clusterReport.start();
     void this.#tasks.runWithRestart('report', (signal) => this.#reportWrites(mesh, signal));
+    if (heartbeat) {
+      const onFailure = (error: unknown): void => log.warn(`cannot write the heartbeat: ${messageOf(error)}`);
+      const beats = new Heartbeat(this.#etcd, clock, { random, onFailure });
+      void this.#tasks.runWithRestart('heartbeat', (signal) => beats.run(signal));
+    }
     const source = remoteEtcds(path, { clock, random, gate: this.#gate, rateLimit });
     const onProblem = (name: string, reason: string): void => log.warn(remoteEtcdProblem(path, name, reason));
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });

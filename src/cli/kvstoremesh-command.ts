@@ -21,6 +21,7 @@ interface KvstoreMeshFlags extends LogFlags, ServeFlags {
   readonly clustermeshConfig?: string;
   /** 0: never. */
   readonly clustermeshCacheTtl: number;
+  readonly enableHeartbeat?: true;
 }
 
 const KVSTOREMESH: AskedProcess = {
@@ -43,6 +44,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
     .addOption(kvstoreOptOption('qps', 'maxInflight'))
     .addOption(clustermeshConfigOption())
     .addOption(cacheTTLOption('copied services and service exports'))
+    .option('--enable-heartbeat', 'write a heartbeat into the local kvstore, if nothing else writes it')
     .optionsGroup('Options:')
     .action((flags: KvstoreMeshFlags) =>
       run(async () => {
@@ -60,6 +62,7 @@ export function addKvstoreMeshCommand(program: Command, io: CommandIO, run: RunA
             kvstoreConfig,
             clustermeshConfig,
             serviceTTLMs: flags.clustermeshCacheTtl || undefined,
+            heartbeat: flags.enableHeartbeat === true,
           },
           ...(await processRun(command, flags, KVSTOREMESH, io)),
         );

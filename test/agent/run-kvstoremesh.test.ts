@@ -54,6 +54,7 @@ function copy(
     clustermeshConfig: folder,
     rateLimit: { qps: 9 },
     serviceTTLMs: 600_000,
+    heartbeat: false,
     ...changes,
   };
   const running = runInTest((context) => runKvstoreMesh(options, {}, context));
@@ -101,6 +102,21 @@ describe('a kvstoremesh', () => {
     const mesh = copy({ clusterID: 7 });
     await copies(mesh);
     expect(mesh.made()).toMatchObject({ clusterID: 7 });
+  });
+
+  it.each([false, true])('writes a heartbeat each minute only if it is enabled: %s', async (heartbeat) => {
+    const update = vi.spyOn(MemoryBackend.prototype, 'update');
+    const mesh = copy({ heartbeat });
+    await copies(mesh);
+    const beats = (): number => update.mock.calls.filter(([key]) => key === 'cilium/.heartbeat').length;
+    expect(beats()).toBe(heartbeat ? 1 : 0);
+    update.mockRejectedValueOnce(new Error('no space'));
+    mesh.clock.advance(60_000);
+    await settle();
+    expect(mesh.logged.join().includes('cannot write the heartbeat: no space')).toBe(heartbeat);
+    mesh.clock.advance(60_000);
+    await settle();
+    expect(beats()).toBe(heartbeat ? 3 : 0);
   });
 
   it('may write only while it is the sole writer', async () => {

@@ -222,6 +222,7 @@ it('each command has exactly these options, with these values', async () => {
         "kvstore-opt …",
         "clustermesh-config …",
         "clustermesh-cache-ttl …",
+        "enable-heartbeat",
         "socket …",
         "no-socket",
         "listen …",

@@ -242,6 +242,7 @@ const KVSTOREMESH: readonly Row[] = [
   ['--kvstore-config /e', { 'options.kvstoreConfig': '/e' }],
   ['--clustermesh-config /m', { 'options.clustermeshConfig': '/m' }],
   ['--clustermesh-cache-ttl 90s', { 'options.serviceTTLMs': 90_000 }],
+  ['--enable-heartbeat', { 'options.heartbeat': true }],
 ];
 
 /** The rows of each process, and the words with which it starts. */
@@ -329,6 +330,7 @@ const PROCESSES = {
       'options.clusterName': 'default',
       'options.clustermeshConfig': '/remote',
       'options.dryRun': false,
+      'options.heartbeat': false,
       'options.kvstoreConfig': '/local',
       'run.serve.names': [],
       'run.serve.socket': '/run/dpcache/kvstoremesh.sock',
