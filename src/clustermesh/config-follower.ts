@@ -151,7 +151,7 @@ export class ConfigFollower {
     try {
       maxDelayMs = await this.#followListing(await interruptible(() => this.#options.source.list(), signal));
     } catch (error) {
-      this.#directoryProblem = messageOf(error);
+      if (!signal.aborted) this.#directoryProblem = messageOf(error);
     }
     if (signal.aborted) return;
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);

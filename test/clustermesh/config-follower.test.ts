@@ -57,6 +57,15 @@ describe('a configuration directory that is followed', () => {
     await follower.stop();
   });
 
+  it('has no problem if the end interrupts a listing (regression: the abort was its problem)', async () => {
+    await follower.start();
+    directory.list = () => new Promise(() => {});
+    directory.write('a', config('1'));
+    await advance(clock, 1000);
+    await follower.stop();
+    expect(follower.status().problems).toEqual({});
+  });
+
   it('is not listed again after the end if it notifies as soon as it is watched (regression: it was)', async () => {
     const watch = directory.watch.bind(directory);
     directory.watch = (onChange) => {
