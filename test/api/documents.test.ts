@@ -49,7 +49,8 @@ async function cells(
   document: NodeDocument | ServiceDocument,
 ): Promise<Readonly<Record<string, string | undefined>>> {
   const explain = { claims: [document], heldBack: false, lostAddresses: [] };
-  const ask = async (): Promise<unknown> => ({ ...document, explain });
+  const ask = async (path: string): Promise<unknown> =>
+    path === '/v1/status' ? { clusters: [] } : { ...document, explain };
   const { lines } = await get('a/b')(ask as never, { wide: true });
   const [head = '', row = ''] = lines;
   const values = row.trimEnd().split(/ {2,}/);
