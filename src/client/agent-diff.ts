@@ -134,16 +134,22 @@ interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'reasons' | 'diffe
   readonly documents: readonly DifferingDocument[];
 }
 
+/** Sources of the local cluster that confirm its restored claims; the first of which an agent has claims is used. */
+const CONFIRMING_SOURCES: readonly string[] = ['kvstore', 'custom-resource', 'k8s'];
+
 /**
  * Returns the names of the groups of both agents by the name under which they are compared: the restored claims of a
- * cluster are compared with those of its kvstore. They are first, because the kvstore's claim on the same key is newer.
+ * cluster are compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. They are first,
+ * because the other claim on the same key is newer.
  */
 function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<string, readonly string[]> {
   const writers = new Set([...a.writers, ...b.writers].map(({ writer }) => writer));
   const groups = new Map<string, readonly string[]>();
   for (const writer of [...writers].sort()) {
-    const confirmed = writer.replace(/^restored(?= )/, 'clustermesh').replace(/^restored$/, 'kvstore');
-    const name = writers.has(confirmed) ? confirmed : writer;
+    const [, cluster = a.cluster] = writer.split(' ');
+    const sources = cluster === a.cluster ? CONFIRMING_SOURCES : ['clustermesh'];
+    const confirmed = sources.map((source) => writer.replace(/^restored(?= |$)/, source));
+    const name = confirmed.find((group) => writers.has(group)) ?? writer;
     groups.set(name, [writer, ...(groups.get(name) ?? [])]);
   }
   return groups;

@@ -726,11 +726,9 @@ describe('the claims that an agent has restored from its checkpoint', () => {
   const put = (
     { model }: TestApp,
     key: string,
-    source: 'clustermesh' | 'restored' | 'kvstore',
+    source: 'clustermesh' | 'restored',
     identity = 300,
-    owner = 'baltic',
-  ): unknown =>
-    model.ipcache.upsert(key, { ...CLAIM, identity, source, owner: source === 'kvstore' ? '' : owner });
+  ): unknown => model.ipcache.upsert(key, { ...CLAIM, identity, source, owner: 'baltic' });
 
   it('are compared with those of the kvstore, each once (regression: each was listed twice)', async () => {
     const [a, b] = [testApp(), testApp()];
@@ -764,13 +762,33 @@ describe('the claims that an agent has restored from its checkpoint', () => {
     ]);
   });
 
-  it('of the local cluster are compared with those of its kvstore, or alone if no agent has one', async () => {
-    const [a, b] = [testApp(), testApp()];
-    put(b, '10.8.0.1', 'restored', 300, '');
-    expect((await diffAgents(asking(a), asking(b))).writers).toMatchObject([{ writer: 'kvstore', onlyB: 1 }]);
-    put(a, '10.8.0.1', 'kvstore');
-    expect((await diffAgents(asking(a), asking(b))).writers).toEqual([]);
-  });
+  it.each(['kvstore', 'custom-resource', 'k8s'] as const)(
+    'of the local cluster, also of its nodes, are compared with those of %s (regression: those of nodes and Kubernetes were listed twice)',
+    async (source) => {
+      const [a, b] = [testApp(), testApp()];
+      for (const { model } of [a, b])
+        for (const local of ['kvstore', 'custom-resource', 'k8s'] as const)
+          model.ipcache.withdraw({ source: local });
+      for (const [key, owner] of [
+        ['10.8.0.1', ''],
+        ['10.8.0.2', 'own/node-7'],
+      ] as const)
+        b.model.ipcache.upsert(key, { ...CLAIM, source: 'restored', owner });
+      expect((await diffAgents(asking(a), asking(b))).writers).toMatchObject([
+        { writer: 'restored', onlyB: 1 },
+        { writer: 'restored own', onlyB: 1 },
+      ]);
+      a.model.ipcache.upsert('10.8.0.1', { ...CLAIM, source });
+      a.model.ipcache.upsert('10.8.0.2', { ...CLAIM, source, owner: 'own/node-7' });
+      expect(await diffAgents(asking(a), asking(b))).toMatchObject({
+        writers: [],
+        restored: [
+          { writer: source, claimsA: 0, claimsB: 1 },
+          { writer: `${source} own`, claimsA: 0, claimsB: 1 },
+        ],
+      });
+    },
+  );
 });
 
 describe('the reasons of a difference', () => {
