@@ -162,19 +162,28 @@ export async function withIncomplete(
   };
 }
 
-/** Returns the answer of `show` for the service or node at a path, or that it certainly does not exist. */
+/**
+ * Returns the answer of `show` for the service or node at a path, or that it certainly does not exist. Without `at`, it
+ * has the state of the clusters that are not ready and for which `dependsOn` is true.
+ */
 export async function namedAnswer<T>(
   ask: Ask,
   path: string,
   name: string,
-  show: (document: T) => Answer | Promise<Answer>,
+  at: string | undefined,
+  show: (document: T) => Answer,
+  dependsOn: (document: T, cluster: ClusterDocument) => boolean,
 ): Promise<Answer> {
+  let document: T;
   try {
-    return await show((await ask(path)) as T); // a process of the same version sent it
+    document = (await ask(path)) as T; // a process of the same version sent it
   } catch (error) {
-    if (isNotFound(error)) return notFoundAnswer(name, error.problem?.nearest);
-    throw error;
+    if (!isNotFound(error)) throw error;
+    const answer = notFoundAnswer(name, error.problem?.nearest);
+    return at === undefined ? withIncomplete(ask, answer) : answer;
   }
+  const answer = show(document);
+  return at === undefined ? withIncomplete(ask, answer, (one) => dependsOn(document, one)) : answer;
 }
 
 /** Returns an identity with its name: `66536 (app=checkout)`, `health`. */

@@ -1,7 +1,7 @@
 import type { ExplainedNodeDocument, NodeDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, namedAnswer, objectLines, type Question, withIncomplete } from './answer.ts';
+import { ageText, type Column, namedAnswer, objectLines, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
 import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
@@ -72,13 +72,14 @@ export function getNode(name: string, at?: string): Question {
       ask,
       withQuery(`/v1/nodes/${namePath(name)}`, { at }),
       name,
+      at,
       (node: ExplainedNodeDocument) => {
         const { claims, heldBack, lostAddresses } = node.explain;
         const lost = lostAddresses.map(({ ip, holder }) => {
           if (holder === undefined) return `${ip}: not claimed, because the IPCache is full`;
           return `${ip}: claimed by ${holder.source} ${holder.owner}`.trim();
         });
-        const answer = {
+        return {
           json: node,
           lines: [
             ...objectLines(NODE_COLUMNS, claims, view),
@@ -90,7 +91,7 @@ export function getNode(name: string, at?: string): Question {
           succeeded: true,
           names: [name],
         };
-        return at === undefined ? withIncomplete(ask, answer, (one) => one.name === node.cluster) : answer;
       },
+      (node, cluster) => cluster.name === node.cluster,
     );
 }

@@ -1,8 +1,10 @@
 import type { BackendDocument, ExplainedServiceDocument, ServiceDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
+import type { ClusterDocument } from '../api/status-document.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import { printable } from '../process/terminal.ts';
 import {
+  type Answer,
   type Column,
   documentTable,
   linesOrHint,
@@ -13,7 +15,6 @@ import {
   restoredText,
   table,
   type View,
-  withIncomplete,
 } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { pastLines } from './history-answers.ts';
@@ -91,13 +92,17 @@ const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
   { title: 'WEIGHT', cell: ({ weight = DEFAULT_WEIGHT }) => String(weight), wide: true },
 ];
 
+/** Returns true if a cluster may have backends of a service. */
+function mayOffer({ global }: ServiceDocument, { local }: ClusterDocument): boolean {
+  return global && !local;
+}
+
 /** Returns the question for one service and its backends. */
 export function getService(name: string, at?: string): Question {
-  return (ask, view) =>
-    namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
+  return (ask, view) => {
+    const show = (service: ExplainedServiceDocument): Answer => {
       const { explain: _, ...document } = service;
-      const clusters = new Set(service.backends.map(({ cluster }) => cluster));
-      const answer = {
+      return {
         json: document,
         lines: [
           ...objectLines(SERVICE_COLUMNS, [service], view),
@@ -108,8 +113,9 @@ export function getService(name: string, at?: string): Question {
         succeeded: true,
         names: [serviceName(service)],
       };
-      return at === undefined ? withIncomplete(ask, answer, (one) => clusters.has(one.name)) : answer;
-    });
+    };
+    return namedAnswer(ask, servicePath(name, at), name, at, show, mayOffer);
+  };
 }
 
 const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][number]['verdict'], string>> =
@@ -125,17 +131,16 @@ const VERDICTS: Readonly<Record<ExplainedServiceDocument['explain']['backends'][
 
 /** Returns the question for all offered backends of a service, each with its verdict. */
 export function explainService(name: string, at?: string): Question {
-  return (ask, view) =>
-    namedAnswer(ask, servicePath(name, at), name, (service: ExplainedServiceDocument) => {
+  return (ask, view) => {
+    const show = (service: ExplainedServiceDocument): Answer => {
       const { explain } = service;
-      const clusters = new Set(explain.backends.map(({ cluster }) => cluster));
       const rows = explain.backends.map((backend) => [
         backend.address,
         backend.cluster ?? 'local',
         backend.slice || '-',
         VERDICTS[backend.verdict],
       ]);
-      const answer = {
+      return {
         json: explain,
         lines: [
           `${printable(name)}: ${explain.backends.length} offered, effective: ${backendsText(service.backends)}.`,
@@ -148,6 +153,7 @@ export function explainService(name: string, at?: string): Question {
         ],
         succeeded: true,
       };
-      return at === undefined ? withIncomplete(ask, answer, (one) => clusters.has(one.name)) : answer;
-    });
+    };
+    return namedAnswer(ask, servicePath(name, at), name, at, show, mayOffer);
+  };
 }

@@ -165,6 +165,7 @@ export interface ClaimDigestOptions {
 export class ClaimDigest {
   readonly #ipcache: IPCache;
   readonly #labelsOf: (identity: number) => string;
+  /** The groups by name, one for each source and cluster that is or was followed. Other clusters write no claims. */
   readonly #groups = new Map<string, WriterGroup>();
   /** The groups by index. Index 0 is no group. */
   readonly #groupList: (WriterGroup | undefined)[] = [undefined];

@@ -550,7 +550,8 @@ describe('a node', () => {
   it('that does not exist is not found, with a similar name (regression: a misspelt name had no hint)', async () => {
     const detail = 'No such node.';
     const document = { ...problem('not-found', detail, { nearest: 'far/n1' }) };
-    const ask = async (): Promise<never> => {
+    const ask = async (path: string): Promise<unknown> => {
+      if (path === '/v1/status') return { clusters: [] };
       throw new AgentError(detail, document);
     };
     const lines = ['far/m1: not found; did you mean far/n1?'];
@@ -957,6 +958,31 @@ describe('the answer about a cluster that is unreachable', () => {
         false,
         false,
       ]);
+    },
+  );
+
+  it.each([getNode, getService, explainService])(
+    'has it if there is no such object (regression: only those of IPs had it): %o',
+    async (get) => {
+      const ask = async (path: string): Promise<unknown> => {
+        if (path === '/v1/status') return { clusters };
+        throw new AgentError('no', problem('not-found', 'no'));
+      };
+      const { lines } = await get('far/n2')(ask, { wide: true });
+      expect(lines).toEqual(['far/n2: not found', text]);
+      expect((await get('far/n2', '-1h')(ask, { wide: true })).lines).toEqual(['far/n2: not found']);
+    },
+  );
+
+  it.each([getService, explainService])(
+    'has it if a global service has no backend of it (regression: missing backends had no explanation): %o',
+    async (get) => {
+      const answer = async (global: boolean): Promise<readonly string[]> => {
+        const local = { ...service, global, backends: [], explain: { backends: [] } };
+        const documents = { '/v1/services/shop/cart': local, '/v1/status': { clusters } };
+        return (await answerOf(get('shop/cart'), documents)).lines;
+      };
+      expect([(await answer(true)).at(-1), (await answer(false)).includes(text)]).toEqual([text, false]);
     },
   );
 
