@@ -129,8 +129,7 @@ export class ClusterConfigKeeper implements Duty {
     if (type === 'delete') {
       this.#exists = false;
       this.#contested.recordDelete(this.#contestedKey);
-    } else if (this.#mustKeep(value)) this.#contested.cancel(this.#contestedKey);
-    else this.#contested.recordOverwrite(this.#contestedKey);
+    } else if (!this.#mustKeep(value)) this.#contested.recordOverwrite(this.#contestedKey);
   }
 
   async #maintain(signal: AbortSignal): Promise<void> {

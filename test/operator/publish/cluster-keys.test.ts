@@ -276,7 +276,7 @@ describe('the keys of a cluster beside other writers', () => {
     await agent.delete(CONFIG);
     await settle();
     expect([there(CONFIG), keeper.status().published?.writes]).toEqual([own, 2]);
-    await put(CONFIG, { id: 9, capabilities: {} });
+    await put(CONFIG, { id: 9, capabilities: { syncedCanaries: true } });
     await advance(clock, 2000);
     expect(there(CONFIG)).toBe(own);
     await put('cilium/cluster-config/b', { id: 9, capabilities: {} });
