@@ -1,3 +1,4 @@
+import { isDate } from '../base/system-clock.ts';
 import type { When } from '../history/types.ts';
 
 const FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today';
@@ -25,9 +26,7 @@ export function parseWhen(text: string, now: number): When | undefined {
   // A time without a zone is local, because `dpcache` prints times of other days in this form.
   if (RFC_3339.test(text) || LOCAL.test(text)) {
     const at = Date.parse(text.replace(' ', 'T').toUpperCase());
-    // `Date.parse` accepts February 30, as March 2.
-    const date = text.slice(0, 10);
-    return Number.isNaN(at) || !new Date(date).toISOString().startsWith(date) ? undefined : at;
+    return Number.isNaN(at) || !isDate(text.slice(0, 10)) ? undefined : at;
   }
   const ago = AGO.exec(text);
   if (ago !== null) {

@@ -565,6 +565,9 @@ describe('metadata', () => {
     ['2026-11-22t01:02:03.123456789z', true],
     ['2026-11-22T01:02:03.5+01:30', true],
     ['2026-11-22T01:02:03.1234567890Z', true], // regression: rejected, although valid in the kvstore
+    ['2028-02-29T00:00:00Z', true],
+    ['2026-02-29T00:00:00Z', false], // regression: accepted as March 1
+    ['2026-11-22T24:00:00Z', false], // regression: accepted as the next day
     ['x2026-11-22T01:02:03Z', false],
     ['2026-11-22T01:02:03Zx', false],
     ['2026-11-22T01:02:03.Z', false],
