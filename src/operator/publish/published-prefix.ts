@@ -155,13 +155,8 @@ export class PublishedPrefix {
    * @param value copied, unless `isEquivalent` is set
    */
   upsert(name: string, value: Uint8Array): void {
-    const { prefix, isEquivalent, gate = OPEN_GATE } = this.#options;
-    if (value.length + this.#prefixBytes + byteLengthOf(name) > MAX_PUT_BYTES) {
-      const at = `${prefix}${name}`;
-      const reason = `must have at most ${MAX_PUT_BYTES} bytes with its key`;
-      this.reject(name, rejection('too-large', 'value', `${value.length} bytes`, reason, at));
-      return;
-    }
+    const { isEquivalent, gate = OPEN_GATE } = this.#options;
+    if (this.rejectTooLarge(name, value.length, `${value.length} bytes`)) return;
     if (this.#leftovers.size > 0) this.#leftovers.delete(name);
     if (isEquivalent !== undefined) {
       this.#wanted.set(name, value);
@@ -170,6 +165,14 @@ export class PublishedPrefix {
     if (!this.#isSweepDue) return;
     this.#isSweepDue = false;
     gate.runInBackground(this.#sweep(gate.slice));
+  }
+
+  /** Returns true if a value of `bytes` is too large with its key. It is then rejected and its key deleted. */
+  rejectTooLarge(name: string, bytes: number, text: string): boolean {
+    if (bytes + this.#prefixBytes + byteLengthOf(name) <= MAX_PUT_BYTES) return false;
+    const reason = `must have at most ${MAX_PUT_BYTES} bytes with its key`;
+    this.reject(name, rejection('too-large', 'value', text, reason, `${this.prefix}${name}`));
+    return true;
   }
 
   /** Counts a value that readers would reject, and deletes its key. */

@@ -14,7 +14,7 @@ import {
   withNamespaces,
 } from './producer.ts';
 import type { ServiceObjects } from './service-objects.ts';
-import { isOffered, serviceValue } from './service-value.ts';
+import { isOffered, minimumBytes, serviceValue } from './service-value.ts';
 
 /** Values above this size are paced. A service of 600 backends has about this size. */
 const SMALL_BYTES = 64 * 1024;
@@ -144,11 +144,16 @@ class ServiceKeys {
   #write(current: ServiceID | undefined, previous: ServiceID | undefined): void {
     const { keys, version = '1.17', clock } = this.#context;
     const known = current && this.#cache.get(current);
-    const value = known && serviceValue(known.service, known.endpoints.backends, this.#context, version);
     const id = current ?? previous;
     if (id === undefined) return;
     const name = formatServiceID(id);
-    const size = value?.length ?? 0;
+    const atLeast = known === undefined ? 0 : minimumBytes(known.endpoints.backends);
+    const isTooLarge = keys.rejectTooLarge(name, atLeast, `at least ${atLeast} bytes`);
+    const value =
+      known === undefined || isTooLarge
+        ? undefined
+        : serviceValue(known.service, known.endpoints.backends, this.#context, version);
+    const size = value?.length ?? atLeast;
     if (size > SMALL_BYTES) this.#pausedUntil.set(name, clock.now() + size / BYTES_PER_MS);
     else this.#pausedUntil.delete(name);
     if (value === undefined) keys.delete(name);

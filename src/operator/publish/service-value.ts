@@ -1,5 +1,5 @@
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
-import type { FormatVersion } from '../../kvstore/codec/value.ts';
+import { type FormatVersion, MAX_PUT_BYTES } from '../../kvstore/codec/value.ts';
 import type { PortProtocol } from '../../net/port.ts';
 import type { Backend, BackendState, Backends } from '../../servicecache/backend.ts';
 import type { Service } from '../../servicecache/service.ts';
@@ -23,6 +23,21 @@ function publishedBackends(backends: Backends): readonly Backend[] {
     [...backends.values()].filter(({ state }) => state === wanted);
   const active = inState('active');
   return active.length > 0 ? active : inState('terminating');
+}
+
+/**
+ * Returns a lower bound of the size of a service's value, much faster than its encoding. Stops counting above the size
+ * that can be written.
+ */
+export function minimumBytes(backends: Backends): number {
+  const bytes = { active: 0, terminating: 0 };
+  for (const { address, ports, state } of backends.values()) {
+    if (state !== 'active' && state !== 'terminating') continue;
+    bytes[state] += address.length + '"":{},'.length;
+    for (const [name] of ports) bytes[state] += name.length + '"":{"Protocol":"TCP","Port":1}'.length;
+    if (bytes.active > MAX_PUT_BYTES) break;
+  }
+  return bytes.active > 0 ? bytes.active : bytes.terminating;
 }
 
 /**

@@ -1,8 +1,10 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
+import * as clusterService from '../../../src/kvstore/codec/cluster-service.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
+import type { Producer } from '../../../src/operator/publish/producer.ts';
 import { ServiceObjects } from '../../../src/operator/publish/service-objects.ts';
 import { serviceSync } from '../../../src/operator/publish/service-sync.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -12,41 +14,47 @@ import { advance, settle } from '../../kvstore/support/settle.ts';
 const SLICES = 100;
 const PER_SLICE = 30;
 const NAMES = { namespace: 'n', name: 's' };
+const HTTP = [{ name: 'http', port: 8080, protocol: 'TCP' }];
 
-const contentOf = (slice: number, version: number): object => ({
+const contentOf = (slice: number, version: number, ports: readonly object[] = HTTP): object => ({
   addressType: 'IPv4',
   endpoints: Array.from({ length: PER_SLICE }, (_, at) => ({
     addresses: [`10.${version}.${slice}.${at}`],
     conditions: { ready: true },
   })),
-  ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+  ports,
 });
 
-it('a service of 3000 backends is written once a pause, not after each change of a slice, and completely before the canary (regression: each change encoded and wrote the whole value)', async () => {
+interface World {
+  readonly clock: ManualClock;
+  readonly services: ApiUser;
+  readonly slices: ApiUser;
+  readonly producer: Producer;
+  /** Returns the value of the service; empty if it has no key. */
+  readonly text: () => Promise<string>;
+  readonly stop: () => Promise<void>;
+}
+
+/** Publishes a global service with these slices, and waits for the canary. */
+async function publish(slices: readonly object[]): Promise<World> {
   const clock = new ManualClock();
   const runtime = { clock, random: () => 0.5 };
   const transport = new MemoryApiTransport(new MemoryApiServer({ clock }));
-  const users = {
-    services: new ApiUser(transport, { group: '', version: 'v1', plural: 'services' }, NAMES.namespace),
-    slices: new ApiUser(
-      transport,
-      { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' },
-      NAMES.namespace,
-    ),
-  };
+  const user = (group: string, plural: string): ApiUser =>
+    new ApiUser(transport, { group, version: 'v1', plural }, NAMES.namespace);
+  const users = { services: user('', 'services'), slices: user('discovery.k8s.io', 'endpointslices') };
   const annotations = { 'service.cilium.io/global': 'true' };
   const ports = [{ name: 'http', port: 80, protocol: 'TCP' }];
   await users.services.create('s', { spec: { clusterIP: '172.16.0.1', ports } }, { annotations });
   const labels = { 'kubernetes.io/service-name': 's' };
-  for (let slice = 0; slice < SLICES; slice++)
-    await users.slices.create(`s-${slice}`, contentOf(slice, 0), { labels });
+  for (const [index, slice] of slices.entries()) await users.slices.create(`s-${index}`, slice, { labels });
   const source = new KubernetesClient(transport, runtime);
   const backend = new MemoryBackend(runtime);
   const options = { ...runtime, source, backend, clusterName: 'a', clusterID: 1 };
   const objects = new ServiceObjects({ ...options, selection: {}, producers: 1 });
   const producer = serviceSync(options, objects);
-  const stop = new AbortController();
-  const ended = producer.run(stop.signal);
+  const end = new AbortController();
+  const ended = producer.run(end.signal);
   const text = async (): Promise<string> => {
     const [found] = await backend.listPrefix('cilium/state/services/');
     return new TextDecoder().decode(found?.value);
@@ -54,22 +62,50 @@ it('a service of 3000 backends is written once a pause, not after each change of
   const canaries = async (): Promise<number> => (await backend.listPrefix('cilium/synced/')).length;
   await settle(100);
   for (let turn = 0; (await canaries()) === 0 && turn < 100; turn++) await advance(clock, 10);
+  const stop = async (): Promise<void> => {
+    end.abort();
+    await ended;
+    await source.close();
+    await backend.close();
+    expect(clock.pending).toBe(0);
+  };
+  return { clock, ...users, producer, text, stop };
+}
+
+it('a service of 3000 backends is written once a pause, not after each change of a slice, and completely before the canary (regression: each change encoded and wrote the whole value)', async () => {
+  const { clock, services, slices, producer, text, stop } = await publish(
+    Array.from({ length: SLICES }, (_, slice) => contentOf(slice, 0)),
+  );
   expect((await text()).match(/"10\./g)?.length).toBe(SLICES * PER_SLICE);
   await advance(clock, 10_000);
   const before = producer.status().published?.writes ?? 0;
   for (let slice = 0; slice < 20; slice++) {
-    await users.slices.patch(`s-${slice}`, contentOf(slice, 1));
+    await slices.patch(`s-${slice}`, contentOf(slice, 1));
     await advance(clock, 5);
   }
   await advance(clock, 1000);
   expect((producer.status().published?.writes ?? 0) - before).toBeLessThanOrEqual(3);
   expect((await text()).match(/"10\.1\./g)?.length).toBe(20 * PER_SLICE);
-  await users.services.delete('s');
+  await services.delete('s');
   await advance(clock, 5);
   expect(await text()).toBe('');
-  stop.abort();
-  await ended;
-  await source.close();
-  await backend.close();
-  expect(clock.pending).toBe(0);
+  await stop();
+});
+
+it('a value above the limit is not encoded (regression: encoded completely, 1 s for 100,000 backends, and then rejected)', async () => {
+  const encode = vi.spyOn(clusterService, 'encodeClusterService');
+  onTestFinished(() => encode.mockRestore());
+  const ports = Array.from({ length: 100 }, (_, at) => ({ ...HTTP[0], name: `p${at}`, port: 8000 + at }));
+  const slices = Array.from({ length: 20 }, (_, slice) => contentOf(slice, 0, ports));
+  const world = await publish(slices);
+  expect(world.producer.status().published).toMatchObject({ synced: true, keys: 0 });
+  expect(world.producer.status().published?.rejected).toBeGreaterThan(0);
+  encode.mockClear();
+  await world.slices.patch('s-0', contentOf(0, 1, ports));
+  await advance(world.clock, 10_000);
+  expect(encode).not.toHaveBeenCalled();
+  for (let slice = 5; slice < 20; slice++) await world.slices.delete(`s-${slice}`);
+  await advance(world.clock, 10_000);
+  expect((await world.text()).match(/"10\./g)?.length).toBe(5 * PER_SLICE);
+  await world.stop();
 });
