@@ -354,7 +354,12 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(services.apply([{ key: KEY, item: { backends, affinitySeconds: 0, sources } }])).toEqual([
       undefined,
     ]);
-    expect(host.run('nft', 'list', 'table', 'ip', TABLE)).toMatch(/limited(?!.*layout-2).*layout-3/s);
+    const list = (): string => host.run('nft', 'list', 'table', 'ip', TABLE);
+    expect(list()).toMatch(/10\.96\.0\.1 \. tcp \. 80 : goto admit-8/);
+    expect(list()).toMatch(/chain layout-3/);
+    expect(new Map(entries(services)).get(RULES)?.backends).toEqual(['chain layout-2 is foreign']);
+    expect(services.apply([{ key: RULES, item: undefined }])).toEqual([undefined]);
+    expect(list()).not.toContain('layout-2');
     set(KEY, backends);
     // If damage to a table cannot be repaired, the table is created again.
     for (const damage of [`add set ip ${TABLE} from-9 { type ipv4_addr; }`, `delete table ip ${TABLE}`]) {
