@@ -1,3 +1,4 @@
+import { ascending } from '../base/sorted-map.ts';
 import type { Source } from '../model/source.ts';
 import type { Backend, EndpointSlice } from './backend.ts';
 import type { BackendClaim } from './correlation.ts';
@@ -54,62 +55,57 @@ export interface ServiceExplanation {
   readonly backends: readonly ExplainedBackend[];
 }
 
-/** Returns the slice of an origin; undefined if it is a whole offer. */
-function sliceOf({ slices, remotes }: ServiceState, { cluster, slice }: Origin): EndpointSlice | undefined {
-  return (cluster === '' ? slices : remotes.get(cluster)?.slices)?.get(slice);
+/** A claim of an origin. */
+interface AnyClaim extends BackendClaim {
+  /** The slice of the backend if it is not ready. */
+  readonly notReadyIn: EndpointSlice | undefined;
 }
 
-function verdictOf(state: ServiceState, claim: BackendClaim): BackendVerdict {
-  const { origin, backend } = claim;
+function verdictOf(state: ServiceState, { origin, backend, notReadyIn }: AnyClaim): BackendVerdict {
   if (origin.cluster !== '' && state.service?.global !== true) return 'not-global';
-  const slice = sliceOf(state, origin);
-  if (slice !== undefined && offeredAt(slice, backend.address, state.service) === undefined)
+  if (notReadyIn !== undefined && offeredAt(notReadyIn, backend.address, state.service) === undefined)
     return 'not-ready';
-  const [winner = claim] = state.correlation.contested.get(backend.address) ?? [];
-  if (winner.origin.cluster !== origin.cluster) return 'overruled';
-  if (compareOrigins(winner.origin, origin) !== 0) return 'merged';
-  if (!state.endpoints.backends.has(backend.address)) return 'affinity';
+  const winner = state.correlation.contested.get(backend.address)?.[0]?.origin ?? origin;
+  if (winner.cluster !== origin.cluster) return 'overruled';
+  if (compareOrigins(winner, origin) !== 0) return 'merged';
+  const { preferred } = state.correlation;
+  if (preferred !== undefined && !state.endpoints.backends.has(backend.address)) return 'affinity';
   return backend.state === 'maintenance' ? 'maintenance' : 'effective';
 }
 
-/** Yields all origins with their backends, effective or not. */
-function* allOrigins(state: ServiceState): Generator<readonly [Origin, readonly Backend[]]> {
-  const all = ({ backends, notReady }: EndpointSlice): readonly Backend[] => [
-    ...backends.values(),
-    ...notReady.values(),
-  ];
-  for (const [name, slice] of state.slices) yield [{ cluster: '', slice: name }, all(slice)];
+/** Yields all origins with their claims, effective or not. */
+function* allOrigins(state: ServiceState): Generator<readonly [Origin, readonly AnyClaim[]]> {
+  const claims = (
+    origin: Origin,
+    backends: Iterable<Backend>,
+    notReadyIn?: EndpointSlice,
+  ): readonly AnyClaim[] => Array.from(backends, (backend) => ({ origin, backend, notReadyIn }));
+  const ofSlice = (cluster: string, slice: EndpointSlice): readonly [Origin, readonly AnyClaim[]] => {
+    const origin = { cluster, slice: slice.name };
+    const { backends, notReady } = slice;
+    return [origin, [...claims(origin, backends.values()), ...claims(origin, notReady.values(), slice)]];
+  };
+  for (const slice of state.slices.values()) yield ofSlice('', slice);
   for (const [cluster, { whole, slices }] of state.remotes) {
-    if (whole !== undefined) yield [{ cluster, slice: '' }, whole];
-    for (const [name, slice] of slices) yield [{ cluster, slice: name }, all(slice)];
+    const origin = { cluster, slice: '' };
+    if (whole !== undefined) yield [origin, claims(origin, whole)];
+    for (const slice of slices.values()) yield ofSlice(cluster, slice);
   }
-}
-
-/** Yields all claims of all origins, effective or not. */
-function* allClaims(state: ServiceState): Generator<BackendClaim> {
-  for (const [origin, backends] of allOrigins(state))
-    for (const backend of backends) yield { origin, backend };
-}
-
-function originsOf(state: ServiceState): readonly ExplainedOrigin[] {
-  const origins = Array.from(allOrigins(state), ([origin, { length }]) => ({ ...origin, backends: length }));
-  return origins.sort(compareOrigins);
-}
-
-function compareClaims(a: BackendClaim, b: BackendClaim): number {
-  if (a.backend.address !== b.backend.address) return a.backend.address < b.backend.address ? -1 : 1;
-  return compareOrigins(a.origin, b.origin);
 }
 
 /** Explains one service. The cost is linear in the whole service; it is meant for people, not for the data path. */
 export function explainState(state: ServiceState): ServiceExplanation {
-  const claims = [...allClaims(state)].sort(compareClaims);
+  const origins = [...allOrigins(state)].sort(([a], [b]) => compareOrigins(a, b));
+  // The sort is stable: of equal addresses, the claim of the strongest origin stays first.
+  const claims = origins
+    .flatMap(([, listed]) => listed)
+    .sort((a, b) => ascending(a.backend.address, b.backend.address));
   return {
     id: state.id,
     service: state.service,
     ready: isReady(state),
     announced: state.announced,
-    origins: originsOf(state),
+    origins: origins.map(([origin, { length }]) => ({ ...origin, backends: length })),
     backends: claims.map((claim) => ({
       address: claim.backend.address,
       source: claim.origin.cluster === '' ? 'k8s' : 'clustermesh',

@@ -1272,12 +1272,6 @@ export const EQUIVALENTS: readonly Equivalent[] = [
     reason: 'one of the two is there: for the compiler',
   },
   {
-    file: 'src/servicecache/explain.ts',
-    symbol: 'compareClaims',
-    changes: ['_ < _ → _ <= _'],
-    reason: 'equal ones have been told apart before',
-  },
-  {
     file: 'src/servicecache/frontend-index.ts',
     symbol: 'FrontendIndex.update',
     changes: ['_ === _ → false'],

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
@@ -214,4 +214,15 @@ it('ports of an address in two slices are merged (regression: only those of the 
   ]);
   cache.deleteEndpoints(id, 'a');
   expect(ports()).toEqual({ https: 9443 });
+});
+
+it('explain searches no backend in its own slice (regression: each of them, and sorted all by address and origin)', () => {
+  const cache = cacheOf();
+  cache.updateService(service());
+  const { backends, ...rest } = slice('a-1', ['10.0.0.1', '10.0.0.2']);
+  const search = vi.spyOn(backends, 'get');
+  cache.updateEndpoints({ ...rest, backends });
+  search.mockClear();
+  expect(cache.explain(SHOP)?.backends).toHaveLength(2);
+  expect(search).not.toHaveBeenCalled();
 });
