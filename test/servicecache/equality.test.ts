@@ -301,9 +301,8 @@ describe('two maps', () => {
     ImmutableMap(indexes.map((index) => [address(index), backendAt(index, 'a')]));
   /** Shapes of the tries: leaves, sparse and dense nodes, and addresses with one hash. */
   const sizes = fc.constantFrom(0, 1, 8, 9, 33, 700).map((size) => Array.from({ length: size }, (_, i) => i));
-  const sameHash = (hash('Aa') === hash('BB') ? ['Aa', 'BB'] : []).map((name) =>
-    createBackend({ address: name, ports: [], nodeName: 'a' }),
-  );
+  expect(hash('Aa')).toBe(hash('BB'));
+  const sameHash = ['Aa', 'BB'].map((name) => createBackend({ address: name, ports: [], nodeName: 'a' }));
   const edits = fc.array(
     fc.record({ at: fc.nat(750), do: fc.constantFrom('a', 'b', 'delete', 'same hash', 'other hash') }),
     { maxLength: 60 },
@@ -341,6 +340,26 @@ describe('two maps', () => {
       }),
       EACH_FIELD,
     );
+  });
+
+  it('have the nodes that the comparison knows, in the sizes of that test', () => {
+    const kindsIn = (node: unknown): readonly string[] => {
+      if (typeof node !== 'object' || node === null) return [];
+      const nodes: unknown = Reflect.get(node, 'nodes');
+      const kind = ['bitmap', 'count', 'nodes', 'keyHash', 'entry', 'entries'].filter(
+        (field) => field in node,
+      );
+      return [kind.join(' '), ...(Array.isArray(nodes) ? nodes.flatMap(kindsIn) : [])];
+    };
+    const collision = mapOf([...Array(20).keys()]).merge(sameHash.map((one) => [one.address, one]));
+    const maps = [mapOf([0]), mapOf([...Array(700).keys()]), collision];
+    expect([...new Set(maps.flatMap((map) => kindsIn(Reflect.get(map, '_root'))))].sort()).toEqual([
+      'bitmap nodes',
+      'count nodes',
+      'entries',
+      'keyHash entries',
+      'keyHash entry',
+    ]);
   });
 
   it('of 100,000 backends are compared at the cost of their differences (regression: one pass over both)', () => {

@@ -255,6 +255,10 @@ it('formats only the changed backends of a large service (regression: all, for e
   expect(formatted(2018)).toBe(30);
   updatePort('other');
   expect(formatted(2018)).toBe(2018);
+  cache.deleteService(id);
+  desired.get(key); // as the table does, to delete the frontend
+  updatePort('other');
+  expect(formatted(2018)).toBe(2018);
   for (let slice = 0; slice < 10; slice++) updateSlice(slice, 0);
   expect(formatted(1030)).toBe(988);
   updateSlice(20, 0); // fewer than are kept
