@@ -45,10 +45,17 @@ function withoutStates(backends: Backends, ...states: readonly BackendState[]): 
   });
 }
 
+/** The results of {@link usableBackends}, because each frontend of a service selects from the same backends. */
+const usable = new WeakMap<Backends, Backends>();
+
 /** Returns the backends that accept new connections; if there are none, the terminating ones. None in maintenance. */
 function usableBackends(backends: Backends): Backends {
+  const known = usable.get(backends);
+  if (known !== undefined) return known;
   const serving = withoutStates(backends, 'terminating', 'maintenance');
-  return serving.size > 0 ? serving : withoutStates(backends, 'maintenance');
+  const result = serving.size > 0 ? serving : withoutStates(backends, 'maintenance');
+  usable.set(backends, result);
+  return result;
 }
 
 /**

@@ -1,5 +1,5 @@
 import { Set as ImmutableSet } from 'immutable';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { type Backend, createBackend } from '../../src/servicecache/backend.ts';
 import type { FrontendKind } from '../../src/servicecache/frontends.ts';
 import { selectBackends } from '../../src/servicecache/selection.ts';
@@ -193,4 +193,13 @@ describe('a cache', () => {
     cache.updateEndpoints(slice('s', ['10.0.0.1', '10.0.0.2']));
     expect([...(cache.select(SHOP, 'cluster-ip')?.keys() ?? [])]).toEqual(['10.0.0.2']);
   });
+});
+
+it('the usable backends of one version are selected once (regression: for each frontend, at each read)', () => {
+  const { backends } = slice('a-1', ['10.0.0.1', '10.0.0.2']);
+  const pass = vi.spyOn(backends, 'forEach');
+  const select = (frontend: 'cluster-ip' | 'node-port') =>
+    selectBackends(backends, { service: service(), frontend, nodeName: '', zone: '' });
+  expect(select('node-port')).toBe(select('cluster-ip'));
+  expect(pass).toHaveBeenCalledTimes(1);
 });
