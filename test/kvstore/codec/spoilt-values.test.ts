@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Rejection } from '../../../src/base/rejection.ts';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { decodeClusterConfig, encodeClusterConfig } from '../../../src/kvstore/codec/cluster-config.ts';
 import { decodeClusterService, encodeClusterService } from '../../../src/kvstore/codec/cluster-service.ts';
@@ -17,6 +16,7 @@ import { decodeNode, encodeNode } from '../../../src/kvstore/codec/node.ts';
 import { decodeTimestamp, encodeTimestamp } from '../../../src/kvstore/codec/timestamp.ts';
 import { decodeInPieces, type EncodedValue } from '../../../src/kvstore/codec/value.ts';
 import type { Decoded } from '../../../src/net/fields.ts';
+import { checkRejection } from '../../base/support/check-rejection.ts';
 import { spoiltBytes, spoiltJson } from '../../base/support/spoilt-json.ts';
 
 type Kind = ParsedKey['kind'];
@@ -72,18 +72,6 @@ const recorded: readonly { readonly key: string; readonly value: string }[] = re
   .trim()
   .split('\n')
   .map((line) => JSON.parse(line));
-
-/** Checks that a rejection names field and value, in a message of bounded length, whatever the input. */
-function checkRejection({ field, value, message }: Rejection): void {
-  expect(field).not.toBe('');
-  expect(value).not.toBe('');
-  const subject = value === 'undefined' ? field : `${field} ${value}`;
-  const at = message.indexOf(subject);
-  expect(at).toBeGreaterThanOrEqual(0);
-  // A requirement follows a colon, a predicate does not.
-  expect(message.slice(at + subject.length)).toMatch(/^(:| undefined:| is) /);
-  expect(message.length).toBeLessThan(1024);
-}
 
 /** Checks that an accepted value is decoded equally from its encoding, and is encoded equally again. */
 function checkStable<T>(codec: Codec<T>, key: ParsedKey, value: T, at: string): void {
