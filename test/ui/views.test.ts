@@ -143,8 +143,7 @@ describe('lists', () => {
     const { page } = await open('#/prefixes');
     const head = page.locator('.virtual [role=columnheader]').first();
     await head.getByRole('button').focus();
-    await page.keyboard.press('Enter');
-    await page.waitForResponse(/sort=prefix/);
+    await Promise.all([page.waitForResponse(/sort=prefix/), page.keyboard.press('Enter')]);
     await until('it is sorted', async () => (await head.getAttribute('aria-sort')) === 'ascending');
     await page.locator('.rows a').first().waitFor();
     expect(await page.evaluate('document.activeElement.textContent')).toBe('prefix');
