@@ -5,19 +5,21 @@ import { nounOf } from '../base/show-value.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { unsubscribeOnce } from '../base/subscription.ts';
 import {
+  backendsText,
   type ChangeSign,
   type ChangeText,
   changeSign,
   identityNames,
   nodeChangeText,
   prefixChangeText,
-  serviceChangeSign,
-  serviceChangeText,
 } from '../client/change-text.ts';
 import { totalsText } from '../client/summary.ts';
 import type { Source } from '../model/source.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
+import { type Backends, NO_BACKENDS } from '../servicecache/backend.ts';
+import type { ServiceEvent } from '../servicecache/events.ts';
+import { everyDifference } from '../servicecache/offer-difference.ts';
 
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
 const COALESCE_MS = 100;
@@ -168,4 +170,40 @@ function nodeListener(onChange: OnChange): NodeHandler {
     nodeUpdate: (old, node) => onChange('node', '~', () => nodeChangeText(old, node)),
     nodeDelete: (node) => onChange('node', '-', () => nodeChangeText(node, undefined)),
   };
+}
+
+/** Maximum number of backends that are listed by address. If there are more, only their number is shown. */
+const MAX_NAMED_BACKENDS = 3;
+
+function namedBackends(sign: string, addresses: readonly string[]): string[] {
+  if (addresses.length === 0) return [];
+  if (addresses.length > MAX_NAMED_BACKENDS) return [`${sign}${addresses.length}`];
+  return addresses.map((address) => `${sign}${address}`);
+}
+
+function backendDifference(before: Backends, after: Backends): string {
+  const added: string[] = [];
+  const removed: string[] = [];
+  everyDifference(before, after, (old, next) => {
+    if (old === undefined && next !== undefined) added.push(next.address);
+    if (old !== undefined && next === undefined) removed.push(old.address);
+    return true;
+  });
+  return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
+}
+
+function serviceChangeSign({ action, oldEndpoints, endpoints }: ServiceEvent): ChangeSign {
+  return changeSign(oldEndpoints, action === 'delete' ? undefined : endpoints);
+}
+
+/** Returns a service event in words. */
+export function serviceChangeText(event: ServiceEvent): ChangeText {
+  const { backends } = event.endpoints;
+  const sign = serviceChangeSign(event);
+  const subject = `${event.id.namespace}/${event.id.name}`;
+  const detail = backendsText(backends.values());
+  if (sign !== '~') return { sign, kind: 'service', subject, detail };
+  const difference = backendDifference(event.oldEndpoints?.backends ?? NO_BACKENDS, backends);
+  const changedParts = difference === '' ? 'ports, addresses or annotations' : difference;
+  return { sign, kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
 }

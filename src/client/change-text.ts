@@ -7,9 +7,6 @@ import { labelName } from '../model/label-name.ts';
 import { reservedIdentityName } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
 import type { Node } from '../nodemanager/node.ts';
-import { type Backends, NO_BACKENDS } from '../servicecache/backend.ts';
-import type { ServiceEvent } from '../servicecache/events.ts';
-import { everyDifference } from '../servicecache/offer-difference.ts';
 
 /** An addition, a change or a deletion. */
 export type ChangeSign = '+' | '~' | '-';
@@ -38,9 +35,6 @@ export function identityNames({ labelsOf }: EngineViews): IdentityName {
     return labels && labelName(labels);
   };
 }
-
-/** Maximum number of backends that are listed by address. If there are more, only their number is shown. */
-const MAX_NAMED_BACKENDS = 3;
 
 const ARROW = '→';
 
@@ -171,23 +165,6 @@ export function nodeChangeText(before: Node | undefined, after: Node | undefined
   return { sign: '~', kind: 'node', subject, detail: nodeDifference(before.fields, after.fields) };
 }
 
-function namedBackends(sign: string, addresses: readonly string[]): string[] {
-  if (addresses.length === 0) return [];
-  if (addresses.length > MAX_NAMED_BACKENDS) return [`${sign}${addresses.length}`];
-  return addresses.map((address) => `${sign}${address}`);
-}
-
-function backendDifference(before: Backends, after: Backends): string {
-  const added: string[] = [];
-  const removed: string[] = [];
-  everyDifference(before, after, (old, next) => {
-    if (old === undefined && next !== undefined) added.push(next.address);
-    if (old !== undefined && next === undefined) removed.push(old.address);
-    return true;
-  });
-  return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
-}
-
 /** Returns the number of backends, in total and by cluster: `24 backends (12 baltic, 12 caspian)`. */
 export function backendsText(backends: Iterable<{ readonly cluster?: string | undefined }>): string {
   const byCluster = new Map<string, number>();
@@ -200,20 +177,4 @@ export function backendsText(backends: Iterable<{ readonly cluster?: string | un
     .sort()
     .map(([cluster, count]) => `${count} ${cluster === '' ? 'local' : cluster}`);
   return counted(total, 'backend') + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
-}
-
-export function serviceChangeSign({ action, oldEndpoints, endpoints }: ServiceEvent): ChangeSign {
-  return changeSign(oldEndpoints, action === 'delete' ? undefined : endpoints);
-}
-
-/** Returns a service event in words. */
-export function serviceChangeText(event: ServiceEvent): ChangeText {
-  const { backends } = event.endpoints;
-  const sign = serviceChangeSign(event);
-  const subject = `${event.id.namespace}/${event.id.name}`;
-  const detail = backendsText(backends.values());
-  if (sign !== '~') return { sign, kind: 'service', subject, detail };
-  const difference = backendDifference(event.oldEndpoints?.backends ?? NO_BACKENDS, backends);
-  const changedParts = difference === '' ? 'ports, addresses or annotations' : difference;
-  return { sign, kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it, type MockInstance, vi } from 'vitest';
-import { LiveView } from '../../src/agent/live-view.ts';
+import { LiveView, serviceChangeText } from '../../src/agent/live-view.ts';
 import type { Unsubscribe } from '../../src/base/subscription.ts';
 import { stateDocument } from '../../src/client/state-document.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -9,6 +9,7 @@ import { Terminal } from '../../src/process/terminal.ts';
 import { play } from '../../src/recording/play.ts';
 import { readPlayScript } from '../../src/recording/play-script.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import type { ServiceEvent } from '../../src/servicecache/events.ts';
 import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { example } from '../cli/support/run.ts';
@@ -288,5 +289,43 @@ describe('the example script', () => {
       state.services['bank/ledger'],
     ];
     expect(caspian(after)).toEqual(caspian(before));
+  });
+});
+
+describe('a change of a service', () => {
+  const backends = (...addresses: readonly string[]) => ({
+    backends: new Map(addresses.map((address) => [address, { address, cluster: '' }])),
+  });
+  const text = (old: object | undefined, now: object, action = 'update'): object =>
+    serviceChangeText({
+      action,
+      id: { namespace: 'shop', name: 'cart' },
+      endpoints: now,
+      oldEndpoints: old,
+    } as unknown as ServiceEvent);
+
+  it('names up to three added and removed backends, and counts more', () => {
+    expect(text(backends('a', 'b'), backends('b', 'c', 'd', 'e'))).toEqual({
+      sign: '~',
+      kind: 'service',
+      subject: 'shop/cart',
+      detail: '+c +d +e -a, now 4 backends (4 local)',
+    });
+    expect(text(backends(), backends('a', 'b', 'c', 'd'))).toMatchObject({
+      detail: '+4, now 4 backends (4 local)',
+    });
+    expect(text(backends('a', 'b', 'c', 'd'), backends())).toMatchObject({ detail: '-4, now 0 backends' });
+  });
+
+  it('without another backend is one of its fields', () => {
+    const same = backends('a');
+    const detail = 'ports, addresses or annotations, now 1 backend (1 local)';
+    expect(text(same, same)).toMatchObject({ sign: '~', detail });
+    expect(text(same, backends('a'))).toMatchObject({ sign: '~', detail });
+  });
+
+  it('is an addition or a deletion with the number of backends', () => {
+    expect(text(undefined, backends('a'))).toMatchObject({ sign: '+', detail: '1 backend (1 local)' });
+    expect(text(backends('a'), backends('a'), 'delete')).toMatchObject({ sign: '-' });
   });
 });

@@ -1,15 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import {
-  backendsText,
-  nodeChangeText,
-  nodeText,
-  prefixChangeText,
-  serviceChangeText,
-} from '../../src/client/change-text.ts';
+import { backendsText, nodeChangeText, nodeText, prefixChangeText } from '../../src/client/change-text.ts';
 import type { IPCacheEntry } from '../../src/ipcache/types.ts';
 import { Node } from '../../src/nodemanager/node.ts';
 import type { NodeFields } from '../../src/nodemanager/node-spec.ts';
-import type { ServiceEvent } from '../../src/servicecache/events.ts';
 
 const FIELDS: NodeFields = {
   cluster: 'far',
@@ -144,44 +137,6 @@ describe('a change of a prefix', () => {
     expect(text(undefined, whole)).toMatchObject({ sign: '+', detail });
     expect(text(whole, undefined)).toMatchObject({ sign: '-', detail });
     expect(text(undefined, whole, 'restored')).toMatchObject({ detail: `${detail}, restored` });
-  });
-});
-
-describe('a change of a service', () => {
-  const backends = (...addresses: readonly string[]) => ({
-    backends: new Map(addresses.map((address) => [address, { address, cluster: '' }])),
-  });
-  const text = (old: object | undefined, now: object, action = 'update'): object =>
-    serviceChangeText({
-      action,
-      id: { namespace: 'shop', name: 'cart' },
-      endpoints: now,
-      oldEndpoints: old,
-    } as unknown as ServiceEvent);
-
-  it('names up to three added and removed backends, and counts more', () => {
-    expect(text(backends('a', 'b'), backends('b', 'c', 'd', 'e'))).toEqual({
-      sign: '~',
-      kind: 'service',
-      subject: 'shop/cart',
-      detail: '+c +d +e -a, now 4 backends (4 local)',
-    });
-    expect(text(backends(), backends('a', 'b', 'c', 'd'))).toMatchObject({
-      detail: '+4, now 4 backends (4 local)',
-    });
-    expect(text(backends('a', 'b', 'c', 'd'), backends())).toMatchObject({ detail: '-4, now 0 backends' });
-  });
-
-  it('without another backend is one of its fields', () => {
-    const same = backends('a');
-    const detail = 'ports, addresses or annotations, now 1 backend (1 local)';
-    expect(text(same, same)).toMatchObject({ sign: '~', detail });
-    expect(text(same, backends('a'))).toMatchObject({ sign: '~', detail });
-  });
-
-  it('is an addition or a deletion with the number of backends', () => {
-    expect(text(undefined, backends('a'))).toMatchObject({ sign: '+', detail: '1 backend (1 local)' });
-    expect(text(backends('a'), backends('a'), 'delete')).toMatchObject({ sign: '-' });
   });
 });
 
