@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import type { Clock } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { cutText } from '../../base/show-value.ts';
+import { parseTime } from '../../base/system-clock.ts';
 import { isObject, parseJson } from '../../net/fields.ts';
 import { ApiError } from './api-error.ts';
 import {
@@ -154,7 +155,7 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
     );
   if (bearer === undefined && certificate === undefined)
     throw pluginError(plugin, 'its output has no token and no certificate with a key');
-  const expiresAt = typeof expirationTimestamp === 'string' ? Date.parse(expirationTimestamp) : undefined;
-  if (Number.isNaN(expiresAt)) throw pluginError(plugin, 'its expirationTimestamp is not a time');
+  const expiresAt = typeof expirationTimestamp === 'string' ? parseTime(expirationTimestamp) : undefined;
+  if (Number.isNaN(expiresAt)) throw pluginError(plugin, 'its expirationTimestamp is not an RFC 3339 time');
   return { token: bearer, certificate, expiresAt };
 }

@@ -1,3 +1,4 @@
+import { parseTime } from '../../base/system-clock.ts';
 import { isObject } from '../../net/fields.ts';
 
 /** Returns the value at a path of an object sent by a server, or `undefined` if there is none. Own properties only. */
@@ -18,10 +19,10 @@ export function isBeingDeleted(object: unknown): boolean {
   return field(object, 'metadata', 'deletionTimestamp') !== undefined;
 }
 
-/** Returns a time written by a server, in milliseconds since the epoch, or `undefined` if there is none. */
+/** Returns an RFC 3339 time written by a server, in milliseconds since the epoch, or `undefined` if there is none. */
 export function timeAt(value: unknown, ...names: readonly string[]): number | undefined {
   const text = field(value, ...names);
-  const time = typeof text === 'string' ? Date.parse(text) : Number.NaN;
+  const time = typeof text === 'string' ? parseTime(text) : Number.NaN;
   return Number.isNaN(time) ? undefined : time;
 }
 

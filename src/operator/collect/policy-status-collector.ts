@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { parseTime } from '../../base/system-clock.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/rest/object-writer.ts';
@@ -43,7 +44,7 @@ export function staleEntries(
   for (const [node, entry] of Object.entries(isObject(entries) ? entries : {})) {
     const lastUpdated = field(entry, 'lastUpdated');
     if (nodes.has(node) || typeof lastUpdated !== 'string') continue;
-    if (Date.parse(lastUpdated) <= wallNow - minAgeMs) stale.set(node, lastUpdated);
+    if (parseTime(lastUpdated) <= wallNow - minAgeMs) stale.set(node, lastUpdated);
   }
   return stale;
 }

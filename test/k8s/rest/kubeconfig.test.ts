@@ -327,7 +327,12 @@ describe('credentials', () => {
       /apiVersion is x\/v9/,
     ],
     ['gives nothing', says({}), /no token and no certificate/],
-    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not a time/],
+    ['gives a time that is none', says({ token: 't', expirationTimestamp: 'soon' }), /not an RFC 3339 time/],
+    [
+      'gives a day that does not exist',
+      says({ token: 't', expirationTimestamp: '2099-02-30T00:00:00Z' }),
+      /not an RFC 3339 time/,
+    ],
   ])('of a plugin that %s are rejected with a clear message', async (_, script, message) => {
     plugin(script);
     await expect(parse({ user: { exec: EXEC } }).credentials.authorization()).rejects.toThrow(message);

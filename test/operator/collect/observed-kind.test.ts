@@ -178,7 +178,9 @@ describe('the kept part of an object', () => {
   });
 
   it('is found by a path of own names, as a list, or as a time', () => {
-    const value = { a: { b: [{ c: 1 }], time: '1970-01-01T00:00:01Z', none: null, bad: 'no time', n: 7 } };
+    const value = {
+      a: { b: [{ c: 1 }], time: '1970-01-01T00:00:01Z', none: null, bad: '1970-02-30T00:00:00Z', n: 7 },
+    };
     expect([field(value, 'a', 'b'), field(value, 'a', 'x', 'y'), field(value, 'a', 'none')]).toEqual([
       ...[value.a.b, undefined, undefined],
     ]);

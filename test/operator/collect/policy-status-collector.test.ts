@@ -61,6 +61,7 @@ describe('the collector of policy status', () => {
     expect(stale(policy(['gone'], '1970-01-01T00:08:00Z'))).toEqual(['gone']);
     expect(stale(policy(['gone'], '1970-01-01T00:08:01Z'))).toEqual([]);
     expect(stale(policy(['gone'], 'no time'))).toEqual([]);
+    expect(stale(policy(['gone'], '1969-02-30T00:00:00Z'))).toEqual([]);
     expect(stale({ ...policy([]), status: { nodes: ['x'] } })).toEqual([]);
     expect(stale({ ...policy([]), status: null })).toEqual([]);
   });
