@@ -25,19 +25,20 @@ function trieOf<V>(map: ImmutableMap<string, V>): TrieNode<V> | undefined {
 
 /**
  * Visits the keys whose values are not the same object in two maps, until `visit` returns false. Returns true if it
- * visited all, undefined if the maps have no comparable tries. Shared parts of the maps are skipped: if one map was
- * derived from the other, the cost is linear in the changed keys.
+ * visited all. Shared parts of the maps are skipped: if one map was derived from the other, the cost is linear in the
+ * changed keys. If the maps have no comparable tries, it is linear in both.
  */
 export function everyMapDifference<V>(
   before: ImmutableMap<string, V>,
   after: ImmutableMap<string, V>,
   visit: VisitValues<V>,
-): boolean | undefined {
+): boolean {
   const [a, b] = [trieOf(before), trieOf(after)];
+  const haveTries = (a !== undefined || before.size === 0) && (b !== undefined || after.size === 0);
   // Another copy of `immutable` may hash differently.
-  if (before.constructor !== after.constructor) return undefined;
-  if ((a === undefined && before.size > 0) || (b === undefined && after.size > 0)) return undefined;
-  return everyNodeDifference(a, b, visit);
+  return haveTries && before.constructor === after.constructor
+    ? everyNodeDifference(a, b, visit)
+    : everyEntryDifference(before, after, visit);
 }
 
 function everyNodeDifference<V>(

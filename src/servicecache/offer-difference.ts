@@ -77,15 +77,12 @@ export function everyDifference(
   visit: VisitDifference,
 ): boolean {
   const equal = backendComparison();
-  const visited =
-    isImmutable(before) && isImmutable(after)
-      ? everyMapDifference(
-          before,
-          after,
-          (old, next) => (old && next && equal(old, next)) || visit(old, next),
-        )
-      : undefined;
-  if (visited !== undefined) return visited;
+  if (isImmutable(before) && isImmutable(after))
+    return everyMapDifference(
+      before,
+      after,
+      (old, next) => (old && next && equal(old, next)) || visit(old, next),
+    );
   const earlier = new OrderedMatcher(before);
   for (const backend of after.values()) {
     const old = earlier.take(backend.address);
