@@ -23,10 +23,11 @@ export const systemClock: Clock = {
 /** A time in the form of Go's `time.RFC3339`, whose fraction has any number of digits. */
 const RFC3339 = /^(?<date>\d{4}-\d\d-\d\d)[Tt]([01]\d|2[0-3]):\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/;
 
-/** Returns an RFC 3339 time in milliseconds since the epoch; NaN if it is invalid. */
-export function parseTime(text: string): number {
+/** Returns an RFC 3339 time in milliseconds since the epoch; undefined if it is invalid. */
+export function parseTime(text: string): number | undefined {
   const date = RFC3339.exec(text)?.groups?.['date'];
-  return date !== undefined && isDate(date) ? Date.parse(text) : Number.NaN;
+  const time = date !== undefined && isDate(date) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(time) ? undefined : time;
 }
 
 /** Returns true if a day such as `2026-02-28` exists. `Date.parse` accepts February 30, as March 2. */

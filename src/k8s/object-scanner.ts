@@ -69,7 +69,7 @@ export function scanTime(take: (time: number) => void): ScanField {
   return (cursor) => {
     if (!cursor.skipString()) return false;
     const time = timeInUTC(cursor, days) ?? parseTime(cursor.text());
-    if (Number.isNaN(time)) return false;
+    if (time === undefined) return false;
     take(time);
     return true;
   };
@@ -93,7 +93,8 @@ function timeInUTC(cursor: ByteCursor, days: ByteCache<number>): number | undefi
   if (day === undefined) {
     const text = cursor.text().slice(0, 11);
     day = parseTime(`${text}00:00:00Z`);
-    if (!Number.isNaN(day)) days.set(bytes, from, from + 11, text, day);
+    if (day === undefined) return undefined;
+    days.set(bytes, from, from + 11, text, day);
   }
   return day + ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }

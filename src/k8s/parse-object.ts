@@ -108,7 +108,7 @@ export function readTime(fields: ObjectFields, name: string): number {
   const text = fields.string(name) ?? '';
   if (text === '') return 0;
   const time = parseTime(text);
-  if (!Number.isNaN(time)) return time;
+  if (time !== undefined) return time;
   fields.reject(name, 'invalid-time', 'is not an RFC 3339 time', text);
   return 0;
 }

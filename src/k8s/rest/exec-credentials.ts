@@ -155,7 +155,9 @@ function readCredential(plugin: ExecPlugin, output: string): Credential {
     );
   if (bearer === undefined && certificate === undefined)
     throw pluginError(plugin, 'its output has no token and no certificate with a key');
-  const expiresAt = typeof expirationTimestamp === 'string' ? parseTime(expirationTimestamp) : undefined;
-  if (Number.isNaN(expiresAt)) throw pluginError(plugin, 'its expirationTimestamp is not an RFC 3339 time');
+  const hasExpiry = typeof expirationTimestamp === 'string';
+  const expiresAt = hasExpiry ? parseTime(expirationTimestamp) : undefined;
+  if (hasExpiry && expiresAt === undefined)
+    throw pluginError(plugin, 'its expirationTimestamp is not an RFC 3339 time');
   return { token: bearer, certificate, expiresAt };
 }

@@ -35,8 +35,7 @@ function readName(fields: Fields<never>, field: 'namespace' | 'name', expected: 
 function readCreation(fields: Fields<never>): number {
   const field = 'exportCreationTimestamp';
   const text = fields.text(field);
-  const time = parseTime(text);
-  return Number.isNaN(time) ? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text) : time;
+  return parseTime(text) ?? fields.reject(field, 'invalid-time', 'is not an RFC 3339 time', text);
 }
 
 /** Returns the type, which is required. */

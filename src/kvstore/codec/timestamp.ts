@@ -7,8 +7,7 @@ import { readText, VALUE_LIMITS } from './value.ts';
 export function decodeTimestamp(value: Uint8Array, at: string): Decoded<number> {
   return decodeWith(at, () => {
     const text = readText(value, VALUE_LIMITS);
-    const time = parseTime(text);
-    return Number.isNaN(time) ? rejectInput('invalid-time', 'value', text, 'is not an RFC 3339 time') : time;
+    return parseTime(text) ?? rejectInput('invalid-time', 'value', text, 'is not an RFC 3339 time');
   });
 }
 

@@ -22,8 +22,7 @@ export function isBeingDeleted(object: unknown): boolean {
 /** Returns an RFC 3339 time written by a server, in milliseconds since the epoch, or `undefined` if there is none. */
 export function timeAt(value: unknown, ...names: readonly string[]): number | undefined {
   const text = field(value, ...names);
-  const time = typeof text === 'string' ? parseTime(text) : Number.NaN;
-  return Number.isNaN(time) ? undefined : time;
+  return typeof text === 'string' ? parseTime(text) : undefined;
 }
 
 /**

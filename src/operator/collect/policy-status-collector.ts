@@ -44,7 +44,8 @@ export function staleEntries(
   for (const [node, entry] of Object.entries(isObject(entries) ? entries : {})) {
     const lastUpdated = field(entry, 'lastUpdated');
     if (nodes.has(node) || typeof lastUpdated !== 'string') continue;
-    if (parseTime(lastUpdated) <= wallNow - minAgeMs) stale.set(node, lastUpdated);
+    const time = parseTime(lastUpdated);
+    if (time !== undefined && time <= wallNow - minAgeMs) stale.set(node, lastUpdated);
   }
   return stale;
 }

@@ -91,7 +91,7 @@ export class LineScrub {
 
   /** Returns a text with other names and addresses. */
   text(text: string): string {
-    if (PROTOCOL_WORDS.has(text) || !Number.isNaN(parseTime(text))) return text;
+    if (PROTOCOL_WORDS.has(text) || parseTime(text) !== undefined) return text;
     return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#part(part));
   }
 
