@@ -198,30 +198,21 @@ async function compareGroups(
       continue;
     }
     let [differ, onlyA, onlyB] = [0, 0, 0];
-    const count = ({ a: inA, b: inB }: { readonly a?: unknown; readonly b?: unknown }): void => {
+    const add = <T>(pair: Pair<T>, isLocal: boolean, listed: (Pair<T> & { writer: string })[]): void => {
+      if (isLocal) {
+        expected.localNode++;
+        return;
+      }
       differ++;
-      if (inA === undefined) onlyB++;
-      else if (inB === undefined) onlyA++;
+      if (pair.a === undefined) onlyB++;
+      else if (pair.b === undefined) onlyA++;
+      if (listed.length < MAX_LISTED) listed.push({ ...pair, writer });
     };
     const skippedBefore = expected.localNode + notCompared;
     for await (const part of differingPlaces(askA, askB, names, Math.max(claimsA, claimsB))) {
       notCompared += part.notCompared;
-      for (const pair of part.claims) {
-        if (isLocalNode(pair, a.node, b.node)) {
-          expected.localNode++;
-          continue;
-        }
-        count(pair);
-        if (claims.length < MAX_LISTED) claims.push({ ...pair, writer });
-      }
-      for (const pair of part.documents) {
-        if (pair.key === a.node || pair.key === b.node) {
-          expected.localNode++;
-          continue;
-        }
-        count(pair);
-        if (documents.length < MAX_LISTED) documents.push({ ...pair, writer });
-      }
+      for (const pair of part.claims) add(pair, isLocalNode(pair, a.node, b.node), claims);
+      for (const pair of part.documents) add(pair, pair.key === a.node || pair.key === b.node, documents);
     }
     total += differ;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
