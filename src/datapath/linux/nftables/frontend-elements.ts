@@ -17,6 +17,7 @@ import {
   deleteElements,
   inSteps,
   type NftPlace,
+  type NftSteps,
   type NftTable,
   replaceElement,
 } from './nft-message.ts';
@@ -104,7 +105,7 @@ export function changeRequests(
   frontend: Endpoint,
   current: KernelFrontend | undefined,
   item: ServiceItem | undefined,
-): readonly (readonly NetlinkRequest[])[] {
+): NftSteps {
   const state = current ?? emptyFrontend(frontend);
   const listing = listingRequests(table, frontend, state.listedProtocols, protocolsOf(frontend, item));
   const clients = sourceSteps(table, frontend, state, item?.sources);

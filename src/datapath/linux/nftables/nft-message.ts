@@ -396,11 +396,14 @@ export function replaceElement(
  */
 const ELEMENTS_PER_MESSAGE = 256;
 
+/** Requests in steps. All requests of a step must be in one transaction. */
+export type NftSteps = readonly (readonly NetlinkRequest[])[];
+
 /** Returns the steps for all elements, at most {@link ELEMENTS_PER_MESSAGE} in each. */
 export function inSteps<T>(
   all: readonly T[],
   requests: (some: readonly T[]) => readonly NetlinkRequest[],
-): readonly (readonly NetlinkRequest[])[] {
+): NftSteps {
   const steps: (readonly NetlinkRequest[])[] = [];
   for (let at = 0; at < all.length; at += ELEMENTS_PER_MESSAGE)
     steps.push(requests(all.slice(at, at + ELEMENTS_PER_MESSAGE)));

@@ -41,6 +41,7 @@ import {
   isAbout,
   NFTABLES_GROUP,
   type NftElement,
+  type NftSteps,
   type NftTable,
   nftBatch,
   readElements,
@@ -66,15 +67,12 @@ const MAX_SLOTS = 1 << 20;
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
-/** Requests in steps. All requests of a step must be in one transaction. */
-type Steps = readonly (readonly NetlinkRequest[])[];
-
 /** A change and its requests. */
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
-  readonly steps: Steps;
+  readonly steps: NftSteps;
 }
 
 /** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
@@ -169,11 +167,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {
-    const others = new Set(b.backends);
     return (
       (a.masquerade ?? false) === (b.masquerade ?? false) &&
-      a.backends.length === others.size &&
-      a.backends.every((backend) => others.has(backend)) &&
+      haveSameTexts(a.backends, b.backends) &&
       equalSources(a.sources, b.sources)
     );
   }
@@ -388,7 +384,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /** Sends steps as one transaction, or as several if one service exceeds the limit. */
-  #send(steps: Steps): SyscallError | undefined {
+  #send(steps: NftSteps): SyscallError | undefined {
     for (let next = 0; next < steps.length; ) {
       const part: NetlinkRequest[] = [];
       for (let bytes = 0; next < steps.length; next++) {
@@ -449,7 +445,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  #steps({ key, item }: TableChange<ServiceItem>): Steps {
+  #steps({ key, item }: TableChange<ServiceItem>): NftSteps {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
     const current = this.#frontends[family].get(key);
@@ -462,7 +458,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /** Returns the steps that create a chain and its sets, if it is missing. */
-  #addTarget(family: Family, name: string): Steps {
+  #addTarget(family: Family, name: string): NftSteps {
     const target = this.#users[family].has(name) ? undefined : targetChain(family, name);
     if (target === undefined) return [];
     // Recorded now, because another change of the batch may need the same chain.
@@ -485,10 +481,13 @@ function chainsOf({ backends = 0, sourceChain }: KernelFrontend): readonly strin
 
 function equalSources(a: ServiceItem['sources'], b: ServiceItem['sources']): boolean {
   if (a === undefined || b === undefined) return a === b;
-  const others = new Set(b.ranges);
-  return (
-    a.policy === b.policy && a.ranges.length === others.size && a.ranges.every((range) => others.has(range))
-  );
+  return a.policy === b.policy && haveSameTexts(a.ranges, b.ranges);
+}
+
+/** Returns true if two lists, which have each text once, have the same texts in any order. */
+function haveSameTexts(a: readonly string[], b: readonly string[]): boolean {
+  const others = new Set(b);
+  return a.length === others.size && a.every((text) => others.has(text));
 }
 
 function sourceWords(sources: ServiceItem['sources']): readonly string[] {

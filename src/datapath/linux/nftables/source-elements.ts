@@ -9,19 +9,18 @@ import {
   deleteElements,
   inSteps,
   type NftPlace,
+  type NftSteps,
   type NftTable,
   replaceElement,
 } from './nft-message.ts';
 import { CLOSED_CHAIN, policyOf, rangeKey, rangeSetName, sourceChainName } from './source-chains.ts';
 
-type Steps = readonly (readonly NetlinkRequest[])[];
-
 /** The requests that change the clients of a frontend, in steps as those of `changeRequests`. */
 export interface SourceSteps {
-  readonly before: Steps;
+  readonly before: NftSteps;
   /** In the transaction that changes the frontend. */
   readonly together: readonly NetlinkRequest[];
-  readonly after: Steps;
+  readonly after: NftSteps;
 }
 
 /** The clients of a frontend in the kernel. */
@@ -91,7 +90,7 @@ function rangeSteps(
   frontend: Endpoint,
   ranges: readonly string[],
   request: (set: string, keys: readonly Uint8Array[]) => NetlinkRequest,
-): Steps {
+): NftSteps {
   return inSteps(ranges, (some) => {
     const keys = new Map<string, Uint8Array[]>();
     for (const range of some) {

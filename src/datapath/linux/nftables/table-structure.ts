@@ -19,6 +19,7 @@ import {
   isExpression,
   type NftChain,
   type NftSet,
+  type NftSteps,
   type NftTable,
   readChain,
   readRule,
@@ -28,7 +29,6 @@ import {
 import { rangeLengthOf, rangeSet, sourceChain } from './source-chains.ts';
 
 type Rules = readonly (readonly FoundExpression[])[];
-type Steps = readonly (readonly NetlinkRequest[])[];
 
 /** The structure of a table of services, without the elements of its sets. */
 export interface TableStructure {
@@ -44,9 +44,9 @@ export interface TableStructure {
   /** The sets that exist. */
   readonly sets: readonly string[];
   /** The requests that repair each defect of our sets and chains. */
-  readonly repair: Steps;
+  readonly repair: NftSteps;
   /** The requests that delete the foreign chains. They fail if other parts of the table refer to one of them. */
-  readonly removal: Steps;
+  readonly removal: NftSteps;
 }
 
 const NONE: TableStructure = {
