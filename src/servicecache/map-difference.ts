@@ -38,7 +38,7 @@ export function everyMapDifference<V>(
   // Another copy of `immutable` may hash differently.
   return haveTries && before.constructor === after.constructor
     ? everyNodeDifference(a, b, visit)
-    : everyEntryDifference(before, after, visit);
+    : everyEntryDifference([...before], [...after], visit);
 }
 
 function everyNodeDifference<V>(
@@ -49,6 +49,10 @@ function everyNodeDifference<V>(
   if (before === after) return true;
   if (before?.nodes === undefined || after?.nodes === undefined)
     return everyEntryDifference(entriesOf(before), entriesOf(after), visit);
+  if (before.bitmap !== undefined && before.bitmap === after.bitmap) {
+    const nodes = after.nodes;
+    return before.nodes.every((child, at) => everyNodeDifference(child, nodes[at], visit));
+  }
   for (let slot = 0; slot < 32; slot++)
     if (!everyNodeDifference(childAt(before, slot), childAt(after, slot), visit)) return false;
   return true;
@@ -67,13 +71,22 @@ function bitCount(bits: number): number {
   return count;
 }
 
+/** Compares in pairs while the keys are equal, as in equal maps, and finds the other entries by their keys. */
 function everyEntryDifference<V>(
-  before: Iterable<Entry<V>>,
-  after: Iterable<Entry<V>>,
+  before: readonly Entry<V>[],
+  after: readonly Entry<V>[],
   visit: VisitValues<V>,
 ): boolean {
-  const earlier = new Map(before);
+  let equalKeys = 0;
   for (const [key, value] of after) {
+    const old = before[equalKeys];
+    if (old === undefined || old[0] !== key) break;
+    if (old[1] !== value && !visit(old[1], value)) return false;
+    equalKeys++;
+  }
+  if (equalKeys === before.length && equalKeys === after.length) return true;
+  const earlier = new Map(before.slice(equalKeys));
+  for (const [key, value] of after.slice(equalKeys)) {
     const old = earlier.get(key);
     earlier.delete(key);
     if (old !== value && !visit(old, value)) return false;
@@ -82,14 +95,12 @@ function everyEntryDifference<V>(
   return true;
 }
 
-function* entriesOf<V>(node: TrieNode<V> | undefined): Generator<Entry<V>, void, void> {
-  if (node === undefined) return;
+/** Returns the entries below a node. */
+function entriesOf<V>(node: TrieNode<V> | undefined): readonly Entry<V>[] {
+  if (node === undefined) return [];
   const { nodes, entry, entries } = node;
-  assert(
-    nodes !== undefined || entry !== undefined || entries !== undefined,
-    'unknown node of an immutable map',
-  );
-  if (entry !== undefined) yield entry;
-  if (entries !== undefined) yield* entries;
-  for (const child of nodes ?? []) yield* entriesOf(child);
+  if (entry !== undefined) return [entry];
+  if (entries !== undefined) return entries;
+  assert(nodes !== undefined, 'unknown node of an immutable map');
+  return nodes.flatMap(entriesOf);
 }
