@@ -136,7 +136,7 @@ export function askHistory(query: HistoryQuery): Question {
     const heldLine =
       held === undefined
         ? ''
-        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')} in all)`;
+        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')} recorded)`;
     return {
       json: { items, held, changes, more },
       lines: [
