@@ -5,6 +5,7 @@ import type { LeaseID } from './transport.ts';
 
 /** TTL of leases, and the clock. */
 export interface LeaseTerms extends Runtime {
+  /** Requested TTL. If the server has a longer minimum, it grants that. */
   readonly ttlSeconds: number;
   /**
    * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the
@@ -52,6 +53,8 @@ export class HeldLease {
   /** Number of leases that the keeper was granted before this one. */
   readonly order: number;
   readonly #terms: LeaseTerms;
+  /** The TTL that the server has granted, known from the first keepalive on. */
+  #ttlSeconds: number;
   #requestedAt: ClockReading;
   #isRenewing = false;
   #failures = 0;
@@ -69,6 +72,7 @@ export class HeldLease {
     this.order = order;
     this.isAdopted = isAdopted;
     this.#terms = terms;
+    this.#ttlSeconds = terms.ttlSeconds;
     this.#requestedAt = requestedAt;
     this.#retryAt = requestedAt.monotonic;
   }
@@ -101,13 +105,13 @@ export class HeldLease {
     return Math.min(this.dueIn, check);
   }
 
-  /** Makes a keepalive call. Rejects if the call rejects. */
-  async renew(call: () => Promise<unknown>): Promise<void> {
+  /** Makes a keepalive call, which returns the TTL. Rejects if the call rejects. */
+  async renew(call: () => Promise<number>): Promise<void> {
     const { clock, random } = this.#terms;
     const requestedAt = clockReading(clock);
     this.#isRenewing = true;
     try {
-      await call();
+      this.#ttlSeconds = await call();
       this.#requestedAt = requestedAt;
       this.#failures = 0;
     } catch (error) {
@@ -120,7 +124,7 @@ export class HeldLease {
   }
 
   get #ttlMs(): number {
-    return this.#terms.ttlSeconds * 1000;
+    return this.#ttlSeconds * 1000;
   }
 
   /** Returns the time since the last answered request: by the monotonic clock, and the greater of both clocks. */

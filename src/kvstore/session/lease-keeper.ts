@@ -204,7 +204,9 @@ export class LeaseKeeper {
     const { signal } = this.#closed;
     const requestedAt = clockReading(clock);
     try {
-      if ((await transport.keepLeaseAlive(id, { signal })) === ttlSeconds) {
+      const ttl = await transport.keepLeaseAlive(id, { signal });
+      // The minimum of the server may be longer than the requested TTL.
+      if (ttl === ttlSeconds || (ttl > ttlSeconds && ttl === (await this.#grantedTTL()))) {
         await prepare();
         return this.#unadoptable.has(id) || signal.aborted ? undefined : this.#hold(id, requestedAt, true);
       }
@@ -223,6 +225,12 @@ export class LeaseKeeper {
       return undefined;
     };
     return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= grants }));
+  }
+
+  /** Returns the TTL of the leases that the server grants to this session. */
+  async #grantedTTL(): Promise<number> {
+    const { lease } = await this.anyGranted();
+    return this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
   }
 
   /**
@@ -526,7 +534,7 @@ export class LeaseKeeper {
     const { signal } = this.#closed;
     // Without an answer, the next keepalive must be sent before the lease expires.
     const deadlineMs = ttlSeconds < MAX_SHORT_TTL_SECONDS ? Math.floor((ttlSeconds * 1000) / 3) : undefined;
-    const keepAlive = (): Promise<unknown> => transport.keepLeaseAlive(lease.id, { signal, deadlineMs });
+    const keepAlive = (): Promise<number> => transport.keepLeaseAlive(lease.id, { signal, deadlineMs });
     try {
       await lease.renew(() => supervisor.run(`${name}: keepalive`, keepAlive, { signal }));
       onRenewed?.();

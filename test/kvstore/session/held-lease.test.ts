@@ -51,7 +51,7 @@ describe('a held lease', () => {
     expect(lease.dueIn).toBe(13_334);
     clock.setWallTimeBy(HOUR_MS);
     expect(lease.dueIn).toBeLessThanOrEqual(0);
-    await lease.renew(() => Promise.resolve());
+    await lease.renew(() => Promise.resolve(100));
     expect(lease.dueIn).toBe(33_334);
     lease.keys.clear();
     expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
@@ -63,8 +63,8 @@ describe('a held lease', () => {
     let answer = (): void => {};
     const asking = lease.renew(
       () =>
-        new Promise<void>((resolve) => {
-          answer = resolve;
+        new Promise<number>((resolve) => {
+          answer = () => resolve(100);
         }),
     );
     expect(lease.dueIn).toBe(Number.POSITIVE_INFINITY);
@@ -73,6 +73,16 @@ describe('a held lease', () => {
     await asking;
     expect(lease.dueIn).toBe(23_334);
     clock.advance(89_999);
+    expect(lease.isExpired).toBe(false);
+    clock.advance(1);
+    expect(lease.isExpired).toBe(true);
+  });
+
+  it('counts with the TTL of the last answer, because the server may raise it (regression: expired too early)', async () => {
+    const { clock, lease } = world(100);
+    await lease.renew(() => Promise.resolve(150));
+    expect(lease.dueIn).toBe(50_000);
+    clock.advance(149_999);
     expect(lease.isExpired).toBe(false);
     clock.advance(1);
     expect(lease.isExpired).toBe(true);
@@ -88,7 +98,7 @@ describe('a held lease', () => {
       clock.advance(lease.dueIn);
     }
     expect(delays).toEqual([250, 500, 1000, 2000, 2500, 2500]);
-    await lease.renew(() => Promise.resolve());
+    await lease.renew(() => Promise.resolve(100));
     clock.advance(40_000);
     await expect(lease.renew(fails)).rejects.toThrow();
     expect(lease.dueIn).toBe(250); // earlier failures are forgotten

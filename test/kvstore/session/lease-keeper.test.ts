@@ -475,6 +475,18 @@ describe('a lease keeper', () => {
     expect([await asks(), await asks()]).toEqual([1, 0]); // the server does not know it
   });
 
+  it('adopts a lease whose TTL the server has raised to its minimum (regression: all keys were written again)', async () => {
+    const grant = link.grantLease.bind(link);
+    link.grantLease = (ttl, options) => grant(Math.max(ttl, 2 * TTL_SECONDS), options);
+    const adopt = async (ttlSeconds: number): Promise<boolean> => {
+      const earlier = newKeeper(false, ttlSeconds);
+      const { id } = (await earlier.bind('a')).held;
+      await earlier.close(false);
+      return keeper.adopt(id, ['a'], async () => {});
+    };
+    expect([await adopt(TTL_SECONDS), await adopt(3 * TTL_SECONDS)]).toEqual([true, false]);
+  });
+
   it('keeps an adopted key bound if a write of it is refused', async () => {
     const earlier = newKeeper();
     const { id } = (await earlier.bind('a')).held;
