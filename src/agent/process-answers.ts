@@ -95,8 +95,8 @@ function clustersText({ clusters }: OperatorDocument): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
     .map(
-      ({ name, state, lastFailure = '' }) =>
-        `cluster ${name} is ${state}${lastFailure && `: ${lastFailure}`}`,
+      ({ name, state, servicesExpired, lastFailure = '' }) =>
+        `cluster ${name} is ${state}${servicesExpired ? ', its services are expired' : ''}${lastFailure && `: ${lastFailure}`}`,
     );
 }
 

@@ -67,6 +67,7 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
           deleteAllEndpoints: flags.deleteAllEndpoints,
           slicing: flags.endpointSlices === 'off' ? undefined : flags.endpointSlices,
           clustermeshConfig: flags.clustermeshConfig,
+          serviceTTLMs: flags.clustermeshCacheTtl || undefined,
           mcs: flags.mcsApi === true ? { families: ipFamilies(flags) } : undefined,
           sliceSync:
             flags.endpointSliceSync === true

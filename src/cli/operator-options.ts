@@ -8,6 +8,7 @@ import type { LogFlags } from './mesh-options.ts';
 import {
   accessContradiction,
   appendPath,
+  cacheTTLOption,
   choice,
   clusterIDOption,
   clustermeshConfigOption,
@@ -63,6 +64,8 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
   readonly clustermeshConfig?: string;
+  /** 0: never. */
+  readonly clustermeshCacheTtl: number;
   readonly mcsApi?: true;
   readonly mcsIpFamilies: (typeof FAMILIES)[number];
   readonly endpointSliceSync?: true;
@@ -122,6 +125,7 @@ function addDutyOptions(command: Command): Command {
     )
     .optionsGroup('Remote clusters:')
     .addOption(clustermeshConfigOption())
+    .addOption(cacheTTLOption('services and service exports'))
     .option(
       '--mcs-api',
       'export and import services by ServiceExports and ServiceImports (multicluster.x-k8s.io); requires --clustermesh-config',

@@ -267,10 +267,14 @@ export class ClusterStores extends ResourceStores {
     return true;
   }
 
-  /** Withdraws all services. They must not be followed any more. Signal and errors as with {@link withdraw}. */
+  /**
+   * Withdraws all services and service exports. They must not be followed any more. Signal and errors as with
+   * {@link withdraw}.
+   */
   withdrawServices(signal: AbortSignal): Promise<void> {
+    const resources = [...SERVICE_RESOURCES, 'serviceexports'] as const;
     return this.#withdraw(signal, 'services', [
-      ...SERVICE_RESOURCES.map((format) => () => this.stores.get(format)?.drain(signal)),
+      ...resources.map((resource) => () => this.stores.get(resource)?.drain(signal)),
       () =>
         this.#runStep(() => this.#options.engines.services?.withdrawCluster(this.#options.cluster), signal),
     ]);

@@ -443,7 +443,9 @@ export class FollowedCluster {
   #watchExpiry(): void {
     const { clock, serviceTTLMs } = this.#options;
     if (serviceTTLMs === undefined) return;
-    const services = this.#stores.resources.find(isServiceResource);
+    const { resources } = this.#stores;
+    const services =
+      resources.find(isServiceResource) ?? resources.find((resource) => resource === 'serviceexports');
     if (services === undefined) return;
     const { phase, expired, found } = this.#state;
     // Without the configuration, nothing proves that the services still exist.

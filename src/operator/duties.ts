@@ -66,6 +66,8 @@ export interface OperatorDutiesOptions extends DutyContext, WriteContext {
   readonly slicing?: SliceMode | undefined;
   /** The configurations of the remote clusters, for the duties that read them. Default: none. */
   readonly remotes?: ConfigSource | undefined;
+  /** See `ClusterMeshOptions`. Service exports are withdrawn, too. */
+  readonly serviceTTLMs?: number | undefined;
   /** Creates EndpointSlices with the backends of remote clusters. Requires `remotes`. Default: off. */
   readonly sliceSync?: SliceSyncOptions | undefined;
   /** Exports and imports services by the multi-cluster services API. Requires `remotes`. Default: off. */

@@ -18,14 +18,16 @@ import type { KeyOwner } from './publish/mesh-keys.ts';
 export interface RemoteClustersOptions extends KeyOwner, DutyContext {
   /** One configuration per cluster. */
   readonly source: ConfigSource;
+  /** See `ClusterMeshOptions`. */
+  readonly serviceTTLMs?: number | undefined;
   readonly onReject: (rejection: Rejection) => void;
 }
 
 /**
- * State of a remote cluster. `complete`: all of its keys have been received. `gone`: no file has its name.
- * `incomplete`: any of its keys may be missing.
+ * State of a remote cluster. `complete`: all of its keys have been received. `gone`: no file has its name. `expired`:
+ * its services were withdrawn after the service TTL. `incomplete`: any of its keys may be missing.
  */
-export type RemoteState = 'complete' | 'incomplete' | 'gone';
+export type RemoteState = 'complete' | 'incomplete' | 'expired' | 'gone';
 
 /**
  * Follows the remote clusters of the mesh, once for all duties that read them. Connects to the clusters only while
@@ -72,18 +74,22 @@ export class RemoteClusters implements Duty {
    */
   stateOf(cluster: string): RemoteState {
     const progress = this.#mesh?.progressOf(cluster);
-    if (progress !== undefined) return progress.synced ? 'complete' : 'incomplete';
+    if (progress?.synced === true) return 'complete';
+    if (this.statusOf(cluster)?.servicesExpired === true) return 'expired';
+    if (progress !== undefined) return 'incomplete';
     const hasFile = this.#files.has(cluster) && cluster !== this.#options.clusterName;
     return this.#configs?.status().listed === true && !hasFile ? 'gone' : 'incomplete';
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clusterName, clusterID, maxConnectedClusters, clock, random, gate, onReject } = this.#options;
+    const { clusterName, clusterID, maxConnectedClusters, serviceTTLMs } = this.#options;
+    const { clock, random, gate, onReject } = this.#options;
     const mesh = new ClusterMesh({
       ...this.#engines,
       clusterName,
       clusterID,
       maxConnectedClusters,
+      serviceTTLMs,
       serviceV2: 'slices',
       needsConfig: true, // an empty kvstore must not delete what an earlier operator wrote
       clock,

@@ -387,7 +387,9 @@ describe('the metrics and the status of an operator', () => {
       counts: () => ({ exports: 1, imports: 2, remoteExports: { far: 3 }, conflicts: { type: 4 }, held: 5 }),
     },
     clusters: {
-      clusters: () => [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x', more: 1 }],
+      clusters: () => [
+        { name: 'far', state: 'failed', ready: false, servicesExpired: true, lastFailure: 'x', more: 1 },
+      ],
       onChange: () => () => {},
     },
   };
@@ -448,7 +450,7 @@ describe('the metrics and the status of an operator', () => {
       duties: [{ name: 'a duty', published, rounds }],
       namespaces: { known: 5, global: 2 },
       mcs: { imports: 2 },
-      clusters: [{ name: 'far', state: 'failed', ready: false, lastFailure: 'x' }],
+      clusters: [{ name: 'far', state: 'failed', ready: false, servicesExpired: true, lastFailure: 'x' }],
       rejected: { total: 0, recent: [] },
       blockers: ['namespaces is incomplete', 'a duty is incomplete: refused'],
     });

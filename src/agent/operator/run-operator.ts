@@ -67,6 +67,7 @@ export interface OperatorOptions
     | 'intervals'
     | 'deleteAllEndpoints'
     | 'slicing'
+    | 'serviceTTLMs'
     | 'sliceSync'
     | 'mcs'
   > {
@@ -107,7 +108,10 @@ export interface OperatorDocument extends ProcessDocument {
   /** Counts of the multi-cluster services API. Undefined if it is off. */
   readonly mcs: McsStatus | undefined;
   /** The followed remote clusters; empty if no duty reads them. */
-  readonly clusters: readonly Pick<RemoteClusterStatus, 'name' | 'state' | 'ready' | 'lastFailure'>[];
+  readonly clusters: readonly Pick<
+    RemoteClusterStatus,
+    'name' | 'state' | 'ready' | 'servicesExpired' | 'lastFailure'
+  >[];
   readonly rejected: { readonly total: number; readonly recent: readonly string[] };
 }
 
@@ -165,12 +169,15 @@ class OperatorProcess implements ServedProcess {
       duties: this.#statuses(),
       namespaces: this.#duties.namespaces?.counts(),
       mcs: this.#duties.mcs?.counts(),
-      clusters: (this.#duties.clusters?.clusters() ?? []).map(({ name, state, ready, lastFailure }) => ({
-        name,
-        state,
-        ready,
-        lastFailure,
-      })),
+      clusters: (this.#duties.clusters?.clusters() ?? []).map(
+        ({ name, state, ready, servicesExpired, lastFailure }) => ({
+          name,
+          state,
+          ready,
+          servicesExpired,
+          lastFailure,
+        }),
+      ),
       rejected: { total, recent: recent.map(({ message }) => message) },
     };
   }

@@ -158,6 +158,8 @@ export class RemoteSlices implements SliceSource, ServiceSink {
         return undefined;
       case 'gone':
         return `cluster ${cluster} is not part of the mesh`;
+      case 'expired':
+        return `cluster ${cluster} has been unreachable for the time of --clustermesh-cache-ttl`;
       case 'complete':
         return `cluster ${cluster} does not share this slice of ${id}`;
     }

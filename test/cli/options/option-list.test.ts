@@ -290,6 +290,7 @@ it('each command has exactly these options, with these values', async () => {
         "clustermesh-default-global-namespace true false",
         "endpoint-slices off identity fcfs",
         "clustermesh-config …",
+        "clustermesh-cache-ttl …",
         "mcs-api",
         "mcs-ip-families IPv4,IPv6 IPv4 IPv6",
         "endpoint-slice-sync",

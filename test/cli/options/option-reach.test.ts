@@ -203,6 +203,7 @@ const OPERATOR: readonly Row[] = [
     '--clustermesh-config /m --mcs-api',
     { 'options.clustermeshConfig': '/m', 'options.mcs.families': ['IPv4', 'IPv6'] },
   ],
+  ['--clustermesh-cache-ttl 90s', { 'options.serviceTTLMs': 90_000 }, '--clustermesh-config /m --mcs-api'],
   ['--mcs-ip-families IPv6', { 'options.mcs.families': ['IPv6'] }, '--clustermesh-config /m --mcs-api'],
   ['--endpoint-slice-sync', SLICES, '--clustermesh-config /m --mcs-api'],
   [

@@ -194,6 +194,36 @@ describe('an import', () => {
     expect(b.duties.mcs?.counts().held).toBe(0);
   });
 
+  it('loses the exports of a cluster after the service TTL, also if it was never reached, and gets them back', async () => {
+    const mesh = await newMesh({ serviceTTLMs: 60_000 });
+    const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];
+    await a.export('cart');
+    await a.export('shared');
+    await b.export('shared');
+    await mesh.pass(5000);
+    const imports = async (): Promise<unknown> => [
+      await clustersOf(b, 'cart'),
+      await clustersOf(b, 'shared'),
+    ];
+    const [before, after] = [
+      [['a'], ['a', 'b']],
+      [undefined, ['b']],
+    ];
+    for (const isRestarted of [false, true]) {
+      expect(await imports()).toEqual(before);
+      if (isRestarted) await b.stop();
+      mesh.cut(b, 'a');
+      if (isRestarted) b.start({ serviceTTLMs: 60_000 });
+      await mesh.pass(50_000);
+      expect(await imports()).toEqual(before);
+      await mesh.pass(30_000);
+      expect(await imports()).toEqual(after);
+      mesh.connect(b, a);
+      await mesh.pass(90_000);
+    }
+    expect(await imports()).toEqual(before);
+  });
+
   it('is deleted when the only cluster that exports it is removed from the configuration', async () => {
     const mesh = await newMesh();
     const [a, b] = [mesh.cluster('a'), mesh.cluster('b')];

@@ -77,8 +77,12 @@ let baltic: OperatorOfCluster;
 let folder: Folder;
 const stops: (() => Promise<void>)[] = [];
 
-function follow(cluster: OperatorOfCluster, remotes: Folder): () => Promise<void> {
-  const stop = cluster.operate({ remotes, sliceSync: { endpointsPerSlice: 100, batchMs: 500 } });
+function follow(cluster: OperatorOfCluster, remotes: Folder, serviceTTLMs?: number): () => Promise<void> {
+  const stop = cluster.operate({
+    remotes,
+    serviceTTLMs,
+    sliceSync: { endpointsPerSlice: 100, batchMs: 500 },
+  });
   stops.push(stop);
   return stop;
 }
@@ -191,6 +195,46 @@ describe('two clusters with operators that synchronize slices', () => {
       expect(await slicesOf(atlantic)).toEqual({ 'checkout-x': ATLANTIC_IP });
     },
   );
+
+  it('delete the slices of a cluster after the service TTL, also if it was never reached, and write them again', async () => {
+    stops.push(baltic.operate());
+    const stop = follow(atlantic, folder, 60_000);
+    await advance(clock, 20_000);
+    const [own, both] = [
+      { 'checkout-x': ATLANTIC_IP },
+      { 'checkout-x': ATLANTIC_IP, [IN_ATLANTIC]: BALTIC_IP },
+    ];
+    const cut = (): void => {
+      const connect = (): never => {
+        throw new Error('unreachable');
+      };
+      folder.clusters.clear();
+      folder.broken.set('baltic', { kind: 'config', hash: 'other', connect });
+      folder.changed();
+    };
+    const reconnect = async (): Promise<void> => {
+      folder.broken.clear();
+      folder.clusters.set('baltic', baltic);
+      folder.changed();
+      await advance(clock, 80_000);
+    };
+    const expectExpiry = async (): Promise<void> => {
+      await advance(clock, 50_000);
+      expect(await slicesOf(atlantic)).toEqual(both);
+      await advance(clock, 20_000);
+      expect(await slicesOf(atlantic)).toEqual(own);
+    };
+    cut();
+    await expectExpiry();
+    await reconnect();
+    expect(await slicesOf(atlantic)).toEqual(both);
+    await stop();
+    cut();
+    follow(atlantic, folder, 60_000);
+    await expectExpiry();
+    await reconnect();
+    expect(await slicesOf(atlantic)).toEqual(both);
+  });
 
   it('delete the slice of a service that the other cluster does not share any more', async () => {
     stops.push(baltic.operate());
