@@ -172,6 +172,16 @@ describe('the chart', () => {
     },
   );
 
+  it('passes the service TTL to each program that follows remote clusters, and the heartbeat to kvstoremesh', () => {
+    const values = allOn({ ...DEFAULTS, clustermesh: { cacheTTL: '10m' } });
+    const containers = chartOf(values as object).flatMap(({ spec }) => spec?.template?.spec.containers ?? []);
+    for (const container of containers) {
+      expectKnownOptions(container);
+      expect(container.env).toContainEqual({ name: 'DPCACHE_CLUSTERMESH_CACHE_TTL', value: '10m' });
+    }
+    expect(containers.map(({ args }) => args.includes('--enable-heartbeat'))).toEqual([false, true, false]);
+  });
+
   it.each(pathsOf(DEFAULTS).map((path) => [path.join('.'), path] as const))(
     'uses the value %s',
     (_, path) => {
