@@ -3,7 +3,8 @@ import { endpointSliceKey } from '../src/kvstore/codec/keys.ts';
 import type { MemoryServer } from '../src/kvstore/memory/memory-server.ts';
 import { SERVICE_NAME_LABEL } from '../src/model/cluster-endpoint-slice.ts';
 import { expect } from './expect.ts';
-import { address, Follower, fill, gate, heldBytes, identityOf, nameOf, put, putEndpoint } from './mesh.ts';
+import { address, Follower, fill, gate, identityOf, nameOf, put, putEndpoint } from './mesh.ts';
+import { liveBytes } from './meter.ts';
 import { textTable } from './text-table.ts';
 
 /** Parameters of the bench. */
@@ -84,12 +85,12 @@ function clustersOf(n: number, globalNamespaces: number): readonly MemoryServer[
 
 async function follow(n: number, globalNamespaces: number): Promise<FollowedMesh> {
   const servers = clustersOf(n, globalNamespaces);
-  const before = heldBytes();
+  const before = await liveBytes();
   const follower = new Follower(gate());
   const begun = performance.now();
   await follower.follow(servers);
   const readyMs = Math.round(performance.now() - begun);
-  const mebibytes = Math.round((heldBytes() - before) / 2 ** 20);
+  const mebibytes = Math.round(((await liveBytes()) - before) / 2 ** 20);
   const endpoints = n * globalNamespaces * PODS;
   expect('prefixes that are followed', follower.ipcache.size, endpoints + n * NODES);
   await follower.stop();

@@ -11,6 +11,7 @@ import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { expect } from './expect.ts';
 import { type Delayed, delayCells, delayDuring, type LoopDelay } from './loop-delay.ts';
+import { liveBytes } from './meter.ts';
 import { textTable } from './text-table.ts';
 
 /** Parameters of the bench. */
@@ -140,13 +141,6 @@ export function identityOf(clusterID: number, i: number): number {
   return (clusterID << 16) + 256 + (i % 50);
 }
 
-/** Returns the live bytes of heap and buffers. */
-export function heldBytes(): number {
-  globalThis.gc?.();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
-
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
@@ -267,11 +261,11 @@ ${bytesPerEndpoint} bytes for each endpoint that is followed.
 export async function benchMesh({ n = 250, json = false }: MeshBenchOptions = {}): Promise<MeshBenchReport> {
   const servers = Array.from({ length: Math.min(n, MAX_CLUSTERS) }, (_, i) => fill(i + 1, nameOf(i + 1)));
   const ungated = await readyWithoutGate(servers);
-  const before = heldBytes();
+  const before = await liveBytes();
   const follower = new Follower(gate());
   const ready = await delayDuring(() => follower.follow(servers));
   const endpoints = servers.length * ENDPOINTS;
-  const bytesPerEndpoint = Math.round((heldBytes() - before) / endpoints);
+  const bytesPerEndpoint = Math.round(((await liveBytes()) - before) / endpoints);
   const count = Math.min(EVENTS, endpoints);
   const few = await delayDuring(() => change(servers.slice(0, FEW_CLUSTERS), follower.ipcache, count));
   const events = await delayDuring(() => change(servers, follower.ipcache, count));
