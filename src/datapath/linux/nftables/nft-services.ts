@@ -47,7 +47,7 @@ import {
   readElements,
 } from './nft-message.ts';
 import { rangeLengthOf, readRange } from './source-chains.ts';
-import { sourceTargets } from './source-elements.ts';
+import { neededSourceChains } from './source-elements.ts';
 import { readStructure, type TableStructure, targetChain } from './table-structure.ts';
 
 /** Maximum number of attempts to read a table completely. */
@@ -452,7 +452,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     if (item === undefined && current === undefined) return [];
     const pick = item === undefined || item.backends.length === 0 ? [] : [pickName(item.backends.length)];
     return [
-      ...[...pick, ...sourceTargets(current, item?.sources)].flatMap((name) => this.#addTarget(family, name)),
+      ...[...pick, ...neededSourceChains(current, item?.sources)].flatMap((name) =>
+        this.#addTarget(family, name),
+      ),
       ...changeRequests(tableOf(family), frontend, current, item),
     ];
   }

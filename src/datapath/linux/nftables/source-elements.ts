@@ -15,19 +15,19 @@ import {
 } from './nft-message.ts';
 import { CLOSED_CHAIN, policyOf, rangeKey, rangeSetName, sourceChainName } from './source-chains.ts';
 
-/** The requests that change the clients of a frontend, in steps as those of `changeRequests`. */
+/** The requests that change which clients a frontend admits: before, with and after the change of the frontend. */
 export interface SourceSteps {
   readonly before: NftSteps;
-  /** In the transaction that changes the frontend. */
+  /** Requests for the transaction that changes the frontend. */
   readonly together: readonly NetlinkRequest[];
   readonly after: NftSteps;
 }
 
-/** The clients of a frontend in the kernel. */
+/** The chain and the ranges of a frontend in the kernel. */
 type KernelSources = Pick<KernelFrontend, 'sourceChain' | 'ranges'>;
 
-/** Returns the chains that a frontend with ranges needs, also while they are changed. */
-export function sourceTargets(
+/** Returns the chains that must exist before {@link sourceSteps}. */
+export function neededSourceChains(
   current: KernelSources | undefined,
   sources: SourceRanges | undefined,
 ): readonly string[] {
@@ -35,14 +35,14 @@ export function sourceTargets(
   return [sourceChainName(sources), ...(isReversed(current, sources) ? [CLOSED_CHAIN] : [])];
 }
 
-/** Returns true if the policy changes. No client is admitted then until the ranges are replaced. */
+/** Returns true if `sources` has another policy than the current chain. */
 function isReversed(current: KernelSources | undefined, sources: SourceRanges | undefined): boolean {
   const chain = current?.sourceChain;
   return chain !== undefined && sources !== undefined && policyOf(chain) !== sources.policy;
 }
 
 /**
- * Returns the steps from the current clients to `sources`; undefined admits all. Between the steps, a client is
+ * Returns the steps from the current sources to `sources`; undefined admits all clients. Between the steps, a client is
  * admitted only if the current or the new ranges admit it.
  */
 export function sourceSteps(
@@ -51,38 +51,51 @@ export function sourceSteps(
   current: KernelSources,
   sources: SourceRanges | undefined,
 ): SourceSteps {
-  const { sourceChain, ranges } = current;
-  const desired = new Set(sources?.ranges);
-  const added = rangeSteps(
-    frontend,
-    [...desired].filter((range) => !ranges.has(range)),
-    (set, keys) =>
-      addElements(
-        table,
-        set,
-        keys.map((key) => ({ key })),
-      ),
-  );
-  const deleted = rangeSteps(
-    frontend,
-    [...ranges].filter((range) => !desired.has(range)),
-    (set, keys) => deleteElements(table, set, keys),
-  );
-  const placeOf = (chain: string | undefined): NftPlace | undefined =>
-    chain === undefined ? undefined : [SETS.limited, chain];
-  const limit = (from: string | undefined, to: string | undefined): readonly NetlinkRequest[] =>
-    replaceElement(table, frontendKey(frontend), placeOf(from), placeOf(to));
-  const chain = sources && sourceChainName(sources);
+  const { added, deleted } = rangeChanges(table, frontend, current.ranges, new Set(sources?.ranges));
+  const from = current.sourceChain;
+  const to = sources && sourceChainName(sources);
+  // Both policies use the same sets, in which a mixture of ranges could admit a client that both refuse.
   if (isReversed(current, sources))
     return {
-      before: [limit(sourceChain, CLOSED_CHAIN), ...deleted, ...added],
-      together: limit(CLOSED_CHAIN, chain),
+      before: [moveToChain(table, frontend, from, CLOSED_CHAIN), ...deleted, ...added],
+      together: moveToChain(table, frontend, CLOSED_CHAIN, to),
       after: [],
     };
-  const together = limit(sourceChain, chain);
-  // Ranges without a chain are foreign.
-  if (sourceChain === undefined) return { before: [...deleted, ...added], together, after: [] };
+  const together = moveToChain(table, frontend, from, to);
+  // Without a chain, the found ranges are foreign. They are deleted first, because the new chain would use them.
+  if (from === undefined) return { before: [...deleted, ...added], together, after: [] };
   return { before: added, together, after: deleted };
+}
+
+/** Returns the requests that move a frontend between two chains. `undefined`: no chain, which admits all clients. */
+function moveToChain(
+  table: NftTable,
+  frontend: Endpoint,
+  from: string | undefined,
+  to: string | undefined,
+): readonly NetlinkRequest[] {
+  const placeOf = (chain: string | undefined): NftPlace | undefined =>
+    chain === undefined ? undefined : [SETS.limited, chain];
+  return replaceElement(table, frontendKey(frontend), placeOf(from), placeOf(to));
+}
+
+/** Returns the steps that add the missing ranges of a frontend, and those that delete the surplus ones. */
+function rangeChanges(
+  table: NftTable,
+  frontend: Endpoint,
+  current: ReadonlySet<string>,
+  desired: ReadonlySet<string>,
+): { readonly added: NftSteps; readonly deleted: NftSteps } {
+  const missing = [...desired].filter((range) => !current.has(range));
+  const surplus = [...current].filter((range) => !desired.has(range));
+  const add = (set: string, keys: readonly Uint8Array[]): NetlinkRequest => {
+    const elements = keys.map((key) => ({ key }));
+    return addElements(table, set, elements);
+  };
+  return {
+    added: rangeSteps(frontend, missing, add),
+    deleted: rangeSteps(frontend, surplus, (set, keys) => deleteElements(table, set, keys)),
+  };
 }
 
 /** Returns the requests for ranges in steps, one request for each length in a step. */
