@@ -113,7 +113,7 @@ export class ServicePins implements Disposable {
       for (const { family, name } of this.#resized()) {
         const made = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
         copies.push({ family, name, made });
-        yield* copyEntries(before[family][name], made, 'empty');
+        yield* copyEntries(before[family][name], made, 'none');
       }
       if (copies.length === 0) return;
       for (const { family, name, made } of copies) {
@@ -135,7 +135,7 @@ export class ServicePins implements Disposable {
     for (const { family, name, made } of copies) {
       using old = before[family][name];
       if (WRITTEN_BY_PROGRAMS.includes(name))
-        yield* copyEntries(old, made, name === 'clients' ? 'timed' : 'newer');
+        yield* copyEntries(old, made, name === 'clients' ? 'last-used' : 'existing');
     }
   }
 
@@ -211,38 +211,46 @@ function moveStaged(path: string): void {
 }
 
 /**
- * Copies entries to another map, one batch per step. `empty`: the other map has none. `newer`: entries of the other map
- * stay, because programs have written them since the switch. `timed`: values begin with the time of their last use, and
- * an entry replaces an older one. Throws `SyscallError` if an entry does not fit.
+ * The entry that stays if both maps have its key. `none`: this cannot be, because the new map is empty. `existing`:
+ * that of the new map, because programs have written it since the switch. `last-used`: that with the later time of its
+ * last use, with which values begin.
  */
-function* copyEntries(
-  from: BpfMap,
-  to: BpfMap,
-  target: 'empty' | 'newer' | 'timed',
-): Generator<undefined, void, void> {
+type KeptEntry = 'none' | 'existing' | 'last-used';
+
+/** Copies entries to a new map, one batch per step. Throws `SyscallError` if an entry does not fit. */
+function* copyEntries(from: BpfMap, to: BpfMap, kept: KeptEntry): Generator<undefined, void, void> {
   const { keySize, valueSize } = from.shape;
-  const keyAt = (at: number) => from.keys.bytes.subarray(at * keySize, (at + 1) * keySize);
-  const isMissing = (at: number): boolean => {
-    to.keys.bytes.set(keyAt(at));
-    if (!to.lookup()) return true;
-    const usedAt = (map: BpfMap, offset: number): bigint => map.values.view.getBigUint64(offset, true);
-    return target === 'timed' && usedAt(from, at * valueSize) > usedAt(to, 0);
-  };
   for (const count of from.batches()) {
-    const missing = Array.from({ length: count }, (_, at) => at).filter(
-      (at) => target === 'empty' || isMissing(at),
+    // All entries are looked up before the buffers of `to` are filled, because a lookup overwrites their first entry.
+    const copied = Array.from({ length: count }, (_, at) => at).filter(
+      (at) => kept === 'none' || isCopied(from, at, to, kept),
     );
-    for (const [place, at] of missing.entries()) {
-      to.keys.bytes.set(keyAt(at), place * keySize);
+    for (const [place, at] of copied.entries()) {
+      to.keys.bytes.set(keyAt(from, at), place * keySize);
       to.values.bytes.set(
         from.values.bytes.subarray(at * valueSize, (at + 1) * valueSize),
         place * valueSize,
       );
     }
-    const error = to.update(missing.length).find((each) => each !== undefined);
+    const error = to.update(copied.length).find((each) => each !== undefined);
     if (error !== undefined) throw error;
     yield;
   }
+}
+
+/** Returns true if `to` lacks an entry of the batch in `from`, or has one which the entry replaces. */
+function isCopied(from: BpfMap, at: number, to: BpfMap, kept: KeptEntry): boolean {
+  to.keys.bytes.set(keyAt(from, at));
+  if (!to.lookup()) return true;
+  return kept === 'last-used' && usedAt(from, at) > usedAt(to, 0);
+}
+
+function keyAt({ keys, shape: { keySize } }: BpfMap, at: number): Uint8Array {
+  return keys.bytes.subarray(at * keySize, (at + 1) * keySize);
+}
+
+function usedAt({ values, shape: { valueSize } }: BpfMap, at: number): bigint {
+  return values.view.getBigUint64(at * valueSize, true);
 }
 
 /**
@@ -251,7 +259,7 @@ function* copyEntries(
  */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
-    const shapes = serviceMapShapes(family, serviceCapacity());
+    const shapes = serviceMapShapes(family, serviceCapacity()); // with any capacity: `unpinMap` ignores it
     for (const name of SERVICE_MAPS) {
       const path = join(folder, `${name}${family}`);
       for (const each of [path, path + STAGING_SUFFIX]) unpinMap(bpf, each, shapes[name]);
