@@ -74,7 +74,7 @@ export class NodePaths implements NodeHandler, Disposable {
   /** The desired local end of the tunnel, or the reason why there is none; undefined if it must be computed. */
   #device: DeviceItem | string | undefined;
   #monitor: NetlinkSocket | undefined;
-  #poll: Disposable | undefined;
+  #subscription: Disposable | undefined;
   /** Current problems that affect all paths. */
   readonly #problems = new Map<string, string>();
   #isDisposed = false;
@@ -107,7 +107,7 @@ export class NodePaths implements NodeHandler, Disposable {
    */
   async start(): Promise<void> {
     this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
-    this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
+    this.#subscription ??= this.#monitor.onEvents(() => this.#readEvents());
     this.#remoteCIDRs.setInterfaces(this.#table.addresses());
     await this.kept.adopt();
   }
@@ -155,9 +155,9 @@ export class NodePaths implements NodeHandler, Disposable {
   /** Ends the handler. Does not change the kernel. Idempotent. */
   [Symbol.dispose](): void {
     this.#isDisposed = true;
-    this.#poll?.[Symbol.dispose]();
+    this.#subscription?.[Symbol.dispose]();
     this.#monitor?.[Symbol.dispose]();
-    this.#poll = undefined;
+    this.#subscription = undefined;
     this.#monitor = undefined;
     this.#repairTask[Symbol.dispose]();
     this.#resolveTask[Symbol.dispose]();

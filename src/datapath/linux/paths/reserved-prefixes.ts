@@ -32,13 +32,13 @@ export class ReservedPrefixes {
 
   /** Returns a reserved prefix that shares addresses with `prefix`. */
   overlapping(prefix: Prefix): ReservedPrefix | undefined {
-    const key = this.#register(prefix);
-    // The longest prefix around the first address either contains `prefix` or is contained in it.
-    key.form = 'endpoint';
-    key.length = prefix.family === 4 ? 32 : 128;
-    const around = this.#table.longestMatch(key);
-    if (around >= 0) return this.#at(around);
-    for (const slot of this.#table.covered(this.#register(prefix))) return this.#at(slot);
+    // A prefix that contains the first address of `prefix` overlaps it. All other overlapping ones are inside `prefix`.
+    const first = this.#readKey(prefix);
+    first.form = 'endpoint';
+    first.length = prefix.family === 4 ? 32 : 128;
+    const containing = this.#table.longestMatch(first);
+    if (containing >= 0) return this.#at(containing);
+    for (const slot of this.#table.covered(this.#readKey(prefix))) return this.#at(slot);
     return undefined;
   }
 
@@ -51,7 +51,7 @@ export class ReservedPrefixes {
   #add(owner: string, text: string): void {
     const prefix = Prefix.parse(text);
     if (prefix === undefined) return;
-    const key = this.#register(prefix);
+    const key = this.#readKey(prefix);
     const found = this.#table.find(key);
     const slot = found < 0 ? this.#table.insert(key) : found;
     const owners = this.#owners.get(slot);
@@ -62,7 +62,7 @@ export class ReservedPrefixes {
   #remove(owner: string, text: string): void {
     const prefix = Prefix.parse(text);
     if (prefix === undefined) return;
-    const key = this.#register(prefix);
+    const key = this.#readKey(prefix);
     const slot = this.#table.find(key);
     const owners = this.#owners.get(slot);
     owners?.delete(owner);
@@ -71,7 +71,8 @@ export class ReservedPrefixes {
     this.#table.remove(slot, key);
   }
 
-  #register({ family, w0, w1, w2, w3, length }: Prefix): PrefixRegister {
+  /** Reads the key of a prefix into `#key`, and returns `#key`. */
+  #readKey({ family, w0, w1, w2, w3, length }: Prefix): PrefixRegister {
     return Object.assign(this.#key, { family, w0, w1, w2, w3, length, form: 'cidr' });
   }
 }

@@ -36,7 +36,7 @@ export class HostAddresses implements Disposable {
   readonly #monitor: NetlinkSocket;
   readonly #readTask: PacedTask;
   readonly #listeners = new Set<(addresses: AddressesByFamily) => void>();
-  #poll: Disposable | undefined;
+  #subscription: Disposable | undefined;
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
   #failure: string | undefined;
@@ -72,16 +72,16 @@ export class HostAddresses implements Disposable {
     ];
   }
 
-  /** Calls a new function with all addresses whenever they change, until the result is called. */
+  /** Calls `onChange` with all addresses after each change. Each call needs another function. */
   follow(onChange: (addresses: AddressesByFamily) => void): Unsubscribe {
     this.#listeners.add(onChange);
-    this.#poll ??= this.#monitor.onEvents(() => this.#readEvents());
+    this.#subscription ??= this.#monitor.onEvents(() => this.#readEvents());
     return unsubscribeOnce(() => this.#listeners.delete(onChange));
   }
 
   [Symbol.dispose](): void {
     this.#readTask[Symbol.dispose]();
-    this.#poll?.[Symbol.dispose]();
+    this.#subscription?.[Symbol.dispose]();
     this.#monitor[Symbol.dispose]();
   }
 
