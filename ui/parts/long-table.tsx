@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks';
 import { countText } from '../format.ts';
 import { type Column, Table } from './table.tsx';
 
-/** Number of rows that are shown at first. */
-const ROWS_PER_PART = 250;
+/** Number of rows that are shown at first, and that each click adds. */
+const ROWS_PER_STEP = 250;
 
 /** A table of many rows. It shows the first ones, and a button for more. */
 export function LongTable<T>({
@@ -19,13 +19,13 @@ export function LongTable<T>({
   /** Number of all rows; larger than the length of `rows` if the agent has too many to read all. */
   total: number;
 }): VNode {
-  const [shown, setShown] = useState(ROWS_PER_PART);
+  const [shown, setShown] = useState(ROWS_PER_STEP);
   return (
     <>
       <Table {...table} rows={rows.slice(0, shown)} />
       {rows.length > shown && (
         <p class="empty">
-          <button type="button" onClick={() => setShown(shown + ROWS_PER_PART)}>
+          <button type="button" onClick={() => setShown(shown + ROWS_PER_STEP)}>
             Show more: {countText(shown)} of {countText(rows.length)}
           </button>
         </p>

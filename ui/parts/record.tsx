@@ -2,7 +2,7 @@ import type { ComponentChildren, VNode } from 'preact';
 import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
 import type { MarkKind } from '../../src/history/types.ts';
 import { addressOf } from '../address.ts';
-import { useLabels } from '../agent/identity-names.ts';
+import { useLabels } from '../agent/identity-labels.ts';
 import { counted } from '../format.ts';
 import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
 
