@@ -23,7 +23,7 @@ export const OUTPUT_CLOSED = 'output closed';
 export const EXIT = {
   /** Success. Rejected items are reported, but they are not a failure. */
   ok: 0,
-  /** An input cannot be read, or the requested object does not exist. */
+  /** An input cannot be used, the requested object does not exist, or a comparison found a difference. */
   failed: 1,
   /** The command line is invalid. */
   usage: 2,

@@ -4,7 +4,10 @@ import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '.
 import { addressBits } from '../net/address-words.ts';
 import { canonicalAddress, Prefix } from '../net/prefix.ts';
 
-/** The use of an address: by the node itself or by an endpoint (AGENT 16). */
+/**
+ * The use of an address (AGENT 16): by the node itself, by an endpoint, or `reserved` if it must not be allocated for
+ * another reason.
+ */
 export type AddressUse = 'node' | 'router' | 'health' | 'ingress' | 'endpoint' | 'reserved';
 
 /** The owner of an address. */

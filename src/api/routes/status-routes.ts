@@ -140,7 +140,7 @@ const MONITOR = createRoute({
 /** Maximum number of concurrent monitors over TCP. The unix socket has the same maximum. */
 const MAX_MONITORS = 256;
 
-/** Adds the routes of status, health, rejections and the monitor. */
+/** Adds the routes of the status, problems, clusters, conflicts, rejections, rates and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
   const { model, metrics, onFault, gate, clock, feed, blockers } = context;
   const conflicts = new ConflictScan(model, gate, clock);
