@@ -90,7 +90,7 @@ class KvstoreMeshProcess implements ServedProcess {
       clusters.gauge(
         'dpcache_kvstoremesh_services_expired',
         '1 if the copied services of a cluster were deleted because it was unreachable for the service TTL, else 0.',
-        ({ servicesExpired }) => Number(servicesExpired),
+        'servicesExpired',
       ),
       clusters.gauge(
         'dpcache_kvstoremesh_pending_keys',

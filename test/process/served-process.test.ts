@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
-import { gauge } from '../../src/api/metrics/description.ts';
+import { statusMetrics } from '../../src/api/metrics/description.ts';
 import { fired } from '../../src/base/follow-signal.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -95,8 +95,8 @@ describe('the API of a process', () => {
         status,
         blockers: () => ['no leader'],
         metrics: (scrape) => {
-          const read = scrape.once(() => ++reads);
-          return [gauge('reads_a', 'Reads.', read), gauge('reads_b', 'Reads.', read)];
+          const { gauge } = statusMetrics(scrape.once(() => ({ reads: ++reads })));
+          return [gauge('reads_a', 'Reads.', 'reads'), gauge('reads_b', 'Reads.', 'reads')];
         },
       };
     };

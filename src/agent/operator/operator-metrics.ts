@@ -1,4 +1,9 @@
-import { countsByLabel, type Description, gauge, itemMetrics } from '../../api/metrics/description.ts';
+import {
+  countsByLabel,
+  type Description,
+  itemMetrics,
+  statusMetrics,
+} from '../../api/metrics/description.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
 import type { OperatorDuties } from '../../operator/duties.ts';
 
@@ -9,17 +14,18 @@ export interface MeasuredOperator {
   readonly isLeader: () => boolean;
 }
 
-/** Returns the metrics of an operator. */
 export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): readonly Description[] {
   const duties = itemMetrics(
     'duty',
     scrape.once(() => operator.duties().all.map((duty) => duty.status())),
   );
   return [
-    duties.gauge('dpcache_operator_duty_running', '1 if a duty is running, else 0.', ({ state }) =>
-      Number(state === 'running'),
+    duties.gauge(
+      'dpcache_operator_duty_running',
+      '1 if a duty is running, else 0.',
+      ({ state }) => state === 'running',
     ),
-    duties.counter('dpcache_operator_failures_total', 'Failures of a duty.', ({ failures }) => failures),
+    duties.counter('dpcache_operator_failures_total', 'Failures of a duty.', 'failures'),
     duties.gauge(
       'dpcache_operator_keys',
       'Keys that a duty publishes in the kvstore.',
@@ -61,10 +67,10 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): rea
       },
     ),
     ...mcsMetrics(operator, scrape),
-    gauge(
+    statusMetrics(() => operator).gauge(
       'dpcache_operator_leader',
       '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
-      () => Number(operator.isLeader()),
+      ({ isLeader }) => isLeader(),
     ),
   ];
 }
@@ -72,6 +78,7 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): rea
 /** Returns the metrics of the multi-cluster services API, without samples if it is off. */
 function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): readonly Description[] {
   const counts = scrape.once(() => duties().mcs?.counts());
+  const mcs = statusMetrics(counts);
   return [
     countsByLabel(
       'gauge',
@@ -79,11 +86,11 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
       'Services that a cluster exports with ServiceExports.',
       'cluster',
       () => {
-        const mcs = counts();
-        return mcs && { [clusterName]: mcs.exports, ...mcs.remoteExports };
+        const current = counts();
+        return current && { [clusterName]: current.exports, ...current.remoteExports };
       },
     ),
-    gauge('dpcache_operator_mcs_imports', 'ServiceImports.', () => counts()?.imports),
+    mcs.gauge('dpcache_operator_mcs_imports', 'ServiceImports.', 'imports'),
     countsByLabel(
       'gauge',
       'dpcache_operator_mcs_conflicts',
@@ -91,10 +98,10 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
       'reason',
       () => counts()?.conflicts,
     ),
-    gauge(
+    mcs.gauge(
       'dpcache_operator_mcs_held_imports',
       'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
-      () => counts()?.held,
+      'held',
     ),
   ];
 }

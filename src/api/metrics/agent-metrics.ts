@@ -4,7 +4,7 @@ import type { ReadModel } from '../read-model.ts';
 import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
 import { datapathDescriptions } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
-import { counter, countsByLabel, type Description, gauge, type MetricSources } from './description.ts';
+import { countsByLabel, type Description, type MetricSources, statusMetrics } from './description.ts';
 import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
 import { historyDescriptions } from './history-metrics.ts';
 import { kubernetesDescriptions } from './kubernetes-metrics.ts';
@@ -28,8 +28,10 @@ export class AgentMetrics extends ProcessMetrics {
   constructor(model: ReadModel, feed: ChangeFeed) {
     const scrape = new Scrape();
     const sources = sourcesOf(model, scrape);
-    const monitors = gauge('dpcache_api_monitors', 'Connected clients of `/v1/monitor`.', () =>
-      this.monitors(),
+    const monitors = statusMetrics<AgentMetrics>(() => this).gauge(
+      'dpcache_api_monitors',
+      'Connected clients of `/v1/monitor`.',
+      (metrics) => metrics.monitors(),
     );
     const conflicts = countsByLabel(
       'gauge',
@@ -99,6 +101,10 @@ function descriptions(model: MetricSources, feed: ChangeFeed): readonly Descript
       'reason',
       () => model.rejections().byReason,
     ),
-    counter('dpcache_changes_total', 'Changes of prefixes, services and nodes.', () => feed.revision),
+    statusMetrics(() => feed).counter(
+      'dpcache_changes_total',
+      'Changes of prefixes, services and nodes.',
+      'revision',
+    ),
   ];
 }

@@ -1,10 +1,10 @@
 import {
   type Description,
-  gauge,
   type ItemMetrics,
   inSeconds,
   itemMetrics,
   type MetricSources,
+  statusMetrics,
   timestamp,
 } from './description.ts';
 
@@ -16,12 +16,12 @@ export function stateDescriptions<T extends { readonly ready: boolean; readonly 
     clusters.gauge(
       'dpcache_cluster_ready',
       '1 if the state of a cluster is complete and its kvstore answers, else 0.',
-      ({ ready }) => Number(ready),
+      ({ ready }) => ready,
     ),
     clusters.gauge(
       'dpcache_cluster_connected',
       '1 if the kvstore of a cluster answers, else 0.',
-      ({ connected }) => Number(connected),
+      ({ connected }) => connected,
     ),
   ];
 }
@@ -38,13 +38,9 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
     clusters.counter(
       'dpcache_cluster_failures_total',
       'Failed requests to the kvstore of a cluster.',
-      ({ failures }) => failures,
+      'failures',
     ),
-    clusters.counter(
-      'dpcache_cluster_rejections_total',
-      'Rejected values of a cluster.',
-      ({ rejected }) => rejected,
-    ),
+    clusters.counter('dpcache_cluster_rejections_total', 'Rejected values of a cluster.', 'rejected'),
     {
       name: 'dpcache_cluster_keys',
       help: 'Keys of a cluster by resource.',
@@ -56,8 +52,10 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
             yield { value, labels: { cluster: name, resource } };
       },
     },
-    gauge('dpcache_sync_duration_seconds', 'Duration of the initial sync.', () =>
-      inSeconds(model.status().syncedMs),
+    statusMetrics(model.status).gauge(
+      'dpcache_sync_duration_seconds',
+      'Duration of the initial sync.',
+      ({ syncedMs }) => inSeconds(syncedMs),
     ),
   ];
 }

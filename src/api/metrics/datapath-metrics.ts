@@ -5,41 +5,29 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
   const tables = itemMetrics('table', () => status().datapath?.tables ?? []);
   const parts = itemMetrics('part', () => status().datapath?.parts ?? []);
   return [
-    tables.gauge(
-      'dpcache_datapath_desired_items',
-      'Desired items of a table of the kernel.',
-      ({ desired }) => desired,
-    ),
-    tables.gauge(
-      'dpcache_datapath_items',
-      'Items of dpcache in a table of the kernel.',
-      ({ actual }) => actual,
-    ),
+    tables.gauge('dpcache_datapath_desired_items', 'Desired items of a table of the kernel.', 'desired'),
+    tables.gauge('dpcache_datapath_items', 'Items of dpcache in a table of the kernel.', 'actual'),
     tables.gauge(
       'dpcache_datapath_capacity_items',
       'Capacity of a table of the kernel, if it is limited.',
-      ({ capacity }) => capacity,
+      'capacity',
     ),
-    tables.gauge(
-      'dpcache_datapath_pressure_ratio',
-      'Usage of a table of the kernel, 0 to 1.',
-      ({ pressure }) => pressure,
-    ),
-    tables.gauge('dpcache_datapath_pending_keys', 'Keys with a pending write.', ({ pending }) => pending),
+    tables.gauge('dpcache_datapath_pressure_ratio', 'Usage of a table of the kernel, 0 to 1.', 'pressure'),
+    tables.gauge('dpcache_datapath_pending_keys', 'Keys with a pending write.', 'pending'),
     tables.gauge(
       'dpcache_datapath_held_keys',
       'Keys of an earlier agent that no cache contains, kept until the caches are complete.',
-      ({ held }) => held,
+      'held',
     ),
     tables.gauge(
       'dpcache_datapath_failing_keys',
       'Keys that the kernel has rejected and that are retried.',
-      ({ failing }) => failing,
+      'failing',
     ),
     tables.gauge(
       'dpcache_datapath_keys_without_room',
       'Keys without room in a table of the kernel.',
-      ({ noRoom }) => noRoom,
+      'noRoom',
     ),
     {
       name: 'dpcache_datapath_writes_total',
@@ -56,7 +44,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
     tables.counter(
       'dpcache_datapath_repairs_total',
       'Items of a table of the kernel that another program changed and dpcache repaired.',
-      ({ repairs }) => repairs,
+      'repairs',
     ),
     parts.gauge(
       'dpcache_datapath_part_runs',

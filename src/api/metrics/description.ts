@@ -40,44 +40,28 @@ export function countsByLabel(
   };
 }
 
-/** Returns the value of a metric without labels; undefined if there is none. */
-type ReadValue = () => number | undefined;
+/** Names of the fields of `T` that are numbers or booleans, and may be undefined. */
+type ValueField<T> = {
+  [F in keyof T]-?: T[F] extends number | boolean | undefined ? F : never;
+}[keyof T];
 
-function single(type: Description['type'], name: string, help: string, read: ReadValue): Description {
-  return {
-    name,
-    help,
-    type,
-    samples: () => {
-      const value = read();
-      return value === undefined ? [] : [{ value }];
-    },
-  };
-}
+/** Returns a metric with a sample for each item with a value: of one of its fields, or as `read` returns. */
+type ItemMetric<T> = (
+  name: string,
+  help: string,
+  read: ValueField<T> | ((item: T) => number | boolean | undefined),
+) => Description;
 
-/** Returns a gauge without labels. */
-export function gauge(name: string, help: string, read: ReadValue): Description {
-  return single('gauge', name, help, read);
-}
-
-/** Returns a counter without labels. */
-export function counter(name: string, help: string, read: ReadValue): Description {
-  return single('counter', name, help, read);
-}
-
-/** Returns a metric with a sample for each item with a value. */
-type ItemMetric<T> = (name: string, help: string, read: (item: T) => number | undefined) => Description;
-
-/** Functions that create metrics of items. */
+/** Functions that create metrics of items. True is the value 1, false 0. */
 export interface ItemMetrics<T> {
   readonly gauge: ItemMetric<T>;
   readonly counter: ItemMetric<T>;
 }
 
-/** Returns the functions that create metrics of items. The label of a sample is the name of its item. */
-export function itemMetrics<T extends { readonly name?: string | undefined }>(
-  label: string,
+function metricsOf<T>(
+  labels: readonly string[],
   items: () => readonly T[],
+  labelsOf: (item: T) => Readonly<Record<string, string>>,
 ): ItemMetrics<T> {
   const metricOf =
     (type: Description['type']): ItemMetric<T> =>
@@ -85,14 +69,31 @@ export function itemMetrics<T extends { readonly name?: string | undefined }>(
       name,
       help,
       type,
-      labels: [label],
+      labels,
       samples: () =>
         items().flatMap((item) => {
-          const value = read(item);
-          return value === undefined ? [] : { value, labels: { [label]: item.name ?? '' } };
+          const value: unknown = typeof read === 'function' ? read(item) : item[read];
+          return value === undefined ? [] : { value: Number(value), labels: labelsOf(item) };
         }),
     });
   return { gauge: metricOf('gauge'), counter: metricOf('counter') };
+}
+
+/** Returns the functions that create metrics of items. The label of a sample is the name of its item. */
+export function itemMetrics<T extends { readonly name?: string | undefined }>(
+  label: string,
+  items: () => readonly T[],
+): ItemMetrics<T> {
+  return metricsOf([label], items, ({ name = '' }) => ({ [label]: name }));
+}
+
+/** Returns the functions that create metrics of a status, without labels. They have no samples without a status. */
+export function statusMetrics<T extends object>(status: () => T | undefined): ItemMetrics<T> {
+  return metricsOf(
+    [],
+    () => [status()].filter((one) => one !== undefined),
+    () => ({}),
+  );
 }
 
 /** Returns a duration in seconds. */

@@ -1,6 +1,13 @@
-import { countsByLabel, type Description, gauge, itemMetrics, type MetricSources } from './description.ts';
+import {
+  countsByLabel,
+  type Description,
+  itemMetrics,
+  type MetricSources,
+  statusMetrics,
+} from './description.ts';
 
 export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Description[] {
+  const cache = statusMetrics(ipcache.status);
   return [
     {
       name: 'dpcache_ipcache_entries',
@@ -25,21 +32,17 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
       'source',
       () => ipcache.status().entriesBySource,
     ),
-    gauge(
+    cache.gauge(
       'dpcache_ipcache_overruled_claims',
       'Claims that are overruled by a stronger one.',
-      () => ipcache.status().overruledClaims,
+      'overruledClaims',
     ),
-    gauge(
+    cache.gauge(
       'dpcache_ipcache_waiting_keys',
       'Keys that are not in the IPCache because it is full.',
-      () => ipcache.status().waiting,
+      'waiting',
     ),
-    gauge(
-      'dpcache_ipcache_bytes',
-      'Memory of the tables and rows of the IPCache.',
-      () => ipcache.status().bytes,
-    ),
+    cache.gauge('dpcache_ipcache_bytes', 'Memory of the tables and rows of the IPCache.', 'bytes'),
     countsByLabel(
       'counter',
       'dpcache_ipcache_outcomes_total',
@@ -47,7 +50,7 @@ export function ipcacheDescriptions({ ipcache }: MetricSources): readonly Descri
       'outcome',
       () => ipcache.status().outcomes,
     ),
-    gauge('dpcache_ipcache_listeners', 'Listeners of the IPCache.', () => ipcache.status().listeners),
+    cache.gauge('dpcache_ipcache_listeners', 'Listeners of the IPCache.', 'listeners'),
   ];
 }
 
@@ -76,10 +79,10 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
         return { announced, unknown };
       },
     ),
-    gauge(
+    statusMetrics(services.status).gauge(
       'dpcache_service_backends',
       'Effective backends of all services.',
-      () => services.status().backends,
+      'backends',
     ),
     countsByLabel('gauge', 'dpcache_nodes', 'Nodes by source.', 'source', () => nodes.status().nodesBySource),
     countsByLabel(
@@ -89,15 +92,7 @@ export function engineDescriptions({ ipcache, services, nodes }: MetricSources):
       'outcome',
       () => nodes.status().outcomes,
     ),
-    handlers.gauge(
-      'dpcache_node_handler_pending',
-      'Nodes with pending changes for a handler.',
-      ({ pending }) => pending,
-    ),
-    handlers.counter(
-      'dpcache_node_handler_faults_total',
-      'Failed calls of a node handler.',
-      ({ faults }) => faults,
-    ),
+    handlers.gauge('dpcache_node_handler_pending', 'Nodes with pending changes for a handler.', 'pending'),
+    handlers.counter('dpcache_node_handler_faults_total', 'Failed calls of a node handler.', 'faults'),
   ];
 }

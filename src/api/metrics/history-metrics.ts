@@ -1,14 +1,15 @@
 import {
-  counter,
   countsByLabel,
   type Description,
-  gauge,
   type MetricSources,
+  statusMetrics,
   timestamp,
 } from './description.ts';
 
 /** Returns the metrics of the history. They have no samples if no history is recorded. */
 export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
+  const history = statusMetrics(() => status().history);
+  const disk = statusMetrics(() => status().history?.disk);
   return [
     countsByLabel(
       'counter',
@@ -24,29 +25,22 @@ export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): 
       'reason',
       () => status().history?.lost,
     ),
-    gauge('dpcache_history_bytes', 'Memory of the history with its indexes.', () => status().history?.bytes),
-    gauge(
-      'dpcache_history_disk_bytes',
-      'Size of the files of the history.',
-      () => status().history?.disk?.bytes,
-    ),
-    gauge(
+    history.gauge('dpcache_history_bytes', 'Memory of the history with its indexes.', 'bytes'),
+    disk.gauge('dpcache_history_disk_bytes', 'Size of the files of the history.', 'bytes'),
+    disk.gauge(
       'dpcache_history_disk_failed',
       '1 if the history cannot be written to the disk; changes are then held in memory only.',
-      () => {
-        const disk = status().history?.disk;
-        return disk && Number(disk.failure !== undefined);
-      },
+      ({ failure }) => failure !== undefined,
     ),
-    counter(
+    disk.counter(
       'dpcache_history_disk_damaged_total',
       'Files of the history that could not be read and were dropped.',
-      () => status().history?.disk?.damaged,
+      'damaged',
     ),
-    gauge(
+    history.gauge(
       'dpcache_history_held_from_timestamp_seconds',
       'Oldest time for which the state can be queried.',
-      () => timestamp(status().history?.heldFrom),
+      ({ heldFrom }) => timestamp(heldFrom),
     ),
   ];
 }

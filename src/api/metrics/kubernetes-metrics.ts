@@ -18,32 +18,24 @@ export function kubernetesDescriptions(model: Pick<MetricSources, 'status'>): re
     kinds.gauge(
       'dpcache_kubernetes_objects',
       'Objects of a kind that the agent uses. Not counted are rejected objects, and valid objects without effect, such as finished pods.',
-      ({ objects }) => objects,
+      'objects',
     ),
     kinds.gauge(
       'dpcache_kubernetes_lag_seconds',
       'Time since the last message of the API server for a kind: the maximum age of its state.',
       ({ lagMs }) => inSeconds(lagMs),
     ),
-    kinds.counter(
-      'dpcache_kubernetes_events_total',
-      'Puts and deletes of objects of a kind.',
-      ({ events }) => events,
-    ),
+    kinds.counter('dpcache_kubernetes_events_total', 'Puts and deletes of objects of a kind.', 'events'),
     kinds.counter(
       'dpcache_kubernetes_lists_total',
       'Completed lists of a kind; all except the first are relists.',
-      ({ lists }) => lists,
+      'lists',
     ),
-    kinds.counter(
-      'dpcache_kubernetes_failures_total',
-      'Failed lists and watches of a kind.',
-      ({ failures }) => failures,
-    ),
+    kinds.counter('dpcache_kubernetes_failures_total', 'Failed lists and watches of a kind.', 'failures'),
     kinds.counter(
       'dpcache_kubernetes_rejections_total',
       'Rejected objects of a kind, and rejected fields of them.',
-      ({ rejected }) => rejected,
+      'rejected',
     ),
   ];
 }
