@@ -120,7 +120,6 @@ function clusterDocument(
   };
 }
 
-/** Returns the status of a followed cluster; `undefined` if the name is unknown. */
 export function clusterStatus(followed: FollowedClusters, name: string): ClusterDocument | undefined {
   const status = followedStatus(followed, name);
   return status && clusterDocument(status, followed);

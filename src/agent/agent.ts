@@ -66,7 +66,6 @@ export interface AgentEngines {
 
 /** The parts of an agent that its sources and keepers use. */
 export interface AgentParts extends AgentContext {
-  /** The gate of the process. */
   readonly gate: TurnGate;
   readonly engines: AgentEngines;
   /** Counts and logs a rejection. */

@@ -6,7 +6,6 @@ import { ownerCluster } from '../model/source.ts';
 
 /** Lookups of {@link claimOrigin}. */
 export interface OriginLookups {
-  /** Name of the local cluster. */
   readonly clusterName: string;
   /** Returns true if the kvstore of a cluster is in the memory of this process. */
   readonly isInProcess: (cluster: string) => boolean;

@@ -14,7 +14,6 @@ import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/de
 import type { Step } from '../process/start-step.ts';
 import type { AgentParts } from './agent.ts';
 
-/** Options of {@link DatapathKeeper}. */
 export interface DatapathKeeperOptions extends Pick<AgentParts, 'clock' | 'random' | 'log'> {
   readonly options: HostDatapathOptions;
   readonly engines: HostDatapathContext['engines'];

@@ -28,7 +28,6 @@ const READ_SEGMENTS_MS = 60_000;
 /** The kinds of Kubernetes objects that the agent follows; see `KubernetesFeed`. */
 export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
 
-/** Options of {@link HistoryKeeper}. */
 export interface HistoryKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'engines'> {
   /** Maximum memory in bytes. */
   readonly memory: number;

@@ -24,7 +24,6 @@ import { clusterStatuses, type FollowedClusters } from './agent-status.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
 import type { AgentOptions } from './options.ts';
 
-/** Context of {@link MeshFeed}. */
 export interface MeshFeedContext extends Omit<AgentParts, 'engines'> {
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
   /** Counts a rejection that is reported elsewhere. */

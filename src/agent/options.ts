@@ -10,7 +10,6 @@ import type { TapedKubernetes } from '../tape/tape-settings.ts';
 /** The kvstore of an agent. `memory`: one in this process with recorded keys; `etcd`: a real one. */
 export const KVSTORE_KINDS = ['memory', 'etcd'] as const;
 
-/** One of {@link KVSTORE_KINDS}. */
 export type KvstoreKind = (typeof KVSTORE_KINDS)[number];
 
 /** Options for following Kubernetes. A tape records the inherited ones, because the state depends on them. */

@@ -24,7 +24,6 @@ export class ReportedIdentities {
     return followed()?.identities.resolve(identity) ?? kubernetes()?.labelsOf(identity);
   }
 
-  /** Returns the cluster that reports an identity. */
   clusterOf(identity: number): string | undefined {
     const { clusterName, followed, kubernetes } = this.#sources;
     const { local, mesh } = followed() ?? {};

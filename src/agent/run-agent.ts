@@ -104,7 +104,6 @@ export function askMesh<T>(
   }));
 }
 
-/** Options of {@link followMesh}. */
 export interface FollowMeshOptions extends RunOptions<AgentSettings> {
   /** Path of a script of changes to play. */
   readonly script?: string | undefined;

@@ -14,7 +14,6 @@ import { importedState, readCiliumState } from './cilium-state.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 
-/** Options of {@link StateKeeper}. */
 export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'onReject'> {
   /** The folder of `--state-dir`. */
   readonly path: string;
@@ -134,12 +133,10 @@ export class StateKeeper {
     return { knownAt: new Date(knownAt).toISOString(), ageSeconds: Math.round(ageMs / 1000) };
   }
 
-  /** Returns the restored labels of an identity. */
   labelsOf(identity: number): Labels | undefined {
     return this.#restoration.labelsOf(identity);
   }
 
-  /** Returns the cluster of a restored identity. */
   clusterOf(identity: number): string | undefined {
     return this.#restoration.clusterOf(identity);
   }

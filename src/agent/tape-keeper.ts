@@ -8,7 +8,6 @@ import type { AgentEngines, AgentParts } from './agent.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 import { StateFiles } from './state-files.ts';
 
-/** Context of {@link TapeKeeper}. */
 export interface TapeKeeperContext extends Pick<AgentParts, 'clock' | 'log' | 'gate'> {
   readonly engines: Pick<AgentEngines, 'ipcache'>;
   readonly labelsOf: (identity: number) => Labels | undefined;

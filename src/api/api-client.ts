@@ -32,7 +32,6 @@ export type Ask = (path: string, body?: unknown) => Promise<unknown>;
 export interface ApiOrigin {
   /** `https://node-b:8080`, without path. */
   readonly origin: string;
-  /** Bearer token. */
   readonly token?: string | undefined;
   /** Certificates of the authorities that may sign the certificate of the agent, PEM. Default: those of Node.js. */
   readonly ca?: string | undefined;

@@ -13,7 +13,6 @@ import { addStatusRoutes } from './routes/status-routes.ts';
 import { addUIRoutes, type UIFile } from './routes/ui-routes.ts';
 import { addWhatIfRoutes } from './routes/whatif-routes.ts';
 
-/** Options of {@link createApp}. */
 export interface AppOptions extends ApiContext {
   /** Package version for the API description. */
   readonly version: string;

@@ -8,7 +8,6 @@ import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
 import { limitBodies, socketOnly } from './server/request-limits.ts';
 
-/** Options of {@link createBaseApp}. */
 export interface BaseAppOptions {
   readonly clock: Clock;
   readonly metrics: Pick<ProcessMetrics, 'countRequest'>;

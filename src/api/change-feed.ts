@@ -20,7 +20,6 @@ export interface FeedChange {
 export interface FeedRead {
   /** Changes in order of revision. Each key appears once, at its latest change. */
   readonly changes: readonly FeedChange[];
-  /** Revision to continue from. */
   readonly revision: number;
   /**
    * True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then

@@ -1,7 +1,6 @@
 /** The kinds of objects with changes. */
 export const CHANGE_TYPES = ['ip', 'service', 'node'] as const;
 
-/** One of {@link CHANGE_TYPES}. */
 export type ChangeType = (typeof CHANGE_TYPES)[number];
 
 export const ALL_TYPES: ReadonlySet<ChangeType> = new Set(CHANGE_TYPES);

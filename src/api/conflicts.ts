@@ -28,7 +28,6 @@ export interface ConflictDocument {
   readonly sides: readonly ConflictSide[];
 }
 
-/** The conflicts of a mesh. */
 export interface ConflictsDocument {
   readonly counts: Readonly<Record<ConflictKind, number>>;
   /** At most {@link MAX_SHOWN} of each kind. */

@@ -3,7 +3,6 @@ export interface DatapathPartDocument {
   readonly name: string;
   /** `off`: not enabled. */
   readonly state: 'running' | 'off' | 'unavailable';
-  /** Why the part cannot run, one sentence each with the remedy; of a running part, its problems. */
   readonly missing: readonly string[];
 }
 
@@ -16,20 +15,14 @@ export interface DatapathTableDocument {
    * cannot be written; see `failing` and `noRoom`.
    */
   readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
-  /** Number of items that the caches require in the table, and number of items of dpcache in it. */
   readonly desired: number;
   readonly actual: number;
   /** Maximum number of items; absent if there is no limit. */
   readonly capacity?: number | undefined;
-  /** `actual` divided by `capacity`, or the usage of the fullest of `maps`, 0 to 1. */
   readonly pressure?: number | undefined;
-  /** Usage of each map if an item has entries in several maps. */
   readonly maps: readonly { readonly name: string; readonly used: number; readonly capacity: number }[];
-  /** Number of keys with a pending write. */
   readonly pending: number;
-  /** Number of pending deletes that wait until other tables no longer refer to their keys. */
   readonly waiting: number;
-  /** Number of keys that were found at the start and that no cache contains. */
   readonly held: number;
   /** Number of keys without room in the table, and number of writes that failed for lack of room. */
   readonly noRoom: number;
@@ -39,7 +32,6 @@ export interface DatapathTableDocument {
   readonly failures: readonly { readonly key: string; readonly reason: string; readonly attempts: number }[];
   readonly upserts: number;
   readonly deletes: number;
-  /** Number of repaired items, which another program had changed. */
   readonly repairs: number;
 }
 
@@ -68,9 +60,7 @@ export interface DatapathDocument {
 export interface DatapathStepDocument {
   readonly table: string;
   readonly key: string;
-  /** Value in the kernel; absent if there is none. */
   readonly kernel?: string | undefined;
-  /** Value in the cache; absent if there is none. */
   readonly cache?: string | undefined;
 }
 

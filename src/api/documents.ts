@@ -33,7 +33,6 @@ export interface EntryDocument {
   readonly owner?: string | undefined;
   /** Present if the entry was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
-  /** Present if the entry is that of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }
 
@@ -54,7 +53,6 @@ export interface OriginDocument {
   readonly key?: string | undefined;
   /** The last revision of the key that was read. */
   readonly revision?: number | undefined;
-  /** Present if the cluster is not ready: the time of its served state, ISO 8601. */
   readonly knownAt?: string | undefined;
 }
 
@@ -77,19 +75,15 @@ export interface ClaimDocument extends EntryDocument {
 /** All claims on a prefix, strongest first, and the rule that selected the first. */
 export interface ExplanationDocument {
   readonly prefix: string;
-  /** Absent if there are no claims. */
   readonly decidedBy?: DecidingRule | undefined;
   /** Strongest first. Empty for an IP that has `roles`, but that no prefix contains. */
   readonly claims: readonly ClaimDocument[];
-  /** The roles of the requested IP in services and nodes. Absent for a CIDR, and for an earlier moment. */
   readonly roles?: readonly AddressRoleDocument[] | undefined;
   /** Present if a datapath keeps a map of prefixes; absent for an earlier moment. */
   readonly kernel?: KernelEntryDocument | undefined;
-  /** Present if the claims are those of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }
 
-/** An identity with its labels. */
 export interface IdentityDocument {
   readonly identity: number;
   readonly labels: readonly string[];
@@ -105,13 +99,11 @@ export interface BackendDocument {
   readonly address: string;
   /** Ports such as `8080/TCP` by name. */
   readonly ports: Readonly<Record<string, string>>;
-  /** Absent for the local cluster. */
   readonly cluster?: string | undefined;
   readonly nodeName?: string | undefined;
   readonly zone?: string | undefined;
   /** `active`, `terminating`, `not-ready` or `maintenance`. */
   readonly state: string;
-  /** Absent for the default, 100. */
   readonly weight?: number | undefined;
 }
 
@@ -123,7 +115,6 @@ export interface ServiceDocument {
   readonly clusterIPs: readonly string[];
   /** Ports such as `80/TCP` by name. */
   readonly ports: Readonly<Record<string, string>>;
-  /** Node ports by port name; absent if there are none. */
   readonly nodePorts?: Readonly<Record<string, number>> | undefined;
   /** Absent if there are none. */
   readonly externalIPs?: readonly string[] | undefined;
@@ -132,20 +123,14 @@ export interface ServiceDocument {
   readonly global: boolean;
   readonly shared: boolean;
   readonly affinity: string;
-  /** Only matching nodes have the frontends; absent for no selector. */
   readonly nodeSelector?: string | undefined;
-  /** Only nodes whose label `service.cilium.io/node` has this value have the frontends; absent for all nodes. */
   readonly nodeLabel?: string | undefined;
-  /** Only frontends of this type, and external IPs, exist; absent for all types. */
   readonly exposedType?: string | undefined;
-  /** CIDRs of clients of the load balancer; absent if all clients are admitted. */
   readonly sourceRanges?: readonly string[] | undefined;
-  /** `allow`: only clients in `sourceRanges` are admitted; `deny`: only others. Present with `sourceRanges`. */
   readonly sourceRangesPolicy?: Service['sourceRangesPolicy'] | undefined;
   readonly backends: readonly BackendDocument[];
   /** Present if parts of the service were restored and not confirmed: the age of the oldest part. */
   readonly restored?: RestoredDocument | undefined;
-  /** Present if the service is that of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }
 
@@ -191,7 +176,6 @@ export interface NodeDocument {
   readonly labels: Readonly<Record<string, string>>;
   /** Present if the node was restored from a checkpoint and no source has confirmed it. */
   readonly restored?: RestoredDocument | undefined;
-  /** Present if the node is that of an earlier moment. */
   readonly past?: PastDocument | undefined;
 }
 

@@ -81,7 +81,6 @@ export interface CauseDocument {
   readonly changed: number;
   readonly deleted: number;
   readonly kinds: Readonly<Record<string, number>>;
-  /** Services that lost their last backend. */
   readonly emptied: readonly string[];
   readonly samples: readonly string[];
   readonly mark?: { readonly subject: string; readonly detail: string } | undefined;

@@ -21,7 +21,6 @@ export interface PastDocument {
   /** ISO 8601. */
   readonly at: string;
   readonly certain: boolean;
-  /** Why the answer is not certain. */
   readonly reason?: Uncertainty | undefined;
   /** Present if other claims may have existed, because an earlier process recorded that time. */
   readonly claimsComplete?: false | undefined;

@@ -14,7 +14,6 @@ export interface ProblemDocument {
   readonly value?: string | undefined;
   /** Description of valid values. */
   readonly allowed?: string | undefined;
-  /** The known name that is most similar to the unknown one. */
   readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: HeldDocument | undefined;

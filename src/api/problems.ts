@@ -19,7 +19,6 @@ export interface HealthProblem {
   /** The part with the problem: `cluster baltic`, `configuration`, a step of the start. */
   readonly subject: string;
   readonly text: string;
-  /** Start of the problem, or time of the state that is served because of it, ISO 8601. */
   readonly since?: string | undefined;
   /** The recommended action, one sentence. */
   readonly remedy?: string | undefined;

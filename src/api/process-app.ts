@@ -8,7 +8,6 @@ import { answers } from './routes/route-parts.ts';
 import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
 import { addUIRoutes, type UIFile } from './routes/ui-routes.ts';
 
-/** Options of {@link createProcessApp}. */
 export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   readonly metrics: ProcessMetrics;
   /** Returns the status of the process as plain data. */

@@ -22,7 +22,6 @@ export const SEARCH_KINDS = [
   'cluster',
 ] as const;
 
-/** One of {@link SEARCH_KINDS}. */
 export type SearchKind = (typeof SEARCH_KINDS)[number];
 
 /**
@@ -31,7 +30,6 @@ export type SearchKind = (typeof SEARCH_KINDS)[number];
  */
 export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
 
-/** One of {@link SEARCH_MATCHES}. */
 export type SearchMatch = (typeof SEARCH_MATCHES)[number];
 
 export interface SearchResultDocument {
@@ -55,7 +53,6 @@ export interface SearchGroupDocument {
   readonly items: readonly SearchResultDocument[];
 }
 
-/** The results of a search. */
 export interface SearchDocument {
   readonly query: string;
   /** True if not all names were compared. Exact keys, except labels and namespaces, are found nevertheless. */

@@ -31,7 +31,6 @@ export const EXIT = {
   loses: 3,
 } as const;
 
-/** One of {@link EXIT}. */
 export type ExitStatus = (typeof EXIT)[keyof typeof EXIT];
 
 /** Runs the action of a command. Its status becomes the exit status of the process. */
@@ -40,7 +39,6 @@ export type RunAction = (action: () => Promise<ExitStatus>) => Promise<void>;
 /** Format of a command whose output is a text for people or JSON. */
 export type OutputFormat = 'text' | 'json';
 
-/** Writes an answer in a format. */
 export function writeAnswer(
   output: Output,
   format: OutputFormat,

@@ -54,19 +54,16 @@ export interface MeshFlags extends LogFlags, KubernetesFlags {
   readonly timeout?: number;
 }
 
-/** Log options of all commands. */
 export interface LogFlags {
   readonly logLevel: LogLevel;
   readonly logFormat: LogFormat;
 }
 
-/** Returns a log to stderr. */
 export async function openLog({ logLevel, logFormat }: LogFlags, { stderr }: CommandIO): Promise<Logger> {
   const { createLog } = await import('../process/log.ts');
   return createLog(logLevel, logFormat, stderr);
 }
 
-/** The default settings of the network. */
 export const DEFAULT_NETWORK: AgentOptions['network'] = {
   remoteNodeIdentities: true,
   encryption: false,

@@ -115,7 +115,6 @@ export function quietOption(): Option {
   return new Option('-q, --quiet', 'do not print the progress on stderr');
 }
 
-/** Returns `--cluster`. */
 export function clusterOption(): Option {
   return new Option('--cluster <name>', 'name of the local cluster').argParser(parseName).default('default');
 }
@@ -125,7 +124,6 @@ export function clusterIDOption(text = 'id of the local cluster (default: the id
   return new Option('--cluster-id <n>', text).argParser(numberParser(0, MAX_CLUSTER_ID));
 }
 
-/** Returns `--max-connected-clusters`. */
 export function maxClustersOption(): Option {
   return choice(
     '--max-connected-clusters <n>',
@@ -148,7 +146,6 @@ const LIMIT_TEXTS = {
   maxInflight: 'etcd.maxInflight (concurrent calls; default: the value of etcd.qps)',
 };
 
-/** Returns `--kvstore-opt` for the limits of a command. */
 export function kvstoreOptOption(
   ...limits: readonly (keyof RateLimitOptions & keyof typeof LIMIT_TEXTS)[]
 ): Option {
@@ -157,7 +154,6 @@ export function kvstoreOptOption(
   return new RepeatableOption('--kvstore-opt <name=value>', text).argParser(parseKvstoreOpt);
 }
 
-/** Returns `--clustermesh-config`. */
 export function clustermeshConfigOption(): Option {
   return new Option(
     '--clustermesh-config <folder>',
@@ -180,12 +176,10 @@ export function kubeconfigOption(otherwise = ''): Option {
   return new Option('--kubeconfig <file>', `kubeconfig of the API server${otherwise}`).argParser(parsePath);
 }
 
-/** Returns `--context`. */
 export function contextOption(): Option {
   return new Option('--context <name>', 'context of the kubeconfig (default: its current context)');
 }
 
-/** Returns `--k8s-load`. */
 export function k8sLoadOption(effect = ''): Option {
   const text = `Kubernetes objects (YAML), a file or a folder, served by an API server in this process${effect}; may be repeated`;
   return new RepeatableOption('--k8s-load <path>', text).argParser(appendPath);

@@ -32,7 +32,6 @@ export function listIdentities(filters: ListFilters): PrintedList {
   });
 }
 
-/** Returns the question for one identity and its labels. */
 export function getIdentity(identity: number): Question {
   return async (ask, view) => {
     const known = await findDocument<IdentityDocument>(ask, `/v1/identities/${identity}`);

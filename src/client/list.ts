@@ -29,7 +29,6 @@ export interface List<T> {
 /** Output format of a list; `name`: one key per line. */
 export type ListFormat = 'text' | 'wide' | 'json' | 'yaml' | 'name';
 
-/** Options of {@link PrintedList.print}. */
 export interface PrintOptions {
   readonly format: ListFormat;
   readonly view: View;
@@ -66,7 +65,6 @@ interface PageDocument<T> {
   readonly past?: PastDocument;
 }
 
-/** Returns the printer of a list. */
 export function printedList<T>(list: List<T>): PrintedList {
   return {
     print: (ask, options, write) => printList(list, ask, options, write),

@@ -6,7 +6,6 @@ import { identityCell } from './answer.ts';
 import { backendsText } from './change-text.ts';
 import { withQuery } from './list.ts';
 
-/** Options of {@link monitor}. */
 export interface MonitorOptions {
   /** Comma-separated types; default: all. */
   readonly types?: string | undefined;
@@ -23,7 +22,6 @@ export interface MonitorContext {
   readonly signal: AbortSignal;
 }
 
-/** An event as the agent sent it. */
 export interface SentEvent {
   readonly name: string;
   readonly data: string;

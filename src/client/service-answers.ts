@@ -97,7 +97,6 @@ function mayOffer({ global }: ServiceDocument, { local }: ClusterDocument): bool
   return global && !local;
 }
 
-/** Returns the question for one service and its backends. */
 export function getService(name: string, at?: string): Question {
   return (ask, view) => {
     const show = (service: ExplainedServiceDocument): Answer => {

@@ -133,7 +133,6 @@ function sizeOf({ added, changed, deleted }: RecordGroup): number {
   return added + changed + deleted;
 }
 
-/** Returns the group of one record. */
 function groupOf(record: HistoryRecord): RecordGroup {
   const change = record.kind === 'mark' ? undefined : record;
   const { cause, before, after } = change ?? {};

@@ -206,7 +206,6 @@ export class ChangeLog implements CertaintyInputs {
     return this.#spans;
   }
 
-  /** Sequence number of the next record. */
   get nextSequence(): number {
     this.#encode();
     return this.#current.endSequence;

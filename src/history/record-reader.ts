@@ -10,7 +10,6 @@ import type { Names } from './names.ts';
 /** Kinds of records in a segment. */
 export const KIND = { prefix: 0, service: 1, node: 2, mark: 3, batch: 4 } as const;
 
-/** One of {@link KIND}. */
 export type Kind = (typeof KIND)[keyof typeof KIND];
 
 /** The writer in a record of kind `batch`, if the changes of the batch withdraw the state of a store. */

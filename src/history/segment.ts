@@ -55,12 +55,10 @@ export interface SegmentIndex {
   readonly lengths4: Uint8Array;
   readonly lengths6: Uint8Array;
   readonly filter: Uint8Array;
-  /** Number of records. */
   readonly count: number;
   readonly lastMs: number;
 }
 
-/** Options of a {@link Segment}. */
 export interface SegmentOptions {
   readonly number: number;
   readonly firstSequence: number;
@@ -93,7 +91,6 @@ function numbersOf(numbers: Int32Array = new Int32Array(0)): number[] {
 export class Segment extends RecordReader {
   /** Consecutive number in its life, from 0. */
   readonly number: number;
-  /** Sequence number of the first record. */
   readonly firstSequence: number;
   /** Bloom filter of the keys with a record; undefined if the segment is not stored on disk. */
   readonly filter: Uint8Array | undefined;
@@ -139,7 +136,6 @@ export class Segment extends RecordReader {
     this.filter = index?.filter ?? (isStored ? emptyFilter(maxBytes) : undefined);
   }
 
-  /** Number of records. */
   get count(): number {
     return this.#count;
   }

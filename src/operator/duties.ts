@@ -36,7 +36,6 @@ export interface PublishSwitches {
   readonly heartbeat: boolean;
 }
 
-/** Options of {@link operatorDuties}. */
 export interface OperatorDutiesOptions extends DutyContext, WriteContext {
   readonly clusterName: string;
   readonly clusterID: number;

@@ -4,7 +4,6 @@ import { sleep } from '../base/sleep.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError, UNREACHABLE } from '../kvstore/session/errors.ts';
 
-/** Options of {@link KvstoreReach}. */
 export interface KvstoreReachOptions {
   readonly backend: Pick<KvstoreBackend, 'get'>;
   readonly clock: Clock;

@@ -14,7 +14,6 @@ import type { Duty, DutyState, DutyStatus } from './duty.ts';
 import type { DutyContext } from './duty-report.ts';
 import type { KeyOwner } from './publish/mesh-keys.ts';
 
-/** Options of {@link RemoteClusters}. */
 export interface RemoteClustersOptions extends KeyOwner, DutyContext {
   /** One configuration per cluster. */
   readonly source: ConfigSource;

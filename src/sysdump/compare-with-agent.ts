@@ -35,7 +35,6 @@ export interface TableOperand {
 
 /** The differences between two operands. */
 export interface DiffReport {
-  /** The document for `-o json`. */
   readonly json: unknown;
   /** The differences as text. The last line has the number of expected ones. */
   readonly lines: readonly string[];

@@ -48,7 +48,6 @@ export interface SysdumpReport {
   readonly ignoredFiles: number;
 }
 
-/** Options of {@link examineSysdump}. */
 export interface ExamineOptions {
   readonly limits?: ArchiveLimits | undefined;
   readonly signal?: AbortSignal | undefined;

@@ -23,7 +23,6 @@ export const FINDING_KINDS = [
   'unreadable',
 ] as const;
 
-/** One of {@link FINDING_KINDS}. */
 export type FindingKind = (typeof FINDING_KINDS)[number];
 
 /** The last write of a map for a prefix. */

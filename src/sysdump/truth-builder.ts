@@ -41,7 +41,6 @@ export interface Claimant extends PrefixValue {
   readonly object: string;
 }
 
-/** Options of {@link TruthBuilder}. */
 export interface TruthOptions {
   readonly clusterName: string;
   readonly clusterID: number;

@@ -13,7 +13,6 @@ import {
 } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
-/** Options of {@link replayTape}. */
 export interface ReplayOptions {
   /** Wall time of the last line in milliseconds since the epoch. Default: the end of the tape. */
   readonly at?: number | undefined;

@@ -90,7 +90,6 @@ interface ReplayedResource {
   batch: WatchEvent[];
 }
 
-/** Options of {@link ReplayedCluster}. */
 export interface ReplayedClusterOptions {
   readonly name: string;
   readonly settings: TapeSettings;

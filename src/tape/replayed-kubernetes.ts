@@ -8,7 +8,6 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { TapeLine } from './tape-line.ts';
 import type { TapedKubernetes, TapeSettings } from './tape-settings.ts';
 
-/** Context of {@link ReplayedKubernetes}. */
 export interface ReplayedKubernetesContext {
   readonly clock: Clock;
   readonly engines: {

@@ -39,7 +39,6 @@ interface KeyPlace {
 
 const LIST_STEPS = ['start', 'received', 'listed'] as const;
 
-/** One of {@link LIST_STEPS}. */
 export type ListStep = (typeof LIST_STEPS)[number];
 
 /** The content of a line. A put has no `ev`, so that it is also a valid recorded key. */

@@ -16,7 +16,6 @@ const MAX_TEXT_BYTES = 16 * 2 ** 30;
 
 const LINE_FEED = 0x0a;
 
-/** A line and its position. */
 export interface PlacedLine {
   readonly line: TapeLine;
   /** Number of the line in its file, from 1. */
@@ -26,7 +25,6 @@ export interface PlacedLine {
 /** Receives {@link progressLine} for each step of a reader. */
 export type OnProgress = (text: string) => void;
 
-/** A file of a tape. */
 export interface TapePart {
   readonly path: string;
   /** Its first line. */

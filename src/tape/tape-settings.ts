@@ -20,7 +20,6 @@ export interface TapeSettings {
 /** The kinds of Kubernetes objects that an agent can follow. */
 export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities', 'policies'] as const;
 
-/** One of {@link KUBERNETES_PARTS}. */
 export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
 
 /** The objects that provide the endpoints of other nodes. */

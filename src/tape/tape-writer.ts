@@ -41,7 +41,6 @@ interface OutputPart {
   snapshotBytes: number | undefined;
 }
 
-/** Options of {@link TapeWriter}. */
 export interface TapeWriterOptions {
   readonly folder: StateFolder;
   readonly clock: Pick<Clock, 'wallTime'>;

@@ -26,13 +26,11 @@ const RETRY_MS = 10_000;
 /** Minimum step of the wall clock that is recorded. */
 const CLOCK_MS = 1_000;
 
-/** Options of {@link Tape}. */
 export interface TapeOptions {
   readonly folder: StateFolder;
   /** Maximum size of all files. */
   readonly maxBytes: number;
   readonly settings: TapeSettings;
-  /** Version of the program. */
   readonly version: string;
   readonly ipcache: IPCache;
   /** See `ClaimDigestOptions`. */

@@ -25,7 +25,6 @@ const MAX_PAGES = 8;
 /** Maximum number of texts in the services or nodes of a response. */
 const MAX_TEXTS = 100_000;
 
-/** The digests of an agent. */
 export interface DigestDocument {
   readonly version: number;
   readonly cluster: string;
@@ -87,7 +86,6 @@ export interface DigestClaim {
   readonly namespace?: string | undefined;
   readonly podName?: string | undefined;
   readonly serviceAccount?: string | undefined;
-  /** Port and protocol by name. */
   readonly namedPorts?: Readonly<Record<string, string>> | undefined;
 }
 

@@ -27,10 +27,8 @@ export interface PagedSource<T> {
   readonly items: Iterator<T | undefined>;
 }
 
-/** A position in a list. */
 interface ListCursor<T> {
   readonly listing: PagedSource<T>;
-  /** Number of items read. */
   readCount: number;
   /** Token of the next page; `undefined` at the end. */
   token: string | undefined;

@@ -90,7 +90,6 @@ interface LookupError {
 /** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
 type PastAnswer = PrefixMoment | undefined | (() => Promise<PrefixMoment | undefined>);
 
-/** An item with the moment `at`. */
 interface PastItem {
   readonly index: number;
   readonly ip: string;
@@ -125,7 +124,6 @@ function answerItem(
   }
 }
 
-/** Sets the entry of an earlier moment. */
 function setPastEntry(
   model: ReadModel,
   item: PastItem,

@@ -25,7 +25,6 @@ export interface ChangeDocument {
   readonly value?: EntryDocument | ServiceDocument | NodeDocument | undefined;
 }
 
-/** Parameters of a monitor. */
 export interface MonitorRequest {
   readonly types: ReadonlySet<ChangeType>;
   /** Last revision before the start; `undefined` starts with the next change. An unknown revision causes a resync. */
@@ -35,7 +34,6 @@ export interface MonitorRequest {
 /** A heartbeat is sent after this time without an event, so that both sides notice a broken connection. */
 export const HEARTBEAT_MS = 5_000;
 
-/** Data of a heartbeat. */
 export interface HeartbeatDocument {
   readonly revision: number;
   /** Time of the heartbeat, ISO 8601. */
@@ -55,7 +53,6 @@ const MAX_KEPT_BYTES: number = 2 << 20;
 interface EncodedPart {
   /** Encoded events. */
   readonly bytes: Uint8Array;
-  /** Revision to continue from. */
   readonly revision: number;
   readonly hasMissed: boolean;
 }
@@ -111,7 +108,6 @@ export class MonitorParts {
     }
   }
 
-  /** Returns the event id of a revision. */
   idOf(revision: number): string {
     return `${this.#instance}.${revision}`;
   }

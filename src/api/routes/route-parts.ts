@@ -12,7 +12,6 @@ import { PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts'
 import { HELD } from '../schemas/history-schemas.ts';
 import type { ListPage, ListPages, PagedSource } from './list-pages.ts';
 
-/** See {@link ProblemDocument}. */
 const PROBLEM: z.ZodType<ProblemDocument> = z
   .object({
     type: z.string(),
@@ -87,7 +86,6 @@ export interface PageQuery {
   readonly [filter: string]: string | number | undefined;
 }
 
-/** Returns the schema of a page. */
 export function pageOf<T>(item: z.ZodType<T>): z.ZodType<{
   items: readonly T[];
   revision: number;
@@ -107,7 +105,6 @@ export interface CountDocument {
   readonly revision: number;
 }
 
-/** See {@link CountDocument}. */
 export const COUNT: z.ZodType<CountDocument> = z
   .object({ count: z.int(), revision: z.int() })
   .openapi('Count');

@@ -6,7 +6,6 @@ import { answers } from './route-parts.ts';
 
 const ORIGINS = ['flag', 'environment', 'file', 'default'] as const;
 
-/** A setting in use. */
 export interface SettingDocument {
   /** As parsed: durations in milliseconds, sizes in bytes; null if the setting has no value. */
   readonly value: unknown;
@@ -15,7 +14,6 @@ export interface SettingDocument {
 
 /** The settings that a process uses, without secrets. */
 export interface SettingsDocument {
-  /** Path of the configuration file, if there is one. */
   readonly file?: string | undefined;
   /** By key of the file: `log-level`. */
   readonly settings: Readonly<Record<string, SettingDocument>>;

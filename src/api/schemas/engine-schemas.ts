@@ -52,7 +52,6 @@ const ENTRY_FIELDS = {
   ...PAST_FIELD,
 };
 
-/** See {@link EntryDocument}. */
 export const ENTRY: z.ZodType<EntryDocument> = z.object(ENTRY_FIELDS).openapi('Entry');
 
 const ORIGIN: z.ZodType<OriginDocument> = z
@@ -90,7 +89,6 @@ const CLAIM: z.ZodType<ClaimDocument> = z
   })
   .openapi('Claim');
 
-/** See {@link ExplanationDocument}. */
 export const EXPLANATION: z.ZodType<ExplanationDocument> = z
   .object({
     prefix: z.string(),
@@ -117,7 +115,6 @@ export const EXPLANATION: z.ZodType<ExplanationDocument> = z
   })
   .openapi('Explanation');
 
-/** See {@link IdentityDocument}. */
 export const IDENTITY: z.ZodType<IdentityDocument> = z
   .object({
     identity: z.int(),
@@ -171,7 +168,6 @@ const SERVICE_FIELDS = {
   ...PAST_FIELD,
 };
 
-/** See {@link ServiceDocument}. */
 export const SERVICE: z.ZodType<ServiceDocument> = z.object(SERVICE_FIELDS).openapi('Service');
 
 const SERVICE_EXPLANATION: z.ZodType<ServiceExplanationDocument> = z
@@ -197,7 +193,6 @@ const SERVICE_EXPLANATION: z.ZodType<ServiceExplanationDocument> = z
   })
   .openapi('ServiceExplanation');
 
-/** See {@link ExplainedServiceDocument}. */
 export const EXPLAINED_SERVICE: z.ZodType<ExplainedServiceDocument> = z
   .object({ ...SERVICE_FIELDS, explain: SERVICE_EXPLANATION })
   .openapi('ExplainedService');
@@ -224,7 +219,6 @@ const NODE_FIELDS = {
   ...PAST_FIELD,
 };
 
-/** See {@link NodeDocument}. */
 export const NODE: z.ZodType<NodeDocument> = z.object(NODE_FIELDS).openapi('Node');
 
 const NODE_EXPLANATION: z.ZodType<NodeExplanationDocument> = z
@@ -241,7 +235,6 @@ const NODE_EXPLANATION: z.ZodType<NodeExplanationDocument> = z
   })
   .openapi('NodeExplanation');
 
-/** See {@link ExplainedNodeDocument}. */
 export const EXPLAINED_NODE: z.ZodType<ExplainedNodeDocument> = z
   .object({ ...NODE_FIELDS, explain: NODE_EXPLANATION })
   .openapi('ExplainedNode');

@@ -3,7 +3,6 @@ import { UNCERTAINTIES } from '../../history/types.ts';
 import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from '../history-documents.ts';
 import type { HeldDocument, PastDocument } from '../past-document.ts';
 
-/** See {@link HeldDocument}. */
 export const HELD: z.ZodType<HeldDocument> = z.object({ from: z.string(), to: z.string() }).openapi('Held');
 
 const PAST: z.ZodType<PastDocument> = z
@@ -26,7 +25,6 @@ export const PAST_FIELD: { readonly past: z.ZodOptional<z.ZodType<PastDocument>>
   past: PAST.optional().describe('Present with `at`'),
 };
 
-/** See {@link HistoryRecordDocument}. */
 export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
   .object({
     sequence: z.int(),
@@ -60,7 +58,6 @@ export const HISTORY: z.ZodType<HistoryDocument> = z
   .object({ items: z.array(HISTORY_RECORD), held: HELD, more: z.boolean(), changes: z.int() })
   .openapi('History');
 
-/** See {@link CausesDocument}. */
 export const CAUSES: z.ZodType<CausesDocument> = z
   .object({
     at: z.string(),

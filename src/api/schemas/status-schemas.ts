@@ -69,7 +69,6 @@ const STORE: z.ZodType<StoreDocument> = z
   })
   .openapi('Store');
 
-/** See {@link ClusterDetailDocument}. */
 export const CLUSTER_DETAIL: z.ZodType<ClusterDetailDocument> = z
   .object({
     ...CLUSTER_FIELDS,
@@ -107,7 +106,6 @@ const CLUSTERMESH_FIELDS = {
   steps: z.array(STEP).describe('Steps of the start, in order'),
 };
 
-/** See {@link ClustermeshDocument}. */
 export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
   .object(CLUSTERMESH_FIELDS)
   .openapi('Clustermesh');
@@ -247,7 +245,6 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
   })
   .openapi('Datapath');
 
-/** See {@link StatusDocument}. */
 export const STATUS: z.ZodType<StatusDocument> = z
   .object({
     ...CLUSTERMESH_FIELDS,
@@ -289,7 +286,6 @@ export const STATUS: z.ZodType<StatusDocument> = z
   })
   .openapi('Status');
 
-/** See {@link ProblemsDocument}. */
 export const PROBLEMS: z.ZodType<ProblemsDocument> = z
   .object({
     ready: z.boolean().describe('The same as in /readyz. If false, there is at least one problem'),

@@ -48,7 +48,6 @@ export interface TCPOptions extends TCPCredentials {
   readonly names?: readonly string[] | undefined;
 }
 
-/** Options of {@link ApiServer}. */
 export interface ApiServerOptions {
   readonly app: ApiApp;
   /** Path of a unix socket. A client that can open it may send any request. */

@@ -45,7 +45,6 @@ export function parseMomentAt(now: number, text: string): string {
   throw new InvalidArgumentError(`It must be a time: ${WHEN_FORMS}.`);
 }
 
-/** Returns `--at`. */
 export function atOption(): Option {
   return new Option('--at <time>', `print the state at this time: ${WHEN_FORMS}`).argParser(parseMoment);
 }

@@ -108,7 +108,6 @@ export class Questioner {
     return { answer, complete: true };
   }
 
-  /** Asks a question and prints the answer. */
   printAnswer(flags: QuestionFlags, load: () => Promise<Question>): Promise<void> {
     return this.#run(async () => {
       const { stdout, stderr } = this.#io;

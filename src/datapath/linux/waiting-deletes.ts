@@ -3,7 +3,6 @@ import type { Clock } from '../../base/clock.ts';
 /** Delay of the next call of `whenAllowed` after it rejected. */
 const RETRY_MS = 1000;
 
-/** Options of {@link WaitingDeletes}. */
 export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;

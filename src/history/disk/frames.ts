@@ -76,7 +76,6 @@ export function frameOf(kind: FrameKind, parts: readonly Uint8Array[], checksum:
   return frame;
 }
 
-/** A frame of a file. */
 export interface Frame {
   readonly kind: FrameKind;
   readonly payload: Uint8Array;

@@ -414,7 +414,6 @@ function recordedEffect(
   return isVisible ? { before, after } : undefined;
 }
 
-/** Returns the key and the change of a record. */
 function claimChange(
   segment: Segment,
   position: number,

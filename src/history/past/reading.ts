@@ -26,11 +26,9 @@ export interface SegmentHeads {
   readonly heads: readonly (RecordHead & { readonly sequence: number })[];
 }
 
-/** Options of a {@link Reading}. */
 export interface ReadingOptions {
   /** Oldest first; the last one is the current life. */
   readonly lives: readonly Life[];
-  /** Sequence number of the next record. */
   readonly nextSequence: number;
   readonly gate: TurnGate;
   /** Returns the wall time. */

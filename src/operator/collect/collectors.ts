@@ -54,7 +54,6 @@ export interface CollectorIntervals {
   readonly locks?: number | undefined;
 }
 
-/** Options of {@link collectors}. */
 export interface CollectorsOptions extends DutyOptions, WriteContext {
   readonly intervals?: CollectorIntervals | undefined;
   readonly kubernetes: WriteContext['kubernetes'] & ResourceSource & { reader(): ObjectReader };

@@ -10,7 +10,6 @@ import type { ObservedObjects } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of {@link EndpointCollector}. */
 export interface EndpointCollectorOptions {
   readonly endpoints: ObservedObjects;
   readonly pods: ObservedObjects;

@@ -9,7 +9,6 @@ import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import { newCounts, type RoundReport, roundReport } from './rounds.ts';
 
-/** Options of {@link EndpointRemoval}. */
 export interface EndpointRemovalOptions extends DutyContext {
   readonly reader: ObjectReader;
   readonly writer: ObjectWriter;

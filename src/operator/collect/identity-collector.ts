@@ -10,7 +10,6 @@ import { type ObservedObjects, optionalKind } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of {@link IdentityCollector}. */
 export interface IdentityCollectorOptions {
   readonly identities: ObservedObjects;
   readonly endpoints: ObservedObjects;

@@ -8,7 +8,6 @@ import type { ObservedObjects } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of {@link NodeCollector}. */
 export interface NodeCollectorOptions {
   readonly ciliumNodes: ObservedObjects;
   readonly nodes: ObservedObjects;
@@ -19,7 +18,6 @@ export interface NodeCollectorOptions {
 /** `nodes-gc-interval`. */
 export const NODE_GC_INTERVAL_MS: number = 5 * 60_000;
 
-/** The Nodes of Kubernetes. */
 export const NODES: ResourceKind = { group: '', version: 'v1', plural: 'nodes' };
 
 /** Returns the uid of each CiliumNode without owner and without Node, by `/name` (OPERATOR 30). Pure. */

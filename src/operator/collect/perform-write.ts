@@ -19,7 +19,6 @@ export class DutyError extends Error {
   }
 }
 
-/** Returns the place of an object, for a request. */
 export function placeOfObject(
   kind: ResourceKind,
   { metadata: { namespace, name } }: KubernetesObject,

@@ -11,7 +11,6 @@ import { field } from './field.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of {@link PolicyStatusCollector}. */
 export interface PolicyStatusCollectorOptions {
   /** CiliumNetworkPolicies or CiliumClusterwideNetworkPolicies. */
   readonly policies: ResourceKind;

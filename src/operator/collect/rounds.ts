@@ -53,7 +53,6 @@ export interface Collector {
   round(report: RoundReport, signal: AbortSignal): Promise<void>;
 }
 
-/** Options of {@link RoundsDuty}. */
 export interface RoundsOptions extends DutyOptions {
   /** Time between the starts of two rounds. */
   readonly intervalMs: number;

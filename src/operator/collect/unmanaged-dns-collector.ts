@@ -8,7 +8,6 @@ import { type ObservedObjects, objectKey } from './observed-kind.ts';
 import { performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of {@link UnmanagedDnsCollector}. */
 export interface UnmanagedDnsCollectorOptions {
   /** The pods with the label `k8s-app=kube-dns`. */
   readonly pods: ObservedObjects;

@@ -40,7 +40,6 @@ export interface ElectionTimes {
 /** The times of upstream. */
 const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
 
-/** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
   /** A client of the API server that stores the Lease. */
   readonly client: {

@@ -16,7 +16,6 @@ import { KvstoreError } from '../../kvstore/session/errors.ts';
 import { ReturnedValues } from '../../kvstore/stores/returned-values.ts';
 import { type MirrorStatus, MirrorStores } from './mirror-stores.ts';
 
-/** Options of {@link KvstoreMesh}. */
 export interface KvstoreMeshOptions extends Runtime, Pick<FollowingOptions, 'gate'> {
   /** The local cluster, which is never copied. */
   readonly clusterName: string;

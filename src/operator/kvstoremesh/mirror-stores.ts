@@ -23,7 +23,6 @@ import type { WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
 import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store.ts';
 import { Mirror, type MirrorOptions } from './mirror.ts';
 
-/** Options of {@link MirrorStores}. */
 export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
   /** Time for readers to release a removed cluster. Default {@link DRAIN_MS}. */
   readonly drainMs?: number | undefined;

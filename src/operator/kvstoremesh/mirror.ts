@@ -11,7 +11,6 @@ import { SyncStore, type SyncStoreStatus } from '../../kvstore/stores/sync-store
 import { WatchStore } from '../../kvstore/stores/watch-store.ts';
 import { type Decoded, rejectedAs } from '../../net/fields.ts';
 
-/** Options of {@link Mirror}. */
 export interface MirrorOptions extends StoreHooks, Runtime {
   readonly cluster: string;
   readonly resource: CopiedResource;

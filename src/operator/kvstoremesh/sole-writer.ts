@@ -5,7 +5,6 @@ import type { Runtime } from '../../base/system-clock.ts';
 import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.ts';
 import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
-/** Options of {@link SoleWriter}. */
 export interface SoleWriterOptions extends Runtime {
   /** The kvstore that is written. It holds the lock. */
   readonly backend: KvstoreBackend;

@@ -13,7 +13,6 @@ import type { DutyContext } from '../duty-report.ts';
 import { GLOBAL_NAMESPACE } from '../publish/global-namespaces.ts';
 import { IMPORT_NAME_LABEL, MCS_GROUP, MCS_VERSIONS, type McsVersion, mcsKind, SERVICES } from './names.ts';
 
-/** Options of {@link McsObjects}. */
 export interface McsObjectsOptions extends DutyContext {
   readonly source: ResourceSource;
 }

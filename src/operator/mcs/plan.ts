@@ -301,7 +301,6 @@ function importPatch(wanted: WantedImport, serviceImport: KubernetesObject): rea
   return [patch('import', mcsKind('serviceimports', state.version), serviceImport, operations, reason)];
 }
 
-/** Returns the condition `Ready` of the import. */
 function readyCondition({ state, supported, isCurrent }: WantedImport): Condition {
   const notReady = (reason: string, message: string): Condition => ({
     type: 'Ready',

@@ -24,7 +24,6 @@ import { MESH_CONTROLLER } from './remote-slices.ts';
 import { ENDPOINT_SLICES, MANAGED_BY, SOURCE_CLUSTER, type WantedSlice } from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
 
-/** Options of {@link ExportedSlices}. */
 export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
   readonly clusterName: string;
   readonly objects: Pick<McsObjects, 'objects' | 'notReadyReason' | 'listen'>;
@@ -51,16 +50,12 @@ interface LocalSlice {
   readonly name: string;
   /** The Service of the slice: `namespace/name`. */
   readonly service: string;
-  /** The key of its copy. */
   readonly copy: string;
   readonly addressType: string;
-  /** The endpoints as JSON. */
   readonly endpoints: string;
-  /** The ports as JSON. */
   readonly ports: string;
 }
 
-/** An exported Service and its derived Service. */
 interface ExportedService {
   readonly service: KubernetesObject | undefined;
   readonly derived: KubernetesObject;
@@ -157,7 +152,6 @@ export class ExportedSlices implements SliceSource {
   readonly #slices = new Map<string, readonly LocalSlice[]>();
   /** Keys of copies, by the service of their slices. */
   readonly #copies = new SetMap<string>();
-  /** Services by their derived Service. */
   readonly #servicesOfDerived = new SetMap<string>();
   readonly #list = new FollowedList('endpoint slices');
   #notify: (key: string) => void = () => {};

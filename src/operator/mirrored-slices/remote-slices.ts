@@ -23,7 +23,6 @@ import {
 } from './slice-content.ts';
 import type { KnownSlice, SliceSource } from './slice-writer.ts';
 
-/** Options of {@link RemoteSlices}. */
 export interface RemoteSlicesOptions extends Pick<FollowContext, 'source' | 'clock' | 'gate'> {
   readonly clusters: Pick<RemoteClusters, 'stateOf' | 'onChange' | 'feed'>;
   /** Maximum number of endpoints in a slice, at most 100. Default 100. */

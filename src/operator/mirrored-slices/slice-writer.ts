@@ -53,7 +53,6 @@ export interface SliceSource {
    * returns undefined: the slice stays, and `onChange` is called when it is known.
    */
   unwantedReason(slice: KnownSlice): string | undefined;
-  /** Number of rejected inputs. */
   readonly rejected: number;
 }
 

@@ -14,7 +14,6 @@ import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
 import type { KeyOwner } from './mesh-keys.ts';
 
-/** Options of {@link ClusterConfigKeeper}. */
 export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly backend: KvstoreBackend;
   /**

@@ -36,7 +36,6 @@ export interface NamespacedKeys {
   onComplete(): void;
 }
 
-/** Options of {@link GlobalNamespaces}. */
 export interface GlobalNamespacesOptions extends DutyContext {
   readonly source: ResourceSource;
   /** True if a Namespace without the annotation is global. */
@@ -158,7 +157,6 @@ export class GlobalNamespaces implements Duty {
     };
   }
 
-  /** Returns the numbers of namespaces. */
   counts(): GlobalNamespacesStatus {
     const { globalByDefault } = this.#options;
     const global = this.#exported.others.size;

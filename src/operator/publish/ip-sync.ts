@@ -16,7 +16,6 @@ import {
 } from './producer.ts';
 import type { PublishedPrefix } from './published-prefix.ts';
 
-/** Options of {@link ipSync}. */
 export interface IPSyncOptions extends ProducerOptions {
   /** The kind that holds the addresses of endpoints (OPERATOR 42). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | undefined;

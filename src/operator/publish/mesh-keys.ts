@@ -55,7 +55,6 @@ function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: nu
   return allocator === 0 || allocator === clusterID;
 }
 
-/** Returns the rules of a resource. */
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':

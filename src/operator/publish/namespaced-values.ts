@@ -6,7 +6,6 @@ interface ValueSets<T> {
   readonly withheld: Set<T>;
 }
 
-/** Options of {@link NamespacedValues}. */
 export interface NamespacedValuesOptions<T> {
   /** Returns the namespace of a value; undefined if the value is always exported. */
   readonly namespaceOf: (value: T) => string | undefined;

@@ -54,7 +54,6 @@ export interface InputContext extends ProducerOptions {
   readonly onChange: () => void;
 }
 
-/** The definition of one producer. */
 export interface ProducerKind {
   readonly name: string;
   readonly resource: CopiedResource;

@@ -120,7 +120,6 @@ export class PublishedPrefix {
     }
   }
 
-  /** Ends in `/`. */
   get prefix(): string {
     return this.#options.prefix;
   }

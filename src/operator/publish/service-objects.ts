@@ -4,7 +4,6 @@ import { KubernetesFeed, type KubernetesFeedOptions } from '../../k8s/feed/kuber
 import type { FedServices } from '../../k8s/feed/service-readers.ts';
 import type { FollowedInputs, ProducerOptions } from './producer.ts';
 
-/** Options of {@link ServiceObjects}. */
 export interface ServiceObjectsOptions
   extends Pick<ProducerOptions, 'source' | 'clusterName' | 'clock' | 'random' | 'gate'> {
   /** The services to list. */

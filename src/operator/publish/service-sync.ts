@@ -56,7 +56,6 @@ class ServiceKeys {
     this.#cache.markSynced(); // services are published as soon as they exist
   }
 
-  /** The engine of the feed. */
   get engine(): FedServices {
     const cache = this.#cache;
     return {

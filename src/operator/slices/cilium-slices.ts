@@ -249,7 +249,6 @@ export class CiliumSlices {
   }
 }
 
-/** Options of {@link CiliumSlices}. */
 export interface CiliumSlicesOptions {
   /** Default `identity`. */
   readonly mode?: SliceMode | undefined;

@@ -165,7 +165,6 @@ async function firstBytes(path: string): Promise<Buffer> {
   return Buffer.concat([bytes], HEAD_BYTES);
 }
 
-/** Options of {@link allEntries}. */
 export interface NestedOptions {
   readonly limits: ArchiveLimits;
   /** Receives the error of a nested archive. Its files before the error were yielded. */

@@ -19,7 +19,6 @@ const COMMANDS = {
   LINK_UPDATE: 29,
 } as const;
 
-/** A command of `bpf()`. */
 export type BpfCommand = keyof typeof COMMANDS;
 
 /** Number of bytes of `union bpf_attr` that are used here. */

@@ -32,7 +32,6 @@ export interface ProgramImage {
   readonly maps: readonly (readonly [instruction: number, map: string])[];
 }
 
-/** Options of {@link loadProgram}. */
 export interface ProgramOptions {
   readonly type: keyof typeof PROGRAM_TYPES;
   /** The attach type. For some program types, the kernel checks the program against it. */

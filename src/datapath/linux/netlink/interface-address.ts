@@ -8,7 +8,6 @@ export const RTM_ADDRESS = { add: 20, delete: 21, get: 22 } as const;
 const FIXED_BYTES = 8;
 const IFA = { address: 1, local: 2 } as const;
 
-/** An address of this host. */
 export interface InterfaceAddress {
   readonly interface: number;
   readonly address: string;
@@ -16,7 +15,6 @@ export interface InterfaceAddress {
   readonly length: number;
 }
 
-/** A request for all addresses. */
 export const ADDRESS_DUMP: NetlinkRequest = {
   operation: 'addresses',
   type: RTM_ADDRESS.get,

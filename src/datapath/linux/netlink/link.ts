@@ -19,17 +19,14 @@ const IFLA = { address: 1, name: 3, mtu: 4, info: 18, alias: 20 } as const;
 const INFO = { kind: 1, data: 2 } as const;
 const VXLAN = { id: 1, local: 4, learning: 7, port: 15, local6: 17 } as const;
 
-/** Properties of a VXLAN. */
 export interface Vxlan {
   /** The network identifier, 24 bits. */
   readonly id: number;
-  /** The UDP port. */
   readonly port: number;
   /** The local address of the tunnel. */
   readonly local: string | undefined;
 }
 
-/** A network interface. */
 export interface Link {
   /** 0 if the interface is to be created. */
   readonly index: number;

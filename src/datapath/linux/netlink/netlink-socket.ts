@@ -9,7 +9,6 @@ import { endsAnswer, errorIn } from './answer.ts';
 import { type NetlinkMessage, readMessages, viewOf } from './message-reader.ts';
 import { MessageWriter, NLM_F } from './message-writer.ts';
 
-/** Netlink protocols. */
 export const NETLINK = { route: 0, netfilter: 12 } as const;
 
 const SOCK_RAW = 3;
@@ -43,9 +42,7 @@ export interface NetlinkRequest {
   readonly write: (writer: MessageWriter) => void;
 }
 
-/** Options of {@link NetlinkSocket}. */
 export interface NetlinkSocketOptions {
-  /** One of {@link NETLINK}. */
   readonly protocol?: number | undefined;
   /** Path of a network namespace, such as `/run/netns/a`; default that of the process. */
   readonly namespace?: string | undefined;

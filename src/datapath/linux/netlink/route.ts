@@ -79,7 +79,6 @@ export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 
   if (metric !== 0) writer.attributeU32(RTA.priority, metric);
 }
 
-/** Returns a request for all routes of a family in a table. */
 export function routeDump(family: Family, table: number): NetlinkRequest {
   const write = (writer: MessageWriter): void => {
     writer.u8(familyNumber(family)).u8(0).u16(0).u32(0).u32(0).attributeU32(RTA.table, table);
@@ -87,7 +86,6 @@ export function routeDump(family: Family, table: number): NetlinkRequest {
   return { operation: 'routes', type: RTM_ROUTE.get, flags: 0, write };
 }
 
-/** Returns a request for the route to an address. */
 export function routeRequest(address: string): NetlinkRequest {
   const [family, length] = [familyNumber(familyOf(address)), prefixLength(address)];
   const write = (writer: MessageWriter): void => {

@@ -71,7 +71,6 @@ export function addFilter(
   return { operation: 'add a filter', type: RTM_TC.addFilter, flags, write };
 }
 
-/** Returns the request that deletes a filter. */
 export function deleteFilter(filter: TrafficFilter): NetlinkRequest {
   const write = (writer: MessageWriter): void => writeFilter(writer, filter);
   return { operation: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0, write };

@@ -92,17 +92,14 @@ export function setKind(
   return undefined;
 }
 
-/** Returns our table of a family. */
 export function tableOf(family: Family): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name: NFT_TABLE };
 }
 
-/** Returns the number of 32-bit words of an address. */
 export function addressWords(family: Family): number {
   return family === 4 ? 1 : 4;
 }
 
-/** Returns the type of an address. */
 export function addressType(family: Family): number {
   return family === 4 ? TYPE.ipv4 : TYPE.ipv6;
 }
@@ -112,7 +109,6 @@ export function typeOf(family: Family, ...parts: readonly number[]): number {
   return parts.reduce((type, part) => (type << TYPE_BITS) | part, addressType(family));
 }
 
-/** Returns the definitions of the sets. */
 export function setsOf(family: Family): readonly NftSet[] {
   const address = 4 * addressWords(family);
   const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };

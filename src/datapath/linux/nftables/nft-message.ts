@@ -292,7 +292,6 @@ export function deleteChain(table: NftTable, name: string): NetlinkRequest {
   );
 }
 
-/** Returns the requests that replace the rules of a chain. */
 export function replaceRules(table: NftTable, { name, rules }: NftChain): readonly NetlinkRequest[] {
   const flush = request(`flush chain ${name}`, NFT.deleteRule, 0, table, (writer) =>
     writer.attributeText(RULE.chain, name),
@@ -300,7 +299,6 @@ export function replaceRules(table: NftTable, { name, rules }: NftChain): readon
   return [flush, ...rules.map((rule) => addRule(table, name, rule))];
 }
 
-/** Returns the requests that add a chain with its rules. */
 export function addChain(table: NftTable, chain: NftChain): readonly NetlinkRequest[] {
   const { name, base, rules } = chain;
   const added = request(`add chain ${name}`, NFT.newChain, NLM_F.create, table, (writer) => {

@@ -67,7 +67,6 @@ const MAX_SLOTS = 1 << 20;
 const RULES = 'rules of ';
 const EPROTONOSUPPORT = 93;
 
-/** A change and its requests. */
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;

@@ -41,7 +41,6 @@ export interface TableStructure {
   readonly defects: readonly string[];
   /** The chains that frontends refer to, by name. */
   readonly targets: ReadonlySet<string>;
-  /** The sets that exist. */
   readonly sets: readonly string[];
   /** The requests that repair each defect of our sets and chains. */
   readonly repair: NftSteps;

@@ -150,7 +150,6 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return touched;
   }
 
-  /** Sets the completeness of the inputs. */
   setInputs(inputs: ServiceInputs): void {
     this.#inputs = inputs;
   }

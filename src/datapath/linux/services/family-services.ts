@@ -14,7 +14,6 @@ interface BackendRow {
   uses: number;
 }
 
-/** A frontend in the kernel. */
 export interface InstalledFrontend {
   /** Backends by slot; the first one is slot 1. Undefined if none is known. May contain more slots than `count`. */
   readonly slots: (string | undefined)[];

@@ -19,7 +19,6 @@ export interface AddressesByFamily {
   readonly ipv6: readonly string[];
 }
 
-/** Options of {@link HostAddresses}. */
 export interface HostAddressesOptions {
   /** Path of a network namespace; default that of the process. */
   readonly namespace?: string | undefined;

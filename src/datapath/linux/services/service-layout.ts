@@ -10,7 +10,6 @@ export const FAMILIES: readonly Family[] = [4, 6];
 /** The maps of one family, by their names in the programs. */
 export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peers', 'datagrams'] as const;
 
-/** A map of one family. */
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
 /** Capacity of the maps of a family. */

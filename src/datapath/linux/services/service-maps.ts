@@ -16,7 +16,6 @@ export interface ServiceEntry {
   readonly affinitySeconds: number;
 }
 
-/** The maps of both families. */
 export type ServiceMapSet = Readonly<Record<Family, ServiceMaps>>;
 
 /** Reads and writes the maps of one family by entry; knows the offsets of their fields. */

@@ -28,7 +28,6 @@ interface ResizedMap {
  */
 const WRITTEN_BY_PROGRAMS: readonly ServiceMapName[] = ['clients', 'peers', 'datagrams'];
 
-/** Options of {@link ServicePins}. */
 export interface ServicePinsOptions {
   /** On a bpf file system. */
   readonly folder: string;

@@ -31,7 +31,6 @@ const PROGRAMS: readonly (readonly [AttachType, ProgramImage])[] = [
   ['inet6Connect', socketConnect6],
 ];
 
-/** Options of {@link attachSocketPrograms}. */
 export interface SocketProgramsOptions {
   /** A folder of a bpffs, for the pins of the links. */
   readonly folder: string;
