@@ -93,32 +93,35 @@ class LargeContainer {
     return this.#whole;
   }
 
+  /**
+   * Ends the current member. A large member is parsed alone, after the pending ones. Another member is pending until
+   * all pending members are longer than a piece.
+   */
   *#endMember(end: number, isLast: boolean): Generator<undefined, void> {
     const isLarge = end - this.#member > this.#piece;
     if (isLarge && trimSpace(this.#text.slice(this.#member, end)) !== '') {
       if (this.#pending < this.#member) this.#addPending(this.#member - 1);
       yield;
       yield* this.#addLarge(end);
+      this.#pending = end + 1;
     } else if (isLast || end - this.#pending > this.#piece) {
       this.#addPending(end);
       yield;
-    } else {
-      this.#member = end + 1;
-      return;
     }
-    this.#pending = end + 1;
     this.#member = end + 1;
   }
 
-  /** Parses complete members in one call. */
+  /** Parses the pending members in one call. */
   #addPending(end: number): void {
     const members = this.#text.slice(this.#pending, end);
-    const isAll = this.#pending === 1 && end === this.#text.length - 1;
-    if (!isAll && trimSpace(members) === '') throw new SyntaxError('a member is missing');
+    const isWhole = this.#pending === 1 && end === this.#text.length - 1;
+    // Only an empty container has no member.
+    if (!isWhole && trimSpace(members) === '') throw new SyntaxError('a member is missing');
     const piece: object = JSON.parse(`${this.#open}${members}${this.#close}`);
     if (!Array.isArray(this.#whole))
       for (const [name, value] of Object.entries(piece)) this.#whole[name] = value;
     else if (Array.isArray(piece)) for (const item of piece) this.#whole.push(item);
+    this.#pending = end + 1;
   }
 
   /** Parses one member that is larger than a piece. */
