@@ -69,7 +69,7 @@ export function endedLives(stored: readonly StoredSegment[], life: number): read
 /** Returns the current life as of now: its segments in memory, and the stored ones that have left the memory. */
 export function currentLife(archived: readonly StoredSegment[], life: number, log: ChangeLog): Life {
   const { segments, floorMs } = log;
-  const oldest = { number: segments[0]?.number ?? 0, startMs: segments[0]?.startMs ?? floorMs };
+  const oldest = segments[0] as Segment; // there is always one
   const stored = archived.filter(({ facts, number }) => facts.head.life === life && number < oldest.number);
   const held = log.spans.map((span) => ({ ...span }));
   const older = storedSpans(stored, held, oldest.startMs);
@@ -101,9 +101,9 @@ function endedLife(stored: readonly StoredSegment[]): Life {
 }
 
 /**
- * Returns the uncertain intervals of stored segments, each once. A segment contains the intervals as they were when it
- * was written, so the newest copy counts. `newer`: the intervals in memory, whose records begin at `newerMs`. If an
- * interval without an end is missing in the next segment, it ended before that segment began.
+ * Returns the uncertain intervals of stored segments, each once, without those in memory (`newer`). A segment contains
+ * the intervals as they were when it was written, so the newest copy counts. If an interval without an end is missing
+ * in the next segment, it ended before that segment began. `newerMs`: when the records in memory begin.
  */
 function storedSpans(
   stored: readonly StoredSegment[],
@@ -163,8 +163,9 @@ function memoryPart(segment: Segment): SegmentPart {
 }
 
 /**
- * Returns why answers for a moment of a life are not certain; undefined if they are. For an ended life, the caller must
- * also check if changes between the moment and the records that it uses were lost.
+ * Returns why answers for a moment of a life are not certain; undefined if they are. An answer for an ended life is
+ * read from a record before or after the moment: the caller must also check that no change between this record and the
+ * moment was lost ({@link isLostBetween}).
  */
 export function uncertaintyAt(
   { isLive, spans, clock }: CertaintyInputs,
@@ -173,7 +174,7 @@ export function uncertaintyAt(
   const isSequence = endSequence !== undefined;
   if (!isSequence && clock.isUnclear(ms)) return 'clock';
   return spans.find(({ reason, fromMs, toMs = Number.POSITIVE_INFINITY }) => {
-    // The interval may have ended after the record although both have the same time.
+    // The record with this sequence number may precede the end of the interval, although both have the same time.
     const isBefore = ms < toMs || (isSequence && ms === toMs);
     // In the current life, the state is computed backwards from now, so a lost change affects all moments before it.
     return isBefore && (reason === 'lost' ? isLive : ms >= fromMs);
@@ -182,20 +183,25 @@ export function uncertaintyAt(
 
 /**
  * Returns true if undoing the later changes may not lead to the claims at a time of the current life: a later change
- * was lost, or the release of a restored claim was not recorded (see `ChangeLog.skipRelease`).
+ * was lost, or the release of a restored claim was not recorded.
  */
 export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean {
-  return spans.some(({ reason, fromMs, toMs }) => {
-    if (reason === 'lost') return ms <= (toMs ?? Number.POSITIVE_INFINITY);
-    return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined && ms <= toMs;
-  });
+  return spans.some(
+    (span) => (span.reason === 'lost' || isRelease(span)) && ms <= (span.toMs ?? Number.POSITIVE_INFINITY),
+  );
+}
+
+/** Returns true for an interval of `ChangeLog.skipRelease`: from the start of the life to the last release. */
+function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
+  return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined;
 }
 
 /**
- * Returns true if a sequence number is directly before the first held record of a life, and no earlier life has used
- * it.
+ * Returns true if a sequence number means the moment directly before the first held record of a life: it is one less
+ * than that of the record, and belongs to this life. Before the first segment of a life, it belongs to the previous
+ * life, unless it is 0, because numbers continue from life to life.
  */
-export function isStart(
+export function isBeforeFirstRecord(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,
   sequence: number,
 ): boolean {

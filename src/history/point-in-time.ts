@@ -1,6 +1,6 @@
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
-import { isStart, uncertaintyAt } from './lives.ts';
+import { isBeforeFirstRecord, uncertaintyAt } from './lives.ts';
 import type { IsLater, PastPrefix } from './prefix-timeline.ts';
 import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
 
@@ -42,11 +42,9 @@ export function pointIn(log: ChangeLog, when: When, now: number): RequestedMomen
 
 function pointOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
   const [first] = log.segments;
-  // The sequence number before that of the first record is the state before this record, unless an earlier life used
-  // the number.
-  const isAtStart = first !== undefined && isStart(first, sequence);
+  const isBeforeFirst = first !== undefined && isBeforeFirstRecord(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
-  if (segment === undefined && !isAtStart) return NOT_HELD;
+  if (segment === undefined && !isBeforeFirst) return NOT_HELD;
   const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
   const point = { lifeMs: ms, endSequence: sequence + 1 };
   return { point, reason: uncertaintyAt(log, point) };

@@ -3,7 +3,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import type { PrefixRegister } from '../../net/prefix.ts';
 import { DamagedError } from '../byte-buffer.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
-import { isStart, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
+import { isBeforeFirstRecord, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
 import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
@@ -98,12 +98,11 @@ export class Reading {
   async #pointOfSequence(sequence: number): Promise<RequestedMoment<PointInLife>> {
     for (const [index, life] of this.lives.entries()) {
       const [first] = life.parts;
-      // The moment directly before the first record.
-      const isAtStart = first !== undefined && isStart(first, sequence);
+      const isBeforeFirst = first !== undefined && isBeforeFirstRecord(first, sequence);
       const part = life.parts.find(
         ({ firstSequence, endSequence }) => sequence >= firstSequence && sequence < endSequence,
       );
-      if (part === undefined && !isAtStart) continue;
+      if (part === undefined && !isBeforeFirst) continue;
       let ms = part === undefined ? life.floorMs : undefined;
       if (part !== undefined)
         for await (const segment of this.segment(part)) ms = segment.msAt(segment.positionOf(sequence));
