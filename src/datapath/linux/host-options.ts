@@ -24,7 +24,10 @@ export interface HostDatapathOptions {
   readonly layout: '1.18' | '1.17' | '1.8';
   /** Maximum number of prefixes; default 512,000, as in Cilium. */
   readonly capacity?: number | undefined;
-  /** Maximum number of service backends per family, and five times as many slots; default 131,072. */
+  /**
+   * Maximum number of service backends per family; default 131,072. The map of slots, which lists the backends of each
+   * frontend, has five times as many entries.
+   */
   readonly serviceCapacity?: number | undefined;
   /** If true, the kernel is compared with the engines, and nothing is written. */
   readonly dryRun: boolean;

@@ -1,8 +1,8 @@
 import type { IPCacheLayout } from './ipcache-map.ts';
 
 /**
- * Names of pins by layout. The names differ, because two layouts have the same sizes but different offsets. A bpf file
- * system allows no dots in names.
+ * Names of pins by layout. Under one name, a map of another layout could not be recognized, because two layouts have
+ * the same sizes, with fields at different offsets. A bpf file system allows no dots in names.
  */
 export const IPCACHE_PINS: Readonly<Record<IPCacheLayout, string>> = {
   '1.18': 'ipcache-1_18',
@@ -15,7 +15,7 @@ export const IPCACHE_LAYOUTS: readonly IPCacheLayout[] = ['1.18', '1.17', '1.8']
 /** Our nftables table, in each family. */
 export const NFT_TABLE = 'dpcache';
 
-/** The main table, so that pods are reached regardless of a packet's source. */
+/** The main table, which the kernel uses for packets from every source. */
 export const ROUTE_TABLE = 254;
 export const TUNNEL_DEVICE = 'dpcache_vxlan';
 /** The port that Linux and Cilium use for VXLAN. The VNI is ours. */

@@ -36,7 +36,7 @@ export interface EtcdTLS {
 
 export const DEADLINE_MS = 10_000;
 
-/** Invalid configuration. The message names the field and the value. */
+/** Invalid configuration file or certificates. The message names the field and the value. */
 export class EtcdConfigError extends Error {
   override readonly name = 'EtcdConfigError';
 }
@@ -45,9 +45,11 @@ const ENDPOINT = /^https?:\/\/[^/?#@]+:\d+$/;
 const NUMBERS = ['deadlineMs', 'keepAliveTimeMs', 'keepAliveTimeoutMs', 'maxMessageBytes'] as const;
 
 /**
- * Throws an `AssertionError` that names an endpoint without scheme or port, endpoints of both schemes, an alias without
- * IP address, or a time or size of 0. grpc-js would use port 443, send the password in clear text to some endpoints, or
- * ping without a pause.
+ * Throws an `AssertionError`, which names the value, if a program passes
+ * - an endpoint without scheme or port: grpc-js would use port 443
+ * - endpoints of both schemes: the password would be sent in clear text to some of them
+ * - an alias without an IP address
+ * - a time or size of 0: grpc-js would ping without a pause
  */
 export function checkEtcdConfig(config: EtcdConfig): void {
   const { endpoints } = config;

@@ -48,8 +48,8 @@ export class RouteLedger {
   }
 
   /**
-   * Returns a foreign route to a destination with this metric. Beside it, IPv4 refuses our route, and IPv6 shares
-   * packets between both.
+   * Returns a foreign route to a destination with this metric. While it exists, ours must not be added: IPv4 refuses a
+   * second route, and IPv6 shares the packets between both.
    */
   foreignRoute(destination: string, metric: number): Route | undefined {
     return this.#foreign.get(destination)?.find((route) => route.metric === metric);
@@ -72,7 +72,8 @@ export class RouteLedger {
     const only = previous.length === 1 ? previous[0] : undefined;
     if (only !== undefined && familyOf(route.destination) === 4)
       return [addRequest(route, NLM_F.create), ...hopDeletes(only)];
-    // If a foreign route has the same metric, an exclusive add fails and our route is lost.
+    // A foreign route with the same metric may have been added beside ours. After the delete of ours, an exclusive add
+    // would then fail.
     const isExclusive = this.foreignRoute(route.destination, route.metric) === undefined;
     const flags = NLM_F.create | (isExclusive ? NLM_F.exclusive : NLM_F.append);
     return [...previous.flatMap(hopDeletes), addRequest(route, flags)];
