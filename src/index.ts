@@ -59,7 +59,6 @@ export {
   RecordingServiceHandler,
 } from './datapath/recording.ts';
 export * from './etcd.ts';
-export type { AroundOptions, CauseGroup, NodeOfHost } from './history/causes.ts';
 export type { ChangeLogCounts, UncertainSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';
 export type { Checksum } from './history/disk/frames.ts';

@@ -34,12 +34,9 @@ export interface CauseGroup {
 }
 
 /** Returns the full name of the node that has this host address. */
-export type NodeOfHost = (host: string) => string | undefined;
+type NodeOfHost = (host: string) => string | undefined;
 
-/** Options of {@link History.around}. */
-export interface AroundOptions {
-  /** Milliseconds before and after the moment. */
-  readonly windowMs: number;
+interface GroupOptions {
   /** Maximum number of groups; default 100. */
   readonly limit?: number | undefined;
   /** Names the node of a host address. */
@@ -105,11 +102,7 @@ export class CauseGroups {
   }
 
   /** Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. */
-  sorted({
-    limit = DEFAULT_LIMIT,
-    nodeOf,
-    isEmptied,
-  }: Omit<AroundOptions, 'windowMs'>): readonly CauseGroup[] {
+  sorted({ limit = DEFAULT_LIMIT, nodeOf, isEmptied }: GroupOptions): readonly CauseGroup[] {
     const groups = new Map<string, RecordGroup>();
     for (const group of this.#groups.values()) {
       const { host } = group;
@@ -194,7 +187,7 @@ function bySequence(a: ChangeRecord, b: ChangeRecord): number {
 
 function causeGroup(
   { oldest, newest, revised, services, samples, ...group }: RecordGroup,
-  isEmptied: AroundOptions['isEmptied'] = () => false,
+  isEmptied: GroupOptions['isEmptied'] = () => false,
 ): CauseGroup {
   const [first, last] = (revised ?? []).map(({ cause }) => cause?.revision);
   return {

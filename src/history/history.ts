@@ -18,13 +18,10 @@ import { sameEntry } from '../ipcache/change.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Family } from '../net/address-words.ts';
 import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
-import { type AroundOptions, type CauseGroup, CauseGroups } from './causes.ts';
 import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-log.ts';
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
-import type { DocumentChange, PastFields } from './document-change.ts';
-import { isUndoUncertain } from './lives.ts';
-import { documentBefore, documentRecords, memoryRecords } from './memory-records.ts';
+import type { DocumentChange } from './document-change.ts';
 import { PastLookups } from './past/past-lookups.ts';
 import { PastReader } from './past/past-reader.ts';
 import {
@@ -45,20 +42,8 @@ import {
   PastState,
   type TimelineChange,
 } from './prefix-timeline.ts';
-import { prefixRecord, recordFilter } from './records.ts';
 import type { Segment } from './segment.ts';
-import type {
-  ChangeCause,
-  DocumentMoment,
-  HeldInterval,
-  HistoryRange,
-  HistoryRecord,
-  MarkKind,
-  PrefixMoment,
-  PrefixRecord,
-  Uncertainty,
-  When,
-} from './types.ts';
+import type { ChangeCause, HeldInterval, MarkKind, PrefixMoment, Uncertainty, When } from './types.ts';
 
 /** Default of `memory`: 16 MiB. */
 export const DEFAULT_MEMORY: number = 16 << 20;
@@ -108,7 +93,7 @@ export interface HistoryStatus extends ChangeLogCounts {
  *
  * A record costs 1 to 2 µs and about 34 bytes. The oldest records are dropped when the memory is full. With a disk,
  * each {@link History.flush} appends records to files. {@link History.past} also answers from the files, even from
- * those of earlier processes. All other methods answer from memory.
+ * those of earlier processes. `at`, `lookup` and `lookupMany` answer at once, from memory only.
  */
 export class History {
   readonly #options: HistoryOptions & Runtime;
@@ -267,12 +252,6 @@ export class History {
     return this.#log && this.#log.nextSequence - 1;
   }
 
-  /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
-  timeOf(sequence: number): number | undefined {
-    const { point } = this.#pointOf({ sequence });
-    return point && this.#wallOf(point.lifeMs);
-  }
-
   /**
    * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are
    * included. Returns undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is
@@ -339,78 +318,8 @@ export class History {
     return found;
   }
 
-  /**
-   * Yields the changes of the prefix of `key`, newest first, each with the visible claim before and after it, unless a
-   * later change was not recorded. Yields nothing if `key` is invalid.
-   */
-  *of(key: string, range: HistoryRange = {}): Generator<PrefixRecord, void, void> {
-    const register = prefixRegister();
-    const log = this.#log;
-    if (log === undefined || !parseKey(key, register)) return;
-    const isInRange = recordFilter(range);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
-    const keys = keysOf(register);
-    const state = this.#currentState(keys);
-    for (const change of this.#changesOf(keys)) {
-      if (rest <= 0) return;
-      const visible = state.undo(change);
-      const effective = isUndoUncertain(log, change.ms) ? undefined : visible;
-      const record = prefixRecord(change, log.life.clock, effective);
-      if (!isInRange(record)) continue;
-      rest--;
-      yield record;
-    }
-  }
-
-  /** Returns a service or a node at a moment. `current` is its current document, undefined if it does not exist. */
-  documentAt(
-    kind: 'service' | 'node',
-    key: string,
-    current: PastFields | undefined,
-    when: When,
-  ): DocumentMoment {
-    const { point, reason } = this.#pointOf(when);
-    const { held } = this;
-    const certainty = { certain: reason === undefined, reason, held };
-    if (this.#log === undefined || point === undefined)
-      return { at: held.from, document: undefined, since: undefined, until: undefined, ...certainty };
-    const { document, since, until } = documentBefore(this.#log, { kind, key, current }, point);
-    const wall = (ms: number | undefined): number | undefined =>
-      ms === undefined ? undefined : this.#wallOf(ms);
-    return { at: this.#wallOf(point.lifeMs), document, since: wall(since), until: wall(until), ...certainty };
-  }
-
-  /** Yields the changes of a service or a node, newest first. */
-  *documentsOf(
-    kind: 'service' | 'node',
-    key: string,
-    range: HistoryRange = {},
-  ): Generator<HistoryRecord, void, void> {
-    if (this.#log !== undefined) yield* documentRecords(this.#log, { kind, key }, range);
-  }
-
-  /** Yields all records of a range, newest first, without the visible claims of prefixes. */
-  *records(range: HistoryRange = {}): Generator<HistoryRecord, void, void> {
-    if (this.#log !== undefined) yield* memoryRecords(this.#log, range);
-  }
-
-  /**
-   * Returns the changes within `windowMs` before and after a wall time, grouped by cause, the largest group first; see
-   * {@link CauseGroups}. Costs a pass over the segments of the window.
-   */
-  around(when: number, options: AroundOptions): readonly CauseGroup[] {
-    const range = { from: when - options.windowMs, to: when + options.windowMs };
-    const groups = new CauseGroups();
-    for (const record of this.records(range)) groups.add(record);
-    return groups.sorted(options);
-  }
-
   #segments(): readonly Segment[] {
     return this.#log?.segments ?? [];
-  }
-
-  #wallOf(ms: number): number {
-    return this.#log?.life.clock.wallOf(ms) ?? 0;
   }
 
   /** Returns the point of a moment between the records, and why answers for it are not certain. */
@@ -419,10 +328,6 @@ export class History {
     if (log === undefined) return NOT_HELD;
     log.noticeClockStep();
     return pointIn(log, when, this.#options.clock.wallTime());
-  }
-
-  #currentState(keys: readonly PrefixRegister[]): PastState {
-    return new PastState(claimsByKey(keys, (text) => this.#options.ipcache.claimsOf(text)));
   }
 
   /** Yields the changes of the keys of a prefix, newest first. Each is read when it is requested. */
@@ -434,13 +339,13 @@ export class History {
     const { held } = this;
     if (point === undefined) return unheldMoment(key, held, reason);
     const keys = keysOf(key);
-    const state = this.#currentState(keys);
+    const state = new PastState(claimsByKey(keys, (text) => this.#options.ipcache.claimsOf(text)));
     const isLater = isLaterThan(point);
     for (const change of this.#changesOf(keys)) {
       if (isLater(change)) state.undo(change);
       else if (state.note(change)) break;
     }
-    const wallOf = (ms: number): number => this.#wallOf(ms);
+    const wallOf = (ms: number): number => this.#log?.life.clock.wallOf(ms) ?? 0;
     const past = state.result();
     return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, held });
   }
@@ -465,9 +370,6 @@ export class History {
 
 const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
-const RANGE: Check = optional(
-  objectWith({ limit: optional(NUMBER), since: optional(NUMBER), before: optional(NUMBER) }),
-);
 const CAUSE: Check = optional(objectWith({ store: TEXT, revision: TEXT }));
 
 checkArguments(History, {
@@ -476,13 +378,7 @@ checkArguments(History, {
   recordDocument: { kind: TEXT, key: TEXT, writer: TEXT, change: OBJECT },
   beginUncertainty: { reason: TEXT, subject: TEXT },
   endUncertainty: { span: OBJECT },
-  timeOf: { sequence: NUMBER },
   at: { key: TEXT, when: WHEN },
   lookup: { ip: TEXT, when: WHEN },
-  around: { when: NUMBER, options: objectWith({ windowMs: NUMBER }) },
   lookupMany: { addresses: LIST, times: OBJECT, identities: OBJECT },
-  of: { key: TEXT, range: RANGE },
-  documentAt: { kind: TEXT, key: TEXT, current: optional(OBJECT), when: WHEN },
-  documentsOf: { kind: TEXT, key: TEXT, range: RANGE },
-  records: { range: RANGE },
 });

@@ -16,6 +16,7 @@ import { createLog } from '../../src/process/log.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
+import { itemsOf } from '../history/support/past-lists.ts';
 import { startAgent } from './support/agent-under-test.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 
@@ -158,13 +159,13 @@ it('answers are not certain each time a cluster is withdrawn, and for no other t
 });
 
 /** Returns the marks of a kind, oldest first. */
-function marksOf(history: History, kind: MarkKind): readonly string[] {
-  return [...history.records()]
+async function marksOf(history: History, kind: MarkKind): Promise<readonly string[]> {
+  return (await itemsOf(history.past.records()))
     .flatMap((one) => (one.kind === 'mark' && one.mark === kind ? `${one.subject}: ${one.detail}` : []))
     .reverse();
 }
 
-it('marks the failures of a handler, at most one each second', () => {
+it('marks the failures of a handler, at most one each second', async () => {
   const { clock, keeper, history } = keeperOf();
   keeper.noteFailure('early', 'it is not recorded yet');
   keeper.start(undefined, undefined);
@@ -173,7 +174,7 @@ it('marks the failures of a handler, at most one each second', () => {
     if (i % 2 === 0) keeper.noteFailure('tunnel', 'it is full');
     clock.advance(250);
   }
-  const marks = marksOf(history, 'handler-failed');
+  const marks = await marksOf(history, 'handler-failed');
   expect(marks.map((mark) => mark.slice(0, 24))).toEqual([
     ...['routes: far/node-0: it i', 'tunnel: it is full'],
     ...['routes: far/node-4: it i', 'tunnel: it is full'],
@@ -190,7 +191,7 @@ it('marks a node handler of the agent that fails', async () => {
   agent.nodes.nodeUpdated({ cluster: 'own', name: 'n', source: 'kvstore', addresses: [] });
   const { history } = agent;
   assert(history !== undefined, 'the history is on');
-  expect(marksOf(history, 'handler-failed')).toEqual(['routes: own/n: netlink is out of buffers']);
+  expect(await marksOf(history, 'handler-failed')).toEqual(['routes: own/n: netlink is out of buffers']);
 });
 
 it('marks the settings that a reload has changed, and only these', async () => {
@@ -203,7 +204,7 @@ it('marks the settings that a reload has changed, and only these', async () => {
   agent.changeRates({ qps: 50, maxInflight: 5 });
   for (let i = 0; i < 2; i++) await agent.readManifests([path], new AbortController().signal);
   agent.changeRates({ qps: 50 });
-  expect(marksOf(history, 'setting')).toEqual([
+  expect(await marksOf(history, 'setting')).toEqual([
     'kvstore-opt: etcd.qps 20 → 50, etcd.maxInflight default → 5',
     `manifests: ${path}`,
     'kvstore-opt: etcd.maxInflight 5 → default',
@@ -264,40 +265,45 @@ it('the status has the memory and the disk of the history, with its failure', as
   expect(keeperOf().keeper.status()).not.toHaveProperty('disk');
 });
 
-it('marks when a cluster joins, is complete, is lost, is back, leaves, and joins again, each once', () => {
+it('marks when a cluster joins, is complete, is lost, is back, leaves, and joins again, each once', async () => {
   const { keeper, history } = keeperOf();
   const far = new OneCluster();
   far.is(['nodes'], false);
   keeper.start(far, undefined);
   const kinds: readonly MarkKind[] = ['joined', 'complete', 'unreachable', 'reachable', 'left'];
-  const marks = (): readonly string[] => kinds.filter((kind) => marksOf(history, kind).length > 0);
-  expect(marks()).toEqual(['joined']);
+  const counts = (): Promise<readonly number[]> =>
+    Promise.all(kinds.map(async (kind) => (await marksOf(history, kind)).length));
+  const marks = async (): Promise<readonly string[]> => {
+    const found = await counts();
+    return kinds.filter((_, at) => found[at] !== 0);
+  };
+  expect(await marks()).toEqual(['joined']);
   far.is(['nodes'], false);
   far.is(['nodes']);
-  expect(marks()).toEqual(['joined']);
+  expect(await marks()).toEqual(['joined']);
   far.is([]);
   far.is([]);
-  expect(marks()).toEqual(['joined', 'complete']);
+  expect(await marks()).toEqual(['joined', 'complete']);
   far.is([], false);
-  expect(marks()).toEqual(['joined', 'complete', 'unreachable']);
+  expect(await marks()).toEqual(['joined', 'complete', 'unreachable']);
   far.is([]);
-  expect(marks()).toEqual(['joined', 'complete', 'unreachable', 'reachable']);
+  expect(await marks()).toEqual(['joined', 'complete', 'unreachable', 'reachable']);
   far.leaves();
-  expect(kinds.map((kind) => marksOf(history, kind).length)).toEqual([1, 1, 1, 1, 1]);
+  expect(await counts()).toEqual([1, 1, 1, 1, 1]);
   far.is(['nodes']);
   far.is([]);
-  expect(kinds.map((kind) => marksOf(history, kind).length)).toEqual([2, 2, 1, 1, 1]);
+  expect(await counts()).toEqual([2, 2, 1, 1, 1]);
 });
 
-it('the failures of at most 64 handlers are remembered', () => {
+it('the failures of at most 64 handlers are remembered', async () => {
   const { keeper, history } = keeperOf();
   keeper.start(undefined, undefined);
   for (let handler = 0; handler < 64; handler++) keeper.noteFailure(`h${handler}`, 'x');
   keeper.noteFailure('h0', 'x');
-  expect(marksOf(history, 'handler-failed')).toHaveLength(64);
+  expect(await marksOf(history, 'handler-failed')).toHaveLength(64);
   keeper.noteFailure('h64', 'x');
   keeper.noteFailure('h0', 'x');
-  expect(marksOf(history, 'handler-failed')).toHaveLength(66);
+  expect(await marksOf(history, 'handler-failed')).toHaveLength(66);
 });
 
 it('the last changes are written when it stops, and the mesh is not followed any more', async () => {

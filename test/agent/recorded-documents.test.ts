@@ -9,6 +9,7 @@ import { createBackend, createEndpointSlice } from '../../src/servicecache/backe
 import { createService } from '../../src/servicecache/service.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
+import { itemsOf } from '../history/support/past-lists.ts';
 
 const ID = { namespace: 'shop', name: 'cart' };
 const PORTS = [['http', { port: 80, protocol: 6 }]] as const;
@@ -79,9 +80,10 @@ function sorted(value: unknown): string | undefined {
 }
 
 describe('the history of services', () => {
-  it('gives the document of every held moment, as a copy after each change has it', () => {
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 4 }), fc.array(step, { maxLength: 20 }), (before, steps) => {
+  it('gives the document of every held moment, as a copy after each change has it', async () => {
+    const some = (maxLength: number) => fc.array(step, { maxLength });
+    await fc.assert(
+      fc.asyncProperty(some(4), some(20), async (before, steps) => {
         const clock = new ManualClock();
         const services = new ServiceCache({ clusterName: 'own' });
         services.markSynced();
@@ -110,7 +112,7 @@ describe('the history of services', () => {
           ...serviceDocument(announced, { services, restoredOf: () => undefined }),
         };
         for (const { at, document } of copies) {
-          const past = history.documentAt('service', 'shop/cart', current, at + 1);
+          const past = await history.past.documentAt('service', 'shop/cart', current, at + 1);
           expect(past.certain).toBe(true);
           expect(sorted(past.document)).toEqual(sorted(document && JSON.parse(document)));
         }
@@ -119,7 +121,7 @@ describe('the history of services', () => {
     );
   });
 
-  it('records nodes with their fields before and after', () => {
+  it('records nodes with their fields before and after', async () => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     const nodes = new NodeManager({
@@ -139,19 +141,18 @@ describe('the history of services', () => {
     nodes.nodeDeleted(node);
     clock.advance(10);
     const at = (when: number) =>
-      history.documentAt('node', 'baltic/node-1', undefined, WALL_TIME_AT_0 + when);
-    expect(at(5).document).toBeUndefined();
-    expect(at(15).document).toMatchObject({ addresses: [{ ip: '192.168.7.1' }] });
-    expect(at(25)).toMatchObject({ document: undefined, since: WALL_TIME_AT_0 + 20, certain: true });
-    expect([...history.documentsOf('node', 'baltic/node-1')].map(({ at: when }) => when)).toEqual(
-      [20, 10].map((ms) => WALL_TIME_AT_0 + ms),
-    );
+      history.past.documentAt('node', 'baltic/node-1', undefined, WALL_TIME_AT_0 + when);
+    expect((await at(5)).document).toBeUndefined();
+    expect((await at(15)).document).toMatchObject({ addresses: [{ ip: '192.168.7.1' }] });
+    expect(await at(25)).toMatchObject({ document: undefined, since: WALL_TIME_AT_0 + 20, certain: true });
+    const changes = await itemsOf(history.past.documentsOf('node', 'baltic/node-1'));
+    expect(changes.map(({ at: when }) => when)).toEqual([20, 10].map((ms) => WALL_TIME_AT_0 + ms));
   });
 
   it.each<[string, readonly string[]]>([
     ['without backends', []],
     ['with backends', ['10.0.0.1', '10.0.0.2']],
-  ])('records the begin and the end of a service %s with its whole document', (_what, backends) => {
+  ])('records the begin and the end of a service %s with its whole document', async (_what, backends) => {
     const clock = new ManualClock();
     const ipcache = new IPCache();
     const nodes = new NodeManager({ ipcache, clock, clusterName: 'own', localNodeName: 'n' });
@@ -166,7 +167,7 @@ describe('the history of services', () => {
     expect(document.backends).toHaveLength(backends.length);
     clock.advance(10);
     apply(services, { do: 'no-service' });
-    const records = [...history.documentsOf('service', 'shop/cart')];
+    const records = await itemsOf(history.past.documentsOf('service', 'shop/cart'));
     expect(records).toMatchObject([
       { before: document, after: undefined },
       { before: undefined, after: document },

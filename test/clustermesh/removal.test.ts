@@ -6,6 +6,7 @@ import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import type { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { groupsAround, itemsOf } from '../history/support/past-lists.ts';
 import { settle } from '../kvstore/support/settle.ts';
 import { Agent, coldStart, newCluster, write, writeIP, writeNode } from './support/mesh-world.ts';
 
@@ -98,13 +99,14 @@ it('reports the withdrawal as the cause of all its changes, from its beginning t
     ['a', true],
     ['a', false],
   ]);
-  const causes = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? [record.cause] : []));
+  const records = await itemsOf(history.past.records());
+  const causes = records.flatMap((record) => (record.kind === 'prefix' ? [record.cause] : []));
   expect(causes).toHaveLength(IPS + 1);
   expect(new Set(causes.map((cause) => JSON.stringify(cause)))).toEqual(
     new Set([JSON.stringify({ store: 'a', revision: '', withdrawal: true })]),
   );
   expect(history.status().records.batch).toBeLessThan(10);
-  const groups = history.around(clock.wallTime(), { windowMs: 1000 });
+  const groups = await groupsAround(history, clock.wallTime());
   expect(groups[0]).toMatchObject({ store: 'a', withdrawal: true, deleted: IPS + 1 });
 });
 

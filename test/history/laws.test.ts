@@ -6,20 +6,21 @@ import { ManualClock, WALL_TIME_AT_0 } from '../base/support/manual-clock.ts';
 import { attributes, writerName } from '../ipcache/support/naive-ipcache.ts';
 import { apply, history as operations } from '../ipcache/support/operations.ts';
 import { H3_undoingEndsAtTheStart, H6_changesNoOutcome } from './support/laws.ts';
+import { itemsOf } from './support/past-lists.ts';
 
 const never = { cancel: (): void => {} };
 
-it('H3: undoing the changes of a prefix from now on ends at the state of the start', () => {
-  H3_undoingEndsAtTheStart(200);
+it('H3: undoing the changes of a prefix from now on ends at the state of the start', async () => {
+  await H3_undoingEndsAtTheStart(200);
 });
 
 it('H6: outcomes and listeners are the same with and without a history', () => {
   H6_changesNoOutcome(300);
 });
 
-it('lists the changes of all keys in the order of their sequence numbers', () => {
-  fc.assert(
-    fc.property(operations, (all) => {
+it('lists the changes of all keys in the order of their sequence numbers', async () => {
+  await fc.assert(
+    fc.asyncProperty(operations, async (all) => {
       const clock = new ManualClock();
       const cache = new IPCache();
       const history = new History({ ipcache: cache, clock });
@@ -28,11 +29,13 @@ it('lists the changes of all keys in the order of their sequence numbers', () =>
         clock.advance(1);
         apply(cache, operation);
       }
-      const records = [...history.records()];
+      const records = await itemsOf(history.past.records());
       expect(records.map(({ sequence }) => sequence)).toEqual(records.map((_, i) => records.length - i));
       for (const record of records) {
         if (record.kind !== 'prefix') continue;
-        const own = [...history.of(record.key)].find(({ sequence }) => sequence === record.sequence);
+        const own = (await itemsOf(history.past.of(record.key))).find(
+          ({ sequence }) => sequence === record.sequence,
+        );
         expect(own).toMatchObject({ key: record.key, at: record.at, writer: record.writer });
         // Directly after the change, the claim is live.
         const moment = history.at(record.key, { sequence: record.sequence });
@@ -76,7 +79,7 @@ it('has no moment within a batch, even if time passes while it is recorded (I8)'
   expect(new Set(counts)).toEqual(new Set([1]));
 });
 
-it('records the release of a restored claim only if its source has another one', () => {
+it('records the release of a restored claim only if its source has another one', async () => {
   const clock = new ManualClock();
   const cache = new IPCache();
   const restored = { source: 'restored', owner: 'baltic', identity: 7 } as const;
@@ -89,7 +92,8 @@ it('records the release of a restored claim only if its source has another one',
   clock.advance(1);
   cache.withdraw(restored);
   clock.advance(1);
-  const keys = [...history.records()].flatMap((record) => (record.kind === 'prefix' ? record.key : []));
+  const records = await itemsOf(history.past.records());
+  const keys = records.flatMap((record) => (record.kind === 'prefix' ? record.key : []));
   expect(keys.sort()).toEqual(['10.0.0.2', '10.0.0.3']);
   expect(history.at('10.0.0.3', WALL_TIME_AT_0)?.effective).toMatchObject({
     identity: 7,

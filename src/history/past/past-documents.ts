@@ -1,9 +1,15 @@
 import { type DocumentChange, type PastFields, UndoneDocument } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
-import type { CurrentDocument } from '../memory-records.ts';
 import { isLaterThan } from '../point-in-time.ts';
 import { changeAt } from '../records.ts';
 import type { PointInLife, Reading } from './reading.ts';
+
+/** A service (`namespace/name`) or a node (`cluster/name`), and its current fields. */
+interface CurrentDocument {
+  readonly kind: 'service' | 'node';
+  readonly key: string;
+  readonly current: PastFields | undefined;
+}
 
 /** A change of a service or a node, and its time. */
 interface DatedChange {

@@ -69,8 +69,8 @@ export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'rea
 }
 
 /**
- * Answers like `History`, but also from the segments on disk, of the current process and of earlier ones. Work is done
- * in slices of a `TurnGate`. An answer reflects the records at the time of the query. A segment that cannot be read is
+ * Answers from memory and from the segments on disk, of the current process and of earlier ones. Work is done in slices
+ * of a `TurnGate`. An answer reflects the records at the time of the query. A segment that cannot be read is
  * dropped, and the answer is not certain (`lost`).
  */
 export class PastReader {
@@ -212,8 +212,9 @@ export class PastReader {
   }
 
   /**
-   * See `History.of`. Yields slices. In an earlier life, `effective` is present only if the record proves both the old
-   * and the new claim.
+   * Yields the changes of the prefix of `key` in slices, newest first, each with the visible claim before and after it,
+   * unless a later change was not recorded. In an earlier life, the visible claims are present only if the record
+   * proves both. Yields nothing if `key` is invalid.
    */
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
@@ -241,7 +242,7 @@ export class PastReader {
     }
   }
 
-  /** See `History.records`. Yields slices. */
+  /** Yields all records of a range in slices, newest first, without the visible claims of prefixes. */
   async *records(range: HistoryRange = {}): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
     const before = Math.min(range.before ?? Number.POSITIVE_INFINITY, reading.nextSequence);
@@ -262,7 +263,7 @@ export class PastReader {
     }
   }
 
-  /** See `History.documentAt`. */
+  /** Returns a service or a node at a moment. `current` is its current document, undefined if it does not exist. */
   async documentAt(
     kind: 'service' | 'node',
     key: string,
@@ -285,7 +286,7 @@ export class PastReader {
     return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, held };
   }
 
-  /** See `History.documentsOf`. Yields slices. */
+  /** Yields the changes of a service or a node in slices, newest first. */
   async *documentsOf(
     kind: 'service' | 'node',
     key: string,

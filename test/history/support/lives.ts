@@ -17,6 +17,7 @@ import {
 } from '../../ipcache/support/operations.ts';
 import { MemoryFolder } from '../../restore/support/memory-folder.ts';
 import { claimText, NaiveHistory } from './naive-history.ts';
+import { itemsOf } from './past-lists.ts';
 
 /** What happens to the files when a process ends. */
 type Ending = 'stop' | 'kill' | 'torn' | 'flipped' | 'dropped';
@@ -134,17 +135,17 @@ async function runLives(all: readonly LifePlan[]): Promise<World> {
     const recorded = new History({ ipcache: cache, clock, memory: 256 << 10, disk });
     await recorded.open();
     recorded.start();
-    const noteSequence = (): void => {
-      const [newest] = recorded.records({ limit: 1 });
+    const noteSequence = async (): Promise<void> => {
+      const [newest] = await itemsOf(recorded.past.records({ limit: 1 }));
       const copy = new NaiveHistory();
       copy.note(0, model);
       if (newest !== undefined) bySequence.set(newest.sequence, copy);
     };
     // Records that were not stored have numbers that are used again.
-    const [first] = recorded.records();
+    const [first] = await itemsOf(recorded.past.records({ limit: 1 }));
     for (const sequence of bySequence.keys())
       if (sequence >= (first?.sequence ?? 0)) bySequence.delete(sequence);
-    noteSequence();
+    await noteSequence();
     let naive = new NaiveHistory();
     let from = clock.wallTime();
     naive.note(from, model);
@@ -163,7 +164,7 @@ async function runLives(all: readonly LifePlan[]): Promise<World> {
       applyNaively(model, operation);
       written.push(operation);
       naive.note(clock.wallTime(), model);
-      noteSequence();
+      await noteSequence();
       if (flush) await recorded.flush();
     }
     if (index === all.length - 1) {
@@ -306,9 +307,7 @@ async function faultOf(all: readonly LifePlan[]): Promise<string | undefined> {
     if (wrong !== undefined) return wrong;
   }
   for (const key of keys) {
-    const stored: PrefixRecord[] = [];
-    for await (const slice of recorded.past.of(key)) stored.push(...slice);
-    const wrong = effectiveFault(world, key, stored) ?? effectiveFault(world, key, [...recorded.of(key)]);
+    const wrong = effectiveFault(world, key, await itemsOf(recorded.past.of(key)));
     if (wrong !== undefined) return wrong;
   }
   for (const [sequence, naive] of bySequence) {

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { History } from '../../../src/history/history.ts';
-import type { PrefixRecord } from '../../../src/history/types.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { CompleteClaim } from '../../../src/ipcache/row-reader.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { attributes, writerName } from '../../ipcache/support/naive-ipcache.ts';
+import { itemsOf } from './past-lists.ts';
 
 const KEYS = ['10.0.0.1', '10.0.0.1/32', '10.0.0.0/24'] as const;
 const SOURCES = ['restored', 'kvstore', 'k8s'] as const;
@@ -58,12 +58,12 @@ export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number>
       for (const { op, key, source, identity } of steps) {
         clock.advance(7);
         const state = visibleClaims(cache);
-        const [last] = history.records({ limit: 1 });
+        const [last] = await itemsOf(history.past.records({ limit: 1 }));
         if (op === 'upsert') cache.upsert(key, { source, identity });
         else if (op === 'delete') cache.delete(key, { source });
         else if (op === 'release') cache.withdraw({ source: 'restored' });
         else if (bursts++ === 0) exceedRate(cache, clock);
-        const records = [...history.records({ since: (last?.sequence ?? 0) + 1, limit: 3 })];
+        const records = await itemsOf(history.past.records({ since: (last?.sequence ?? 0) + 1, limit: 3 }));
         if (op === 'lose' || records.length !== 1) continue;
         for (const { sequence } of records) {
           before.set(sequence, state);
@@ -71,9 +71,7 @@ export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number>
         }
       }
       for (const key of KEYS) {
-        const stored: PrefixRecord[] = [];
-        for await (const slice of history.past.of(key)) stored.push(...slice);
-        for (const { sequence, effective } of [...stored, ...history.of(key)]) {
+        for (const { sequence, effective } of await itemsOf(history.past.of(key))) {
           if (effective === undefined || !before.has(sequence)) continue;
           listed++;
           const got = [text(effective.before), text(effective.after)];
