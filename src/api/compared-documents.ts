@@ -1,8 +1,7 @@
 import { ascending } from '../base/sorted-map.ts';
-import type { ComparedDocument } from '../compare/document-digest.ts';
+import type { ComparedDocument, ListedDocument } from '../compare/document-digest.ts';
 import type { NodeFields } from '../nodemanager/node-spec.ts';
 import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
-import { formatServiceID } from '../servicecache/service-id.ts';
 import type { ServiceState } from '../servicecache/service-state.ts';
 import { backendDocument, serviceDocument } from './documents.ts';
 import type { ReadModel } from './read-model.ts';
@@ -17,9 +16,9 @@ type ComparedFields = ComparedDocument['fields'];
  */
 export function* comparedDocuments(
   model: Pick<ReadModel, 'services' | 'nodes' | 'restoredOf'>,
-): Generator<ComparedDocument, void, void> {
+): Generator<ListedDocument, void, void> {
   for (const node of model.nodes.nodes())
-    yield { writer: `nodes ${node.cluster}`, key: node.fullName, fields: nodeFields(node.fields) };
+    yield { writer: `nodes ${node.cluster}`, key: node.fullName, readFields: () => nodeFields(node.fields) };
   for (const state of model.services.states()) yield* partsOf(state, model);
 }
 
@@ -31,25 +30,31 @@ export function isDocumentGroup(writer: string): boolean {
 function* partsOf(
   state: ServiceState,
   model: Pick<ReadModel, 'services' | 'restoredOf'>,
-): Generator<ComparedDocument, void, void> {
-  const key = formatServiceID(state.id);
-  const { service } = state;
-  const listed = [...state.slices.values()].flatMap((slice) => [
-    ...slice.backends.values(),
-    ...slice.notReady.values(),
+): Generator<ListedDocument, void, void> {
+  const { key, service, slices } = state;
+  if (service !== undefined || slices.some(({ backends, notReady }) => backends.size + notReady.size > 0))
+    yield { writer: 'services', key, readFields: () => localFields(state, model) };
+  for (const [cluster, { whole = [], slices: offered }] of state.remotes) {
+    const readFields = (): ComparedFields =>
+      backendField([...whole, ...[...offered.values()].flatMap((slice) => [...slice.backends.values()])]);
+    yield { writer: `services ${cluster}`, key, readFields };
+  }
+}
+
+function localFields(
+  { service, slices }: ServiceState,
+  model: Pick<ReadModel, 'services' | 'restoredOf'>,
+): ComparedFields {
+  const listed = [...slices.values()].flatMap(({ backends, notReady }) => [
+    ...backends.values(),
+    ...notReady.values(),
   ]);
-  if (service !== undefined || listed.length > 0) {
-    const {
-      backends: _,
-      restored: __,
-      ...definition
-    } = service === undefined ? ({} as never) : serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
-    yield { writer: 'services', key, fields: { ...fieldsOf(definition), ...backendField(listed) } };
-  }
-  for (const [cluster, { whole = [], slices }] of state.remotes) {
-    const offered = [...slices.values()].flatMap((slice) => [...slice.backends.values()]);
-    yield { writer: `services ${cluster}`, key, fields: backendField([...whole, ...offered]) };
-  }
+  const {
+    backends: _,
+    restored: __,
+    ...definition
+  } = service === undefined ? ({} as never) : serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
+  return { ...fieldsOf(definition), ...backendField(listed) };
 }
 
 function backendField(backends: readonly Backend[]): ComparedFields {

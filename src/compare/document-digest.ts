@@ -26,10 +26,15 @@ export interface ComparedDocument {
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
 }
 
+/** A document whose fields are created on demand, because a page has few of all documents. */
+export interface ListedDocument extends Pick<ComparedDocument, 'writer' | 'key'> {
+  readonly readFields: () => ComparedDocument['fields'];
+}
+
 /** Options of {@link DocumentDigest}. */
 export interface DocumentDigestOptions {
   /** Yields all documents. The state may change during the iteration. */
-  readonly documents: () => Iterable<ComparedDocument>;
+  readonly documents: () => Iterable<ListedDocument>;
   /** Returns a text that changes with the documents. */
   readonly revision: () => string;
 }
@@ -65,7 +70,8 @@ export class DocumentDigest {
     if (revision === this.#revision) return;
     const groups = new Map<string, DocumentGroup>();
     let texts = 0;
-    for (const { writer, key, fields } of this.#options.documents()) {
+    for (const { writer, key, readFields } of this.#options.documents()) {
+      const fields = readFields();
       const group = groups.get(writer) ?? {
         claims: 0,
         buckets: new Int32Array(BUCKETS * 2),
@@ -113,20 +119,21 @@ export class DocumentDigest {
     return found;
   }
 
-  /** Calls `onDocument` for each document of a group at the wanted places. */
+  /** Calls `onDocument` for each document of a group at the wanted places. Reads the fields of no other documents. */
   *documentsIn(
     writer: string,
     isWanted: (place: number) => boolean,
     onDocument: (document: ComparedDocument, place: number) => void,
   ): Generator<void, void, void> {
     let texts = 0;
-    for (const document of this.#options.documents()) {
-      if (document.writer === writer) {
-        const place = placeOfKey(document.key);
-        if (isWanted(place)) onDocument(document, place);
+    for (const { writer: group, key, readFields } of this.#options.documents()) {
+      const place = group === writer ? placeOfKey(key) : undefined;
+      if (place !== undefined && isWanted(place)) {
+        const fields = readFields();
+        onDocument({ writer, key, fields }, place);
+        texts += weightOf(fields);
       }
-      texts += weightOf(document.fields);
-      if (texts < TEXTS_PER_STEP) continue;
+      if (++texts < TEXTS_PER_STEP) continue;
       texts = 0;
       yield;
     }

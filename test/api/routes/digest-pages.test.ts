@@ -65,6 +65,22 @@ it('a group of claims is answered without the services, and the reverse (regress
   expect((await app.request('/v1/digest/services%20caspian')).status).toBe(404);
 });
 
+it('a page creates only its own documents (regression: each page created those of all services)', async () => {
+  const { app, model } = testApp();
+  for (let i = 0; i < 300; i++)
+    model.addService({ namespace: 'shop', name: `s${i}` }, `172.17.${i >> 8}.${i & 255}`);
+  const { places = {} } = (await (
+    await app.request('/v1/digest/services?bucket=0-255')
+  ).json()) as GroupDigestDocument;
+  const place = Object.keys(places)[7];
+  const created = vi.spyOn(model.services, 'restoredFrom');
+  const page = (await (
+    await app.request(`/v1/digest/services?place=${place}`)
+  ).json()) as GroupDigestDocument;
+  expect(page.documents).toHaveLength(created.mock.calls.length);
+  expect(created.mock.calls.length).toBeLessThan(5);
+});
+
 it('at most 8 pages are read concurrently (memory: 800 MB for 64)', async () => {
   const { app } = testApp();
   const pages = async (writer: string): Promise<readonly number[]> => {
