@@ -29,7 +29,8 @@ export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, v
     const items = entries.slice(at, at + CHUNK);
     const outcomes = table.apply(items.map(([key]) => ({ key, item: undefined })));
     for (const [index, [key, item]] of items.entries()) {
-      const error = outcomes[index];
+      let error = outcomes[index];
+      while (error === 'unfinished') [error] = table.apply([{ key, item: undefined }]);
       if (error === undefined) yield `${table.name} - ${key} ${table.print(item)}`;
       else failures.push(`${table.name} ${key}: ${error.message}`);
     }

@@ -1,7 +1,7 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random, Timer } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import type { DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
+import type { ApplyOutcome, DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
 import { differences, orderPlan, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
@@ -396,6 +396,7 @@ export class KeptTable<Item> implements Disposable {
     changes.forEach((change, at) => {
       const error = outcomes[at];
       if (error === undefined) freed += this.#recordSuccess(change);
+      else if (error === 'unfinished') this.#continue(change);
       else if (change.item !== undefined && NO_ROOM.has(error.code)) full.push(change);
       else this.#recordFailure(change.key, error);
     });
@@ -406,7 +407,16 @@ export class KeptTable<Item> implements Disposable {
     this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
 
-  #apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[] {
+  /** Queues a change again of which a part was applied. */
+  #continue({ key, item }: TableChange<Item>): void {
+    if (item === undefined) this.#deletes.add(this.#orderOf(key), key);
+    else {
+      this.#setActual(key, item);
+      this.mark(key);
+    }
+  }
+
+  #apply(changes: readonly TableChange<Item>[]): readonly ApplyOutcome[] {
     try {
       return this.#table.apply(changes);
     } catch (error) {
@@ -489,7 +499,7 @@ export class KeptTable<Item> implements Disposable {
       const key = evicted[at]?.key;
       if (key === undefined) return;
       if (error === undefined) freed++;
-      else {
+      else if (error !== 'unfinished') {
         this.#actual.set(key, HELD_RANK);
         this.#recordFailure(key, error);
       }

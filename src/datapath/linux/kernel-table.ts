@@ -7,6 +7,12 @@ export interface TableChange<Item> {
   readonly item: Item | undefined;
 }
 
+/**
+ * The outcome of a change: undefined, or the error. `unfinished`: a part was applied, and the change must be applied
+ * again in a later turn. A table with ranks has no such outcome.
+ */
+export type ApplyOutcome = SyscallError | 'unfinished' | undefined;
+
 /** Number of used entries and capacity of a map. */
 export interface MapUse {
   readonly name: string;
@@ -45,10 +51,10 @@ export interface KernelTable<Item> {
    */
   rank?(key: string, item: Item): number;
   /**
-   * Applies the changes synchronously, in the given order. Returns one outcome per change: undefined, or the error.
-   * Deleting a missing key succeeds. If it throws, the error is the outcome of all changes.
+   * Applies the changes synchronously, in the given order. Returns one outcome per change. Deleting a missing key
+   * succeeds. If it throws, the error is the outcome of all changes.
    */
-  apply(changes: readonly TableChange<Item>[]): readonly (SyscallError | undefined)[];
+  apply(changes: readonly TableChange<Item>[]): readonly ApplyOutcome[];
   /** Returns the item as text, without the key. */
   print(item: Item): string;
 }

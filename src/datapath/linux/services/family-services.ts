@@ -1,11 +1,20 @@
 import type { MapUse } from '../kernel-table.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { MapBatch, type OnOutcome } from './map-batch.ts';
-import { assignSlots, type Endpoint, parseEndpoint } from './service-layout.ts';
+import { changedSlots, type Endpoint, parseEndpoint, without } from './service-layout.ts';
 import type { ServiceMaps } from './service-maps.ts';
 
 /** Greater numbers are foreign. Counting on from them would exceed 32 bits, and overwrite backends. */
 const MAX_NUMBER = 0x7fff_ffff;
+const NONE: readonly string[] = [];
+
+/** Limits of {@link FamilyServices}. */
+export interface ServiceLimits {
+  /** Maximum number of entries that a call of `apply` writes or deletes, without frontends. */
+  readonly entriesPerCall: number;
+  /** Minimum length of the lists of backends that are stored. Shorter ones are compared with the slots. */
+  readonly storedList: number;
+}
 
 /** A backend in the kernel, with the number of slots and members that refer to it. */
 interface BackendRow {
@@ -22,6 +31,8 @@ export interface InstalledFrontend {
   affinitySeconds: number;
   /** Backends that clients with session affinity may use. */
   readonly members: Set<string>;
+  /** The backends of the slots and, with session affinity, of the members: a long list whose step was completed. */
+  backends?: readonly string[] | undefined;
 }
 
 /** The desired state of a frontend, and the outcome. */
@@ -31,7 +42,11 @@ export interface FrontendStep {
   readonly installed: InstalledFrontend;
   /** Undefined if the frontend is to be deleted. */
   readonly desired: { readonly backends: readonly string[]; readonly affinitySeconds: number } | undefined;
+  /** The backends of `installed` before this step. */
+  former?: readonly string[] | undefined;
   error: SyscallError | undefined;
+  /** True if entries of the step remain, so that it must be applied again. */
+  isUnfinished: boolean;
 }
 
 /**
@@ -45,9 +60,13 @@ export class FamilyServices {
   #nextNumber = 1;
   /** Backends that may have lost their last reference since the last check. */
   readonly #unused = new Set<string>();
+  readonly #limits: ServiceLimits;
+  /** Number of entries that the current call of `apply` may still write or delete. */
+  #room = 0;
 
-  constructor(maps: ServiceMaps) {
+  constructor(maps: ServiceMaps, limits: ServiceLimits) {
     this.maps = maps;
+    this.#limits = limits;
   }
 
   get frontends(): ReadonlyMap<string, InstalledFrontend> {
@@ -125,18 +144,29 @@ export class FamilyServices {
 
   /**
    * Applies steps together: adds backends, then slots, then the frontends that refer to them; deletes in reverse order.
-   * If a step fails, its later writes are skipped, and entries that it still refers to are kept.
+   * If a step fails, its later writes are skipped, and entries that it still refers to are kept. If there are too
+   * many entries for one call, steps are unfinished: a frontend does not count its new slots before all are written.
    */
   apply(steps: readonly FrontendStep[]): void {
+    const { entriesPerCall, storedList } = this.#limits;
+    this.#room = entriesPerCall;
+    for (const step of steps) {
+      step.former = step.installed.backends;
+      step.installed.backends = undefined; // until the step is completed
+    }
     this.#addBackends(steps);
     this.#writeSlots(steps);
     this.#writeFrontends(steps);
     this.#trim(steps);
-    for (const { frontend, installed } of steps) {
+    for (const step of steps) {
+      const { frontend, installed, desired = { backends: NONE } } = step;
+      if (!isStopped(step) && desired.backends.length >= storedList) installed.backends = desired.backends;
       if (installed.count === undefined && installed.slots.length === 0 && installed.members.size === 0)
         this.#frontends.delete(frontend);
     }
-    this.#deleteUnused();
+    // The new backends of an unfinished step have no references yet.
+    if (!steps.some(({ isUnfinished }) => isUnfinished))
+      this.#deleteUnused(steps.find(({ error }) => error === undefined));
   }
 
   /**
@@ -151,9 +181,10 @@ export class FamilyServices {
   #addBackends(steps: readonly FrontendStep[]): void {
     const batch = new MapBatch(this.maps.maps.backends, 'update');
     const refused = new Map<string, SyscallError>();
-    for (const { desired } of steps) {
-      for (const text of desired?.backends ?? []) {
+    for (const step of steps) {
+      for (const text of addedBackends(step)) {
         if (this.#backends.has(text)) continue;
+        if (!this.#takeRoom(step)) break;
         const row: BackendRow = { number: this.#nextNumber++, endpoint: parseEndpoint(text), uses: 0 };
         this.#backends.set(text, row);
         this.#unused.add(text);
@@ -178,9 +209,9 @@ export class FamilyServices {
     const members = new MapBatch(this.maps.maps.members, 'update');
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
-      if (desired === undefined || step.error !== undefined) continue;
-      for (const [index, text] of assignSlots(installed.slots, desired.backends).entries()) {
-        if (installed.slots[index] === text) continue;
+      if (desired === undefined || isStopped(step)) continue;
+      for (const [index, text] of changedSlots(installed.slots, desired.backends, step.former)) {
+        if (!this.#takeRoom(step)) break;
         const number = this.#backends.get(text)?.number ?? 0;
         const write = (keyAt: number, valueAt: number): void => {
           this.maps.writeServiceKey(keyAt, endpoint, index + 1);
@@ -191,9 +222,10 @@ export class FamilyServices {
           outcomeOf(step, () => this.#setSlot(installed, index, text)),
         );
       }
-      for (const text of desired.affinitySeconds === 0 ? [] : desired.backends) {
+      for (const text of desired.affinitySeconds === 0 ? NONE : addedMembers(step)) {
         const row = this.#backends.get(text);
         if (row === undefined || installed.members.has(text)) continue;
+        if (!this.#takeRoom(step)) break;
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
           outcomeOf(step, () => {
@@ -213,7 +245,7 @@ export class FamilyServices {
     // Two passes, because both batches share the memory of their map.
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
-      if (desired === undefined || step.error !== undefined) continue;
+      if (desired === undefined || isStopped(step)) continue;
       const count = desired.backends.length;
       const { affinitySeconds } = desired;
       if (installed.count === count && installed.affinitySeconds === affinitySeconds) continue;
@@ -246,16 +278,17 @@ export class FamilyServices {
     const members = new MapBatch(this.maps.maps.members, 'delete');
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
-      if (step.error !== undefined) continue;
-      for (let index = desired?.backends.length ?? 0; index < installed.slots.length; index++) {
+      if (isStopped(step)) continue;
+      // From the end, so that the next call of an unfinished step continues where this one has ended.
+      for (let index = installed.slots.length - 1; index >= (desired?.backends.length ?? 0); index--) {
+        if (!this.#takeRoom(step)) break;
         slots.add(
           (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
           outcomeOf(step, () => this.#setSlot(installed, index, undefined)),
         );
       }
-      const staying = new Set(desired === undefined || desired.affinitySeconds === 0 ? [] : desired.backends);
-      for (const text of installed.members) {
-        if (staying.has(text)) continue;
+      for (const text of removedMembers(step)) {
+        if (!this.#takeRoom(step)) break;
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
@@ -271,8 +304,11 @@ export class FamilyServices {
     for (const { installed } of steps) dropEmptyEnd(installed.slots);
   }
 
-  /** Deletes the backends that have lost their last reference. Returns the first error. */
-  #deleteUnused(): SyscallError | undefined {
+  /**
+   * Deletes the backends that have lost their last reference. Returns the first error. If there are too many for this
+   * call, `step` is unfinished; without a step, all are deleted.
+   */
+  #deleteUnused(step?: FrontendStep): SyscallError | undefined {
     const batch = new MapBatch(this.maps.maps.backends, 'delete');
     let failure: SyscallError | undefined;
     for (const text of this.#unused) {
@@ -281,6 +317,7 @@ export class FamilyServices {
         this.#unused.delete(text);
         continue;
       }
+      if (step !== undefined && !this.#takeRoom(step)) break;
       batch.add(
         (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
         (error) => {
@@ -294,6 +331,12 @@ export class FamilyServices {
     }
     batch.flush();
     return failure;
+  }
+
+  /** Takes an entry of the room of this call. If there is none, the step is unfinished. */
+  #takeRoom(step: FrontendStep): boolean {
+    step.isUnfinished = this.#room-- <= 0;
+    return !step.isUnfinished;
   }
 
   /** Removes a reference of a slot or member to a backend. */
@@ -310,6 +353,30 @@ export class FamilyServices {
     const row = text === undefined ? undefined : this.#backends.get(text);
     if (row !== undefined) row.uses++;
   }
+}
+
+/** Returns true if the later writes of a step are skipped in this call. */
+function isStopped({ error, isUnfinished }: FrontendStep): boolean {
+  return error !== undefined || isUnfinished;
+}
+
+/** Returns the backends that a step may have to write: all, if the former ones are not known. */
+function addedBackends({ desired, former = NONE }: FrontendStep): readonly string[] {
+  return without(desired?.backends ?? NONE, former);
+}
+
+/** Returns the members that a step may have to write. */
+function addedMembers(step: FrontendStep): readonly string[] {
+  const { desired, installed } = step;
+  return installed.affinitySeconds === 0 ? (desired?.backends ?? NONE) : addedBackends(step);
+}
+
+/** Returns the members that a step deletes. */
+function removedMembers({ desired, installed: { members }, former }: FrontendStep): Iterable<string> {
+  if (desired === undefined || desired.affinitySeconds === 0) return members;
+  if (former !== undefined) return without(former, desired.backends).filter((text) => members.has(text));
+  const staying = new Set(desired.backends);
+  return [...members].filter((text) => !staying.has(text));
 }
 
 /** Returns a callback that runs `onSuccess` after a successful write, or stores the error in the step of the write. */

@@ -81,6 +81,42 @@ export function endpointText(view: DataView, at: number, family: Family, protoco
   });
 }
 
+/** Returns the texts of a sorted list that another sorted list does not have. */
+export function without(list: readonly string[], others: readonly string[]): readonly string[] {
+  const rest: string[] = [];
+  let at = 0;
+  for (const text of list) {
+    let other = others[at];
+    while (other !== undefined && other < text) other = others[++at];
+    if (other !== text) rest.push(text);
+  }
+  return rest;
+}
+
+/**
+ * Returns the slots that change, with their backends; see {@link assignSlots}. If `former` is given, the slots have
+ * these backends, which are sorted, and no other texts are hashed than those that differ.
+ */
+export function changedSlots(
+  previous: readonly (string | undefined)[],
+  backends: readonly string[],
+  former?: readonly string[],
+): readonly (readonly [index: number, backend: string])[] {
+  const changes: (readonly [number, string])[] = [];
+  if (former === undefined) {
+    for (const [index, text] of assignSlots(previous, backends).entries())
+      if (previous[index] !== text) changes.push([index, text]);
+    return changes;
+  }
+  const removed = new Set(without(former, backends));
+  const isFree = (text: string | undefined): boolean => text === undefined || removed.has(text);
+  const moved = previous.slice(backends.length).filter((text) => !isFree(text));
+  const rest = [...without(backends, former), ...moved].values();
+  for (let index = 0; index < backends.length; index++)
+    if (isFree(previous[index])) changes.push([index, rest.next().value ?? '']);
+  return changes;
+}
+
 /** Assigns backends to slots. Backends that remain keep their slots, because fewer entries change then. */
 export function assignSlots(
   previous: readonly (string | undefined)[],

@@ -1,13 +1,20 @@
 import type { Family } from '../../../net/address-words.ts';
-import type { KernelTable, MapUse, TableChange } from '../kernel-table.ts';
+import type { ApplyOutcome, KernelTable, MapUse, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import type { ServiceItem } from './desired-services.ts';
-import { FamilyServices, type FrontendStep, type InstalledFrontend } from './family-services.ts';
+import {
+  FamilyServices,
+  type FrontendStep,
+  type InstalledFrontend,
+  type ServiceLimits,
+} from './family-services.ts';
 import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-layout.ts';
 import type { ServiceMapSet } from './service-maps.ts';
 
 const E2BIG = 7;
+/** 8192 entries take about 10 ms. Lists of 1024 backends are also kept by `DesiredServices`. */
+const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
 /** Prefix of the keys of backends that exist in the kernel but no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /**
@@ -30,8 +37,8 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
   readonly families: Readonly<Record<Family, FamilyServices>>;
 
   /** The caller remains the owner of the maps and closes them. */
-  constructor(maps: ServiceMapSet) {
-    this.families = { 4: new FamilyServices(maps[4]), 6: new FamilyServices(maps[6]) };
+  constructor(maps: ServiceMapSet, limits: ServiceLimits = LIMITS) {
+    this.families = { 4: new FamilyServices(maps[4], limits), 6: new FamilyServices(maps[6], limits) };
   }
 
   /** Replaces the maps by others with the same entries. Must be called before the first `dump`. */
@@ -44,6 +51,11 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
    */
   maps(): readonly MapUse[] {
     return FAMILIES.flatMap((family) => this.families[family].mapUse());
+  }
+
+  /** A frontend counts as one item for each ten backends. */
+  weight(_frontend: string, item: ServiceItem | undefined): number {
+    return Math.max(1, (item?.backends.length ?? 0) / 10);
   }
 
   equal(a: ServiceItem, b: ServiceItem): boolean {
@@ -69,7 +81,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     }
   }
 
-  apply(changes: readonly TableChange<ServiceItem>[]): readonly (SyscallError | undefined)[] {
+  apply(changes: readonly TableChange<ServiceItem>[]): readonly ApplyOutcome[] {
     const steps = changes.map(({ key, item }) =>
       key.startsWith(UNUSED) ? undefined : this.#stepOf(key, item),
     );
@@ -78,7 +90,8 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
       this.families[family].apply(valid.filter(({ endpoint }) => familyOf(endpoint.ip) === family));
     return changes.map(({ key }, at) => {
       const step = steps[at];
-      return step === undefined ? this.#release(key) : step.error;
+      if (step === undefined) return this.#release(key);
+      return step.error ?? (step.isUnfinished ? 'unfinished' : undefined);
     });
   }
 
@@ -87,7 +100,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     const installed = this.families[familyOf(endpoint.ip)].installed(frontend);
     const isTooMuch = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
     const error = isTooMuch ? new SyscallError('a frontend has at most 65,535 backends', E2BIG) : undefined;
-    return { frontend, endpoint, installed, desired, error };
+    return { frontend, endpoint, installed, desired, error, isUnfinished: false };
   }
 
   #release(key: string): SyscallError | undefined {

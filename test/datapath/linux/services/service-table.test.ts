@@ -6,6 +6,7 @@ import { BpfMap } from '../../../../src/datapath/linux/bpf/bpf-map.ts';
 import { STAGING_SUFFIX } from '../../../../src/datapath/linux/bpf/pin.ts';
 import { KeptTable } from '../../../../src/datapath/linux/kept-table.ts';
 import { DesiredServices } from '../../../../src/datapath/linux/services/desired-services.ts';
+import type { ServiceLimits } from '../../../../src/datapath/linux/services/family-services.ts';
 import {
   type ServiceCapacity,
   serviceCapacity,
@@ -24,11 +25,16 @@ import { SERVICE_STEP, type ServiceStep, ServiceWorld } from '../support/service
 
 type OpenServiceMaps = (family: Family) => ServiceMaps;
 
+const LIMITS = fc.record({
+  entriesPerCall: fc.constantFrom(1, 7, 8192),
+  storedList: fc.constantFrom(1, 3, 1024),
+});
+
 const CAPACITY: ServiceCapacity = { slots: 4096, backends: 1024, clients: 64 };
 
 /** Starts a process that keeps the maps equal to a world. */
-function start(open: OpenServiceMaps, world: ServiceWorld) {
-  const table = new ServiceMapTable({ 4: open(4), 6: open(6) });
+function start(open: OpenServiceMaps, world: ServiceWorld, limits?: ServiceLimits) {
+  const table = new ServiceMapTable({ 4: open(4), 6: open(6) }, limits);
   const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
   const turns = new ManualTurns();
   const kept = new KeptTable(table, desired, turns);
@@ -49,10 +55,15 @@ const sorted = (record: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(record).sort());
 
 /** Runs the steps in a few lives of a process. Each life adopts the tables of the previous one. */
-async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyStep: number): Promise<void> {
+async function live(
+  open: OpenServiceMaps,
+  steps: readonly ServiceStep[],
+  everyStep: number,
+  limits?: ServiceLimits,
+): Promise<void> {
   const world = new ServiceWorld();
   world.cache.markSynced();
-  let process = start(open, world);
+  let process = start(open, world, limits);
   await process.turns.until(process.kept.adopt());
   process.kept.allowDeletes();
   await process.turns.settle();
@@ -65,7 +76,7 @@ async function live(open: OpenServiceMaps, steps: readonly ServiceStep[], everyS
     }
     if (at % 50 !== 49) continue;
     process.stop();
-    process = start(open, world);
+    process = start(open, world, limits);
     await process.turns.until(process.kept.adopt());
     process.kept.allowDeletes();
   }
@@ -98,15 +109,15 @@ describe('services in the maps of a kernel', () => {
 
   it('equal a model after any steps', () =>
     fc.assert(
-      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), (steps) =>
-        live(fakeServiceMaps(CAPACITY), steps, 5),
+      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 80 }), LIMITS, (steps, limits) =>
+        live(fakeServiceMaps(CAPACITY), steps, 5, limits),
       ),
       { numRuns: 200 },
     ));
 
   it('always have the slots and backends that they count, after each single write', () =>
     fc.assert(
-      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 40 }), async (steps) => {
+      fc.asyncProperty(fc.array(SERVICE_STEP, { maxLength: 40 }), LIMITS, async (steps, limits) => {
         const open = fakeServiceMaps(CAPACITY);
         for (const family of [4, 6] as const) {
           const { services, backends } = open(family).maps;
@@ -115,7 +126,7 @@ describe('services in the maps of a kernel', () => {
           services.onWrite = look;
           backends.onWrite = look;
         }
-        await live(open, steps, 5);
+        await live(open, steps, 5, limits);
       }),
       { numRuns: 100 },
     ));
@@ -313,6 +324,44 @@ describe('services in the maps of a kernel', () => {
     await turns.settle();
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
     expect(numbersOf(map('backends'))).toHaveLength(4);
+  });
+
+  it('of a large service are written and deleted in several turns (regression: all entries in one turn)', async () => {
+    const { world, turns, table, kept, map } = await setUp({
+      slots: 1 << 17,
+      backends: 1 << 16,
+      clients: 64,
+    });
+    kept.allowDeletes();
+    const [services, backends, members] = [map('services'), map('backends'), map('members')];
+    let written = 0;
+    for (const each of [services, backends, members]) each.onWrite = () => written++;
+    const mostPerTurn = async (): Promise<number> => {
+      let most = 0;
+      for (let isMore = true; isMore; written = 0) {
+        isMore = await turns.turn();
+        most = Math.max(most, written);
+      }
+      return most;
+    };
+    const ips = Array.from({ length: 3000 }, (_, at) => `10.0.${at >> 8}.${at & 255}`);
+    world.take(service(1, 30));
+    world.take(slice(1, ...ips));
+    expect(await mostPerTurn()).toBeLessThan(8192 + 32); // of 18,000; frontends are not counted
+    expect(brokenFrontends(services, backends)).toEqual([]);
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+    const sizes = (): readonly number[] => [services, backends, members].map(({ content }) => content.size);
+    world.take({ do: 'delete-service', number: 1 });
+    expect(await mostPerTurn()).toBeLessThan(8192 + 32);
+    expect(sizes()).toEqual([0, 0, 0]);
+    // Deleted while it is being written.
+    world.take(service(1, 30));
+    await turns.turn();
+    expect(sizes()).not.toEqual([0, 0, 0]);
+    world.take({ do: 'delete-service', number: 1 });
+    await turns.settle();
+    expect(sizes()).toEqual([0, 0, 0]);
+    expect(kept.status()).toMatchObject({ state: 'kept', pending: 0, actual: 0 });
   });
 
   it('are retried if they cannot be written', async () => {
