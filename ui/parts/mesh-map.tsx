@@ -8,7 +8,15 @@ import { boundText, clusterText, clusterTone, lagText, stateText, WORST_FIRST } 
 /** Size of the box of a cluster. */
 const BOX = { width: 200, height: 88 };
 
+/** Vertical space between two boxes. In one column, the links need more of it. */
 const GAP = 22;
+const COLUMN_GAP: number = 1.6 * GAP;
+
+/** Vertical space above and below the boxes on both sides, in total. */
+const MARGIN = 40;
+
+/** Horizontal space for the links at the left of a column. */
+const LINKS_WIDTH = 28;
 
 /** Width below which the clusters are in one column. */
 const NARROW_WIDTH = 640;
@@ -20,10 +28,21 @@ const MAX_BOXES_NARROW = 4;
 /** Distance of the local cluster from a single remote one. */
 const LINK_LENGTH = 120;
 
-interface Place {
-  readonly cluster: ClusterDocument;
+/** The top left corner of a box. */
+interface Corner {
   readonly x: number;
   readonly y: number;
+}
+
+interface Place extends Corner {
+  readonly cluster: ClusterDocument;
+}
+
+/** The places of the boxes, and the height of the map. */
+interface Layout {
+  readonly local: Corner;
+  readonly remote: readonly Place[];
+  readonly height: number;
 }
 
 /** A cluster as a box, which is a link to its card. */
@@ -71,32 +90,37 @@ function worstFirst(clusters: readonly ClusterDocument[]): readonly ClusterDocum
     .sort((a, b) => rank(a) - rank(b) || compareNames(a.name, b.name));
 }
 
-/** Returns the positions of the remote clusters: on both sides of the local one, or below it. */
-function placesOf(
-  clusters: readonly ClusterDocument[],
-  width: number,
-  height: number,
-  isNarrow: boolean,
-): readonly Place[] {
-  if (isNarrow)
-    return clusters.map((cluster, at) => ({
-      cluster,
-      x: Math.max(28, width - BOX.width - 1),
-      y: (at + 1) * (BOX.height + GAP * 1.6),
-    }));
-  const margin = clusters.length === 1 ? (width - 2 * BOX.width - LINK_LENGTH) / 2 : 1;
+/** Places the remote clusters below the local one, in one column. */
+function columnLayout(clusters: readonly ClusterDocument[], width: number): Layout {
+  const step = BOX.height + COLUMN_GAP;
+  const x = Math.max(LINKS_WIDTH, width - BOX.width - 1);
+  return {
+    local: { x: 1, y: 1 },
+    remote: clusters.map((cluster, at) => ({ cluster, x, y: (at + 1) * step })),
+    height: (clusters.length + 1) * step - GAP,
+  };
+}
+
+/** Places the remote clusters on both sides of the local one. A single one is beside it, and both are centered. */
+function sidesLayout(clusters: readonly ClusterDocument[], width: number): Layout {
+  const step = BOX.height + GAP;
   const left = Math.ceil(clusters.length / 2);
-  return clusters.map((cluster, at) => {
+  const height = Math.max(1, left) * step - GAP + MARGIN;
+  const pairX = (width - 2 * BOX.width - LINK_LENGTH) / 2;
+  const isPair = clusters.length === 1;
+  const remote = clusters.map((cluster, at) => {
     const isLeft = at < left;
     const rows = isLeft ? left : clusters.length - left;
     const row = isLeft ? at : at - left;
-    const step = BOX.height + GAP;
+    const leftX = isPair ? pairX : 1;
     return {
       cluster,
-      x: isLeft ? margin : width - BOX.width - 1,
+      x: isLeft ? leftX : width - BOX.width - 1,
       y: (height - rows * step + GAP) / 2 + row * step,
     };
   });
+  const x = isPair ? pairX + BOX.width + LINK_LENGTH : (width - BOX.width) / 2;
+  return { local: { x, y: (height - BOX.height) / 2 }, remote, height };
 }
 
 /** Returns the number of followed Kubernetes objects as text. */
@@ -122,29 +146,18 @@ export function MeshMap({
   const remote = all.slice(0, isNarrow ? MAX_BOXES_NARROW : MAX_BOXES);
   const others = all.slice(remote.length);
   const local = clusters.find((cluster) => cluster.local);
-  const rows = isNarrow ? remote.length + 1 : Math.max(1, Math.ceil(remote.length / 2));
-  const height = Math.max(
-    BOX.height + 2,
-    rows * (BOX.height + (isNarrow ? GAP * 1.6 : GAP)) - GAP + (isNarrow ? 0 : 40),
-  );
-  const center = isNarrow
-    ? { x: 1, y: 1 }
-    : {
-        x: (width - BOX.width + (remote.length === 1 ? BOX.width + LINK_LENGTH : 0)) / 2,
-        y: (height - BOX.height) / 2,
-      };
-  const places = placesOf(remote, width, height, isNarrow);
+  const layout = isNarrow ? columnLayout(remote, width) : sidesLayout(remote, width);
   return (
     <div ref={ref}>
       {width > 0 && (
-        <svg class="mesh" viewBox={`0 0 ${width} ${height}`} role="group" aria-label="Map of the mesh">
-          {places.map((place) => (
-            <Link key={place.cluster.name} place={place} center={center} isNarrow={isNarrow} />
+        <svg class="mesh" viewBox={`0 0 ${width} ${layout.height}`} role="group" aria-label="Map of the mesh">
+          {layout.remote.map((place) => (
+            <Link key={place.cluster.name} place={place} local={layout.local} isNarrow={isNarrow} />
           ))}
           {local !== undefined && (
-            <Box place={{ cluster: local, ...center }} text={kinds && localText(kinds)} />
+            <Box place={{ cluster: local, ...layout.local }} text={kinds && localText(kinds)} />
           )}
-          {places.map((place) => (
+          {layout.remote.map((place) => (
             <Box key={place.cluster.name} place={place} />
           ))}
         </svg>
@@ -181,20 +194,20 @@ function Others({ clusters }: { clusters: readonly ClusterDocument[] }): VNode {
 /** The line from a cluster to the local one. It is dashed if no changes are received. */
 function Link({
   place: { cluster, x, y },
-  center,
+  local,
   isNarrow,
 }: {
   place: Place;
-  center: { readonly x: number; readonly y: number };
+  local: Corner;
   isNarrow: boolean;
 }): VNode {
   const tone = clusterTone(cluster);
   const middle = y + BOX.height / 2;
-  const isLeft = x < center.x;
-  const [from, to] = isLeft ? [x + BOX.width, center.x] : [x, center.x + BOX.width];
-  const end = center.y + BOX.height / 2;
+  const isLeft = x < local.x;
+  const [from, to] = isLeft ? [x + BOX.width, local.x] : [x, local.x + BOX.width];
+  const end = local.y + BOX.height / 2;
   const path = isNarrow
-    ? `M ${x} ${middle} H 22 Q 14 ${middle} 14 ${middle - 8} V ${center.y + BOX.height}`
+    ? `M ${x} ${middle} H 22 Q 14 ${middle} 14 ${middle - 8} V ${local.y + BOX.height}`
     : `M ${from} ${middle} C ${(from + to) / 2} ${middle}, ${(from + to) / 2} ${end}, ${to} ${end}`;
   return (
     <g>
