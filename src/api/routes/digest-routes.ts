@@ -35,6 +35,7 @@ export interface DigestDocument {
   /** The settings that determine the claims of nodes. */
   readonly settings: NodeConfiguration;
   readonly revision: number;
+  /** The sum of each group: see {@link GroupDigestDocument}. */
   readonly writers: readonly GroupDigest[];
 }
 
@@ -181,12 +182,16 @@ async function resultOf<T>(c: Context, gate: TurnGate, steps: Generator<unknown,
   return value as T; // all steps ran, or it threw
 }
 
-/** Returns the selected numbers as a bit set, or `undefined` if one of them is not below `max`. */
-function parseSelection(text: string, max: number): Uint8Array | undefined {
+/** Returns the numbers of a parameter, with 1 at the index of each number. Throws if one of them is not below `max`. */
+function parseSelection(field: 'bucket' | 'place', value: string, max: number): Uint8Array {
   const selected = new Uint8Array(max);
-  for (const range of text.split(',')) {
+  for (const range of value.split(',')) {
     const [first = max, last = first] = range.split('-').map(Number);
-    if (first > last || last >= max) return undefined;
+    if (first > last || last >= max)
+      throw new ProblemError('invalid-parameter', `Numbers must be below ${max}, and ranges ascending.`, {
+        field,
+        value,
+      });
     selected.fill(1, first, last + 1);
   }
   return selected;
@@ -206,7 +211,7 @@ class PlacePage<T> {
   readonly #places: number[] = [];
   #next: number | undefined;
   #weight = 0;
-  /** Number of items at the places that are not left out. */
+  /** Number of items that were added at these places, stored or not. */
   #count = 0;
 
   constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
@@ -229,10 +234,12 @@ class PlacePage<T> {
     this.#count++;
     const items = this.#byPlace.get(place) ?? [];
     this.#byPlace.set(place, items);
+    // If the items of a single place exceed the limit, they are not returned but only counted.
     if (this.#weight <= this.#limit || this.#places.length > 1) items.push(item);
     while (this.#weight > this.#limit && this.#places.length > 1) this.#leaveOut(this.#places.pop() ?? 0);
   }
 
+  /** Removes the items of a place. They were all stored, because there were other places. */
   #leaveOut(place: number): void {
     this.#weight -= this.#weights.get(place) ?? 0;
     this.#count -= this.#byPlace.get(place)?.length ?? 0;
@@ -253,6 +260,9 @@ class PlacePage<T> {
     };
   }
 }
+
+/** Returns the items of a group at the selected places. */
+type ItemsAt = (c: Context, writer: string, places: Uint8Array) => Promise<GroupDigestDocument>;
 
 export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteContext): void {
   const labelsOf = (identity: number): string => {
@@ -280,12 +290,43 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     return answerJSON(c, document);
   });
 
+  /** Returns the sums of the places in the selected buckets. */
+  const placeSums = async (
+    c: Context,
+    writer: string,
+    buckets: Uint8Array,
+  ): Promise<ReadonlyMap<number, string>> => {
+    // The upper 8 bits of a place are its bucket.
+    const isWanted = (place: number): boolean => buckets[place >>> 8] === 1;
+    return isDocumentGroup(writer)
+      ? documents.placeSums(writer, isWanted)
+      : resultOf(c, gate, claims.placeSums(writer, isWanted));
+  };
+
   const limitPages = limitConcurrency(MAX_PAGES, 'pages of a digest');
+  const claimsAt: ItemsAt = async (c, writer, places) => {
+    const page = new PlacePage<DigestClaim>(places, MAX_CLAIMS, () => 1);
+    const steps = claims.claimsIn(writer, page.isWanted, (claim, key, place) =>
+      page.add(place, claimDocument(claim, key, place, labelsOf)),
+    );
+    await limitPages(c, () => runWhileConnected(c, gate, steps));
+    const { items, rest } = page.finish();
+    return { writer, claims: items, ...rest };
+  };
+  const documentsAt: ItemsAt = async (c, writer, places) => {
+    const page = new PlacePage<DigestItem>(places, MAX_TEXTS, ({ fields }) => weightOf(fields));
+    const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, place) =>
+      page.add(place, { key, place, fields }),
+    );
+    await limitPages(c, () => runWhileConnected(c, gate, steps));
+    const { items, rest } = page.finish();
+    return { writer, documents: items, ...rest };
+  };
+
   app.openapi(GET_GROUP, async (c) => {
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
-    const isOfDocuments = isDocumentGroup(writer);
-    const digest = isOfDocuments ? documents : claims;
+    const digest = isDocumentGroup(writer) ? documents : claims;
     await runWhileConnected(c, gate, digest.read());
     const buckets = digest.buckets(writer);
     if (buckets === undefined)
@@ -293,39 +334,14 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
         field: 'writer',
         value: writer,
       });
-    const wanted = place ?? bucket;
-    if (wanted === undefined) return answerJSON(c, { writer, buckets });
-    const max = place === undefined ? BUCKETS : PLACES;
-    const selected = parseSelection(wanted, max);
-    if (selected === undefined)
-      throw new ProblemError('invalid-parameter', `Numbers must be below ${max}, and ranges ascending.`, {
-        field: place === undefined ? 'bucket' : 'place',
-        value: wanted,
-      });
-    if (place === undefined) {
-      // The upper 8 bits of a place are its bucket.
-      const isWanted = (at: number): boolean => selected[at >>> 8] === 1;
-      const sums = isOfDocuments
-        ? documents.placeSums(writer, isWanted)
-        : await resultOf(c, gate, claims.placeSums(writer, isWanted));
-      return answerJSON(c, { writer, places: Object.fromEntries(sums) });
+    if (place !== undefined) {
+      const selected = parseSelection('place', place, PLACES);
+      const itemsAt = digest === documents ? documentsAt : claimsAt;
+      return answerJSON(c, await itemsAt(c, writer, selected));
     }
-    if (isOfDocuments) {
-      const page = new PlacePage<DigestItem>(selected, MAX_TEXTS, ({ fields }) => weightOf(fields));
-      const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, at) =>
-        page.add(at, { key, place: at, fields }),
-      );
-      await limitPages(c, () => runWhileConnected(c, gate, steps));
-      const { items, rest } = page.finish();
-      return answerJSON(c, { writer, documents: items, ...rest });
-    }
-    const page = new PlacePage<DigestClaim>(selected, MAX_CLAIMS, () => 1);
-    const steps = claims.claimsIn(writer, page.isWanted, (claim, key, at) =>
-      page.add(at, claimDocument(claim, key, at, labelsOf)),
-    );
-    await limitPages(c, () => runWhileConnected(c, gate, steps));
-    const { items, rest } = page.finish();
-    return answerJSON(c, { writer, claims: items, ...rest });
+    if (bucket === undefined) return answerJSON(c, { writer, buckets });
+    const sums = await placeSums(c, writer, parseSelection('bucket', bucket, BUCKETS));
+    return answerJSON(c, { writer, places: Object.fromEntries(sums) });
   });
 }
 
