@@ -52,8 +52,8 @@ export interface TableOwner {
   /** Addresses of its own endpoints. */
   readonly endpoints: ReadonlySet<string>;
   /** Addresses of nodes of clusters that the sources do not contain. */
-  readonly otherClusters: ReadonlySet<string>;
-  /** False if `otherClusters` may be incomplete, because the report has no list of the agent's nodes. */
+  readonly otherClusterAddresses: ReadonlySet<string>;
+  /** False if `otherClusterAddresses` may be incomplete, because the report has no list of the agent's nodes. */
   readonly knowsOtherClusters: boolean;
 }
 
@@ -182,7 +182,7 @@ export class TableComparison {
     const { clusterID, hasAllClusters, kinds, incomplete } = this.#truth;
     const address = addressOf(prefix);
     if (prefix.includes('@') && !hasAllClusters) return 'other-cluster';
-    if (address !== undefined && this.#owner.otherClusters.has(address)) return 'other-cluster';
+    if (address !== undefined && this.#owner.otherClusterAddresses.has(address)) return 'other-cluster';
     if (identityScope(identity) === LOCAL_IDENTITY_SCOPE) return 'local-identity';
     if (isRemoteNodeIdentity(identity)) {
       if (!hasAllClusters && !this.#owner.knowsOtherClusters) return 'other-cluster';

@@ -85,7 +85,7 @@ class NodeExamination {
           ? new Set()
           : readEndpointList(endpoints, this.#at('endpoint list'), onReject),
       knowsOtherClusters: this.#nodes !== undefined,
-      otherClusters: new Set(
+      otherClusterAddresses: new Set(
         (this.#nodes ?? []).flatMap((node) => (this.#isOfOtherCluster(node) ? node.addresses : [])),
       ),
     };

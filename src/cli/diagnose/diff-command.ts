@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { AgentError, ApiOrigin, Ask } from '../../api/api-client.ts';
 import type { ConnectionProblem } from '../../process/troubleshoot/connection-problem.ts';
-import type { DiffReport, TableOperand } from '../../sysdump/compare-with-agent.ts';
+import type { DiffReport, TableOperand } from '../../sysdump/compare-with-table.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
 import { outputOption, parsePath } from '../option-table.ts';
 
@@ -143,7 +143,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const askOther = await askOf(other, credentials, io.signal);
         const compare = async (): Promise<DiffReport> => {
           if (askOther === undefined) {
-            const { compareWithTable } = await import('../../sysdump/compare-with-agent.ts');
+            const { compareWithTable } = await import('../../sysdump/compare-with-table.ts');
             return compareWithTable(ask, tableOf(other), { signal: io.signal });
           }
           const { diffAgents } = await import('../../client/agent-diff.ts');

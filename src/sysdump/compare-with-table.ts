@@ -99,6 +99,7 @@ export async function compareWithTable(
   if (tables.services !== undefined) {
     compared += tables.services.length;
     for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, tables.services)) {
+      // The table lacks the backends that only the agent has.
       const subject = service === '' ? frontend : `${service} ${frontend}`;
       add(`service-${kind}`, () => ({ subject, agent: joined(lacking), table: joined(surplus) }));
     }
@@ -245,8 +246,10 @@ function knownFrontends({
   return clusterIPs.flatMap((ip) =>
     Object.entries(ports).map(([portName, text]) => {
       const [port = '', protocol = 'TCP'] = text.split('/');
-      const active = backends.flatMap(({ address, state, ports: offered }) => {
-        const target = Number(new Map(Object.entries(offered)).get(portName)?.split('/', 1)[0]);
+      const active = backends.flatMap(({ address, state, ports: targets }) => {
+        const target = Number(
+          Object.hasOwn(targets, portName) ? targets[portName]?.split('/', 1)[0] : undefined,
+        );
         const isUsed =
           state === 'active' && !Number.isNaN(target) && address.includes(':') === ip.includes(':');
         return isUsed ? [hostPort(address, target)] : [];
@@ -273,13 +276,16 @@ function ownerOf(
   const hostAddresses = entries.flatMap(({ prefix, identity }) =>
     identity === RESERVED_IDENTITIES.host ? [prefix.slice(0, prefix.indexOf('/'))] : [],
   );
-  const others = (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== truth.clusterName);
+  // An agent with remote clusters knows the nodes of all clusters, so none of their addresses is expected to differ.
+  const unknownNodes = truth.hasAllClusters
+    ? []
+    : (nodes ?? []).filter(({ cluster }) => cluster !== '' && cluster !== truth.clusterName);
   return {
     name: undefined,
     addresses: new Set(hostAddresses),
     endpoints: new Set(),
     knowsOtherClusters: nodes !== undefined,
-    otherClusters: new Set(truth.hasAllClusters ? [] : others.flatMap(({ addresses }) => addresses)),
+    otherClusterAddresses: new Set(unknownNodes.flatMap(({ addresses }) => addresses)),
   };
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Ask } from '../../src/api/api-client.ts';
-import { compareWithTable, type TableOperand } from '../../src/sysdump/compare-with-agent.ts';
+import { compareWithTable, type TableOperand } from '../../src/sysdump/compare-with-table.ts';
 import { TruthBuilder } from '../../src/sysdump/truth-builder.ts';
 
 const NODES = [
