@@ -11,8 +11,8 @@ export interface VisibleClaim extends CompleteClaim {
 }
 
 /**
- * The claims at a moment that have changed since: for each key and writer, `before` of the oldest change after the
- * moment. All other claims are unchanged, and are read from the IPCache.
+ * The prefixes that have changed since a moment, with their claims at that moment. If a writer has changed its claim on
+ * a key, its claim at the moment is `before` of its first change. All other claims are read from the IPCache.
  */
 export class ChangedPrefixes {
   readonly #claimsOf: (key: string) => readonly CompleteClaim[];

@@ -7,10 +7,10 @@ const NEWLINE = 0x0a;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** Larger lines are returned as texts: a text can be decoded in steps, but a line is scanned in one step. */
+/** Larger lines are not scanned but returned as texts: a scan is one step, and the decoder splits a text into steps. */
 const MAX_SCANNED_BYTES = 256 * 1024;
 
-/** Splits a stream into lines while it arrives. */
+/** Splits a stream into lines while it arrives, and returns each line as a text or, if it was scanned, as a value. */
 export class LineScanner<T = never> {
   readonly #line: ByteRuns;
   readonly #largestLine: number;

@@ -74,24 +74,21 @@ export class KvstoreHealth {
 
   /** Runs one check. Never rejects. */
   async check(signal?: AbortSignal): Promise<void> {
-    const check = (until: AbortSignal): Promise<void> => interruptible(() => this.#check(until), until);
     try {
-      await this.#tasks.run('health', check, { signal });
+      await this.#tasks.run('health', (until) => interruptible(() => this.#read(until), until), { signal });
       this.#quorum = 'ok';
     } catch {
       if (signal?.aborted !== true) this.#quorum = 'failing'; // the supervisor counts the failure
     }
   }
 
-  async #check(signal: AbortSignal): Promise<void> {
+  /** Reads the heartbeat, by a quorum read, and the state of the endpoints, which is kept even if that read fails. */
+  async #read(signal: AbortSignal): Promise<void> {
     const { backend, clock } = this.#options;
-    const receive = (endpoints: readonly EndpointStatus[]): void => {
-      this.#endpoints = endpoints; // also if the read fails
+    const readEndpoints = async (): Promise<void> => {
+      this.#endpoints = await backend.endpoints({ signal });
     };
-    const [heartbeat] = await Promise.all([
-      backend.get(HEARTBEAT_KEY, { signal }),
-      backend.endpoints({ signal }).then(receive),
-    ]);
+    const [heartbeat] = await Promise.all([backend.get(HEARTBEAT_KEY, { signal }), readEndpoints()]);
     if (heartbeat === undefined || heartbeat.modRevision === this.#heartbeatRevision) return;
     this.#heartbeatRevision = heartbeat.modRevision;
     this.#heartbeatAt = clock.now();
