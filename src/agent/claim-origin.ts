@@ -22,10 +22,10 @@ export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf, conditionOf }: OriginLookups,
 ): OriginDocument {
-  const ownersCluster = ownerCluster(owner);
-  const cluster = ownersCluster || clusterName;
-  // Claims on the addresses of a node have the owner `cluster/name` (SEMANTICS 4).
-  const node = ownersCluster === owner ? undefined : owner.slice(ownersCluster.length + 1);
+  // The owner is empty, a cluster, or for claims on the addresses of a node `cluster/name` (SEMANTICS 4).
+  const clusterOfOwner = ownerCluster(owner);
+  const cluster = clusterOfOwner || clusterName;
+  const node = owner === clusterOfOwner ? undefined : owner.slice(clusterOfOwner.length + 1);
   switch (source) {
     case 'kvstore':
     case 'clustermesh': {

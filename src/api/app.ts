@@ -1,6 +1,6 @@
 import { processGate } from '../base/node/process-gate.ts';
 import type { ApiApp, ApiContext } from './api-context.ts';
-import { createBaseApp, describe } from './base-app.ts';
+import { addDescription, createBaseApp } from './base-app.ts';
 import { addDatapathRoutes, SOCKET_ONLY_PATHS } from './routes/datapath-routes.ts';
 import { addDigestRoutes } from './routes/digest-routes.ts';
 import { addEngineRoutes } from './routes/engine-routes.ts';
@@ -37,6 +37,6 @@ export function createApp(options: AppOptions): ApiApp {
   addDatapathRoutes(app, options);
   addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addUIRoutes(app, options.page);
-  describe(app, options.version, 'IP, service and node caches of a cluster mesh.');
+  addDescription(app, options.version, 'IP, service and node caches of a cluster mesh.');
   return app;
 }

@@ -32,13 +32,12 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
   app.notFound((c) => {
     const { method, path } = c.req;
     const allowed = ['GET', 'POST'].filter((other) => other !== method && serves(app, other, path));
-    if (allowed.length > 0 || !METHODS.has(method)) {
-      const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
-      return problemResponse(problem('method-not-allowed', `${method} is not allowed for this path.`), {
-        allow: allow || 'GET, HEAD',
-      });
-    }
-    return problemResponse(problem('not-found', `Unknown path ${path.slice(0, 120)}: see /openapi.json.`));
+    if (allowed.length === 0 && METHODS.has(method))
+      return problemResponse(problem('not-found', `Unknown path ${path.slice(0, 120)}: see /openapi.json.`));
+    const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
+    return problemResponse(problem('method-not-allowed', `${method} is not allowed for this path.`), {
+      allow: allow || 'GET, HEAD', // an unknown path with a method such as PUT
+    });
   });
   app.use(async (c, next) => {
     const begun = options.clock.now();
@@ -51,7 +50,7 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
 }
 
 /** Adds `/openapi.json`, the description of all routes. */
-export function describe(app: ApiApp, version: string, description: string): void {
+export function addDescription(app: ApiApp, version: string, description: string): void {
   app.doc31('/openapi.json', {
     openapi: '3.1.0',
     info: { title: 'datapath-cache', version, description },

@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp } from './api-context.ts';
-import { type BaseAppOptions, createBaseApp, describe } from './base-app.ts';
+import { addDescription, type BaseAppOptions, createBaseApp } from './base-app.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answerJSON } from './routes/answer.ts';
 import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
@@ -36,6 +36,6 @@ export function createProcessApp(options: ProcessAppOptions): ApiApp {
   app.openapi(GET_STATUS, (c) => answerJSON(c, options.status()));
   addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addUIRoutes(app, options.page);
-  describe(app, options.version, 'Status and settings of the process, read-only.');
+  addDescription(app, options.version, 'Status and settings of the process, read-only.');
   return app;
 }

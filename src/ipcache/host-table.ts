@@ -18,8 +18,8 @@ export class HostTable {
   /** Canonical text of each host in use. The index of a host is its number − 1. */
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   readonly #references = new Int32Rows(1);
-  /** The host that the last `resolve` added and that nothing has retained yet. The next `resolve` removes it. */
-  #unretained: HostID = NO_HOST;
+  /** The host that the last `resolve` added. The next `resolve` removes it if it has no reference. */
+  #lastAdded: HostID = NO_HOST;
   /** The last resolved text and its host, if it is still in use. Claims often arrive in runs of one host. */
   #lastText = '';
   #lastHost: HostID = NO_HOST;
@@ -37,7 +37,7 @@ export class HostTable {
     if (text === undefined) return NO_HOST;
     if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;
     const register = this.#register;
-    if (this.#unretained !== NO_HOST) this.#forgetUnretained();
+    if (this.#lastAdded !== NO_HOST) this.#removeUnreferenced();
     if (typeof text !== 'string' || !parsePrefix(text, register) || register.form !== 'endpoint') return -1;
     const found = this.#table.find(register);
     this.#lastText = text;
@@ -68,17 +68,17 @@ export class HostTable {
     const slot = this.#table.insert(register);
     this.texts.set(slot, formatAddress(register));
     this.#references.reserve(slot);
-    this.#unretained = slot + 1;
+    this.#lastAdded = slot + 1;
     return slot;
   }
 
-  #forgetUnretained(): void {
-    if (this.#references.get(this.#unretained - 1, 0) === 0) this.#remove(this.#unretained);
-    this.#unretained = NO_HOST;
+  #removeUnreferenced(): void {
+    if (this.#references.get(this.#lastAdded - 1, 0) === 0) this.#remove(this.#lastAdded);
+    this.#lastAdded = NO_HOST;
   }
 
   #remove(host: HostID): void {
-    if (host === this.#unretained) this.#unretained = NO_HOST;
+    if (host === this.#lastAdded) this.#lastAdded = NO_HOST;
     if (host === this.#lastHost) this.#lastHost = NO_HOST;
     this.#table.keyOf(host - 1, this.#register);
     this.#table.remove(host - 1, this.#register);

@@ -32,7 +32,7 @@ export function countByCluster(
 }
 
 /** A bar of the backends of a service: those of the local cluster, and those of each remote one. */
-export function Spread({
+export function BackendsBar({
   backends,
   hasText = true,
 }: {

@@ -69,13 +69,14 @@ function rowsOf(services: readonly ServiceDocument[], local: string): readonly M
 function useMatrixRows(local: string, isMesh: boolean): Answered<readonly MatrixRow[]> {
   const version = useVersion('service');
   const path = (served?: string): string => withQuery('/v1/services', { served, limit: String(MATRIX_ROWS) });
-  const first = useAnswer<Services>(path('nowhere'), version);
-  const second = useAnswer<Services>(isMesh ? path('one-cluster') : undefined, version);
-  const others = useAnswer<Services>(path(), version);
-  const { document, problem } = others;
+  const unserved = useAnswer<Services>(path('nowhere'), version);
+  const servedByOne = useAnswer<Services>(isMesh ? path('one-cluster') : undefined, version);
+  const all = useAnswer<Services>(path(), version);
+  const { document, problem } = all;
   if (document === undefined) return problem === undefined ? {} : { problem };
-  const all = [first, second, others].flatMap(({ document }) => document?.items ?? []);
-  const rows = new Map(rowsOf(all, local).map((row) => [row.name, row]));
+  const services = [unserved, servedByOne, all].flatMap(({ document }) => document?.items ?? []);
+  // A service of several lists is shown once, in the place of the first.
+  const rows = new Map(rowsOf(services, local).map((row) => [row.name, row]));
   return { document: [...rows.values()].slice(0, MATRIX_ROWS) };
 }
 

@@ -9,7 +9,7 @@ import { Card } from '../parts/card.tsx';
 import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
 import { Chip, Mark } from '../parts/marks.tsx';
 import { Empty, Facts, Panel } from '../parts/panel.tsx';
-import { countByCluster, portsText, Spread, servicePortsText } from '../parts/service-parts.tsx';
+import { BackendsBar, countByCluster, portsText, servicePortsText } from '../parts/service-parts.tsx';
 import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
 
 type Offered = ExplainedServiceDocument['explain']['backends'][number];
@@ -129,7 +129,7 @@ export function Service({ name }: { name: string }): VNode {
               </Empty>
             ) : (
               <>
-                <Spread backends={document.backends} hasText={false} />
+                <BackendsBar backends={document.backends} hasText={false} />
                 <ul class="lines spread-list">
                   {countByCluster(document.backends, local).map(([cluster, count]) => (
                     <li key={cluster}>

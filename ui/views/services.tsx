@@ -5,7 +5,7 @@ import { Choice, TextFilter } from '../parts/filters.tsx';
 import { PrefixLink, ServiceLink } from '../parts/links.tsx';
 import { Listing } from '../parts/listing.tsx';
 import { Chip, Restored } from '../parts/marks.tsx';
-import { Spread, servicePortsText } from '../parts/service-parts.tsx';
+import { BackendsBar, servicePortsText } from '../parts/service-parts.tsx';
 import type { Column } from '../parts/table.tsx';
 
 const COLUMNS: readonly Column<ServiceDocument>[] = [
@@ -59,7 +59,7 @@ const COLUMNS: readonly Column<ServiceDocument>[] = [
     by: ({ backends }) => backends.length,
     cell: ({ backends }) => (backends.length === 0 ? <Chip tone="bad">none</Chip> : backends.length),
   },
-  { name: 'by cluster', className: 'spread', cell: ({ backends }) => <Spread backends={backends} /> },
+  { name: 'by cluster', className: 'spread', cell: ({ backends }) => <BackendsBar backends={backends} /> },
 ];
 
 /** Shows all services. */

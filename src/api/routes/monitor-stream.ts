@@ -127,27 +127,28 @@ export async function* monitorEvents(
   signal: AbortSignal,
 ): AsyncGenerator<Uint8Array, void, void> {
   let revision = from ?? feed.revision;
-  let lastReported = Number.NEGATIVE_INFINITY;
+  let isFirst = true;
+  let lastEventAt = clock.now();
   while (!signal.aborted && !feed.ended) {
-    const isFirst = lastReported < 0;
     const part = parts.after(revision, types);
     if (part.hasMissed || isFirst) {
       const [event, after] = part.hasMissed ? ['resync', part.revision] : ['synced', revision];
       yield ENCODER.encode(eventText(event, parts.idOf(after), { revision: after }));
-      lastReported = clock.now();
+      isFirst = false;
+      lastEventAt = clock.now();
     }
     revision = part.revision;
     if (part.bytes.length > 0) {
       yield part.bytes;
-      lastReported = clock.now();
+      lastEventAt = clock.now();
     }
     if (revision !== feed.revision) continue;
-    await feed.waitForChange(revision, signal, lastReported + HEARTBEAT_MS - clock.now());
-    if (clock.now() - lastReported < HEARTBEAT_MS) continue;
+    await feed.waitForChange(revision, signal, lastEventAt + HEARTBEAT_MS - clock.now());
+    if (clock.now() - lastEventAt < HEARTBEAT_MS) continue;
     const at = new Date(clock.wallTime()).toISOString();
     const heartbeat: HeartbeatDocument = { revision, at, intervalMs: HEARTBEAT_MS };
     yield ENCODER.encode(eventText('heartbeat', parts.idOf(revision), heartbeat));
-    lastReported = clock.now();
+    lastEventAt = clock.now();
   }
 }
 

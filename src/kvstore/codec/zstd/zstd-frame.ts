@@ -141,9 +141,9 @@ function readBlocks(
 }
 
 /**
- * Checks the structure of a zstd frame, for `decodeWith`. Accepts only one frame without a dictionary (else
- * `invalid-zstd`). Rejects a frame whose window or declared content is too large (`too-large`). Costs a few nanoseconds
- * per block.
+ * Checks the structure of a zstd frame. Accepts only one frame without a dictionary (else `invalid-zstd`). Rejects a
+ * frame whose window or declared content is too large (`too-large`). Rejects by {@link rejectInput}. Costs a few
+ * nanoseconds per block.
  */
 export function readZstdFrame(frame: Uint8Array): ZstdFrame {
   const size = frame.length;

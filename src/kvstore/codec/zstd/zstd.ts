@@ -87,9 +87,9 @@ function decompressNatively(
 }
 
 /**
- * Decompresses a value that must be one zstd frame, for `decodeWith`, in steps of some milliseconds. Reasons of
- * rejection: `invalid-zstd`, and `too-large` (see `zstd-frame.ts`). The window and the content together need at most 16
- * MiB of memory.
+ * Decompresses a value that must be one zstd frame, in steps of some milliseconds. Rejects, by `rejectInput`, with
+ * `invalid-zstd` or `too-large` (see `zstd-frame.ts`). The window and the content together need at most 16 MiB of
+ * memory.
  *
  * @param structure the structure of the frame, from {@link readZstdFrame}
  * @param decompress the decoder of Node; null selects the package `fzstd`
