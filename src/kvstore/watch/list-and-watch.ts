@@ -23,7 +23,7 @@ import { WatchSession } from './watch-session.ts';
 export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;
-  /** Ends the watch, like `signal`. A watch that is not read yet has no listener on either. */
+  /** Ends the watch, like `signal`. Neither signal has a listener before the watch is read. */
   readonly closed?: AbortSignal | undefined;
   /** Shared by the watches of a client. Default: the watch retries independently. */
   readonly reconnects?: Reconnects | undefined;
@@ -98,8 +98,6 @@ export class ListAndWatch implements Watch {
   #nextRevision = 0;
   #state: WatchState = 'listing';
   #session: WatchSession | undefined;
-  /** When the server last accepted a watch or read of the prefix, or was last asked by `checkRights`. */
-  #rightsConfirmedAt = 0;
   /** When `checkRights` last sent a request. */
   #rightsCheckedAt = Number.NEGATIVE_INFINITY;
   #started = false;
@@ -149,7 +147,6 @@ export class ListAndWatch implements Watch {
     const now = clock.now();
     if (this.#session === undefined || now - this.#rightsCheckedAt < RIGHTS_AGAIN_MS) return;
     this.#rightsCheckedAt = now;
-    this.#rightsConfirmedAt = now;
     void this.#session.checkRights(prefix);
   }
 
@@ -225,7 +222,6 @@ export class ListAndWatch implements Watch {
       this.#enter('watching');
       this.#session = session;
       followedSince = clock.now();
-      this.#rightsConfirmedAt = followedSince;
       await session.follow({
         lifetimeMs: this.#compareAt - clock.now(),
         onEvents: (events, isPartial) => this.#receive(events, isPartial),
@@ -234,7 +230,7 @@ export class ListAndWatch implements Watch {
           this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
         },
         onAlive: () => {
-          if (clock.now() - this.#rightsConfirmedAt >= RIGHTS_MS) this.checkRights();
+          if (clock.now() - Math.max(followedSince, this.#rightsCheckedAt) >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
         whenNotFull: () => this.#queue.whenNotFull(),
@@ -379,7 +375,7 @@ export class ListAndWatch implements Watch {
     this.#flush();
   }
 
-  /** Delivers the queued events. */
+  /** Ends a batch: copies the values that outlive its message, and delivers the queued events. */
   #flush(): void {
     this.#cursor.knownKeys.anchors.copyValues();
     this.#queue.flush();
