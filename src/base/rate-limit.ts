@@ -132,7 +132,9 @@ export class RateLimit {
   #serve(): void {
     if (this.#timer !== undefined) return;
     while (!this.#line.isEmpty) {
-      const delay = this.#delay();
+      const now = this.#clock.now();
+      this.#next = Math.max(this.#next, now - this.#maxLag);
+      const delay = this.#next - now;
       if (delay > 0) {
         this.#timer = this.#clock.after(delay, () => {
           this.#timer = undefined;
@@ -163,13 +165,10 @@ export class RateLimit {
     return this.#inflight >= Math.floor(this.#options.maxInflight ?? Math.max(1, this.#qps));
   }
 
-  /** Returns the milliseconds until the next turn; 0 or less if it is due. */
-  #delay(): number {
-    const now = this.#clock.now();
+  /** The length of a burst in milliseconds, without its last call. */
+  get #maxLag(): number {
     const { burst } = this.#options;
-    const maxLag = burst === undefined ? 1000 - this.#step : (burst - 1) * this.#step;
-    this.#next = Math.max(this.#next, now - Math.max(0, maxLag));
-    return this.#next - now;
+    return Math.max(0, burst === undefined ? 1000 - this.#step : (burst - 1) * this.#step);
   }
 
   async #enter(signal?: AbortSignal): Promise<void> {
