@@ -90,7 +90,10 @@ export class ClaimOverlay {
     return this.#edits.some(({ edit }) => edit === 'rank');
   }
 
-  /** Replaces the changes of a node's address claims. Returns the prefixes of the old and the new changes. */
+  /**
+   * Replaces the edits of a node's address claims by the differences between `before` and `after`, and returns their
+   * prefixes. `previous` is the result of the last call for this node.
+   */
   setNode(
     fullName: string,
     previous: readonly string[],
@@ -136,6 +139,7 @@ export class ClaimOverlay {
     let claims = current;
     for (const edits of this.#nodeEdits.get(prefix)?.values() ?? [])
       for (const edit of edits) claims = applyEdit(claims, edit, form);
+    // Removals take effect in order with the edits of single claims. Without such edits, their order has no effect.
     const named = this.#keyEdits.get(prefix);
     if (named !== undefined)
       for (const [, edit] of [...named, ...this.#removals].sort(([a], [b]) => a - b))

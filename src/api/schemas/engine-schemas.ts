@@ -228,8 +228,11 @@ const NODE_EXPLANATION: z.ZodType<NodeExplanationDocument> = z
     lostAddresses: z.array(
       z.object({
         ip: z.string(),
-        holder: z.object({ source: z.string(), owner: z.string() }).optional(),
-        stronger: z.boolean(),
+        holder: z
+          .object({ source: z.string(), owner: z.string() })
+          .optional()
+          .describe('Writer of the effective claim; absent if the IPCache is full'),
+        stronger: z.boolean().describe('If true, handlers do not receive the new version of the node'),
       }),
     ),
   })

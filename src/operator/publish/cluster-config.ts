@@ -18,9 +18,8 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly backend: KvstoreBackend;
   /**
    * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
-   * the canary, is in the kvstore. The configuration is written after the canaries. If it is lost, it is written again,
-   * also after the canaries. If omitted, the configuration promises no canaries, and one of another writer which
-   * promises them is kept (OPERATOR 16).
+   * the canary, is in the kvstore. The configuration is written after that, also if it was lost. If omitted, the
+   * configuration promises no canaries, and does not replace a configuration that does (OPERATOR 16).
    */
   readonly promised?: readonly { synced(): Promise<void> }[] | undefined;
   /** How services are published; undefined: only as `services/v1`. */
@@ -140,7 +139,7 @@ export class ClusterConfigKeeper implements Duty {
       if (!this.#exists && promised !== undefined)
         await interruptible(() => Promise.all(promised.map((one) => one.synced())), signal);
       if (signal.aborted) return;
-      // A resource that was complete first may have lost its keys while others were not complete yet.
+      // Keys of a synced resource may have been lost during the wait for the others.
       if (!this.#exists && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
       using either = new EitherSignal(signal, woken.signal);
@@ -177,9 +176,8 @@ export class ClusterConfigKeeper implements Duty {
   }
 
   /**
-   * Returns true if the found configuration must not be replaced: it is equal to the wanted one, or the wanted one
-   * promises no canaries and the found one belongs to another writer, because it promises canaries or is a copy
-   * (OPERATOR 16).
+   * Returns true if the found configuration is kept: it equals the wanted one; or it promises canaries or is a copy, and
+   * the wanted one does not, so it belongs to another writer (OPERATOR 16).
    */
   #mustKeep(found: Uint8Array): boolean {
     if (equalBytes(found, this.#value)) return true;
