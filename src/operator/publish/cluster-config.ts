@@ -176,8 +176,8 @@ export class ClusterConfigKeeper implements Duty {
   }
 
   /**
-   * Returns true if the found configuration is kept: it equals the wanted one; or it promises canaries or is a copy, and
-   * the wanted one does not, so it belongs to another writer (OPERATOR 16).
+   * Returns true if the found configuration is kept: it equals the wanted one; or it promises canaries or is a copy,
+   * and the wanted one does not, so it belongs to another writer (OPERATOR 16).
    */
   #mustKeep(found: Uint8Array): boolean {
     if (equalBytes(found, this.#value)) return true;
