@@ -96,22 +96,22 @@ export function probeHost(host: HostFacts, { pinFolder, cgroup }: ProbeOptions):
   const group = cgroup === undefined ? mounts.find(({ type }) => type === 'cgroup2')?.at : resolve(cgroup);
   const problem = systemProblem(host.platform, host.arch) ?? host.libraryProblem;
   const maps = [
-    ...lacksKernel(host),
-    ...lacksCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
-    ...lacksBpfNamespace(host),
-    ...lacksBpffs(host, mounts, folder),
+    ...missingKernel(host),
+    ...missingCapability(host, 'CAP_BPF', 'CAP_SYS_ADMIN'),
+    ...missingBpfNamespace(host),
+    ...missingBpffs(host, mounts, folder),
   ];
-  const network = lacksCapability(host, 'CAP_NET_ADMIN');
-  const lacks: readonly (readonly [DatapathPart, readonly string[]])[] = [
+  const network = missingCapability(host, 'CAP_NET_ADMIN');
+  const parts: readonly (readonly [DatapathPart, readonly string[]])[] = [
     ['maps', maps],
-    ['sockets', [...maps, ...network, ...lacksCgroup(mounts, group)]],
+    ['sockets', [...maps, ...network, ...missingCgroup(mounts, group)]],
     ['routes', network],
     ['tunnel', network],
     ['nftables', network],
   ];
   return {
     kernel: host.release,
-    parts: lacks.map(([part, missing]) => ({ part, missing: problem === undefined ? missing : [problem] })),
+    parts: parts.map(([part, missing]) => ({ part, missing: problem === undefined ? missing : [problem] })),
     pinFolder: folder,
     cgroup: group,
   };
@@ -122,7 +122,7 @@ export function missingFor(answer: ProbeAnswer, part: DatapathPart): readonly st
   return answer.parts.find((one) => one.part === part)?.missing ?? [];
 }
 
-function lacksKernel({ release: version }: HostFacts): readonly string[] {
+function missingKernel({ release: version }: HostFacts): readonly string[] {
   const [major = 0, minor = 0] = version.split('.').map((text) => Number.parseInt(text, 10));
   const needed = MINIMUM_KERNEL;
   const isOld = major < needed.major || (major === needed.major && minor < needed.minor);
@@ -132,7 +132,7 @@ function lacksKernel({ release: version }: HostFacts): readonly string[] {
 }
 
 /** Returns a problem if all of these capabilities are missing; one is enough. The problem names the first. */
-function lacksCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
+function missingCapability({ status }: HostFacts, ...names: readonly Capability[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   const isPresent = names.some((name) => (effective >> BigInt(CAPABILITIES[name])) & 1n);
   return isPresent ? [] : [`${names[0]} is missing: run as root, or add the capability`];
@@ -142,13 +142,17 @@ function lacksCapability({ status }: HostFacts, ...names: readonly Capability[])
  * `bpf()` requires capabilities of the initial user namespace. Capabilities of another user namespace apply only to its
  * own network.
  */
-function lacksBpfNamespace({ uidMap }: HostFacts): readonly string[] {
+function missingBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);
   if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];
   return ['CAP_BPF has no effect in a user namespace: run in the initial one'];
 }
 
-function lacksBpffs({ filesystems }: HostFacts, mounts: readonly Mount[], folder: string): readonly string[] {
+function missingBpffs(
+  { filesystems }: HostFacts,
+  mounts: readonly Mount[],
+  folder: string,
+): readonly string[] {
   if (!/\sbpf$/m.test(filesystems))
     return ['the kernel has no BPF file system: CONFIG_BPF_SYSCALL is required'];
   if (mountOf(mounts, folder)?.type === 'bpf') return [];
@@ -157,7 +161,7 @@ function lacksBpffs({ filesystems }: HostFacts, mounts: readonly Mount[], folder
   ];
 }
 
-function lacksCgroup(mounts: readonly Mount[], cgroup: string | undefined): readonly string[] {
+function missingCgroup(mounts: readonly Mount[], cgroup: string | undefined): readonly string[] {
   if (cgroup === undefined)
     return ['no cgroup2 is mounted: run mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'];
   if (mountOf(mounts, cgroup)?.type === 'cgroup2') return [];

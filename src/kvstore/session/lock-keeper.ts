@@ -53,7 +53,10 @@ export class LockKeeper {
   readonly #closed = new AbortController();
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
-  /** The contenders of this process by path, each as the function that begins its turn. The first has its turn. */
+  /**
+   * The contenders of this process by path, in order. Each is a function that begins its turn; that of the first was
+   * called, and more calls have no effect.
+   */
   readonly #turns = new Map<string, KeyedQueue<() => void>>();
   /** The running deletes, by path. */
   readonly #deletes = new Map<string, EntryDelete>();
@@ -76,11 +79,11 @@ export class LockKeeper {
   async lock(path: string, { signal: caller }: Pick<CallOptions, 'signal'> = {}): Promise<KvstoreLock> {
     using until = new ClientSignal(caller, this.#closed.signal);
     const { signal } = until;
-    const done = await this.#waitForTurn(path, signal);
+    const endTurn = await this.#waitForTurn(path, signal);
     try {
-      return await this.#acquire(path, signal, done);
+      return await this.#acquire(path, signal, endTurn);
     } catch (error) {
-      done();
+      endTurn();
       throw error;
     }
   }
@@ -104,18 +107,18 @@ export class LockKeeper {
     const { promise: turn, resolve: begin } = deferred();
     turns.set(begin, undefined);
     turns.first?.();
-    const done = (): void => {
+    const end = (): void => {
       if (!turns.delete(begin)) return;
       if (turns.size === 0) this.#turns.delete(path);
       else turns.first?.();
     };
     await interruptible(() => turn, signal).catch(() => {}); // rejects only if the signal fires
-    if (!signal.aborted) return done;
-    done();
+    if (!signal.aborted) return end;
+    end();
     throw abortedError();
   }
 
-  async #acquire(path: string, signal: AbortSignal, done: () => void): Promise<KvstoreLock> {
+  async #acquire(path: string, signal: AbortSignal, endTurn: () => void): Promise<KvstoreLock> {
     const entry = await this.#waitInQueue(path, signal);
     const lost = new AbortController();
     this.#held.set(path, lost);
@@ -128,7 +131,7 @@ export class LockKeeper {
       release: () => {
         released ??= this.#deleteEntry(path, entry).finally(() => {
           this.#held.delete(path);
-          done();
+          endTurn();
         });
         return released;
       },
@@ -206,8 +209,8 @@ export class LockKeeper {
   }
 
   /**
-   * Resolves if the key ahead or the entry does not exist any more, or if the signal fires. Reads only these two keys,
-   * because the queues that many contenders would read grow with their number.
+   * Resolves if the key ahead or the entry does not exist any more, or if the signal fires. Reads only these two keys:
+   * if each contender read the whole queue, the reads would grow with the square of their number.
    */
   async #untilChanged(
     entry: QueueEntry,
@@ -226,15 +229,15 @@ export class LockKeeper {
     }
   }
 
-  /** Resolves to true if the key was deleted or the signal fires, or to false after a timeout. */
+  /** Resolves to true if the wait is over (the key was deleted or the signal fires), or to false after a timeout. */
   #waitForDelete(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
-      const stop = (isGone: boolean): void => {
+      const stop = (isOver: boolean): void => {
         timer.cancel();
         signal.removeEventListener('abort', end);
         stream.cancel();
-        resolve(isGone);
+        resolve(isOver);
       };
       const end = (): void => stop(true);
       const timer = clock.after(RECHECK_MS, () => stop(false));

@@ -113,7 +113,7 @@ function loadRange(family: Family, length: number): readonly NftExpression[] {
   return length === addressBits(family) ? load : [...load, narrow];
 }
 
-/** Returns the key of a range: the frontend as in `frontendKey`, and the address, also of a range with host bits. */
+/** Returns the key of a range: the frontend as in `frontendKey`, then the address of the range with its host bits. */
 export function rangeKey(frontend: Endpoint, range: string): Uint8Array {
   return Buffer.concat([frontendKey(frontend), addressBytes(range.slice(0, range.indexOf('/')))]);
 }
