@@ -101,13 +101,17 @@ export class CauseGroups {
     return [...this.#backendChanges].flatMap(([service, change]) => (change < 0 ? service : []));
   }
 
-  /** Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. */
+  /**
+   * Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. The call
+   * merges groups of one node, so it must be the last one.
+   */
   sorted({ limit = DEFAULT_LIMIT, nodeOf, isEmptied }: GroupOptions): readonly CauseGroup[] {
     const groups = new Map<string, RecordGroup>();
     for (const group of this.#groups.values()) {
       const { host } = group;
       if (host !== undefined) group.node ??= nodeOf?.(host) ?? this.#nodes.get(host)?.key;
       const { node, store, oldest } = group;
+      // No two groups have the same oldest record, so a group without a node is not merged.
       addGroup(groups, node === undefined ? [oldest.sequence] : [store, node], group);
     }
     return [...groups.values()]
@@ -131,7 +135,7 @@ function groupOf(record: HistoryRecord): RecordGroup {
   const { cause, before, after } = change ?? {};
   const withdrawal = cause?.withdrawal === true;
   const hasRevision = change !== undefined && cause !== undefined && !withdrawal && cause.revision !== '';
-  // Without a spread: each later property would take 0.4 µs.
+  // No spread, because each property after a spread takes 0.4 µs.
   return {
     store: record.kind === 'mark' ? record.mark : (cause?.store ?? writerName(record)),
     withdrawal,
@@ -167,8 +171,10 @@ function addGroup(groups: Map<string, RecordGroup>, key: readonly unknown[], gro
     return;
   }
   const { oldest, newest, revised, kinds } = group;
+  // Only groups with changes of prefixes have a host.
+  const isFirstHost = known.kinds.prefix === undefined;
   if (kinds.prefix !== undefined)
-    known.host = known.kinds.prefix === undefined || known.host === group.host ? group.host : undefined;
+    known.host = isFirstHost || known.host === group.host ? group.host : undefined;
   if (oldest.sequence < known.oldest.sequence) known.oldest = oldest;
   if (newest.sequence > known.newest.sequence) known.newest = newest;
   const both = [...(known.revised ?? []), ...(revised ?? [])].sort(bySequence);
