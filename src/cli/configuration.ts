@@ -132,7 +132,7 @@ export function addConfiguration(
 }
 
 /** The result of reading the configuration file again. */
-interface Reloaded<F> extends Pick<ReloadedSettings, 'fixed' | 'onApplied'> {
+interface Reloaded<F> extends Pick<ReloadedSettings, 'needRestart' | 'onApplied'> {
   /** All options of the command, with the new values of the reloadable ones. */
   readonly flags: F;
 }
@@ -149,7 +149,7 @@ async function reloadFlags<F extends object>(
   check: (flags: F) => string | undefined,
 ): Promise<Reloaded<F>> {
   const path = configPath(command, env);
-  if (path === undefined) return { flags: command.opts<F>(), fixed: [] };
+  if (path === undefined) return { flags: command.opts<F>(), needRestart: [] };
   const settings = settingsOf(command.options);
   const { loadConfig } = await import('./config-file.ts');
   const inFile = await loadConfig(path, settings);
@@ -159,7 +159,7 @@ async function reloadFlags<F extends object>(
     return source !== 'cli' && source !== 'env';
   });
   const reloaded = ofFile.filter(({ key }) => reloadable.includes(key));
-  const fixed = ofFile.filter(
+  const needRestart = ofFile.filter(
     ({ key, attribute }) =>
       !reloadable.includes(key) && !isDeepStrictEqual(values[attribute], command.getOptionValue(attribute)),
   );
@@ -173,7 +173,7 @@ async function reloadFlags<F extends object>(
       command.setOptionValueWithSource(attribute, values[attribute], source);
     }
   };
-  return { flags, fixed: fixed.map(({ key }) => key), onApplied };
+  return { flags, needRestart: needRestart.map(({ key }) => key), onApplied };
 }
 
 function defaultsOf({ options }: Command): Readonly<Record<string, unknown>> {

@@ -7,7 +7,7 @@ import type { RunContext } from './run-context.ts';
 export interface ReloadedSettings {
   readonly logLevel: LogLevel;
   /** Keys of changed settings that only take effect at the next start. */
-  readonly fixed: readonly string[];
+  readonly needRestart: readonly string[];
   /** Called when the settings are in use. */
   readonly onApplied?: () => void;
 }
@@ -49,10 +49,10 @@ export class Reloads<S extends ReloadedSettings> {
     this.#reload = async () => {
       const settings = await this.#source.read();
       await apply(settings);
-      const { logLevel, fixed, onApplied } = settings;
+      const { logLevel, needRestart, onApplied } = settings;
       log.level = logLevel;
       onApplied?.();
-      for (const setting of fixed) log.warn({ setting }, `${setting} has changed: restart to apply it`);
+      for (const setting of needRestart) log.warn({ setting }, `${setting} has changed: restart to apply it`);
       onDone();
     };
     void this.#run();

@@ -26,7 +26,7 @@ function reloadable(): {
       new Promise<ReloadedSettings>((resolve, reject) => {
         reads.push((settings) => {
           if (settings instanceof Error) reject(settings);
-          else resolve({ logLevel: 'warn', fixed: [], ...settings });
+          else resolve({ logLevel: 'warn', needRestart: [], ...settings });
         });
       }),
   };
@@ -73,7 +73,7 @@ describe('reloads', () => {
     const calls: string[] = [];
     const settings = {
       logLevel: 'error',
-      fixed: ['cluster'],
+      needRestart: ['cluster'],
       onApplied: () => calls.push('applied'),
     } as const;
     let failure: Error | undefined = new Error('no such file');

@@ -180,7 +180,8 @@ describe('the API of a process', () => {
       hangup = listener;
       return unsubscribeOnce(() => {});
     };
-    const read = (): Promise<ReloadedSettings> => Promise.resolve({ logLevel: 'info', fixed: ['cluster'] });
+    const read = (): Promise<ReloadedSettings> =>
+      Promise.resolve({ logLevel: 'info', needRestart: ['cluster'] });
     const { logged, release } = serve({ reload: { subscribe, read } });
     hangup();
     expect(logged).toEqual([]);
