@@ -112,7 +112,7 @@ export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
 
 const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
   .object({
-    heldFrom: z.string().optional().describe('Earlier states are held from this time on'),
+    heldFrom: z.string().optional().describe('Earliest time that can be queried'),
     held: z.int().describe('Number of records that are held'),
     bytes: z.int(),
     maxBytes: z.int(),
@@ -168,7 +168,10 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
     synced: z.boolean(),
     handover: z
       .object({ nodes: HANDOVER, ip: HANDOVER, identities: HANDOVER })
-      .describe('Source of each group of data: Kubernetes (`following`) or a kvstore (`resting`)'),
+      .describe(
+        'Source of each group of data: Kubernetes (following) or a kvstore (resting); withdrawing: a kvstore, and the ' +
+          'claims of Kubernetes are being deleted',
+      ),
     kinds: z.array(
       z.object({
         name: z.string(),
@@ -185,7 +188,7 @@ const KUBERNETES: z.ZodType<KubernetesDocument> = z
         behindMs: z
           .int()
           .optional()
-          .describe('Time since changes are no longer received because a list or watch failed'),
+          .describe('Time since a list or watch failed; changes are not received until it succeeds'),
         retryInMs: z.int().optional().describe('Time until the next attempt after a failure'),
         failures: z.int(),
         lastFailure: z.string().optional(),
