@@ -32,7 +32,7 @@ interface Delay {
 export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;
-  /** When the key is due again after the present work; {@link NEVER} if it was not added since the work began. */
+  /** Of a key that is worked on: when it is due again; {@link NEVER} if it was not added since the work began. */
   dueAt: number;
 }
 

@@ -23,13 +23,14 @@ if (RELOADING.has(name) && !words.includes('--once') && !words.includes('status'
   process.on('SIGHUP', keepHangup);
 
 const stop = new AbortController();
-let isSignalUsed = false;
+/** True if the command can stop its steps: it has read the signal. */
+let isStoppable = false;
 // Handled once each, so that a second signal ends the process immediately.
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => {
     stop.abort();
     // The command may never settle, for example because a disk does not answer.
-    setTimeout(() => exitSoon(EXIT.failed), isSignalUsed ? STOP_MS : 0).unref();
+    setTimeout(() => exitSoon(EXIT.failed), isStoppable ? STOP_MS : 0).unref();
   });
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });
@@ -51,7 +52,7 @@ const status = await runCommand(process.argv.slice(2), {
   },
   env: process.env,
   get signal() {
-    isSignalUsed = true;
+    isStoppable = true;
     return stop.signal;
   },
   onHangup: (listener) => {

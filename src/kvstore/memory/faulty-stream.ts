@@ -103,11 +103,11 @@ export class FaultyStream implements WatchStream {
       this.#observer.onEvents(delivered, header, partial);
       return;
     }
-    // Like etcd, mark a delivery that is only a part of a revision.
-    const next = events[delivered.length]?.modRevision;
-    const whole = delivered.filter(({ modRevision }) => modRevision !== next);
-    if (whole.length > 0) this.#observer.onEvents(whole, header, false);
-    this.#observer.onEvents(delivered.slice(whole.length), header, true);
+    // The events of the cut revision are a delivery of their own, which is marked as partial, as etcd does.
+    const cutRevision = events[delivered.length]?.modRevision;
+    const complete = delivered.filter(({ modRevision }) => modRevision !== cutRevision);
+    if (complete.length > 0) this.#observer.onEvents(complete, header, false);
+    this.#observer.onEvents(delivered.slice(complete.length), header, true);
     this.end(new KvstoreError('unavailable', 'connection reset'));
   }
 

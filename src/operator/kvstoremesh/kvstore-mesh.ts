@@ -241,6 +241,7 @@ export class KvstoreMesh extends ClusterSet {
     const isLocal = name === this.#options.clusterName;
     if (this.#stopped || !isCopy || isLocal || this.#mirrored.has(name) || this.#reconciling.has(name))
       return;
+    // Only an added cluster can be removed.
     this.#want(name, () => Promise.reject(new KvstoreError('unavailable', 'removed cluster')));
     this.#want(name, undefined);
   }
