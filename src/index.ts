@@ -52,12 +52,6 @@ export type {
   ServiceHandler,
 } from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';
-export type { IPCacheRecord, NodeRecord, ServiceRecord } from './datapath/recording.ts';
-export {
-  RecordingIPCacheListener,
-  RecordingNodeHandler,
-  RecordingServiceHandler,
-} from './datapath/recording.ts';
 export * from './etcd.ts';
 export type { ChangeLogCounts, UncertainSpan } from './history/change-log.ts';
 export type { VisibleClaim } from './history/changed-prefixes.ts';

@@ -109,9 +109,6 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
   LocalCluster: ownCluster,
   Prefix: () => api.Prefix.parse('10.1.0.0/16') ?? {},
   ReadOnlyBackend: () => new EmptySource({ kind: 'empty', clock, random }),
-  RecordingIPCacheListener: () => new api.RecordingIPCacheListener(none),
-  RecordingNodeHandler: () => new api.RecordingNodeHandler(none),
-  RecordingServiceHandler: () => new api.RecordingServiceHandler(none),
   RejectionLog: () => new api.RejectionLog(),
   Restoration: () =>
     new api.Restoration({

@@ -22,14 +22,16 @@ import {
   PROTOCOL_NUMBERS,
   parseEndpointSlice,
   parseService,
-  RecordingIPCacheListener,
-  RecordingNodeHandler,
-  RecordingServiceHandler,
   ServiceCache,
   type ServiceStream,
   systemClock,
   tunnelEndpoint,
 } from '../src/index.ts';
+import {
+  RecordingIPCacheListener,
+  RecordingNodeHandler,
+  RecordingServiceHandler,
+} from './datapath/support/recording.ts';
 
 /** A program outside of the package, which uses only the package's entry. */
 const CHECKOUT = { namespace: 'shop', name: 'checkout' };

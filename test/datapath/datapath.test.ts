@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { connectDatapath } from '../../src/datapath/datapath.ts';
+import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
+import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 import {
   RecordingIPCacheListener,
   RecordingNodeHandler,
   RecordingServiceHandler,
-} from '../../src/datapath/recording.ts';
-import { addresses, fresh, node } from '../nodemanager/support/node-fixtures.ts';
-import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
+} from './support/recording.ts';
 
 it('a datapath receives the current state, nodes first, then every change, until it is disconnected', () => {
   const { manager, ipcache } = fresh();

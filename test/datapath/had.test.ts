@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../src/base/turn-gate.ts';
 import type { DatapathEngines } from '../../src/datapath/datapath.ts';
 import { connectDatapath } from '../../src/datapath/datapath.ts';
-import { RecordingNodeHandler } from '../../src/datapath/recording.ts';
 import type { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { IPCacheChange } from '../../src/ipcache/types.ts';
 import type { NodeManager } from '../../src/nodemanager/node-manager.ts';
@@ -15,6 +14,7 @@ import { apply as applyToNodes, history as nodeHistory } from '../nodemanager/su
 import { apply as applyToServices, history as serviceHistory } from '../servicecache/support/operations.ts';
 import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 import { Device } from './support/device.ts';
+import { RecordingNodeHandler } from './support/recording.ts';
 
 const identity = { identity: 7, source: 'kvstore' } as const;
 

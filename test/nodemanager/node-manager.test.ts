@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type NodeRecord, RecordingNodeHandler } from '../../src/datapath/recording.ts';
+import { type NodeRecord, RecordingNodeHandler } from '../datapath/support/recording.ts';
 import { addresses, fresh, node } from './support/node-fixtures.ts';
 
 /** Records calls as short words: `add a`, `update a`, `delete a`. */

@@ -1,4 +1,9 @@
 import type { Datapath, DatapathContent } from '../../../src/datapath/datapath.ts';
+import type { IPCacheEntry } from '../../../src/ipcache/types.ts';
+import type { Node } from '../../../src/nodemanager/node.ts';
+import type { AnnouncedService } from '../../../src/servicecache/announcement.ts';
+import { attributes } from '../../ipcache/support/naive-ipcache.ts';
+import { nameOf, text } from '../../servicecache/support/plain.ts';
 import {
   type IPCacheRecord,
   type NodeRecord,
@@ -6,12 +11,7 @@ import {
   RecordingNodeHandler,
   RecordingServiceHandler,
   type ServiceRecord,
-} from '../../../src/datapath/recording.ts';
-import type { IPCacheEntry } from '../../../src/ipcache/types.ts';
-import type { Node } from '../../../src/nodemanager/node.ts';
-import type { AnnouncedService } from '../../../src/servicecache/announcement.ts';
-import { attributes } from '../../ipcache/support/naive-ipcache.ts';
-import { nameOf, text } from '../../servicecache/support/plain.ts';
+} from './recording.ts';
 
 /** A device that applies its calls, records them, and complains of unnecessary ones. */
 export class Device {

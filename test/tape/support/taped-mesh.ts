@@ -5,7 +5,6 @@ import { StateFiles } from '../../../src/agent/state-files.ts';
 import { assert } from '../../../src/base/assert.ts';
 import { OPEN_GATE } from '../../../src/base/turn-gate.ts';
 import { ClusterMesh } from '../../../src/clustermesh/cluster-mesh.ts';
-import { RecordingIPCacheListener, RecordingServiceHandler } from '../../../src/datapath/recording.ts';
 import type { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
 import type { IdentityCache } from '../../../src/model/identity-cache.ts';
@@ -18,6 +17,7 @@ import { Tape, type TapeOptions } from '../../../src/tape/tape.ts';
 import type { TapeSettings } from '../../../src/tape/tape-settings.ts';
 import { type AnyHappening, World } from '../../clustermesh/support/mesh-laws.ts';
 import { LOCAL_SERVICES, OWN } from '../../clustermesh/support/mesh-world.ts';
+import { RecordingIPCacheListener, RecordingServiceHandler } from '../../datapath/support/recording.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 

@@ -1,10 +1,9 @@
-import { checkArguments, ITERABLE } from '../base/arguments.ts';
-import type { IPCacheChange, IPCacheListener } from '../ipcache/types.ts';
-import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
-import type { Node } from '../nodemanager/node.ts';
-import type { NodeHandler } from '../nodemanager/node-handler.ts';
-import type { ServiceEvent } from '../servicecache/events.ts';
-import type { ServiceHandler } from './datapath.ts';
+import type { ServiceHandler } from '../../../src/datapath/datapath.ts';
+import type { IPCacheChange, IPCacheListener } from '../../../src/ipcache/types.ts';
+import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
+import type { Node } from '../../../src/nodemanager/node.ts';
+import type { NodeHandler } from '../../../src/nodemanager/node-handler.ts';
+import type { ServiceEvent } from '../../../src/servicecache/events.ts';
 
 /** A change of an IPCache, or another call of its listener, as plain data. */
 export type IPCacheRecord =
@@ -12,8 +11,8 @@ export type IPCacheRecord =
   | { readonly kind: 'synced' };
 
 /**
- * Passes changes and `onSynced` in order to `record`, such as a list, a log or a monitor. A call with several changes
- * causes one record for each. Stores nothing.
+ * Passes changes and `onSynced` in order to `record`. A call with several changes causes one record for each. Stores
+ * nothing.
  */
 export class RecordingIPCacheListener implements IPCacheListener {
   readonly #record: (record: IPCacheRecord) => void;
@@ -31,8 +30,6 @@ export class RecordingIPCacheListener implements IPCacheListener {
   }
 }
 
-checkArguments(RecordingIPCacheListener, { onChanges: { changes: ITERABLE } });
-
 /** An event of a service cache, or another call of its listener, as plain data. */
 export type ServiceRecord =
   | { readonly kind: 'event'; readonly event: ServiceEvent }
@@ -40,7 +37,7 @@ export type ServiceRecord =
   | { readonly kind: 'inputs-complete' };
 
 /**
- * Passes events, `onSynced` and `onInputsComplete` in order to `record`, such as a list, a log or a monitor. A call
+ * Passes events, `onSynced` and `onInputsComplete` in order to `record`. A call
  * with several events causes one record for each. Stores nothing.
  */
 export class RecordingServiceHandler implements ServiceHandler {
@@ -63,8 +60,6 @@ export class RecordingServiceHandler implements ServiceHandler {
   }
 }
 
-checkArguments(RecordingServiceHandler, { onEvents: { events: ITERABLE } });
-
 /** One call of a node handler, as plain data. */
 export type NodeRecord =
   | { readonly kind: 'add'; readonly node: Node }
@@ -74,7 +69,7 @@ export type NodeRecord =
   | { readonly kind: 'configuration'; readonly configuration: NodeConfiguration }
   | { readonly kind: 'synced' };
 
-/** Passes all calls in order to `record`, such as a list, a log or a monitor. Stores nothing. */
+/** Passes all calls in order to `record`. Stores nothing. */
 export class RecordingNodeHandler implements NodeHandler {
   readonly name: string;
   readonly #record: (record: NodeRecord) => void;
