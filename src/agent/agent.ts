@@ -72,7 +72,6 @@ export interface AgentParts extends AgentContext {
   readonly onReject: (rejection: Rejection) => void;
 }
 
-/** Returns the clusters and one stream of their changes. */
 function reportedClusters(followed: FollowedClusters): ReportedClusters {
   const { local, mesh } = followed;
   return {

@@ -4,7 +4,6 @@ import type { KeyVersion } from '../clustermesh/resource-stores.ts';
 import type { ExplainedClaim } from '../ipcache/types.ts';
 import { ownerCluster } from '../model/source.ts';
 
-/** Lookups of {@link claimOrigin}. */
 export interface OriginLookups {
   readonly clusterName: string;
   /** Returns true if the kvstore of a cluster is in the memory of this process. */

@@ -5,7 +5,6 @@ import type { ClusterSet } from '../clustermesh/cluster-set.ts';
 import type { Logger } from '../process/log.ts';
 import { clusterCondition } from './agent-status.ts';
 
-/** Default of `graceMs`. */
 const GRACE_MS = 1_000;
 /** Time after which a cluster that is connected again, but incomplete, is logged. */
 const INCOMPLETE_MS = 60_000;

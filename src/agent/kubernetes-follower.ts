@@ -27,7 +27,6 @@ import type { FollowedKinds } from './history-keeper.ts';
 import { kubernetesAccess } from './kubernetes-access.ts';
 import type { AgentOptions, KubernetesOptions } from './options.ts';
 
-/** The parts of the agent that a {@link KubernetesFollower} uses. */
 export interface KubernetesFollowerContext extends AgentParts {
   /** See `KubernetesFeedOptions`. */
   readonly onCause: CauseListener;

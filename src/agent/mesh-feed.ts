@@ -93,7 +93,6 @@ export class MeshFeed {
     );
   }
 
-  /** Returns the step that reads the recorded mesh. */
   recordedMesh(): Step {
     return {
       name: 'recorded mesh',
@@ -118,7 +117,6 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that starts to follow the clusters. */
   clusters(): Step {
     return {
       name: 'clusters',

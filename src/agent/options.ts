@@ -36,7 +36,6 @@ export interface KubernetesOptions extends TapedKubernetes {
   readonly dualStack: boolean;
 }
 
-/** Configuration of an agent. */
 export interface AgentOptions {
   readonly kvstore: KvstoreKind;
   /**

@@ -41,7 +41,6 @@ export class StateLock {
     this.#server = server;
   }
 
-  /** Unlocks the folder. */
   async release(): Promise<void> {
     const server = this.#server;
     this.#server = undefined;

@@ -87,12 +87,10 @@ export class ChangeFeed {
     this.#changesPerGeneration = Math.ceil(capacity / COMPLETE_GENERATIONS);
   }
 
-  /** Revision of the latest change. */
   get revision(): number {
     return this.#revision;
   }
 
-  /** Returns the revision of the latest change of this type. */
   lastOf(type: ChangeType): number {
     return this.#lastOf[type];
   }

@@ -18,7 +18,6 @@ export class ChangeRates {
   readonly #firstInterval: number;
   /** Counts by interval and type: of the complete intervals and of the current one. */
   readonly #counts = new Uint32Array((INTERVALS + 1) * CHANGE_TYPES.length);
-  /** The current interval. */
   #current: number;
 
   /** @param nowMs time of a monotonic clock, as in all methods */

@@ -44,7 +44,6 @@ const ITEMS_PER_STEP = 256;
 /** Age after which counts are renewed when they are read. */
 const FRESH_MS = 60_000;
 
-/** Sources of claims of the local cluster. */
 const LOCAL_SOURCES: ReadonlySet<Source> = new Set<Source>(['local', 'kvstore', 'custom-resource', 'k8s']);
 
 interface PodCIDR extends ConflictSide {

@@ -42,7 +42,6 @@ export interface EntryDocument {
  */
 export const STORES = ['etcd', 'memory', 'kubernetes', 'checkpoint', 'agent'] as const;
 
-/** The origin of a claim. */
 export interface OriginDocument {
   /** All fields as text: `atlantic's etcd, cilium/state/ip/v1/default/10.10.0.12, revision 88124`. */
   readonly text: string;
@@ -56,7 +55,6 @@ export interface OriginDocument {
   readonly knownAt?: string | undefined;
 }
 
-/** One claim on a prefix. */
 export interface ClaimDocument extends EntryDocument {
   /** The claimed key: an IP or a CIDR. */
   readonly key: string;
@@ -94,7 +92,6 @@ export interface IdentityDocument {
   readonly restored?: RestoredDocument | undefined;
 }
 
-/** A backend of a service. */
 export interface BackendDocument {
   readonly address: string;
   /** Ports such as `8080/TCP` by name. */

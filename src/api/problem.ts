@@ -62,7 +62,6 @@ export class ProblemError extends Error {
   }
 }
 
-/** Returns the document of a problem. */
 export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
   const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };

@@ -16,7 +16,6 @@ export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
   readonly version: string;
   /** Files of the page, if it is served. */
   readonly page?: readonly UIFile[] | undefined;
-  /** Returns the settings in use. */
   readonly settings?: (() => SettingsDocument) | undefined;
 }
 

@@ -135,7 +135,6 @@ export interface KubernetesDocument {
   readonly kinds: readonly KindDocument[];
 }
 
-/** Status of the recorded history. */
 export interface HistoryStatusDocument {
   /** Oldest time of which the state can be queried, ISO 8601; absent before the end of the initial sync. */
   readonly heldFrom?: string | undefined;

@@ -1,7 +1,6 @@
 import { Argument, type Command } from 'commander';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
 
-/** Shells with support for completion. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 

@@ -61,7 +61,6 @@ export function addProcessOptions(
   addProcessStatus(command, process, io, run);
 }
 
-/** Adds `status` to the command of a process. */
 function addProcessStatus(
   parent: Command,
   { name, socketName, question }: AskedProcess,

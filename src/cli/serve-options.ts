@@ -50,7 +50,6 @@ function appendHostName(name: string, previous: readonly string[] = []): readonl
   throw new InvalidArgumentError('It must be a DNS name without a port, such as agent.example.');
 }
 
-/** Options of the state on disk. */
 export interface StateFlags {
   readonly stateDir?: string;
   readonly importCiliumState?: string;

@@ -30,7 +30,6 @@ const BUCKETS_PER_REQUEST = 64;
 /** Expected number of claims in an answer, if claims are spread evenly over places. An answer has at most 10,000. */
 const CLAIMS_PER_REQUEST = 8_000;
 
-/** The sum of no claims. */
 const NO_SUM = '0'.repeat(16);
 
 /** Maximum number of differences that are listed; further ones are counted. */
@@ -155,7 +154,6 @@ function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<strin
   return groups;
 }
 
-/** Returns the sum and the number of claims of some groups. */
 function totalOf({ writers }: DigestDocument, names: readonly string[]): { sum: string; claims: number } {
   const groups = writers.filter(({ writer }) => names.includes(writer));
   return {

@@ -30,7 +30,6 @@ export interface WithReason {
 /** One of the two agents. */
 export type Side = 'a' | 'b';
 
-/** A claim of an agent. */
 export interface ComparedClaim extends DigestClaim {
   /** True if the claim was restored from a checkpoint, and no source has confirmed it. */
   readonly restored?: boolean;
@@ -197,7 +196,6 @@ const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices'
 /** Kinds of Kubernetes objects whose claims are only on addresses of nodes. */
 const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
 
-/** Returns the incomplete parts of the source of a claim. */
 function incompleteText(status: StatusDocument, { writer, a, b }: DifferingClaim): string | undefined {
   const [source = '', owner] = writer.split(' ');
   if (source === 'k8s' || source === 'custom-resource') {

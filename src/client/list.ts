@@ -171,7 +171,6 @@ function keepAlive(read: () => Promise<unknown>, clock: Clock): Disposable {
   return { [Symbol.dispose]: () => ended.abort() };
 }
 
-/** Formats the parts of a list. */
 interface ListWriter<T> {
   readonly items: (items: readonly T[], isFirst: boolean) => string;
   /** `past`: the moment of the list, if it is an earlier one. */

@@ -84,7 +84,6 @@ export function getPrefix(key: string, at?: string): Question {
   };
 }
 
-/** Returns the entry of a moment. */
 async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promise<Answer> {
   const path = withQuery(`/v1/ipcache/explain/${namePath(key)}`, { at });
   const past = await findDocument<ExplanationDocument>(ask, path);

@@ -41,7 +41,6 @@ export interface DatapathContent {
   readonly nodes?: Iterable<Node> | undefined;
 }
 
-/** Options of {@link connectDatapath}. */
 export interface ConnectDatapathOptions {
   /** The content that the datapath already has; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;

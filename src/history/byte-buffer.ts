@@ -141,7 +141,6 @@ export class ByteBuffer {
     return true;
   }
 
-  /** Inserts `count` bytes at a position. */
   insert(position: number, count: number): void {
     this.reserve(count);
     this.#bytes.copyWithin(position + count, position, this.#length);
@@ -163,7 +162,6 @@ export class ByteBuffer {
     return this.#bytes[position] ?? 0;
   }
 
-  /** Replaces the byte at a position. */
   putByte(position: number, value: number): void {
     this.#bytes[position] = value;
   }

@@ -47,7 +47,6 @@ interface GroupOptions {
 
 type ChangeRecord = Exclude<HistoryRecord, MarkRecord>;
 
-/** The records of one cause. */
 interface RecordGroup {
   readonly store: string;
   readonly withdrawal: boolean;
@@ -157,12 +156,10 @@ function hostOf({ before, after }: PrefixRecord): string | undefined {
   return before?.hostIP ?? after?.hostIP;
 }
 
-/** Returns the cluster or the source of a change. */
 function writerName({ writer }: ChangeRecord): string {
   return typeof writer === 'string' ? writer : ownerCluster(writer.owner) || writer.source;
 }
 
-/** Adds a group to the one with the same key. */
 function addGroup(groups: Map<string, RecordGroup>, key: readonly unknown[], group: RecordGroup): void {
   const text = JSON.stringify(key);
   const known = groups.get(text);

@@ -269,7 +269,6 @@ export class ChangeLog implements CertaintyInputs {
     this.#records.mark++;
   }
 
-  /** Begins an interval of uncertain answers. */
   beginSpan(reason: Uncertainty, subject: string): UncertainSpan {
     const span = { reason, subject, fromMs: this.life.now(), toMs: undefined };
     this.#spans.push(span);

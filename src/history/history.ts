@@ -54,7 +54,6 @@ const MIN_MEMORY: number = 256 << 10;
 /** Minimum of `disk.maxBytes`: 16 segments of 64 KiB. */
 const MIN_DISK: number = 1 << 20;
 
-/** Options of {@link History}. */
 export interface HistoryOptions {
   readonly ipcache: IPCache;
   /** Default: the system clock. */
@@ -78,7 +77,6 @@ export interface HistoryDiskStatus {
   readonly failure: Failure | undefined;
 }
 
-/** Status of a {@link History}. */
 export interface HistoryStatus extends ChangeLogCounts {
   /** Wall time from which on states are held, in milliseconds; undefined before the start. */
   readonly heldFrom: number | undefined;

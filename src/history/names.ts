@@ -67,7 +67,6 @@ export class Names {
     this.#count = positions.length;
   }
 
-  /** Returns the positions of the numbered texts. */
   get positions(): Int32Array {
     return this.#positions.subarray(0, this.#count);
   }

@@ -55,7 +55,6 @@ interface DatedClaim {
   readonly until: number | undefined;
 }
 
-/** A claim at the moment. */
 type StateClaim = Omit<PastClaim, 'since'>;
 
 /**

@@ -140,7 +140,6 @@ export class RecordReader {
     return oldest;
   }
 
-  /** Returns the effect of a change of a prefix. */
   effectAt(position: number): number {
     this.enter(position);
     return (this.bytes.readByte() >>> EFFECT_SHIFT) & 3;

@@ -145,7 +145,6 @@ export class Segment extends RecordReader {
     return this.#count - this.#batches.length;
   }
 
-  /** Sequence number of the next record. */
   get endSequence(): number {
     return this.firstSequence + this.#count;
   }
@@ -167,7 +166,6 @@ export class Segment extends RecordReader {
     return this.used + this.names.memory - this.names.used + writing;
   }
 
-  /** Returns the bytes of the records from a position on. */
   bytesFrom(position: number): Uint8Array {
     return this.bytes.bytesFrom(position);
   }
@@ -269,7 +267,6 @@ export class Segment extends RecordReader {
     return read;
   }
 
-  /** Appends the change of a claim. */
   addClaim(ms: number, key: Readonly<PrefixRegister>, change: ClaimChange): void {
     const { before, after, effect } = change;
     const bytes = this.bytes;

@@ -1,7 +1,6 @@
 import { equalBytes, textOfBytes } from '../kvstore/codec/bytes.ts';
 import type { KeyWrite, KvstoreBackend, KvstoreLock, WrittenAll } from '../kvstore/session/backend.ts';
 
-/** The methods of a kvstore that only read. */
 type ReadMethods = Pick<
   KvstoreBackend,
   'get' | 'read' | 'listPrefix' | 'watch' | 'retryInTurn' | 'onLeaseLost' | 'endpoints' | 'status' | 'close'

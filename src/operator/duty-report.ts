@@ -67,7 +67,6 @@ export class DutyReport {
     if (++period.errors <= MAX_REPORTS) this.#guard.call(onFailure, error, this.#duty);
   }
 
-  /** Reports a write. */
   addAction(action: Omit<Action, 'duty'>): void {
     this.#guard.call(this.#options.onAction, { duty: this.#duty, ...action });
   }

@@ -35,7 +35,6 @@ export interface Action {
   readonly outcome: string;
 }
 
-/** The status of a duty. */
 export interface DutyStatus {
   readonly name: string;
   readonly state: DutyState;

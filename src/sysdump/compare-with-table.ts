@@ -41,7 +41,6 @@ export interface DiffReport {
   readonly differences: number;
 }
 
-/** A difference as plain data. */
 interface DifferenceDocument {
   readonly kind: string;
   readonly subject: string;

@@ -19,7 +19,6 @@ export class Disagreements {
   readonly #nodes: string[] = [];
   #omitted = 0;
 
-  /** Begins the table of a node. */
   beginNode(node: string): void {
     this.#nodes.push(node);
   }

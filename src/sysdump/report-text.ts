@@ -35,7 +35,6 @@ const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
   unreadable: ['part that cannot be read', 'parts that cannot be read'],
 };
 
-/** Words for the expected differences. */
 const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
   'local-identity': 'node-local identities',
   reserved: 'reserved entries',

@@ -12,11 +12,9 @@ function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
 }
 
-/** Writes the objects of one kind to the tape. */
 class KindTape implements FeedTap {
   readonly #lines: TapeLines;
   readonly #kind: string;
-  /** The last content of each object. */
   readonly #last = new Map<string, string>();
   /** The steps of the last list so far. */
   #steps: readonly ListStep[] = [];

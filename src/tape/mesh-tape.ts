@@ -32,7 +32,6 @@ function valueIn(event: WatchEvent): Bytes {
   return { buffer: value, from: 0, to: value.length };
 }
 
-/** Writes the input of one store to the tape. */
 class StoreTape implements StoreTap {
   readonly #lines: TapeLines;
   /** The JSON fields `store` and `from`. */

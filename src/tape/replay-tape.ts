@@ -72,7 +72,6 @@ export async function replayTape(path: string, options: ReplayOptions = {}): Pro
   return new TapeReplayer(parts, options).run();
 }
 
-/** One replay over the files of a tape. */
 class TapeReplayer {
   readonly #parts: readonly TapePart[];
   readonly #options: ReplayOptions;

@@ -75,7 +75,6 @@ class ReplayWatch implements Watch {
   }
 }
 
-/** A run of a store. */
 interface ReplayedRun {
   readonly watch: ReplayWatch;
   readonly leave: AbortController;

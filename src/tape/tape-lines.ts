@@ -147,7 +147,6 @@ export class TapeLines {
     return at;
   }
 
-  /** Ends the batch, if there is one. */
   endBatch(): void {
     if (!this.#isBatch) return;
     this.#end(END);

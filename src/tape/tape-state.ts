@@ -13,7 +13,6 @@ import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
 
 const EMPTY: TapeValue = { value: '' };
 
-/** The keys of one cluster. */
 interface StoreState {
   config: readonly [string, TapeValue] | undefined;
   readonly keys: Map<CopiedResource, Map<string, TapeValue>>;

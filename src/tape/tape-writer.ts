@@ -32,7 +32,6 @@ function nameOf(number: number): string {
   return `tape-${String(number).padStart(6, '0')}.jsonl.gz`;
 }
 
-/** A file of the tape. */
 interface OutputPart {
   readonly name: string;
   bytes: number;
@@ -66,7 +65,6 @@ export class TapeWriter {
   #work: Promise<void> = Promise.resolve();
   /** The files, oldest first; the last one is the current one. Undefined until the folder was read. */
   #parts: OutputPart[] | undefined;
-  /** Number of the next file. */
   #next = 1;
   #broken = true;
   #failures = 0;
@@ -76,7 +74,6 @@ export class TapeWriter {
     this.#options = options;
   }
 
-  /** True if lines are dropped. */
   get broken(): boolean {
     return this.#broken;
   }

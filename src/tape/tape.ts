@@ -14,7 +14,6 @@ import { TapeLines } from './tape-lines.ts';
 import type { TapeSettings } from './tape-settings.ts';
 import { TapeWriter } from './tape-writer.ts';
 
-/** Interval of the digests. */
 const DIGEST_MS = 5_000;
 /** Interval of the flushes. A crash loses the lines after the last one. */
 const FLUSH_MS = 1_000;
@@ -46,7 +45,6 @@ export interface TapeOptions {
   readonly onFailure: (failure: Failure | undefined) => void;
 }
 
-/** Status of a {@link Tape}. */
 export interface TapeStatus {
   readonly bytes: number;
   /** Number of lines since the start, lost ones included. */

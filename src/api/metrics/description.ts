@@ -96,7 +96,6 @@ export function statusMetrics<T extends object>(status: () => T | undefined): It
   );
 }
 
-/** Returns a duration in seconds. */
 export function inSeconds(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : ms / 1000;
 }

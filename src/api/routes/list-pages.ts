@@ -105,7 +105,6 @@ export class ListPages<T> {
     return this.#read(cursor, limit);
   }
 
-  /** Returns the page of a `continue` token. */
   next(token: string, limit: number): ListPage<T> {
     this.#expire();
     const cursors = [...this.#cursors];
@@ -184,7 +183,6 @@ export class ListPages<T> {
   }
 }
 
-/** Returns the views of cursors, in the order of the cursors. */
 function viewsOf(cursors: Iterable<ListCursor<unknown>>): ReadonlySet<object> {
   const views = new Set<object>();
   for (const { listing } of cursors) if (listing.view !== undefined) views.add(listing.view);

@@ -136,7 +136,6 @@ export class PastLists {
   }
 }
 
-/** A list of an earlier moment. */
 interface PastList {
   readonly snapshot: IPCacheSnapshot;
   readonly changed: ChangedSince;

@@ -84,7 +84,6 @@ const HANDSHAKE_MS = 10_000;
  */
 const MAX_UNANSWERED = 16;
 
-/** Loopback names and addresses. */
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]', '::1']);
 
 /** Returns true if only this machine can reach an address. */
@@ -208,7 +207,6 @@ export class ApiServer {
   }
 }
 
-/** Returns the TLS options that a renewal replaces. */
 function secureOptions({ cert, key, clientCA }: NonNullable<TCPCredentials['tls']>): SecureContextOptions {
   return { cert, key, ...(clientCA !== undefined && { ca: clientCA }) };
 }

@@ -11,7 +11,6 @@ const MAX_UNVERIFIED = 256;
 /** Stream of a connection: a socket or TLS. */
 type ConnectionStream = Duplex & Pick<Socket, 'remoteAddress' | 'remotePort'>;
 
-/** See {@link keyOf}. */
 type ConnectionKey = string | ConnectionStream;
 
 /** A connection, and the stream that carries HTTP: the socket itself or TLS. */

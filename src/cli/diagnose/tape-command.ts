@@ -39,12 +39,10 @@ function summaryLine({ from, to, events, cuts, clusters, scrubbed }: TapeSummary
   ].join(', ');
 }
 
-/** Returns the content of a tape for `-o json`. */
 function summaryDocument({ from, to, ...summary }: TapeSummary): object {
   return { from: new Date(from).toISOString(), to: new Date(to).toISOString(), ...summary };
 }
 
-/** Returns the result of a replay for `-o json`. */
 function replayDocument(report: ReplayReport): object {
   const { to, isComplete: complete, isScrubbed: scrubbed, replay: _, ...rest } = report;
   return { to: new Date(to).toISOString(), ...rest, complete, scrubbed };

@@ -50,7 +50,6 @@ interface ClusterFlags extends ListFlags {
   readonly ofCluster?: string;
 }
 
-/** Returns the filters among the flags of a command. */
 function filtersOf(flags: object, names: readonly string[]): ListFilters {
   return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
 }

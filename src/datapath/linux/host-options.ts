@@ -3,7 +3,6 @@ import type { IPCache } from '../../ipcache/ipcache.ts';
 import type { DatapathEngines } from '../datapath.ts';
 import type { NodePathsOptions } from './paths/node-paths.ts';
 
-/** Settings of the datapath of a host. */
 export interface HostDatapathOptions {
   /** A folder on a bpf file system. Pins in it outlive the process. */
   readonly pinFolder: string;
@@ -33,7 +32,6 @@ export interface HostDatapathOptions {
   readonly dryRun: boolean;
 }
 
-/** The dependencies of a host's datapath. */
 export interface HostDatapathContext {
   readonly engines: DatapathEngines & { readonly ipcache: IPCache };
   readonly clock: Clock;

@@ -43,7 +43,6 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
   };
 }
 
-/** Opens the part of prefixes. */
 export function openIPCache(access: HostAccess): LinuxPart {
   const { bpf, options, addresses } = access;
   const { layout, capacity, dryRun } = options;

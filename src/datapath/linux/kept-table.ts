@@ -8,7 +8,6 @@ import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 import { WaitingDeletes } from './waiting-deletes.ts';
 
-/** The dependencies of a {@link KeptTable}. */
 export interface KeptTableContext {
   readonly clock: Pick<Clock, 'now' | 'after'>;
   readonly random: Random;
@@ -34,7 +33,6 @@ export interface FailingKey {
   readonly attempts: number;
 }
 
-/** The status of a table. */
 export interface KeptTableStatus {
   readonly name: string;
   /**

@@ -40,7 +40,6 @@ export interface WantedPart {
   readonly retire?: (() => void) | undefined;
 }
 
-/** The status of a part. */
 export interface LinuxPartStatus {
   readonly name: LinuxPartName;
   /** `off`: not requested. `unavailable`: a requirement is missing, or the part could not be opened. */
@@ -49,7 +48,6 @@ export interface LinuxPartStatus {
   readonly missing: readonly string[];
 }
 
-/** The status of a datapath. */
 export interface LinuxDatapathStatus {
   readonly parts: readonly LinuxPartStatus[];
   readonly tables: readonly KeptItemsStatus[];

@@ -8,9 +8,7 @@ export type DatapathPart = 'maps' | 'sockets' | 'routes' | 'tunnel' | 'nftables'
 
 /** Facts about a host, in the kernel's format. */
 export interface HostFacts {
-  /** `process.platform`. */
   readonly platform: string;
-  /** `process.arch`. */
   readonly arch: string;
   /** Why the optional package for system calls does not load, with a remedy; `undefined` if it loads. */
   readonly libraryProblem?: string | undefined;
@@ -26,7 +24,6 @@ export interface HostFacts {
   readonly mounts: string;
 }
 
-/** Options of {@link probeHost}. */
 export interface ProbeOptions {
   /** Folder for pins of maps, programs and links. */
   readonly pinFolder: string;
@@ -40,7 +37,6 @@ export interface PartAnswer {
   readonly missing: readonly string[];
 }
 
-/** The result of a probe. */
 export interface ProbeAnswer {
   readonly kernel: string;
   readonly parts: readonly PartAnswer[];
@@ -49,7 +45,6 @@ export interface ProbeAnswer {
   readonly cgroup: string | undefined;
 }
 
-/** A mounted file system. */
 interface Mount {
   readonly at: string;
   readonly type: string;

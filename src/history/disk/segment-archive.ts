@@ -35,7 +35,6 @@ const NAME = /^(\d{1,12})-(\d{1,12})$/;
 /** Numbers in names have at least this number of digits. */
 const MIN_DIGITS = 6;
 
-/** Returns the name of the file of a segment. */
 export function segmentName({ life, number }: { readonly life: number; readonly number: number }): string {
   return [life, number].map((part) => String(part).padStart(MIN_DIGITS, '0')).join('-');
 }

@@ -60,7 +60,6 @@ export class SegmentCache {
     return loading;
   }
 
-  /** Ends the use of a segment. */
   release(stored: StoredSegment, segment: Segment): void {
     const slot = this.#cached.get(stored)?.slot;
     // If the cache has another copy, this one was forgotten.

@@ -392,7 +392,6 @@ function readState({ pieces, spans }: Readonly<Record<string, unknown>>): LifeSt
   };
 }
 
-/** Returns byte sequences as one. */
 function joined(parts: readonly Uint8Array[]): Uint8Array {
   const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;

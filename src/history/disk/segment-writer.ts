@@ -20,7 +20,6 @@ interface OpenFile {
   segment: Segment | undefined;
   readonly head: SegmentHead;
   readonly sink: StateSink;
-  /** Size of the file. */
   bytes: number;
   /** Number of bytes of records in the file. */
   recordBytes: number;

@@ -49,7 +49,6 @@ const PREFIXES_PER_SLICE = 128;
 
 const NO_SEGMENTS: readonly StoredSegment[] = [];
 
-/** Options of {@link PastReader}. */
 export interface PastReaderOptions {
   readonly ipcache: IPCache;
   readonly clock: Clock;

@@ -63,7 +63,6 @@ export class Reading {
     return { from, to: now };
   }
 
-  /** Returns the life of a moment. */
   lifeOf({ life }: PointInLife): Life {
     const found = this.lives[life];
     assert(found !== undefined, 'a moment is in a held life');

@@ -9,7 +9,6 @@ import { IDENTITY_DELETES_PER_SECOND } from './identity-collector.ts';
 import { DutyError } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-/** Options of the collectors of a kvstore. */
 export interface KvstoreCollectorOptions {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;

@@ -122,7 +122,6 @@ function specOf(lease: KubernetesObject): Readonly<Record<string, unknown>> {
   return isObject(spec) ? spec : {};
 }
 
-/** Returns a time as a Kubernetes `MicroTime`. */
 function microTime(wallMs: number): string {
   return `${new Date(wallMs).toISOString().slice(0, -1)}000Z`;
 }

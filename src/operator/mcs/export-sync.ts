@@ -20,7 +20,6 @@ interface ExportValue extends PublishedValue {
   readonly namespace: string;
 }
 
-/** The methods of {@link McsObjects} that are used. */
 type ExportObjects = Pick<McsObjects, 'objects' | 'listen' | 'complete'>;
 
 /** The keys of the ServiceExports that have a Service of the same name. */

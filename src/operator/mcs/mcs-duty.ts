@@ -413,7 +413,6 @@ function simulated(
   return { ...content, metadata: { ...identity, ...metadata } };
 }
 
-/** Returns the object of a write as a key of {@link OwnWrites}. */
 function ownKeyOf({ write }: PlannedWrite): string {
   const { kind, namespace = '', name } = placeOf(write);
   return `${kind.plural} ${namespace}/${name}`;

@@ -244,7 +244,6 @@ export class McsObjects implements Duty {
   }
 }
 
-/** Returns the kinds of a version of the API group. */
 function versionedKinds(source: ResourceSource, version: McsVersion): readonly NamedKind[] {
   return (['serviceexports', 'serviceimports'] as const).map((plural) => [
     plural,

@@ -172,7 +172,6 @@ function importDeletes(state: McsState): readonly PlannedWrite[] {
   return [...writes, { part: 'import', write, reason }];
 }
 
-/** Returns the name of the import in the label of a derived Service. */
 function importNameOf(derived: KubernetesObject): unknown {
   return field(derived, 'metadata', 'labels', IMPORT_NAME_LABEL);
 }

@@ -45,7 +45,6 @@ const LOCAL_SLICES: ResourceKind = {
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
 };
 
-/** A slice of a Service of this cluster. */
 interface LocalSlice {
   readonly name: string;
   /** The Service of the slice: `namespace/name`. */

@@ -39,7 +39,6 @@ import { HeartbeatDuty } from './heartbeat.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { PublishedPrefix, type PublishedPrefixStatus } from './published-prefix.ts';
 
-/** Options of {@link ClusterPublisher}. */
 export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   readonly backend: KvstoreBackend;
   /**
@@ -77,7 +76,6 @@ export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
 /** A service that the cluster exports by a ServiceExport. The cluster's name is added. */
 export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
 
-/** The state of a {@link ClusterPublisher}. */
 export interface ClusterPublisherStatus {
   /** True if everything published so far is in the kvstore, and canaries and configuration are written. */
   readonly synced: boolean;

@@ -46,7 +46,6 @@ export interface GlobalNamespacesOptions extends DutyContext {
   readonly print?: ((line: string) => void) | undefined;
 }
 
-/** Numbers of namespaces. */
 export interface GlobalNamespacesStatus {
   readonly globalByDefault: boolean;
   /** True if all namespaces have been listed, and the keys reviewed. */

@@ -8,7 +8,6 @@ import { clusterIDOf, type MaxConnectedClusters } from '../../model/numeric-iden
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { PublishedPrefixOptions } from './published-prefix.ts';
 
-/** The cluster that owns keys. */
 export interface KeyOwner {
   readonly clusterName: string;
   /** 0 if the cluster is in no mesh. */

@@ -10,7 +10,6 @@ import type { StoreObserver } from '../../kvstore/stores/watch-store.ts';
 import type { PublishedKeys } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
 
-/** Options of {@link PublishedPrefix}. */
 export interface PublishedPrefixOptions extends DutyContext {
   readonly backend: KvstoreBackend;
   /** Ends in `/`. */
@@ -253,7 +252,6 @@ export class PublishedPrefix {
     else this.#store.updateLocalKey(name, value, found === undefined || !equalBytes(found, value));
   }
 
-  /** Returns the observer of the existing keys. */
   #observer(): StoreObserver<Uint8Array> {
     const { isOwned, isEquivalent } = this.#options;
     return {

@@ -139,7 +139,6 @@ export class CiliumSlices {
     else this.#forget(name);
   }
 
-  /** Adds an endpoint, or updates it. */
   put(namespace: string, core: CoreEndpoint): void {
     const key = `${namespace}/${core.name}`;
     const from = this.#slices.get(this.#sliceOf.get(key) ?? '');

@@ -17,7 +17,6 @@ import { decompressed } from './decompressed.ts';
 import { readTar } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
 
-/** Maximum depth of folders. */
 const MAX_DEPTH = 8;
 /** Maximum depth of nested archives. */
 const MAX_ARCHIVE_DEPTH = 2;

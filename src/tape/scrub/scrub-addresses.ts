@@ -26,7 +26,6 @@ function wordsOf(bytes: Uint8Array): AddressWords {
   return { family, w0: word(0), w1: word(1), w2: word(2), w3: word(3) };
 }
 
-/** Returns the number of equal leading bits. */
 function commonBits(a: Uint8Array, b: Uint8Array): number {
   const index = a.findIndex((byte, i) => byte !== b[i]);
   if (index < 0) return a.length * 8;

@@ -42,7 +42,6 @@ export class LineScrub {
     this.#addresses = new AddressScrub(secret);
   }
 
-  /** The replacements of names. */
   get names(): ReadonlyMap<string, string> {
     return this.#names;
   }

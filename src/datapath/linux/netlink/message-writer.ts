@@ -34,7 +34,6 @@ export class MessageWriter {
   #end = 0;
   #message = 0;
 
-  /** Number of bytes written. */
   get length(): number {
     return this.#end;
   }

@@ -76,7 +76,6 @@ export function deleteFilter(filter: TrafficFilter): NetlinkRequest {
   return { operation: 'delete a filter', type: RTM_TC.deleteFilter, flags: 0, write };
 }
 
-/** Writes the body of a message about a filter. */
 function writeFilter(
   writer: MessageWriter,
   { interface: ifindex, direction, priority, handle }: TrafficFilter,

@@ -18,7 +18,6 @@ const TYPE_BITS = 6;
 
 /** The first register of 32 bits. The parts of a composite key are in consecutive registers. */
 export const REGISTER = 8;
-/** The register of the verdict of a packet. */
 export const VERDICT_REGISTER = 0;
 const NETWORK_HEADER = 1;
 const TRANSPORT_HEADER = 2;

@@ -472,7 +472,6 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 }
 
-/** Returns the chains that a frontend uses. */
 function chainsOf({ backends = 0, sourceChain }: KernelFrontend): readonly string[] {
   return [
     ...(backends === 0 ? [] : [pickName(backends)]),

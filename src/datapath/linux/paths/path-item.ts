@@ -71,7 +71,6 @@ export function splitKey(key: string): readonly [kind: PathItem['kind'], name: s
   return [kind, key.slice(space + 1)];
 }
 
-/** Returns the write order of a key. */
 export function pathOrder(key: string): number {
   return ORDER[splitKey(key)[0]];
 }

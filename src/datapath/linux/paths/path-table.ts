@@ -50,7 +50,6 @@ export interface PathEvent {
   readonly mustReread?: boolean | undefined;
 }
 
-/** A request, and the index of its change. */
 interface QueuedRequest {
   readonly at: number;
   readonly request: LenientRequest;
@@ -408,7 +407,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     if (after !== undefined) this.#links.set(after.index, after);
   }
 
-  /** Records a successful change. */
   #recordSuccess({ key, item }: TableChange<PathItem>): void {
     const [kind, name] = splitKey(key);
     if (kind === 'route') {

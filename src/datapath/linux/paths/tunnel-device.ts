@@ -9,7 +9,6 @@ import type { DeviceItem } from './path-item.ts';
 /** Distinguishes our interface from an interface of others with the same name. */
 const ALIAS = 'datapath-cache';
 
-/** The methods of a socket that are used. */
 type LinkSocket = Pick<NetlinkSocket, 'ask' | 'change' | 'dump' | 'transact'>;
 
 const { EBUSY, EEXIST, EOPNOTSUPP } = constants.errno;

@@ -57,7 +57,6 @@ export const NOTHING_KNOWN: ServiceInputs = {
   isSynced: false,
 };
 
-/** Options of {@link DesiredServices}. */
 export interface DesiredServicesOptions {
   /** Addresses that answer on node ports: those of this host. `0.0.0.0` and `::` have no special meaning here. */
   readonly nodePort: NodePortOptions;

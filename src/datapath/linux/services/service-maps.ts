@@ -37,12 +37,10 @@ export class ServiceMaps {
     view.setUint32(next + 2, endpoint.protocol, true);
   }
 
-  /** Writes a frontend. */
   writeService(at: number, count: number, affinitySeconds: number): void {
     this.#writeService(at, affinitySeconds, count, affinitySeconds === 0 ? 0 : AFFINITY_FLAG);
   }
 
-  /** Writes a slot of a frontend. */
   writeSlot(at: number, backend: number): void {
     this.#writeService(at, backend, 0, 0);
   }

@@ -63,7 +63,6 @@ export class ServicePins implements Disposable {
     this.#otherLayouts = FAMILIES.filter((family) => (family === 4 ? four : six).hasOtherLayout);
   }
 
-  /** The maps to write to. */
   get maps(): ServiceMapSet {
     return { 4: new ServiceMaps(4, this.#maps[4]), 6: new ServiceMaps(6, this.#maps[6]) };
   }

@@ -29,7 +29,6 @@ type PlaceOfIndex = TrafficPlace & { readonly ifindex: number };
 /** How a program is attached: by a TCX link, since Linux 6.6, or as a filter of the discipline `clsact`. */
 export type AttachedBy = 'tcx' | 'clsact';
 
-/** The dependencies of attaching. */
 export interface AttachContext {
   readonly kernel: Kernel;
   readonly bpf: Bpf;
