@@ -154,10 +154,9 @@ function pastClaimDocument(claim: PastClaim, first: PastClaim | undefined, model
   };
 }
 
-/** Returns the claims of a moment; undefined if there were none. */
-export function pastExplanation(moment: PrefixMoment, model: ReadModel): ExplanationDocument | undefined {
+/** Returns the claims of a moment. */
+export function pastExplanation(moment: PrefixMoment, model: ReadModel): ExplanationDocument {
   const { prefix, claims, decidedBy } = moment;
-  if (decidedBy === undefined) return undefined;
   return {
     prefix,
     decidedBy,

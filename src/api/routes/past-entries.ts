@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import type { Clock } from '../../base/clock.ts';
 import type { ChangedSince } from '../../history/past/past-reader.ts';
-import type { PrefixMoment } from '../../history/types.ts';
+import type { PastClaim, PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { prefixOfKey } from '../../net/prefix.ts';
@@ -59,11 +59,15 @@ interface PastRequest {
 }
 
 /** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
-function heldMoment({ key, at }: PastRequest, moment: PrefixMoment | undefined): PrefixMoment {
-  if (moment?.reason === 'before-held') throw notHeldProblem(at, moment.held);
+function heldMoment(
+  { key, at }: PastRequest,
+  moment: PrefixMoment | undefined,
+): PrefixMoment & { readonly effective: PastClaim } {
   if (moment === undefined) throw unknownProblem('ip', key);
-  if (moment.effective === undefined) throw notFoundProblem('ip', key, moment);
-  return moment;
+  const { reason, held, effective } = moment;
+  if (reason === 'before-held') throw notHeldProblem(at, held);
+  if (effective === undefined) throw notFoundProblem('ip', key, moment);
+  return { ...moment, effective };
 }
 
 /** Returns the claims of a moment. Throws `ProblemError` if it is not held or has no claims. */
@@ -72,9 +76,7 @@ export function pastExplained(
   requested: PastRequest,
   moment: PrefixMoment | undefined,
 ): ExplanationDocument {
-  const document = pastExplanation(heldMoment(requested, moment), model);
-  if (document === undefined) throw unknownProblem('ip', requested.key);
-  return document;
+  return pastExplanation(heldMoment(requested, moment), model);
 }
 
 /** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
@@ -84,9 +86,7 @@ export function pastEntry(
   moment: PrefixMoment | undefined,
 ): EntryDocument {
   const past = heldMoment(requested, moment);
-  const { effective } = past;
-  if (effective === undefined) throw unknownProblem('ip', requested.key);
-  return { ...entryDocument({ ...effective, shadowed: false }, model), past: pastDocument(past) };
+  return { ...entryDocument({ ...past.effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
 /** Creates the lists of earlier moments. */
@@ -121,10 +121,7 @@ export class PastLists {
       throw new ProblemError(
         'invalid-parameter',
         `More than ${MAX_CHANGED} prefixes have changed since then.`,
-        {
-          field: 'at',
-          value: at,
-        },
+        { field: 'at', value: at },
       );
     // A unique name, so that no two of these lists share a cursor.
     const title = `ipcache ${++this.#count}`;
