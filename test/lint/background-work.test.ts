@@ -49,6 +49,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'kvstore/kvstore-client.ts #compareClientWrites',
     'kvstore/session/lease-keeper.ts #renew',
     'kvstore/session/lock-keeper.ts #deleteEntry',
+    'kvstore/watch/list-and-watch.ts checkHistory',
     'kvstore/watch/list-and-watch.ts checkRights',
     'process/reload.ts #run',
     'process/served-api.ts followCredentials',

@@ -56,7 +56,10 @@ const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
 // and also when another call of the client was refused, but at most once a minute.
 const RIGHTS_MS = 10 * 60_000;
 const RIGHTS_AGAIN_MS = 60_000;
-// Interval of comparisons that find watch events lost by bugs of the server (etcd #17555, #18089, #19179).
+// After a pause of this duration, a watch checks that no compaction has overtaken it. etcd serves slow watches every
+// 100 ms.
+const LONG_PAUSE_MS = 100;
+// Interval of comparisons that find watch events lost by bugs of the server (etcd #17529, #18089, #19179).
 const RECONCILE_MS = 30 * 60_000;
 // Maximum share of time for reading all values again after a stream broke.
 const REREAD_SHARE = 1 / 50;
@@ -233,7 +236,7 @@ export class ListAndWatch implements Watch {
           if (clock.now() - Math.max(followedSince, this.#rightsCheckedAt) >= RIGHTS_MS) this.checkRights();
         },
         isFull: () => this.#queue.isFull,
-        whenNotFull: () => this.#queue.whenNotFull(),
+        whenNotFull: () => this.#waitForReader(session),
       });
       // The lifetime of the stream is over.
       this.#failuresInRow = 0;
@@ -396,6 +399,15 @@ export class ListAndWatch implements Watch {
   }
 
   // ── Following ──────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Resolves when the stream of a session may continue. */
+  async #waitForReader(session: WatchSession): Promise<void> {
+    const { clock, prefix } = this.#options;
+    const pausedAt = clock.now();
+    const followed = this.#cursor.nextRevision - 1;
+    await this.#queue.whenNotFull();
+    if (clock.now() - pausedAt >= LONG_PAUSE_MS) void session.checkHistory(prefix, followed);
+  }
 
   #receive(events: readonly TransportEvent[], isPartial: boolean): void {
     this.#failuresInRow = 0;

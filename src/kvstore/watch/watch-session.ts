@@ -1,7 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { prefixRange } from '../codec/key-range.ts';
-import { abortedError, asKvstoreError, KvstoreError } from '../session/errors.ts';
+import { keyRange, prefixRange } from '../codec/key-range.ts';
+import { abortedError, asKvstoreError, KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import type {
   RangeRequest,
   RangeResponse,
@@ -102,10 +102,22 @@ export class WatchSession {
    * Closes the session if the prefix may no longer be read. Ignores other failures, because the stream reports them.
    * Never rejects.
    */
-  async checkRights(prefix: string): Promise<void> {
-    const request = { ...prefixRange(prefix), limit: 1, keysOnly: true };
-    const refused = await this.range(request).then(() => undefined, asKvstoreError);
-    if (refused?.code === 'forbidden') this.close(refused);
+  checkRights(prefix: string): Promise<void> {
+    return this.#closeIf('forbidden', prefixRange(prefix));
+  }
+
+  /**
+   * Closes the session if the history at `revision` is compacted. Before 3.4.31 and 3.5.13, etcd may then have dropped
+   * events of a paused stream without an error (#17529). Ignores other failures. Never rejects.
+   */
+  checkHistory(prefix: string, revision: number): Promise<void> {
+    return this.#closeIf('compacted', { ...keyRange(prefix), revision });
+  }
+
+  async #closeIf(code: KvstoreErrorCode, request: RangeRequest): Promise<void> {
+    const read = this.range({ ...request, limit: 1, keysOnly: true });
+    const refused = await read.then(() => undefined, asKvstoreError);
+    if (refused?.code === code) this.close(refused);
   }
 
   /** Follows the stream. Resolves after `lifetimeMs`; rejects if the stream fails, stops answering or is closed. */

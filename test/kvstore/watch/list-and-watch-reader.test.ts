@@ -131,6 +131,37 @@ describe('the reader of a watch', () => {
     expect(recorder.status()).toMatchObject({ failures: 0, streams: 1 });
   });
 
+  it('that lags through a compaction loses nothing if the server drops the other events (regression: for 45 min)', async () => {
+    const { link, server, clock } = world;
+    const watch = link.watch.bind(link);
+    let isDropping = false;
+    link.watch = (request, observer) => {
+      if (isDropping) return watch(request, observer);
+      return watch(request, {
+        onCreated: (header) => observer.onCreated(header),
+        onProgress: (...progress) => observer.onProgress(...progress),
+        onEvents: (...events) => {
+          if (!isDropping) observer.onEvents(...events);
+        },
+        onEnd: () => {}, // also the message that the history was compacted
+      });
+    };
+    const recorder = world.read({ limits: { highWaterBytes: 400, lowWaterBytes: 200 } });
+    await settle(4);
+    const release = recorder.hold();
+    for (let i = 0; i < 20; i++) {
+      world.put(`${i}`);
+      await settle(1);
+    }
+    isDropping = true;
+    server.compact();
+    await advance(clock, 1000);
+    release();
+    await advance(clock, 5000);
+    expect(recorder.content.size).toBe(20);
+    expect(recorder.status()).toMatchObject({ failures: 1, lastFailure: { code: 'compacted' } });
+  });
+
   describe('of a large revision', () => {
     const keys = Array.from({ length: 20_000 }, (_, i) => `p/${i}`);
     const writeAll = (text: string): void => {

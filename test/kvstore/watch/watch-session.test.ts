@@ -30,7 +30,8 @@ const put = (key: string, modRevision: number): TransportEvent => ({
 class ScriptedStream implements WatchStream {
   readonly calls: string[] = [];
   observer: WatchObserver | undefined;
-  answer: () => Promise<RangeResponse> = () => Promise.reject(new Error('not asked for'));
+  answer: (request: RangeRequest) => Promise<RangeResponse> = () =>
+    Promise.reject(new Error('not asked for'));
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     expect(request).toBe(REQUEST);
@@ -38,8 +39,8 @@ class ScriptedStream implements WatchStream {
     return this;
   }
 
-  range(): Promise<RangeResponse> {
-    return this.answer();
+  range(request: RangeRequest): Promise<RangeResponse> {
+    return this.answer(request);
   }
 
   pause(): void {
@@ -124,6 +125,26 @@ describe('a session', () => {
     await session.checkRights('p/');
     await turn();
     expect(result.ended).toMatchObject({ code: 'forbidden' });
+  });
+
+  it('is closed by a check of its history only if that was compacted', async () => {
+    const answers = ['forbidden', 'compacted'] as const;
+    const read: RangeRequest[] = [];
+    stream.answer = (request) => {
+      read.push(request);
+      return Promise.reject(new KvstoreError(answers[read.length - 1] ?? 'internal', 'refused'));
+    };
+    const result = followed();
+    await session.checkHistory('p/', 7);
+    await turn();
+    expect(result.ended).toBeUndefined();
+    await session.checkHistory('p/', 8);
+    await turn();
+    expect(result.ended).toMatchObject({ code: 'compacted' });
+    expect(read.map(({ start, revision }) => [start, revision])).toEqual([
+      ['p/', 7],
+      ['p/', 8],
+    ]);
   });
 
   it('is paused from its start until it is followed', async () => {
