@@ -23,7 +23,8 @@ import type { AgentOptions } from './options.ts';
  */
 const SETTLE_MS = 1_000;
 
-export interface AgentSettings extends ReloadedSettings {
+/** The settings that a reload changes. */
+export interface ReloadedAgentSettings extends ReloadedSettings {
   readonly manifests: readonly string[];
   /** See `AgentOptions`; undefined: no limit. */
   readonly rateLimit: RateLimitOptions | undefined;
@@ -35,7 +36,7 @@ interface RunningAgent {
   readonly api: AgentApi;
   /** True if all sources were complete at the end of the initial sync. */
   readonly complete: boolean;
-  readonly reloads: Reloads<AgentSettings> | undefined;
+  readonly reloads: Reloads<ReloadedAgentSettings> | undefined;
 }
 
 export interface ShowContext extends RunContext {
@@ -49,7 +50,7 @@ export interface ShowContext extends RunContext {
  */
 function withAgent<T>(
   options: AgentOptions,
-  run: RunOptions<AgentSettings>,
+  run: RunOptions<ReloadedAgentSettings>,
   context: RunContext,
   use: (running: RunningAgent) => T | Promise<T>,
   onInterrupt: () => T = failInterrupted,
@@ -104,7 +105,7 @@ export function askMesh<T>(
   }));
 }
 
-export interface FollowMeshOptions extends RunOptions<AgentSettings> {
+export interface FollowMeshOptions extends RunOptions<ReloadedAgentSettings> {
   /** Path of a script of changes to play. */
   readonly script?: string | undefined;
   /** If true, all changes of a burst are shown. */
@@ -139,7 +140,7 @@ export async function followMesh(
         terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
-    const apply = async ({ manifests, rateLimit }: AgentSettings): Promise<void> => {
+    const apply = async ({ manifests, rateLimit }: ReloadedAgentSettings): Promise<void> => {
       await agent.readManifests(manifests, signal);
       agent.changeRates(rateLimit ?? {});
     };

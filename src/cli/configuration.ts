@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Command, InvalidArgumentError } from 'commander';
-import type { AgentSettings } from '../agent/run-agent.ts';
+import type { ReloadedAgentSettings } from '../agent/run-agent.ts';
 import type { SettingDocument, SettingsDocument } from '../api/routes/settings-routes.ts';
 import { showValue } from '../base/show-value.ts';
 import { InputError } from '../process/input-error.ts';
@@ -221,7 +221,7 @@ export async function settingsInUse(
 export function agentReloads(
   command: Command,
   { onHangup, env }: CommandIO,
-): ReloadSource<AgentSettings> | undefined {
+): ReloadSource<ReloadedAgentSettings> | undefined {
   return (
     onHangup && {
       subscribe: onHangup,

@@ -72,9 +72,9 @@ export class SegmentDirectory {
   /** Buffer of a split: number of keys by octet. */
   readonly #counts = new Int32Array(FAN);
   /**
-   * The first node from the root that does not have exactly one child node. The lookup of an address that begins with
-   * the octets of `#common` starts at this node. Without it, a lookup would read 16 nodes in a table of hosts in one
-   * IPv6 subnet.
+   * The node below the root that is reached as long as each node has exactly one child node. The lookup of an address
+   * that begins with the octets of `#common` starts here, any other lookup at the root. Without it, a lookup would read
+   * 16 nodes in a table of hosts in one IPv6 subnet.
    */
   #start = 0;
   #startLevel = 0;
@@ -153,6 +153,7 @@ export class SegmentDirectory {
   split(segment: number, upper: number, addresses: AddressColumn, count: number): void {
     this.#unshare();
     const { nodes, octets, octet } = this.#cut(segment, addresses, count);
+    // In each node of the path, from the last to the root, the entries after the path are also of the upper part.
     let from = octet;
     for (let depth = nodes.length - 1; depth >= 0; depth--) {
       if (!this.#replace(nodes[depth] ?? 0, from, ~segment, ~upper)) return;
@@ -282,7 +283,7 @@ export class SegmentDirectory {
   }
 }
 
-/** Returns the number of leading octets that all addresses share. */
+/** Returns the number of leading octets that all addresses share. At least two addresses must differ. */
 function commonOctets(addresses: AddressColumn, count: number): number {
   for (let word = 0; word < 4; word++) {
     let differing = 0;

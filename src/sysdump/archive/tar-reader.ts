@@ -5,8 +5,10 @@ const NUL = 0;
 /** Maximum size of a long name or of the records of a pax header. */
 const MAX_HEADER_BYTES = 1 << 20;
 
-/** Types of entries: regular file (two forms), contiguous file, and the headers that change the next entry. */
+/** Types of files: regular (two forms), contiguous. */
 const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
+/** Types of headers with fields of the next entry: name (GNU), records (pax), records for all entries (pax; ignored). */
+const EXTENSIONS: ReadonlySet<string> = new Set(['L', 'x', 'g']);
 
 /** Reads or skips a number of bytes of a stream of chunks. */
 class BlockSource {
@@ -129,6 +131,21 @@ function paxRecords(bytes: Buffer): ReadonlyMap<string, string> {
   return records;
 }
 
+/** Fields of the next entry which replace those of its header. */
+interface Override {
+  readonly name?: string | undefined;
+  readonly size?: number | undefined;
+}
+
+/** Returns the fields of the next entry after an extension of this type and content. */
+function extend(previous: Override, type: string, bytes: Buffer): Override {
+  if (type === 'L') return { ...previous, name: text(bytes, 0, bytes.length) };
+  if (type !== 'x') return previous;
+  const records = paxRecords(bytes);
+  const size = records.get('size');
+  return { name: records.get('path') ?? previous.name, size: size === undefined ? undefined : Number(size) };
+}
+
 /**
  * Yields the regular files of a tar stream: ustar, pax and GNU. Links, devices and folders are skipped. Content that is
  * not read is skipped. Throws {@link ArchiveError} if the stream is no tar or ends early. Memory: one chunk of the
@@ -142,8 +159,7 @@ export async function* readTar(
 ): AsyncGenerator<ArchiveEntry, void, void> {
   const source = new BlockSource(stream, path, budget);
   let count = 0;
-  /** The name and the size of the next entry, from headers of GNU tar and pax before it. */
-  let override: { readonly name?: string | undefined; readonly size?: number | undefined } = {};
+  let override: Override = {};
   try {
     for (;;) {
       const block = await source.exactly(BLOCK);
@@ -179,19 +195,11 @@ export async function* readTar(
       if (!Number.isSafeInteger(size) || size < 0)
         throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
       const padding = (BLOCK - (size % BLOCK)) % BLOCK;
-      if (type === 'L' || type === 'x' || type === 'g') {
+      if (EXTENSIONS.has(type)) {
         if (size > MAX_HEADER_BYTES) throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
         const bytes = (await source.exactly(size)) ?? Buffer.alloc(0);
         await source.skip(padding);
-        if (type === 'L') override = { ...override, name: text(bytes, 0, bytes.length) };
-        if (type === 'x') {
-          const records = paxRecords(bytes);
-          const stated = records.get('size');
-          override = {
-            name: records.get('path') ?? override.name,
-            size: stated === undefined ? undefined : Number(stated),
-          };
-        }
+        override = extend(override, type, bytes);
         continue;
       }
       const entryName = override.name ?? name;
