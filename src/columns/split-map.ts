@@ -53,7 +53,7 @@ export class SplitMap<V> {
   *entries(): Generator<[string, V], void, void> {
     const count = this.#buckets.length;
     for (let at = 0; at < count; at++) {
-      // All keys that were in this bucket at the beginning, in one step, because a later split moves some of them.
+      // The keys that were in this bucket at the beginning. A later split moves some of them, so they are read at once.
       const keys = this.#splitSince(count, at).flatMap((bucket) => [...bucket.keys()]);
       for (const key of keys) {
         const value = this.get(key);
@@ -68,7 +68,8 @@ export class SplitMap<V> {
     const buckets = bucket === undefined ? [] : [bucket];
     for (const [i, later] of this.#buckets.slice(count).entries()) {
       let origin = count + i;
-      while (origin >= count) origin -= 1 << (31 - Math.clz32(origin)); // the place from which it was split
+      // Without its highest bit, a place is that of the bucket from which it was split.
+      while (origin >= count) origin -= 1 << (31 - Math.clz32(origin));
       if (origin === place) buckets.push(later);
     }
     return buckets;

@@ -149,7 +149,7 @@ export class Rows {
   }
 
   /** Sets the number of all rows, for a list whose pages can be read at any position. */
-  set total(total: number) {
+  setTotal(total: number): void {
     if (!this.#isRandom) return;
     this.#total = total;
     void this.#load();
@@ -229,18 +229,22 @@ export class Rows {
   /** Sets the path of the next page, and whether the list is complete. */
   #setNext(token: string | undefined): void {
     if (this.#pages.length === 1 && token === undefined) {
+      // The list has no other page, so no number of rows is needed.
       this.#isRandom = false;
       this.#total = undefined;
     }
-    const isFull = this.#query.sort !== '' && this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
-    const isByPrefix = this.#query.sort.endsWith('prefix');
     this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE_ROWS) });
-    if (token === undefined && isFull && isByPrefix)
+    // The agent sorts at most MAX_SORTED rows. Only in the order of prefixes it can continue after the last one.
+    const { sort } = this.#query;
+    const hasAllSorted =
+      token === undefined && sort !== '' && this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
+    const isByPrefix = sort.endsWith('prefix');
+    if (hasAllSorted && isByPrefix)
       this.#next = this.#path({
         after: this.rowAt(this.#loaded - 1)?.prefix ?? '',
         limit: String(PAGE_ROWS),
       });
-    this.isTruncated = token === undefined && isFull && !isByPrefix;
+    this.isTruncated = hasAllSorted && !isByPrefix;
     this.isComplete =
       this.#total === undefined ? this.#next === undefined && !this.isTruncated : this.#loaded >= this.#total;
   }

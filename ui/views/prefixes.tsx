@@ -158,7 +158,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
   const all = counting.document?.count;
   const total = rows?.isComplete === true ? rows.count : all;
   useEffect(() => {
-    if (all !== undefined && rows !== undefined) rows.total = all;
+    if (all !== undefined && rows !== undefined) rows.setTotal(all);
   }, [all, rows]);
   const clusters = (status?.clusters ?? []).filter(({ local }) => !local).map(({ name }) => name);
   const parameter = (name: string): string => parameters.get(name) ?? '';

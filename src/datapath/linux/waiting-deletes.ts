@@ -18,11 +18,12 @@ export interface WaitingDeletesOptions {
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
-  #current = new Set<string>();
-  #next = new Set<string>();
-  /** Callers that wait until the keys of `#current` or `#next` do not wait any more. */
-  #afterCurrent: (() => void)[] = [];
-  #afterNext: (() => void)[] = [];
+  /** The keys of the running wait, and those of the planned one. */
+  #waiting = new Set<string>();
+  #planned = new Set<string>();
+  /** Resolvers of {@link WaitingDeletes.presentAllowed} for the end of the running wait, and of the planned one. */
+  #afterWait: (() => void)[] = [];
+  #afterPlanned: (() => void)[] = [];
   #isWaiting = false;
   #isClosed = false;
 
@@ -31,30 +32,30 @@ export class WaitingDeletes implements Disposable {
   }
 
   get size(): number {
-    return this.#current.size + this.#next.size;
+    return this.#waiting.size + this.#planned.size;
   }
 
   has(key: string): boolean {
-    return this.#current.has(key) || this.#next.has(key);
+    return this.#waiting.has(key) || this.#planned.has(key);
   }
 
-  /** Adds a key, unless it is in the current wait. */
+  /** Adds a key, unless it is in the running wait. */
   add(key: string): void {
-    if (this.#current.has(key)) return;
-    this.#next.add(key);
+    if (this.#waiting.has(key)) return;
+    this.#planned.add(key);
     this.#begin();
   }
 
   delete(key: string): void {
-    this.#current.delete(key);
-    this.#next.delete(key);
+    this.#waiting.delete(key);
+    this.#planned.delete(key);
     if (this.size === 0) this.#resolveWaiters();
   }
 
-  /** Resolves when no key that waits now still waits, or on dispose. Later keys do not matter. */
-  currentAllowed(): Promise<void> {
+  /** Resolves when the keys that are present now have been allowed or deleted, or on dispose. */
+  presentAllowed(): Promise<void> {
     if (this.size === 0 || this.#isClosed) return Promise.resolve();
-    const waiters = this.#next.size > 0 ? this.#afterNext : this.#afterCurrent;
+    const waiters = this.#planned.size > 0 ? this.#afterPlanned : this.#afterWait;
     return new Promise((resolve) => {
       waiters.push(resolve);
     });
@@ -66,17 +67,17 @@ export class WaitingDeletes implements Disposable {
   }
 
   #resolveWaiters(): void {
-    for (const resolve of [...this.#afterCurrent.splice(0), ...this.#afterNext.splice(0)]) resolve();
+    for (const resolve of [...this.#afterWait.splice(0), ...this.#afterPlanned.splice(0)]) resolve();
   }
 
   #begin(): void {
-    if (this.#isWaiting || this.#next.size === 0) return;
+    if (this.#isWaiting || this.#planned.size === 0) return;
     this.#isWaiting = true;
     this.#options.nextTurn(() => {
-      this.#current = this.#next;
-      this.#next = new Set();
-      this.#afterCurrent = this.#afterNext;
-      this.#afterNext = [];
+      this.#waiting = this.#planned;
+      this.#planned = new Set();
+      this.#afterWait = this.#afterPlanned;
+      this.#afterPlanned = [];
       this.#wait();
     });
   }
@@ -93,12 +94,12 @@ export class WaitingDeletes implements Disposable {
   }
 
   #end(): void {
-    const keys = this.#current;
-    this.#current = new Set();
+    const keys = this.#waiting;
+    this.#waiting = new Set();
     this.#isWaiting = false;
     this.#options.allow(keys);
-    for (const resolve of this.#afterCurrent.splice(0)) resolve();
-    if (this.#next.size === 0) this.#resolveWaiters();
+    for (const resolve of this.#afterWait.splice(0)) resolve();
+    if (this.#planned.size === 0) this.#resolveWaiters();
     this.#begin();
   }
 }

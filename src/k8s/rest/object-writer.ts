@@ -213,6 +213,7 @@ function outcomeOf(write: ObjectWrite, error: ApiError): WriteOutcome {
       return { outcome: 'refused', message: `${message}: ${right}` };
     }
     case 'invalid':
+      // A failed `test` of a patch is invalid without causes.
       return { outcome: write.verb === 'patch' && !error.hasCauses ? 'conflict' : 'invalid', message };
     case 'rejected':
       return { outcome: 'invalid', message };

@@ -7,7 +7,7 @@ const MAX_HEADER_BYTES = 1 << 20;
 
 /** Types of files: regular (two forms), contiguous. */
 const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
-/** Types of headers with fields of the next entry: name (GNU), records (pax), records for all entries (pax; ignored). */
+/** Types of headers before an entry: its name (GNU), its records (pax), records of all entries (pax; ignored). */
 const EXTENSIONS: ReadonlySet<string> = new Set(['L', 'x', 'g']);
 
 /** Reads or skips a number of bytes of a stream of chunks. */
