@@ -78,9 +78,12 @@ export class SharedHeap {
     used: 0,
   }));
   readonly #maxWords: number;
-  readonly #copiedWords: number;
-  /** Number of words of all blocks after a batch that copies each block in use. */
-  #copied = 0;
+  readonly #maxWordsIfCopied: number;
+  /**
+   * Number of words of all blocks if a batch copied each block in use: for each class, those made, or twice those in
+   * use if these are more.
+   */
+  #wordsIfCopied = 0;
   /** Blocks that were released in this batch, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
@@ -90,12 +93,12 @@ export class SharedHeap {
   readonly #large: { readonly at: number; lines: number }[] = [];
 
   /**
-   * Reserves address space. Memory is taken as the heap grows. `maxBytes` and `copiedBytes` limit
-   * {@link SharedHeap.hasRoom}: the blocks in use, and all blocks after each one in use was copied.
+   * Reserves address space. Memory is taken as the heap grows. {@link SharedHeap.hasRoom} limits the blocks in use to
+   * `maxBytes`, and all blocks, if a batch copied each one in use, to `copiedBytes`.
    */
   constructor(reservedBytes: number, maxBytes: number, copiedBytes: number) {
     this.#maxWords = maxBytes / 4;
-    this.#copiedWords = copiedBytes / 4;
+    this.#maxWordsIfCopied = copiedBytes / 4;
     requireSharedMemory(globalThis);
     try {
       this.buffer = new SharedArrayBuffer(STEP_BYTES, { maxByteLength: reservedBytes });
@@ -134,12 +137,13 @@ export class SharedHeap {
   }
 
   /**
-   * Returns true if one more block may be used. It must remain possible to copy each block in use in one batch. A class
-   * then needs twice as many blocks as are in use, or as many as it has already.
+   * Returns true if one more block may be used. One batch must still be able to copy each block in use: each class
+   * needs twice as many blocks as it has in use.
    */
   hasRoom(words: number): boolean {
     if (this.used + words > this.#maxWords) return false;
-    if (this.#copied + 2 * words <= this.#copiedWords) return true;
+    // The block and its copy may be new. Otherwise, the class must have enough blocks already.
+    if (this.#wordsIfCopied + 2 * words <= this.#maxWordsIfCopied) return true;
     const { made, used } = this.#classOf(linesOf(words));
     return 2 * (used + words) <= made;
   }
@@ -160,7 +164,7 @@ export class SharedHeap {
     const before = Math.max(sizeClass.made, 2 * sizeClass.used);
     sizeClass.made += made;
     sizeClass.used += used;
-    this.#copied += Math.max(sizeClass.made, 2 * sizeClass.used) - before;
+    this.#wordsIfCopied += Math.max(sizeClass.made, 2 * sizeClass.used) - before;
   }
 
   #classOf(lines: number): SizeClass {
