@@ -28,11 +28,11 @@ export function parseOutputList(
   command: string,
   at: string,
   onReject: (rejection: Rejection) => void,
-  inner = '',
+  inner?: string,
 ): readonly unknown[] | undefined {
   const json = parseOutputJson(text);
   const value = 'value' in json ? (json.value ?? []) : undefined;
-  const list = isObject(value) ? value[inner] : value;
+  const list = isObject(value) && inner !== undefined ? value[inner] : value;
   if (Array.isArray(list)) return list;
   const why = 'problem' in json ? json.problem : 'must be a list';
   onReject(rejection('invalid-json', command, text.slice(0, 64), why, at));

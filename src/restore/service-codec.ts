@@ -52,12 +52,11 @@ export function* servicePartRecords(part: ServicePart): Generator<object, void, 
   }
   const all = part.kind === 'offer' ? part.backends : [...part.slice.backends.values()];
   const notReady = part.kind === 'offer' ? [] : [...part.slice.notReady.values()];
-  const source = part.kind === 'slice' ? part.slice.name : part.cluster;
   const head = {
     kind,
     namespace,
     name,
-    of: source,
+    of: part.kind === 'slice' ? part.slice.name : part.cluster,
     ...(part.kind === 'remote-slice' && { slice: part.slice.name }),
   };
   let record: { readonly backends: object[]; readonly notReady: object[] } = { backends: [], notReady: [] };
@@ -133,8 +132,7 @@ function backendRecord(backend: Backend): object {
 
 /** A slice or offer with several records, of which some have been read. */
 interface UnfinishedPart {
-  /** Identifies the part. */
-  readonly title: string;
+  readonly partKey: string;
   readonly backends: Backend[];
   readonly notReady: Backend[];
 }
@@ -174,16 +172,16 @@ export class ServicePartReader {
     const kind = fields.word('kind', KINDS) ?? fields.reject('kind', 'missing-field', 'is missing');
     const id: ServiceID = { namespace: fields.text('namespace'), name: fields.text('name') };
     if (kind === 'service') return { kind, id, service: readService(id, fields.item('service')) };
-    const source = fields.text('of');
-    const cluster = kind === 'slice' ? '' : source;
-    const name = kind === 'remote-slice' ? fields.text('slice') : source;
-    const title = [kind, source, name, id.namespace, id.name].join('/');
-    const previous = this.#unfinished?.title === title ? this.#unfinished : undefined;
+    const of = fields.text('of'); // the name of a local slice, else the cluster
+    const cluster = kind === 'slice' ? '' : of;
+    const name = kind === 'remote-slice' ? fields.text('slice') : of;
+    const partKey = [kind, of, name, id.namespace, id.name].join('/');
+    const previous = this.#unfinished?.partKey === partKey ? this.#unfinished : undefined;
     const backends = previous?.backends ?? [];
     const notReady = previous?.notReady ?? [];
     for (const backend of readBackends(fields.list('backends'), cluster)) backends.push(backend);
     for (const backend of readBackends(fields.list('notReady'), cluster)) notReady.push(backend);
-    this.#unfinished = fields.boolean('more') === true ? { title, backends, notReady } : undefined;
+    this.#unfinished = fields.boolean('more') === true ? { partKey, backends, notReady } : undefined;
     if (this.#unfinished !== undefined) return undefined;
     if (kind === 'offer') return { kind, id, cluster, backends };
     const slice = createEndpointSlice({ service: id, name, backends, notReady });
