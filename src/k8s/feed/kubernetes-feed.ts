@@ -425,10 +425,10 @@ export class KubernetesFeed {
     const kind = this.#kinds.get('pods');
     if (kind === undefined) return;
     const endpoints = this.#kinds.get('ciliumendpoints') ?? this.#kinds.get('ciliumendpointslices');
-    // Until the first list of CiliumEndpoints ends or fails, the selection does not change.
-    const isProvided =
-      endpoints?.complete === true ||
-      (endpoints !== undefined && endpoints.state !== 'missing' && this.#followsAllPods !== true);
+    const isComplete = endpoints?.complete === true;
+    const isPending = endpoints !== undefined && !isComplete && endpoints.state !== 'missing';
+    // While the first list is pending, the selection does not change. At the start, it is the local node.
+    const isProvided = isPending ? this.#followsAllPods !== true : isComplete;
     const needsAll = this.#handover.ip === 'following' && !this.#delayedFollows.has('ip') && !isProvided;
     if (needsAll === this.#followsAllPods) return;
     this.#followsAllPods = needsAll;
