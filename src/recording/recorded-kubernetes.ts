@@ -3,7 +3,7 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import { showValue } from '../base/show-value.ts';
 import { MemoryApiServer } from '../k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../k8s/memory/memory-api-transport.ts';
-import { CLUSTER_TYPES, type ResourceType } from '../k8s/memory/resource-types.ts';
+import { CLUSTER_TYPES, type ResourceType, typeMeta } from '../k8s/memory/resource-types.ts';
 import type { ApiTransport } from '../k8s/rest/api-transport.ts';
 import { isObject } from '../net/fields.ts';
 import { type Manifest, readManifests } from './manifests.ts';
@@ -32,16 +32,14 @@ function textOf(value: unknown): string {
 /** Returns the place of an object, or the reason why it has none. */
 function placeOf(object: RecordedObject): RequestPlace | string {
   const { apiVersion, kind, metadata } = object;
-  const versionOf = ({ group, version }: ResourceType): string =>
-    group === '' ? version : `${group}/${version}`;
-  const type = CLUSTER_TYPES.find((one) => one.kind === kind && versionOf(one) === apiVersion);
+  const type = CLUSTER_TYPES.find((one) => one.kind === kind && typeMeta(one).apiVersion === apiVersion);
   if (type === undefined) return `${textOf(apiVersion)} ${textOf(kind)} is not supported`;
   const { name, namespace = 'default' } = isObject(metadata) ? metadata : {};
   if (typeof name !== 'string' || typeof namespace !== 'string') return 'the object has no name';
   if (/\p{Surrogate}/u.test(name + namespace)) return 'the name or namespace is not valid Unicode';
   const root = type.group === '' ? '/api/' : '/apis/';
   const within = type.namespaced ? `/namespaces/${encodeURIComponent(namespace)}` : '';
-  const collection = `${root}${versionOf(type)}${within}/${type.plural}`;
+  const collection = `${root}${typeMeta(type).apiVersion}${within}/${type.plural}`;
   const scope = type.namespaced ? namespace : undefined;
   return { type, namespace: scope, collection, name: encodeURIComponent(name) };
 }

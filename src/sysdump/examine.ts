@@ -3,7 +3,7 @@ import { counted } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
 import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
 import type { Truth } from '../ciliumdump/truth.ts';
-import { CLUSTER_TYPES } from '../k8s/memory/resource-types.ts';
+import { CLUSTER_TYPES, typeMeta } from '../k8s/memory/resource-types.ts';
 import { clusterIDOf, MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
 import { isObject } from '../net/fields.ts';
 import type { Manifest } from '../recording/manifests.ts';
@@ -94,13 +94,9 @@ export async function* sysdumpObjects(
       if (text === undefined) continue;
       for await (const { kind, object } of objectsOf(text, entry.name, () => {})) {
         const type = PLURALS.has(kind) ? CLUSTER_TYPES.find((one) => one.kind === kind) : undefined;
-        const apiVersion =
-          type === undefined || type.group === '' ? type?.version : `${type.group}/${type.version}`;
-        if (type !== undefined)
-          yield {
-            at: entry.name,
-            object: { apiVersion, kind, ...object, metadata: withoutServerFields(object) },
-          };
+        if (type === undefined) continue;
+        const metadata = withoutServerFields(object);
+        yield { at: entry.name, object: { ...typeMeta(type), ...object, metadata } };
       }
     }
   } finally {

@@ -1,4 +1,4 @@
-import { CLUSTER_TYPES } from '../k8s/memory/resource-types.ts';
+import { CLUSTER_TYPES, typeMeta } from '../k8s/memory/resource-types.ts';
 import type { KubernetesObject } from '../k8s/resource.ts';
 import {
   COPIED_RESOURCES,
@@ -93,10 +93,9 @@ export class TapeState {
       const plural = key.slice(0, key.indexOf('/'));
       const type = CLUSTER_TYPES.find((one) => one.plural === plural);
       if (type === undefined) continue;
-      const apiVersion = type.group === '' ? type.version : `${type.group}/${type.version}`;
       // The API server in memory sets both fields.
       const { uid: _, resourceVersion: __, ...metadata } = object.metadata;
-      yield { object: { apiVersion, kind: type.kind, ...object, metadata }, at: `tape ${key}` };
+      yield { object: { ...typeMeta(type), ...object, metadata }, at: `tape ${key}` };
     }
   }
 
