@@ -210,11 +210,13 @@ function portText({ port, protocol }: PortProtocol): string {
   return `${port}/${protocolName(protocol)}`;
 }
 
-/** Returns the service account and the named ports of a pod, if it has any. */
-export function podDetails(
+/** Returns the fields of a pod; empty ones are absent. */
+export function podFields(
   k8s: K8sMetadata | undefined,
-): Pick<EntryDocument, 'serviceAccount' | 'namedPorts'> {
+): Pick<EntryDocument, 'namespace' | 'podName' | 'serviceAccount' | 'namedPorts'> {
   return {
+    ...(k8s?.namespace && { namespace: k8s.namespace }),
+    ...(k8s?.podName && { podName: k8s.podName }),
     ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
     ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
   };
@@ -246,9 +248,7 @@ export function entryDocument(
     ...(labels && { labels: labelTexts(labels) }),
     ...(hostIP !== undefined && { hostIP }),
     encryptKey,
-    ...(k8s?.namespace && { namespace: k8s.namespace }),
-    ...(k8s?.podName && { podName: k8s.podName }),
-    ...podDetails(k8s),
+    ...podFields(k8s),
     source,
     ...(owner && { owner }),
     ...(restored && { restored }),

@@ -17,7 +17,7 @@ import {
   type ExplanationDocument,
   entryDocument,
   type NodeDocument,
-  podDetails,
+  podFields,
   type ServiceDocument,
 } from './documents.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
@@ -266,8 +266,7 @@ function claimFields({ identity, hostIP, encryptKey, k8s }: CompleteClaim): obje
     identity,
     ...(hostIP !== undefined && { hostIP }),
     ...(encryptKey !== 0 && { encryptKey }),
-    ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
-    ...podDetails(k8s),
+    ...podFields(k8s),
   };
 }
 

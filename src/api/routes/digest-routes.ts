@@ -10,7 +10,7 @@ import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { comparedDocuments, isDocumentGroup } from '../compared-documents.ts';
-import { podDetails } from '../documents.ts';
+import { type EntryDocument, podFields } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
@@ -75,19 +75,12 @@ export interface DigestItem extends Pick<ComparedDocument, 'key' | 'fields'> {
 }
 
 /** A claim at a requested place. */
-export interface DigestClaim {
+export interface DigestClaim
+  extends Omit<EntryDocument, 'prefix' | 'labels' | 'source' | 'restored' | 'past'> {
   readonly key: string;
   readonly place: number;
-  readonly owner?: string | undefined;
-  readonly identity: number;
   /** The labels of the identity, if they are known. */
   readonly labels?: string | undefined;
-  readonly hostIP?: string | undefined;
-  readonly encryptKey: number;
-  readonly namespace?: string | undefined;
-  readonly podName?: string | undefined;
-  readonly serviceAccount?: string | undefined;
-  readonly namedPorts?: Readonly<Record<string, string>> | undefined;
 }
 
 const DIGEST: z.ZodType<DigestDocument> = z
@@ -360,7 +353,6 @@ function claimDocument(
     ...(owner !== '' && { owner }),
     ...(labels !== '' && { labels }),
     ...(hostIP !== undefined && { hostIP }),
-    ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
-    ...podDetails(k8s),
+    ...podFields(k8s),
   };
 }
