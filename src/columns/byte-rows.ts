@@ -1,4 +1,4 @@
-import { Int32Map } from './int32-map.ts';
+import { HashChains } from './hash-chains.ts';
 import { Int32Rows, PAGE_BITS } from './int32-rows.ts';
 import { mix } from './mix.ts';
 import { SharedPages } from './shared-pages.ts';
@@ -11,13 +11,18 @@ const GROWTH = 1.25;
 /** A length up to this value is stored in one byte, a longer one in four more. */
 const SHORT = 0xfe;
 
-/** Returns a hash of `bytes[from, to)`. */
+/**
+ * Returns a hash of `bytes[from, to)`. Texts that differ only in the last byte have neighbouring hashes, so that texts
+ * which are added in their order use the same cache lines.
+ */
 function hashOf(bytes: Uint8Array, from: number, to: number, seed: number): number {
   let hash = seed;
   let at = from;
+  const last = to - 1;
   // Two bytes a round. With four, a difference of the highest bit could be cancelled whatever the seed is.
-  for (; at + 2 <= to; at += 2) hash = mix(hash, (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8));
-  return at < to ? mix(hash, bytes[at] ?? 0) : hash;
+  for (; at + 2 <= last; at += 2) hash = mix(hash, (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8));
+  if (at < last) hash = mix(hash, bytes[at] ?? 0);
+  return last < from ? hash : hash ^ (bytes[last] ?? 0);
 }
 
 /**
@@ -74,24 +79,24 @@ function storedLength(length: number): number {
  * Maps byte strings, called texts, to rows of integers. The texts of 1,024 rows are stored in one array, so that a row
  * needs no object on the heap. Rows of deleted texts are reused, last in, first out.
  *
- *     text ─► hash ─► Int32Map ─► row ─► row with the same hash ─► …
- *
- *     row     the columns of the owner │ text │ link
+ *     text ─► hash ─► HashChains ─► row        row: the columns of the owner │ text
  */
 export class ByteRows {
   /**
-   * The columns of the owner, which are 0 in a new row, and two more. The first of these is the offset of the text in
-   * its page, plus one; 0 if the row is free. The last column is the next row with the same hash, or the next free row.
+   * The columns of the owner, which are 0 in a new row, and one more: the offset of the text in its page, plus one; 0
+   * if the row is free.
    */
   readonly rows: Int32Rows;
-  /** The columns of the offset and of the next row. */
+  /** The column of the offset. */
   readonly #text: number;
-  readonly #link: number;
+  /**
+   * The columns of `#chains`, in rows of their own, so that a search reads fewer cache lines. The first column of a
+   * free row is the next free row, plus one.
+   */
+  readonly #links: Int32Rows = new Int32Rows(2, new SharedPages(), FIRST_ROWS);
+  readonly #chains: HashChains = new HashChains(this.#links, 0);
   readonly #seed: number;
   readonly #pages: TextPage[] = [];
-  /** The first row of each hash of a text, plus one. */
-  readonly #first = new Int32Map();
-  #size = 0;
   #limit = 0;
   /** The row that was freed last, plus one; 0 if there is none. */
   #free = 0;
@@ -99,14 +104,13 @@ export class ByteRows {
   /** A secret `seed` prevents attackers from choosing texts with one hash, whose lookups take linear time. */
   constructor(columns: number, seed = 0) {
     this.#text = columns;
-    this.#link = columns + 1;
     this.#seed = seed | 0;
-    this.rows = new Int32Rows(columns + 2, new SharedPages(), FIRST_ROWS);
+    this.rows = new Int32Rows(columns + 1, new SharedPages(), FIRST_ROWS);
   }
 
   /** Number of texts. */
   get size(): number {
-    return this.#size;
+    return this.#chains.size;
   }
 
   /** One more than the highest row ever used. */
@@ -116,7 +120,8 @@ export class ByteRows {
 
   /** Memory in bytes. */
   get bytes(): number {
-    return this.#pages.reduce((sum, page) => sum + page.bytes.length, this.rows.bytes + this.#first.bytes);
+    const tables = this.rows.bytes + this.#links.bytes + this.#chains.bytes;
+    return this.#pages.reduce((sum, page) => sum + page.bytes.length, tables);
   }
 
   /** Returns true if the row has a text. */
@@ -146,12 +151,10 @@ export class ByteRows {
 
   /** Returns the row of the text `bytes[from, to)`, or -1. */
   find(bytes: Uint8Array, from: number, to: number): number {
-    for (let next = this.#first.get(hashOf(bytes, from, to, this.#seed)); next !== 0; ) {
-      const row = next - 1;
-      if (this.isAt(row, bytes, from, to)) return row;
-      next = this.rows.get(row, this.#link);
-    }
-    return -1;
+    const hash = hashOf(bytes, from, to, this.#seed);
+    let row = this.#chains.first(hash);
+    while (row >= 0 && !this.isAt(row, bytes, from, to)) row = this.#chains.after(row, hash);
+    return row;
   }
 
   /** Adds the text `bytes[from, to)`, which is not in the table. Returns its row. */
@@ -159,8 +162,7 @@ export class ByteRows {
     const row = this.#takeRow();
     const page = this.#pageWithRoom(row >>> PAGE_BITS, storedLength(to - from));
     this.rows.set(row, this.#text, page.append(bytes, from, to) + 1);
-    this.rows.set(row, this.#link, this.#first.exchange(hashOf(bytes, from, to, this.#seed), row + 1));
-    this.#size++;
+    this.#chains.add(row, hashOf(bytes, from, to, this.#seed));
     return row;
   }
 
@@ -169,14 +171,11 @@ export class ByteRows {
     const offset = this.rows.get(row, this.#text) - 1;
     const page = this.#pages[row >>> PAGE_BITS];
     if (offset < 0 || page === undefined) return;
-    const start = page.startOf(offset);
-    const length = page.lengthAt(offset);
-    this.#unlink(hashOf(page.bytes, start, start + length, this.#seed), row);
-    page.live -= storedLength(length);
-    for (let column = 0; column < this.#link; column++) this.rows.set(row, column, 0);
-    this.rows.set(row, this.#link, this.#free);
+    this.#chains.delete(row);
+    page.live -= storedLength(page.lengthAt(offset));
+    for (let column = 0; column <= this.#text; column++) this.rows.set(row, column, 0);
+    this.#links.set(row, 0, this.#free);
     this.#free = row + 1;
-    this.#size--;
   }
 
   /** Returns a page of texts with room for `size` bytes at its end. */
@@ -213,25 +212,14 @@ export class ByteRows {
     }
   }
 
-  #unlink(hash: number, row: number): void {
-    const after = this.rows.get(row, this.#link);
-    const first = this.#first.get(hash);
-    if (first === row + 1) {
-      this.#first.exchange(hash, after);
-      return;
-    }
-    let before = first - 1;
-    while (this.rows.get(before, this.#link) !== row + 1) before = this.rows.get(before, this.#link) - 1;
-    this.rows.set(before, this.#link, after);
-  }
-
   #takeRow(): number {
     if (this.#free === 0) {
       this.rows.reserve(this.#limit);
+      this.#links.reserve(this.#limit);
       return this.#limit++;
     }
     const row = this.#free - 1;
-    this.#free = this.rows.get(row, this.#link);
+    this.#free = this.#links.get(row, 0);
     return row;
   }
 }

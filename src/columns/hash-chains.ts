@@ -1,4 +1,8 @@
 import { Int32Rows } from './int32-rows.ts';
+import { SharedPages } from './shared-pages.ts';
+
+/** Buckets of a small table. */
+const FIRST_BUCKETS = 16;
 
 /**
  * Finds rows by a hash of their keys, which the owner stores and compares. The rows of a bucket are linked. It grows by
@@ -14,7 +18,7 @@ export class HashChains {
   readonly #hash: number;
   readonly #next: number;
   /** The first row of each bucket + 1. */
-  readonly #heads = new Int32Rows(1);
+  readonly #heads = new Int32Rows(1, new SharedPages(), FIRST_BUCKETS);
   #buckets = 1;
   /** Number of buckets when the present round of splits began: a power of two. */
   #round = 1;
@@ -31,6 +35,11 @@ export class HashChains {
   /** Number of rows. */
   get size(): number {
     return this.#size;
+  }
+
+  /** Memory of the buckets in bytes. */
+  get bytes(): number {
+    return this.#heads.bytes;
   }
 
   /** Returns the first row with a hash; -1 if there is none. */
@@ -87,15 +96,21 @@ export class HashChains {
   /** Distributes the rows of the next bucket between it and a new one. */
   #split(): void {
     const bucket = this.#buckets - this.#round;
-    let link = this.#heads.get(bucket, 0);
-    this.#heads.reserve(this.#buckets);
-    this.#heads.set(bucket, 0, 0);
-    this.#buckets++;
-    while (link !== 0) {
+    let stay = 0;
+    let move = 0;
+    for (let link = this.#heads.get(bucket, 0); link !== 0; ) {
       const row = link - 1;
-      link = this.#rows.get(row, this.#next);
-      this.#link(row, this.#bucketOf(this.#rows.get(row, this.#hash)));
+      const next = this.#rows.get(row, this.#next);
+      const isMoved = (this.#rows.get(row, this.#hash) & this.#round) !== 0;
+      const after = isMoved ? move : stay;
+      if (next !== after) this.#rows.set(row, this.#next, after);
+      if (isMoved) move = link;
+      else stay = link;
+      link = next;
     }
+    this.#heads.reserve(this.#buckets);
+    this.#heads.set(bucket, 0, stay);
+    this.#heads.set(this.#buckets++, 0, move);
     if (this.#buckets === 2 * this.#round) this.#round *= 2;
   }
 }

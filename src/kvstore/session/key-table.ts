@@ -12,12 +12,13 @@ const CHECKSUM = 2;
  */
 const LISTING = 3;
 /**
- * Mark of the reader of the watch; not 0 while the reader *holds* the key, which means that it stores the key's object.
+ * Twice the mark of the reader of the watch, which is not 0 while the reader *holds* the key: it stores the key's
+ * object. Plus {@link WRITTEN} while the writer of the prefix has a state of the key.
  */
 const MARK = 4;
-/** 1 while the writer of the prefix has a state of the key. */
-const WRITTEN = 5;
-const COLUMNS = 6;
+const COLUMNS = 5;
+
+const WRITTEN = 1;
 
 const TWO_32 = 2 ** 32;
 
@@ -26,7 +27,7 @@ const TWO_32 = 2 ** 32;
  * key, its reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of.
  * Each key is therefore stored and found once. A row is freed when none of them needs it.
  *
- *     row    mod revision │ checksum │ listing │ mark │ written      listing < first: unknown to this watch
+ *     row    mod revision │ checksum │ listing │ mark, written      listing < first: unknown to this watch
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
@@ -118,7 +119,7 @@ export class KeyTable {
 
   /** Returns the mark of the reader; 0 if it does not hold the key. */
   markOf(row: number): number {
-    return this.#names.rows.get(row, MARK);
+    return this.#names.rows.get(row, MARK) >>> 1;
   }
 
   /** Sets the mark of the reader and returns the previous one. With 0 the reader no longer holds the key. */
@@ -126,21 +127,21 @@ export class KeyTable {
     const page = this.#names.rows.writablePageOf(row);
     const at = this.#names.rows.offsetOf(row) + MARK;
     const previous = page[at] ?? 0;
-    page[at] = mark;
+    page[at] = (mark << 1) | (previous & WRITTEN);
     if (mark === 0) this.release(row);
-    return previous;
+    return previous >>> 1;
   }
 
   /** Marks whether the writer has a state of the key. */
   setWritten(row: number, isWritten: boolean): void {
-    this.#names.rows.set(row, WRITTEN, isWritten ? 1 : 0);
+    const { rows } = this.#names;
+    const marks = rows.get(row, MARK);
+    rows.set(row, MARK, isWritten ? marks | WRITTEN : marks & ~WRITTEN);
     if (!isWritten) this.release(row);
   }
 
   /** Frees a row that is neither known, held nor written. */
   release(row: number): void {
-    const { rows } = this.#names;
-    if (rows.get(row, MARK) === 0 && rows.get(row, WRITTEN) === 0 && !this.isKnown(row))
-      this.#names.delete(row);
+    if (this.#names.rows.get(row, MARK) === 0 && !this.isKnown(row)) this.#names.delete(row);
   }
 }
