@@ -5,10 +5,13 @@ import { addressBits } from '../net/address-words.ts';
 import type { PortProtocol } from '../net/port.ts';
 import { formatKey, MAX_CLUSTER_ID, parseKey, prefixRegister } from '../net/prefix.ts';
 import { type ByteReader, CorruptError } from './byte-reader.ts';
-import type { ByteWriter } from './byte-writer.ts';
+import { type ByteWriter, MAX_NUMBERED_TEXTS } from './byte-writer.ts';
 
 /** An IPCache entry in a checkpoint: the effective claim of a key. */
 export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
+
+/** The sets of named ports that were read, by their text, so that the pods with equal ports share one map. */
+export type PortSets = Map<string, NamedPorts>;
 
 // Flags of an entry. They select the parts that follow.
 const IS_CIDR = 1;
@@ -72,8 +75,12 @@ function writePorts(out: ByteWriter, ports: NamedPorts): void {
   }
 }
 
-/** Reads an entry. Throws `CorruptError` if it is invalid. */
-export function readEntry(from: ByteReader): CheckpointEntry {
+/**
+ * Reads an entry. Throws `CorruptError` if it is invalid.
+ *
+ * @param portSets shared by all entries of a file
+ */
+export function readEntry(from: ByteReader, portSets: PortSets): CheckpointEntry {
   const flags = from.byte();
   key.family = flags & IS_IPV6 ? 6 : 4;
   key.form = flags & IS_CIDR ? 'cidr' : 'endpoint';
@@ -93,29 +100,38 @@ export function readEntry(from: ByteReader): CheckpointEntry {
     owner: from.frequentText(),
     hostIP: flags & HAS_HOST ? from.frequentText() : undefined,
     encryptKey: flags & HAS_ENCRYPT_KEY ? from.byte() : 0,
-    k8s: flags & HAS_POD ? readPod(from, flags) : undefined,
+    k8s: flags & HAS_POD ? readPod(from, flags, portSets) : undefined,
   };
 }
 
-function readPod(from: ByteReader, flags: number): K8sMetadata {
+function readPod(from: ByteReader, flags: number, portSets: PortSets): K8sMetadata {
   const namespace = from.frequentText();
   const podName = from.text();
   const hasPorts = (flags & HAS_PORTS) !== 0;
   if (flags & HAS_ACCOUNT) {
     const serviceAccount = from.frequentText();
     return hasPorts
-      ? { namespace, podName, serviceAccount, namedPorts: readPorts(from) }
+      ? { namespace, podName, serviceAccount, namedPorts: readPorts(from, portSets) }
       : { namespace, podName, serviceAccount };
   }
-  return hasPorts ? { namespace, podName, namedPorts: readPorts(from) } : { namespace, podName };
+  return hasPorts ? { namespace, podName, namedPorts: readPorts(from, portSets) } : { namespace, podName };
 }
 
-function readPorts(from: ByteReader): NamedPorts {
-  const ports = new Map<string, PortProtocol>();
+function readPorts(from: ByteReader, portSets: PortSets): NamedPorts {
+  const ports: [name: string, PortProtocol][] = [];
+  let text = '';
   for (let count = from.number(); count > 0; count--) {
-    ports.set(from.frequentText(), { port: from.number(), protocol: from.number() });
+    const name = from.frequentText();
+    const port = from.number();
+    const protocol = from.number();
+    ports.push([name, { port, protocol }]);
+    text += `${name.length} ${name} ${port} ${protocol} `;
   }
-  return ports;
+  const known = portSets.get(text);
+  if (known !== undefined) return known;
+  const read = new Map(ports);
+  if (portSets.size < MAX_NUMBERED_TEXTS) portSets.set(text, read);
+  return read;
 }
 
 function identityOf(value: number): KeyedEntry['identity'] {

@@ -38,7 +38,7 @@ import {
   type Section,
   setAside,
 } from './checkpoint-file.ts';
-import { type CheckpointEntry, readEntry } from './entry-codec.ts';
+import { type CheckpointEntry, type PortSets, readEntry } from './entry-codec.ts';
 import { ServicePartReader } from './service-codec.ts';
 
 /** Options of {@link Restoration}. */
@@ -263,9 +263,10 @@ export class Restoration {
     const { gate } = this.#options;
     const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
     const texts: TextNumbers = [];
+    const portSets: PortSets = new Map();
     const parts = new ServicePartReader(this.#reject);
     for await (const section of readSections(file)) {
-      const restore = (): void => this.#restoreSection(section, { header, counts, texts, parts });
+      const restore = (): void => this.#restoreSection(section, { header, counts, texts, portSets, parts });
       if (!(await gate.run(gate.slice, restore, signal))) return { kind: 'interrupted' };
       onProgress();
     }
@@ -273,10 +274,10 @@ export class Restoration {
   }
 
   #restoreSection({ kind, payload }: Section, context: SectionContext): void {
-    const { header, counts, texts, parts } = context;
+    const { header, counts, texts, portSets, parts } = context;
     const { services, clusterName } = this.#options;
     if (kind === SECTION.entries) {
-      counts.entries += this.#restoreEntries(readEntries(payload, texts), header);
+      counts.entries += this.#restoreEntries(readEntries(payload, texts, portSets), header);
     } else if (kind === SECTION.nodes) {
       for (const node of readRecords(payload)) if (this.#restoreNode(node, header)) counts.nodes++;
     } else if (kind === SECTION.services) {
@@ -380,14 +381,19 @@ interface SectionContext {
   readonly header: CheckpointHeader;
   readonly counts: { entries: number; nodes: number; services: number; identities: number };
   readonly texts: TextNumbers;
+  readonly portSets: PortSets;
   readonly parts: ServicePartReader;
 }
 
-function readEntries(payload: Uint8Array, texts: TextNumbers): readonly CheckpointEntry[] {
+function readEntries(
+  payload: Uint8Array,
+  texts: TextNumbers,
+  portSets: PortSets,
+): readonly CheckpointEntry[] {
   const reader = new ByteReader(Buffer.from(payload.buffer, payload.byteOffset, payload.length), texts);
   const entries: CheckpointEntry[] = [];
   try {
-    while (!reader.atEnd) entries.push(readEntry(reader));
+    while (!reader.atEnd) entries.push(readEntry(reader, portSets));
   } catch (error) {
     if (!(error instanceof CorruptError)) throw error;
     throw new CheckpointError('torn', error.message);

@@ -2,10 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ByteReader, CorruptError } from '../../src/restore/byte-reader.ts';
 import { ByteWriter, MAX_NUMBERED_TEXTS } from '../../src/restore/byte-writer.ts';
-import { readEntry } from '../../src/restore/entry-codec.ts';
+import { type CheckpointEntry, type PortSets, readEntry, writeEntry } from '../../src/restore/entry-codec.ts';
 
 function reader(bytes: readonly number[] | Buffer, texts: string[] = []): ByteReader {
   return new ByteReader(Buffer.from(bytes), texts);
+}
+
+function readBytes(bytes: readonly number[], portSets: PortSets = new Map()): CheckpointEntry {
+  return readEntry(reader(bytes), portSets);
 }
 
 const value = fc.oneof(
@@ -97,17 +101,47 @@ describe('an invalid entry', () => {
     ['a source that is none', [...WHOLE.slice(0, 6), 1, 1, 107, ...owner]],
     ['the number of a text that was not written', [...WHOLE.slice(0, 6), ...source, 3]],
   ])('is rejected: %s', (_, bytes) => {
-    expect(readEntry(reader(WHOLE))).toMatchObject({
+    expect(readBytes(WHOLE)).toMatchObject({
       key: '10.0.0.1',
       identity: 7,
       source: 'k8s',
       owner: '',
     });
-    expect(() => readEntry(reader(bytes))).toThrow(CorruptError);
+    expect(() => readBytes(bytes)).toThrow(CorruptError);
   });
 
   it('is rejected: one that is cut at any byte', () => {
     for (let length = 0; length < WHOLE.length; length++)
-      expect(() => readEntry(reader(WHOLE.slice(0, length)))).toThrow(CorruptError);
+      expect(() => readBytes(WHOLE.slice(0, length))).toThrow(CorruptError);
+  });
+});
+
+describe('named ports of entries', () => {
+  it('are one map if they are equal, also in different sections', () => {
+    const out = new ByteWriter();
+    const texts: string[] = [];
+    const portSets: PortSets = new Map();
+    const portsOf = (...ports: readonly (readonly [string, number, number])[]): unknown => {
+      const namedPorts = new Map(ports.map(([name, port, protocol]) => [name, { port, protocol }]));
+      const k8s = { namespace: 'default', podName: 'web', namedPorts };
+      const identity = 7 as CheckpointEntry['identity'];
+      const entry = { key: '10.0.0.1', identity, source: 'k8s', owner: '', hostIP: undefined, encryptKey: 0 };
+      out.clear();
+      writeEntry(out, { ...entry, source: 'k8s', k8s });
+      const read = readEntry(reader(out.bytes, texts), portSets).k8s?.namedPorts;
+      expect(read).toEqual(namedPorts);
+      return read;
+    };
+    const both = portsOf(['http', 80, 6], ['dns', 53, 17]);
+    expect(portsOf(['http', 80, 6], ['dns', 53, 17])).toBe(both);
+    const others = [
+      portsOf(['http', 80, 6]),
+      portsOf(['http', 80, 17], ['dns', 53, 17]),
+      portsOf(['http', 8, 6], ['dns', 53, 17]),
+      portsOf(['http', 80, 6], ['d', 53, 17]),
+      portsOf(['http 80 6 3 dns', 53, 17]),
+      portsOf(['dns', 53, 17], ['http', 80, 6]), // the order is kept
+    ];
+    expect(new Set([both, ...others]).size).toBe(7);
   });
 });
