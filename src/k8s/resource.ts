@@ -84,7 +84,7 @@ export interface ResourceSink {
   apply(events: readonly ResourceEvent[]): void;
   /** Called once, after the first complete list was delivered. The list may be empty (KUBERNETES 8). */
   onListed(): void;
-  /** Called after each later complete list was delivered. Objects created and deleted before it have no event. */
+  /** Called after each later complete list. Objects that existed only between two watches have no event. */
   onRelisted?(): void;
 }
 

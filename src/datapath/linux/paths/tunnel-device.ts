@@ -46,6 +46,7 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
   const isForeign = named !== undefined && !isOurLink(named);
   if (isForeign && item !== undefined)
     throw new SyscallError(`add ${TUNNEL_DEVICE}`, EEXIST, `a foreign interface ${TUNNEL_DEVICE} exists`);
+  // Our interface, which others may have renamed.
   const found = isForeign ? findOurLink(socket) : (named ?? findOurLink(socket));
   const previous = found && deviceItem(found);
   const canStay = previous !== undefined && item !== undefined && isSameTunnel(previous, item);
@@ -80,7 +81,7 @@ function createOrChange(socket: LinkSocket, link: Link): void {
     flags,
     write: (writer) => writeLink(writer, of, change),
   });
-  // Created and named by its alias in one call, because an interface without our alias is considered foreign.
+  // The interface is created and gets its alias in one transaction, because without our alias it is considered foreign.
   const requests =
     link.index === 0
       ? [request('create', NLM_F.create | NLM_F.exclusive), request('change', 0)]
