@@ -341,7 +341,7 @@ export class History {
     const isLater = isLaterThan(point);
     for (const change of this.#changesOf(keys)) {
       if (isLater(change)) state.undo(change);
-      else if (state.note(change)) break;
+      else if (state.findStarts(change)) break;
     }
     const wallOf = (ms: number): number => this.#log?.life.clock.wallOf(ms) ?? 0;
     const past = state.result();

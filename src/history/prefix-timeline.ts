@@ -89,10 +89,10 @@ export class PastState {
   }
 
   /**
-   * Processes a change at or before the moment, which shows since when a claim existed. Returns true if older changes
-   * are not needed.
+   * Processes a change at or before the moment, which may have set a claim of the moment. Returns true if the starts of
+   * all claims are known, so that older changes are not needed.
    */
-  note(change: TimelineChange): boolean {
+  findStarts(change: TimelineChange): boolean {
     const moment = this.#claimsAtMoment();
     const name = claimName(change.key, change.writer);
     const exists = moment.some((claim) => claimName(claim.key, claim) === name);

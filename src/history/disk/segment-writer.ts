@@ -97,8 +97,8 @@ export class SegmentWriter {
     const segment = this.#log.segments.find(({ number }) => number >= this.#nextNumber);
     if (segment === undefined) return false;
     const file = await this.#openFile(segment);
-    // Read the time and the state together, before the next record, so that the clock pieces of the written state give
-    // the wall time of every moment up to `endMs`.
+    // No record may be added between the reads of the time and of the state: the clock pieces of the written state must
+    // give the wall time of every moment up to `endMs`.
     this.#log.noticeClockStep();
     const following = this.#log.segments.find(({ number }) => number > segment.number);
     const endMs = Math.min(endOf(segment, following), this.#log.endedMs ?? this.#log.life.now());

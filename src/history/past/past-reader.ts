@@ -360,7 +360,7 @@ export class PastReader {
     for await (const changes of reading.changesOf(life, keys))
       for (const change of changes) {
         if (isLater(change)) state.undo(change);
-        else if (state.note(change)) return { past: state.result(), isKnown: true };
+        else if (state.findStarts(change)) return { past: state.result(), isKnown: true };
       }
     return { past: state.result(), isKnown: true };
   }
