@@ -83,7 +83,7 @@ function bashScript(all: readonly Completion[]): string {
       `  '${path}')`,
       `    words='${words(commands)}${argument === undefined ? '' : argument.join(' ')}'; options='${words(options)}'; live='${live.get('') ?? ''}'`,
       `    case "$before" in`,
-      ...(rows.length === 0 ? ['      -) ;;'] : rows),
+      ...rows,
       '    esac ;;',
     ].join('\n');
   });
