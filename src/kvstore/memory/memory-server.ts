@@ -115,12 +115,14 @@ export class MemoryServer {
 
   /** @internal See {@link MemoryStore.range}. */
   range(request: RangeRequest, maxBlocks?: number): RangeResponse {
+    this.checkLeader();
     this.#completePending();
     return this.#store.range(request, maxBlocks);
   }
 
   /** @internal Applies a transaction in this turn of the event loop. */
   txn(request: TxnRequest): TxnResponse {
+    this.checkLeader();
     this.#completePending();
     return complete(this.#apply(request));
   }
@@ -130,6 +132,7 @@ export class MemoryServer {
    * no call is served between the turns.
    */
   txnInTurns(request: TxnRequest): TxnResponse | Promise<TxnResponse> {
+    this.checkLeader();
     return this.#store.isLarge(request) ? this.#start(this.#apply(request)) : this.txn(request);
   }
 
@@ -149,6 +152,7 @@ export class MemoryServer {
 
   /** @internal */
   grantLease(ttlSeconds: number): LeaseID {
+    this.checkLeader();
     const id = String(++this.#lastLease);
     this.#leases.set(id, { ttlSeconds, keys: new Set(), timer: this.#expiry(id, ttlSeconds) });
     return id;
@@ -156,6 +160,7 @@ export class MemoryServer {
 
   /** @internal */
   keepLeaseAlive(id: LeaseID): number {
+    this.checkLeader();
     const lease = this.#lease(id);
     lease.timer.cancel();
     lease.timer = this.#expiry(id, lease.ttlSeconds);
@@ -164,6 +169,7 @@ export class MemoryServer {
 
   /** @internal */
   revokeLease(id: LeaseID): void {
+    this.checkLeader();
     this.#lease(id);
     this.expireLease(id);
   }
@@ -205,9 +211,16 @@ export class MemoryServer {
     for (const [id, { ttlSeconds, keys }] of snapshot.leases) {
       this.#leases.set(id, { ttlSeconds, keys: new Set(keys), timer: this.#expiry(id, ttlSeconds) });
     }
-    const restarted = new KvstoreError('unavailable', 'server restarted');
-    for (const stream of this.#streams) stream.end(restarted);
+    this.endStreams(new KvstoreError('unavailable', 'server restarted'));
   }
+
+  /** @internal */
+  protected endStreams(reason: KvstoreError): void {
+    for (const stream of this.#streams) stream.end(reason);
+  }
+
+  /** @internal Called at the start of each call. Throws if the server cannot serve it. */
+  protected checkLeader(): void {}
 
   // ── Inside ─────────────────────────────────────────────────────────────────────────────────────────────
 
