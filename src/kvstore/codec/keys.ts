@@ -56,37 +56,21 @@ export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
  */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
-const LAYOUTS = {
-  /** The keys that a cluster writes about itself. */
-  state: {
-    nodes: (cluster: string) => `cilium/state/nodes/v1/${cluster}/`,
-    services: (cluster: string) => `cilium/state/services/v1/${cluster}/`,
-    endpointslices: (cluster: string) => `cilium/state/endpointslices/v1/${cluster}/`,
-    serviceexports: (cluster: string) => `cilium/state/serviceexports/v1/${cluster}/`,
-    identities: (_cluster: string) => `${IDENTITIES_PREFIX}id/`,
-    ip: (_cluster: string) => `cilium/state/ip/v1/${DEFAULT_ADDRESS_SPACE}/`,
-  },
-  /** The copy of many clusters that kvstoremesh maintains in one kvstore. */
-  cache: {
-    nodes: (cluster: string) => `cilium/cache/nodes/v1/${cluster}/`,
-    services: (cluster: string) => `cilium/cache/services/v1/${cluster}/`,
-    endpointslices: (cluster: string) => `cilium/cache/endpointslices/v1/${cluster}/`,
-    serviceexports: (cluster: string) => `cilium/cache/serviceexports/v1/${cluster}/`,
-    identities: (cluster: string) => `cilium/cache/identities/v1/${cluster}/id/`,
-    ip: (cluster: string) => `cilium/cache/ip/v1/${cluster}/`,
-  },
-} as const;
+/** Location of the content of a cluster: its own kvstore, or the copy by kvstoremesh (`capabilities.cached`). */
+export type KeyLayout = 'state' | 'cache';
 
-/** Location of the content of a cluster: its own kvstore, or a copy (`capabilities.cached`). */
-export type KeyLayout = keyof typeof LAYOUTS;
-
-/** Returns the watched prefix of a resource of a cluster. */
+/**
+ * Returns the watched prefix of a resource of a cluster. In the kvstore of the cluster itself, the keys of identities
+ * and IPs do not contain its name.
+ */
 export function resourcePrefix(
   resource: CopiedResource,
   cluster: string,
   layout: KeyLayout = 'state',
 ): string {
-  return LAYOUTS[layout][resource](cluster);
+  const base = `cilium/${layout}/${resource}/v1/`;
+  if (resource === 'identities') return layout === 'state' ? `${base}id/` : `${base}${cluster}/id/`;
+  return `${base}${resource === 'ip' && layout === 'state' ? DEFAULT_ADDRESS_SPACE : cluster}/`;
 }
 
 export function nodeKey(cluster: string, name: string): string {
