@@ -18,18 +18,7 @@ import {
 import { decodeInPieces, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
 import { type StoreObserver, WatchStore, type WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
-import {
-  type ClusterLimits,
-  exportDecoder,
-  identityDecoder,
-  ipDecoder,
-  ipScanner,
-  largeSliceDecoder,
-  NO_LIMITS,
-  nodeDecoder,
-  serviceDecoder,
-  sliceDecoder,
-} from './decoders.ts';
+import { ClusterDecoders, type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
 import { tapped } from './mesh-tap.ts';
@@ -124,6 +113,9 @@ export class ClusterStores extends ResourceStores {
     const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
     const { valueLimits, onFault } = options;
     const limits = (): ClusterLimits => this.#limits;
+    // The writer of the local cluster has no owner, because its kvstore may contain identities of other clusters.
+    const anyLabels = writer.owner === undefined;
+    const decoders = new ClusterDecoders({ cluster, limits, valueLimits, anyLabels });
     const { ipcache, nodes, services, exports } = engines;
     const add = <T>(
       resource: CopiedResource,
@@ -147,32 +139,23 @@ export class ClusterStores extends ResourceStores {
       this.stores.set(resource, store);
     };
     // Nodes first, because the other resources refer to them.
-    if (nodes !== undefined) {
-      const observer = nodeObserver(nodes, cluster, writer.source);
-      add('nodes', nodeDecoder(cluster, limits, valueLimits), observer);
-    }
+    if (nodes !== undefined) add('nodes', decoders.nodes, nodeObserver(nodes, cluster, writer.source));
     if (services !== undefined) {
-      const observer = serviceObserver(services, cluster, globalServices);
-      add('services', serviceDecoder(cluster, limits, valueLimits), observer);
-      add(
-        'endpointslices',
-        sliceDecoder(cluster, limits, valueLimits),
-        sliceObserver(services, cluster, globalServices),
-        { decodeLarge: largeSliceDecoder(cluster, limits, valueLimits), sizeOf: endpointSliceSize },
-      );
+      add('services', decoders.services, serviceObserver(services, cluster, globalServices));
+      add('endpointslices', decoders.endpointslices, sliceObserver(services, cluster, globalServices), {
+        decodeLarge: decoders.largeSlices,
+        sizeOf: endpointSliceSize,
+      });
       this.skipped = new Set(['endpointslices']); // until `configure`
     }
     if (exports !== undefined)
-      add('serviceexports', exportDecoder(cluster, valueLimits), exportObserver(exports, cluster));
-    // The writer of the local cluster has no owner, because its kvstore may contain identities of other clusters.
-    if (engines.identities !== false)
-      add('identities', identityDecoder(writer.owner, limits, valueLimits), identityObserver(identities));
+      add('serviceexports', decoders.serviceexports, exportObserver(exports, cluster));
+    if (engines.identities !== false) add('identities', decoders.identities, identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
-      const decode = ipDecoder(limits, valueLimits);
-      add('ip', decode, ipObserver(ipcache, writer, peerHost), {
-        decodeLarge: decodeInPieces(decode, valueLimits),
-        scan: ipScanner(limits, valueLimits),
+      add('ip', decoders.ip, ipObserver(ipcache, writer, peerHost), {
+        decodeLarge: decodeInPieces(decoders.ip, valueLimits),
+        scan: decoders.scanIP,
       });
     }
   }

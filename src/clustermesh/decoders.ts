@@ -10,9 +10,15 @@ import {
   type IPIdentityPair,
 } from '../kvstore/codec/ip-identity-pair.ts';
 import { scanIdentity, scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import { decodeNode } from '../kvstore/codec/node.ts';
 import { decodeServiceExport } from '../kvstore/codec/service-export.ts';
-import { VALUE_LIMITS, type ValueDecoder, type ValueLimits } from '../kvstore/codec/value.ts';
+import {
+  type EncodedValue,
+  VALUE_LIMITS,
+  type ValueDecoder,
+  type ValueLimits,
+} from '../kvstore/codec/value.ts';
 import type { StoreScanner, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
 import type { ClusterEndpointSlice } from '../model/cluster-endpoint-slice.ts';
 import { clusterLabelFault } from '../model/cluster-label.ts';
@@ -25,7 +31,7 @@ import {
   type MaxConnectedClusters,
   MINIMAL_ALLOCATED_IDENTITY,
 } from '../model/numeric-identity.ts';
-import type { ServiceExport } from '../model/service-export.ts';
+import type { ServiceExport, ServiceExportKey } from '../model/service-export.ts';
 import { type Decoded, rejectedAs } from '../net/fields.ts';
 
 /** Limits of a cluster's values. They are read for every key, because a handshake may change them. */
@@ -50,181 +56,149 @@ export function splitServiceName(text: string): { namespace: string; name: strin
   return namespace === '' || name === '' || more !== undefined ? undefined : { namespace, name };
 }
 
-function isAllowed(identity: number, range: IdentityRange | undefined): boolean {
-  if (range === undefined || identity < MINIMAL_ALLOCATED_IDENTITY) return true;
-  return identity >= range.min && identity <= range.max;
+/** Options of {@link ClusterDecoders}. */
+export interface ClusterDecodersOptions {
+  readonly cluster: string;
+  readonly limits: () => ClusterLimits;
+  readonly valueLimits?: ValueLimits | undefined;
+  /** True if the labels of identities may name any cluster. Default false. */
+  readonly anyLabels?: boolean | undefined;
 }
 
-function identityRejection(
-  identity: number,
-  field: string,
-  limits: ClusterLimits,
-  at: string,
-): Decoded<never> | undefined {
-  const range = limits.identities;
-  if (range === undefined || isAllowed(identity, range)) return undefined;
-  const reason = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
-  return rejectedAs('identity-out-of-range', field, identity, reason, at);
-}
+/** The decoders of the values of one cluster, by resource. They reject what the cluster may not publish. */
+export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDecoder<unknown>>> {
+  readonly #cluster: string;
+  readonly #limits: () => ClusterLimits;
+  readonly #valueLimits: ValueLimits;
+  readonly #anyLabels: boolean;
 
-function clusterIDRejection(
-  id: number,
-  field: string,
-  { clusterID }: ClusterLimits,
-  at: string,
-  isOptional = true,
-): Decoded<never> | undefined {
-  if (clusterID === undefined || id === clusterID || (id === 0 && isOptional)) return undefined;
-  return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
-}
+  constructor({ cluster, limits, valueLimits = VALUE_LIMITS, anyLabels = false }: ClusterDecodersOptions) {
+    this.#cluster = cluster;
+    this.#limits = limits;
+    this.#valueLimits = valueLimits;
+    this.#anyLabels = anyLabels;
+  }
 
-/**
- * Returns a decoder of IPs. It rejects identities that the cluster may not use, and address spaces of other clusters.
- */
-export function ipDecoder(
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): ValueDecoder<IPIdentityPair> {
-  return (name, value, at) => {
-    const decoded = decodeIPIdentityPair(name, value, at, valueLimits);
+  /** Rejects identities that the cluster may not use, and address spaces of other clusters. */
+  readonly ip: ValueDecoder<IPIdentityPair> = (name, value, at) => {
+    const decoded = decodeIPIdentityPair(name, value, at, this.#valueLimits);
     if (!decoded.ok) return decoded;
-    const current = limits();
     return (
-      clusterIDRejection(addressSpaceOf(decoded.value), 'key', current, at) ??
-      identityRejection(decoded.value.identity, 'ID', current, at) ??
+      this.#foreignID(addressSpaceOf(decoded.value), 'key', at) ??
+      this.#foreignIdentity(decoded.value.identity, 'ID', at) ??
       decoded
     );
   };
-}
 
-/** Returns the fast form of {@link ipDecoder}, for values in the form that Go writes. */
-export function ipScanner(
-  limits: () => ClusterLimits,
-  valueLimits: ValueLimits = VALUE_LIMITS,
-): StoreScanner<IPIdentityPair> {
-  return (name, buffer, from, to) => {
-    const pair = scanIPIdentityPair(name, buffer, from, to, valueLimits);
-    if (pair === undefined) return undefined;
+  /** The fast form of {@link ClusterDecoders.ip}, for values in the form that Go writes. */
+  readonly scanIP: StoreScanner<IPIdentityPair> = (name, buffer, from, to) => {
+    const pair = scanIPIdentityPair(name, buffer, from, to, this.#valueLimits);
     // The scanner leaves names with an address space to the decoder.
-    return isAllowed(pair.identity, limits().identities) ? pair : undefined;
+    return pair !== undefined && this.#isAllowed(pair.identity) ? pair : undefined;
   };
-}
 
-/**
- * Returns a fast form of {@link ipDecoder} that creates no objects: true if the decoder accepts the value, and the
- * value has the form that Go writes.
- */
-export function ipChecker(
-  limits: () => ClusterLimits,
-  valueLimits: ValueLimits = VALUE_LIMITS,
-): (name: string, value: Uint8Array) => boolean {
-  return (name, value) => {
-    const identity = scanIdentity(name, value, valueLimits);
-    return identity >= 0 && isAllowed(identity, limits().identities);
-  };
-}
-
-/** Returns a decoder of nodes. It rejects nodes of other clusters. */
-export function nodeDecoder(
-  cluster: string,
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): ValueDecoder<ClusterNode> {
-  return (name, value, at) => {
-    const decoded = decodeNode({ cluster, name }, value, at, valueLimits);
-    if (!decoded.ok) return decoded;
-    return clusterIDRejection(decoded.value.clusterID, 'ClusterID', limits(), at) ?? decoded;
-  };
-}
-
-/** Returns a decoder of services. It rejects services of other clusters. */
-export function serviceDecoder(
-  cluster: string,
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): ValueDecoder<ClusterService> {
-  return (name, value, at) => {
-    const parts = splitServiceName(name);
-    if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
-    const decoded = decodeClusterService({ cluster, ...parts }, value, at, valueLimits);
-    if (!decoded.ok) return decoded;
-    return clusterIDRejection(decoded.value.clusterID, 'clusterID', limits(), at) ?? decoded;
-  };
-}
-
-/**
- * Returns a decoder of endpoint slices. It rejects slices of other clusters; unlike a service, a slice always has the
- * id.
- */
-export function sliceDecoder(
-  cluster: string,
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): ValueDecoder<ClusterEndpointSlice> {
-  return (name, value, at) => {
-    const parts = splitServiceName(name);
-    if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
-    const decoded = decodeClusterEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
-    return withClusterOfSlice(decoded, limits(), at);
-  };
-}
-
-/** Returns a decoder of service exports. It rejects those of other clusters. */
-export function exportDecoder(cluster: string, valueLimits?: ValueLimits): ValueDecoder<ServiceExport> {
-  return (name, value, at) => {
-    const parts = splitServiceName(name);
-    if (parts === undefined) return rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at);
-    return decodeServiceExport({ cluster, ...parts }, value, at, valueLimits);
-  };
-}
-
-/** Returns {@link sliceDecoder} in steps for large values, for `decodeLarge` of `WatchStoreOptions`. */
-export function largeSliceDecoder(
-  cluster: string,
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): NonNullable<WatchStoreOptions<ClusterEndpointSlice>['decodeLarge']> {
-  function* check(steps: DecodeSteps, at: string): DecodeSteps {
-    const decoded = yield* steps;
-    return withClusterOfSlice(decoded, limits(), at);
+  /**
+   * A fast form of {@link ClusterDecoders.ip} that creates no objects: returns true if the decoder accepts the value,
+   * and the value has the form that Go writes.
+   */
+  checkIP(name: string, value: Uint8Array): boolean {
+    const identity = scanIdentity(name, value, this.#valueLimits);
+    return identity >= 0 && this.#isAllowed(identity);
   }
-  return (name, value, at) => {
+
+  readonly nodes: ValueDecoder<ClusterNode> = (name, value, at) =>
+    this.#ofCluster(
+      decodeNode({ cluster: this.#cluster, name }, value, at, this.#valueLimits),
+      'ClusterID',
+      at,
+    );
+
+  readonly services: ValueDecoder<ClusterService> = this.#namespaced((key, value, at) =>
+    this.#ofCluster(decodeClusterService(key, value, at, this.#valueLimits), 'clusterID', at),
+  );
+
+  /** Unlike a service, a slice always has the id of its cluster. */
+  readonly endpointslices: ValueDecoder<ClusterEndpointSlice> = this.#namespaced((key, value, at) =>
+    this.#ofCluster(decodeClusterEndpointSlice(key, value, at, this.#valueLimits), 'clusterID', at, false),
+  );
+
+  /** {@link ClusterDecoders.endpointslices} in steps for large values, for `decodeLarge` of `WatchStoreOptions`. */
+  readonly largeSlices: NonNullable<WatchStoreOptions<ClusterEndpointSlice>['decodeLarge']> = (
+    name,
+    value,
+    at,
+  ) => {
     const parts = splitServiceName(name);
-    const steps = parts && decodeLargeEndpointSlice({ cluster, ...parts }, value, at, valueLimits);
-    return steps && check(steps, at);
+    const key = parts && { cluster: this.#cluster, ...parts };
+    const steps = key && decodeLargeEndpointSlice(key, value, at, this.#valueLimits);
+    return steps && this.#checkSteps(steps, at);
   };
-}
 
-type DecodeSteps = Generator<undefined, Decoded<ClusterEndpointSlice>>;
+  readonly serviceexports: ValueDecoder<ServiceExport> = this.#namespaced((key, value, at) =>
+    decodeServiceExport(key, value, at, this.#valueLimits),
+  );
 
-/** Returns a decoded slice, or a rejection if it has not the id of the cluster. */
-function withClusterOfSlice(
-  decoded: Decoded<ClusterEndpointSlice>,
-  limits: ClusterLimits,
-  at: string,
-): Decoded<ClusterEndpointSlice> {
-  if (!decoded.ok) return decoded;
-  return clusterIDRejection(decoded.value.clusterID, 'clusterID', limits, at, false) ?? decoded;
-}
-
-/**
- * Returns a decoder of identities. It rejects identities outside the cluster's range, and those with labels of another
- * cluster, because policies would treat their pods as pods of that cluster.
- *
- * @param cluster undefined if the labels may name any cluster
- */
-export function identityDecoder(
-  cluster: string | undefined,
-  limits: () => ClusterLimits,
-  valueLimits?: ValueLimits,
-): ValueDecoder<IdentityLabels> {
-  return (name, value, at) => {
-    const decoded = decodeIdentity(name, value, at, valueLimits);
+  /**
+   * Rejects identities outside the cluster's range, and those with labels of another cluster, because policies would
+   * treat their pods as pods of that cluster.
+   */
+  readonly identities: ValueDecoder<IdentityLabels> = (name, value, at) => {
+    const decoded = decodeIdentity(name, value, at, this.#valueLimits);
     if (!decoded.ok) return decoded;
     const { id, labels } = decoded.value;
-    const fault = cluster === undefined ? undefined : clusterLabelFault(labels, cluster);
+    const fault = this.#anyLabels ? undefined : clusterLabelFault(labels, this.#cluster);
     if (fault !== undefined)
       return rejectedAs('cluster-name-mismatch', 'value', formatLabels(labels), fault, at);
-    return identityRejection(id, 'key', limits(), at) ?? decoded;
+    return this.#foreignIdentity(id, 'key', at) ?? decoded;
   };
+
+  /** Returns a decoder of values whose names are `<namespace>/<name>`. */
+  #namespaced<T>(
+    decode: (key: ServiceExportKey, value: EncodedValue, at: string) => Decoded<T>,
+  ): ValueDecoder<T> {
+    return (name, value, at) => {
+      const parts = splitServiceName(name);
+      return parts === undefined
+        ? rejectedAs('invalid-key', 'key', name, 'is not <namespace>/<name>', at)
+        : decode({ cluster: this.#cluster, ...parts }, value, at);
+    };
+  }
+
+  *#checkSteps(
+    steps: Generator<undefined, Decoded<ClusterEndpointSlice>>,
+    at: string,
+  ): Generator<undefined, Decoded<ClusterEndpointSlice>> {
+    return this.#ofCluster(yield* steps, 'clusterID', at, false);
+  }
+
+  /** Returns a decoded value, or a rejection if it has not the id of the cluster. */
+  #ofCluster<T extends { readonly clusterID: number }>(
+    decoded: Decoded<T>,
+    field: string,
+    at: string,
+    isOptional = true,
+  ): Decoded<T> {
+    return decoded.ok
+      ? (this.#foreignID(decoded.value.clusterID, field, at, isOptional) ?? decoded)
+      : decoded;
+  }
+
+  #foreignID(id: number, field: string, at: string, isOptional = true): Decoded<never> | undefined {
+    const { clusterID } = this.#limits();
+    if (clusterID === undefined || id === clusterID || (id === 0 && isOptional)) return undefined;
+    return rejectedAs('cluster-id-mismatch', field, id, `must be the id of the cluster, ${clusterID}`, at);
+  }
+
+  #foreignIdentity(identity: number, field: string, at: string): Decoded<never> | undefined {
+    const { identities: range } = this.#limits();
+    if (range === undefined || this.#isAllowed(identity)) return undefined;
+    const reason = `must be reserved or in the range of the cluster, ${range.min} to ${range.max}`;
+    return rejectedAs('identity-out-of-range', field, identity, reason, at);
+  }
+
+  #isAllowed(identity: number): boolean {
+    const { identities: range } = this.#limits();
+    if (range === undefined || identity < MINIMAL_ALLOCATED_IDENTITY) return true;
+    return identity >= range.min && identity <= range.max;
+  }
 }

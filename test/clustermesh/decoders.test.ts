@@ -1,16 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import {
+  ClusterDecoders,
   type ClusterLimits,
-  exportDecoder,
-  identityDecoder,
-  ipChecker,
-  ipDecoder,
-  ipScanner,
-  largeSliceDecoder,
   NO_LIMITS,
-  nodeDecoder,
-  serviceDecoder,
-  sliceDecoder,
   splitServiceName,
 } from '../../src/clustermesh/decoders.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
@@ -26,6 +18,10 @@ const LIMITS: ClusterLimits = {
   identities: { min: 0x2_0100, max: 0x2_ffff } as unknown as IdentityRange,
 };
 const AT = 'cilium/state/…';
+
+function decodersOf(limits: ClusterLimits): ClusterDecoders {
+  return new ClusterDecoders({ cluster: 'a', limits: () => limits });
+}
 
 /** Returns the reason and the field of a rejection; `ok` if the value is accepted. */
 function verdict(decode: ValueDecoder<unknown>, name: string, value: unknown): string {
@@ -52,18 +48,20 @@ describe('the scanner of IPs', () => {
     ['of a cluster', LIMITS],
     ['without limits', NO_LIMITS],
   ])('reads exactly what the decoder accepts, and leaves address spaces to it: %s', (_, limits) => {
-    const decode = ipDecoder(() => limits);
-    const scan = ipScanner(() => limits);
-    const check = ipChecker(() => limits);
+    const decoders = decodersOf(limits);
     for (const key of names) {
       for (const identity of ids) {
         const value = encodeIPIdentityPair({ key, identity, encryptKey: 0 });
         const message = Buffer.concat([Buffer.from('before'), value, Buffer.from('behind')]);
-        const scanned = scan(key, message, 6, 6 + value.length);
-        const decoded = decode(key, value, AT);
+        const scanned = decoders.scanIP(key, message, 6, 6 + value.length);
+        const decoded = decoders.ip(key, value, AT);
         const expected = decoded.ok && !key.includes('@') ? decoded.value : undefined;
         expect([key, identity, scanned]).toEqual([key, identity, expected]);
-        expect([key, identity, check(key, value)]).toEqual([key, identity, expected !== undefined]);
+        expect([key, identity, decoders.checkIP(key, value)]).toEqual([
+          key,
+          identity,
+          expected !== undefined,
+        ]);
       }
     }
   });
@@ -75,7 +73,7 @@ describe('the identities that a value of a cluster may contain', () => {
   const foreign = [256, 0x2_00ff, 0x3_0000, 0x102_0100];
 
   it('are reserved, or in the range of the cluster, for an IP', () => {
-    const decode = ipDecoder(() => LIMITS);
+    const decode = decodersOf(LIMITS).ip;
     for (const id of taken) expect([id, verdict(decode, '10.0.0.1', pair(id))]).toEqual([id, 'ok']);
     for (const id of foreign)
       expect([id, verdict(decode, '10.0.0.1', pair(id))]).toEqual([id, 'identity-out-of-range ID']);
@@ -83,7 +81,7 @@ describe('the identities that a value of a cluster may contain', () => {
   });
 
   it('are reserved, or in the range of the cluster, for a key', () => {
-    const decode = identityDecoder('a', () => LIMITS);
+    const decode = decodersOf(LIMITS).identities;
     for (const id of taken) expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'ok']);
     for (const id of foreign)
       expect([id, verdict(decode, String(id), 'k8s:a=b;')]).toEqual([id, 'identity-out-of-range key']);
@@ -92,27 +90,15 @@ describe('the identities that a value of a cluster may contain', () => {
 
   it('are unrestricted while the range is unknown', () => {
     for (const id of [...taken, ...foreign]) {
-      expect(
-        verdict(
-          ipDecoder(() => NO_LIMITS),
-          '10.0.0.1',
-          pair(id),
-        ),
-      ).toBe('ok');
-      expect(
-        verdict(
-          identityDecoder('a', () => NO_LIMITS),
-          String(id),
-          'k8s:a=b;',
-        ),
-      ).toBe('ok');
+      expect(verdict(decodersOf(NO_LIMITS).ip, '10.0.0.1', pair(id))).toBe('ok');
+      expect(verdict(decodersOf(NO_LIMITS).identities, String(id), 'k8s:a=b;')).toBe('ok');
     }
   });
 });
 
 describe('the cluster in the labels of an identity', () => {
   const CLUSTER = 'io.cilium.k8s.policy.cluster';
-  const decode = identityDecoder('a', () => LIMITS);
+  const decode = decodersOf(LIMITS).identities;
 
   it.each([
     [`k8s:${CLUSTER}=b;`, 'cluster-name-mismatch value'],
@@ -130,7 +116,7 @@ describe('the cluster in the labels of an identity', () => {
   );
 
   it('is unrestricted in the local kvstore', () => {
-    const own = identityDecoder(undefined, () => NO_LIMITS);
+    const own = new ClusterDecoders({ cluster: 'a', limits: () => NO_LIMITS, anyLabels: true }).identities;
     expect(verdict(own, '256', `k8s:${CLUSTER}=b;`)).toBe('ok');
   });
 });
@@ -146,8 +132,7 @@ describe('the cluster id in a value', () => {
   const service = (clusterID: number): object => ({ cluster: 'a', namespace: 'ns', name: 'web', clusterID });
 
   it('must be that of its cluster, or 0', () => {
-    const decodeNode = nodeDecoder('a', () => LIMITS);
-    const decodeService = serviceDecoder('a', () => LIMITS);
+    const { nodes: decodeNode, services: decodeService } = decodersOf(LIMITS);
     expect([0, 2, 3].map((id) => verdict(decodeNode, 'n1', node(id)))).toEqual([
       ...['ok', 'ok', 'cluster-id-mismatch ClusterID'],
     ]);
@@ -157,31 +142,24 @@ describe('the cluster id in a value', () => {
   });
 
   it('is the only address space that an IP may name', () => {
-    const decode = ipDecoder(() => LIMITS);
+    const decode = decodersOf(LIMITS).ip;
     const names = ['10.0.0.1', '10.0.0.1@2', '10.0.0.1@3'];
     expect(names.map((name) => verdict(decode, name, { IP: '10.0.0.1' }))).toEqual([
       ...['ok', 'ok', 'cluster-id-mismatch key'],
     ]);
-    expect(
-      verdict(
-        ipDecoder(() => NO_LIMITS),
-        '10.0.0.1@3',
-        { IP: '10.0.0.1' },
-      ),
-    ).toBe('ok');
+    expect(verdict(decodersOf(NO_LIMITS).ip, '10.0.0.1@3', { IP: '10.0.0.1' })).toBe('ok');
   });
 
   it('is unrestricted while the id of the cluster is unknown, under the limits at that time', () => {
     let limits = NO_LIMITS;
-    const decode = nodeDecoder('a', () => limits);
+    const decode = new ClusterDecoders({ cluster: 'a', limits: () => limits }).nodes;
     expect(verdict(decode, 'n1', node(3))).toBe('ok');
     limits = LIMITS;
     expect(verdict(decode, 'n1', node(3))).toBe('cluster-id-mismatch ClusterID');
   });
 
   it('must be that of its cluster in a slice of any size, because a slice always has an id', () => {
-    const decode = sliceDecoder('a', () => LIMITS);
-    const decodeLarge = largeSliceDecoder('a', () => LIMITS);
+    const { endpointslices: decode, largeSlices: decodeLarge } = decodersOf(LIMITS);
     const inSteps: ValueDecoder<ClusterEndpointSlice> = (name, value, at) => {
       const steps = value instanceof Uint8Array ? decodeLarge(name, value, at) : undefined;
       for (let step = steps?.next(); step !== undefined; step = steps?.next())
@@ -200,17 +178,11 @@ describe('the cluster id in a value', () => {
   });
 
   it('is checked only in a valid value', () => {
-    expect(
-      verdict(
-        nodeDecoder('a', () => LIMITS),
-        'n2',
-        node(3),
-      ),
-    ).not.toMatch(/^ok|cluster-id/);
-    const decode = serviceDecoder('a', () => LIMITS);
+    expect(verdict(decodersOf(LIMITS).nodes, 'n2', node(3))).not.toMatch(/^ok|cluster-id/);
+    const decode = decodersOf(LIMITS).services;
     expect(verdict(decode, 'ns/other', service(3))).not.toMatch(/^ok|cluster-id/);
     expect(verdict(decode, 'web', service(2))).toBe('invalid-key key');
-    expect(verdict(exportDecoder('a'), 'web', service(2))).toBe('invalid-key key');
+    expect(verdict(decodersOf(LIMITS).serviceexports, 'web', service(2))).toBe('invalid-key key');
   });
 });
 

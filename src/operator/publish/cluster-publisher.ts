@@ -4,17 +4,7 @@ import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
 import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
-import {
-  type ClusterLimits,
-  clusterLimits,
-  exportDecoder,
-  identityDecoder,
-  ipChecker,
-  ipDecoder,
-  nodeDecoder,
-  serviceDecoder,
-  sliceDecoder,
-} from '../../clustermesh/decoders.ts';
+import { ClusterDecoders, clusterLimits } from '../../clustermesh/decoders.ts';
 import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { encodeClusterService } from '../../kvstore/codec/cluster-service.ts';
 import { encodeIdentity } from '../../kvstore/codec/identity.ts';
@@ -22,7 +12,6 @@ import { type IPIdentityPair, viewOfIPIdentityPair } from '../../kvstore/codec/i
 import { type CopiedResource, resourcePrefix, syncedKey } from '../../kvstore/codec/keys.ts';
 import { encodeNode } from '../../kvstore/codec/node.ts';
 import { encodeServiceExport } from '../../kvstore/codec/service-export.ts';
-import type { ValueDecoder } from '../../kvstore/codec/value.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { withClusterLabel } from '../../model/cluster-label.ts';
 import { ClusterNameError, isClusterName } from '../../model/cluster-name.ts';
@@ -109,9 +98,7 @@ export class ClusterPublisher {
   /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new Map<string, Iterable<string>>();
   /** The decoders of readers of the mesh. */
-  readonly #decoders: Readonly<Record<CopiedResource, ValueDecoder<unknown>>>;
-  /** Like the decoder of IPs, but faster. If it returns false, the decoder decides. */
-  readonly #isValidIP: (name: string, value: Uint8Array) => boolean;
+  readonly #decoders: ClusterDecoders;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
   readonly #contentComplete = deferred();
@@ -148,16 +135,7 @@ export class ClusterPublisher {
     }));
     const { clusterName, clusterID, maxConnectedClusters } = options;
     const clusterLimit = clusterLimits(clusterID, maxConnectedClusters);
-    const limits = (): ClusterLimits => clusterLimit;
-    this.#decoders = {
-      nodes: nodeDecoder(clusterName, limits),
-      services: serviceDecoder(clusterName, limits),
-      endpointslices: sliceDecoder(clusterName, limits),
-      serviceexports: exportDecoder(clusterName),
-      identities: identityDecoder(clusterName, limits),
-      ip: ipDecoder(limits),
-    };
-    this.#isValidIP = ipChecker(limits);
+    this.#decoders = new ClusterDecoders({ cluster: clusterName, limits: () => clusterLimit });
     this.#config = new ClusterConfigKeeper({
       ...common,
       clusterName,
@@ -239,7 +217,7 @@ export class ClusterPublisher {
   upsertIP(pair: IPIdentityPair): void {
     const key = canonicalKey(pair.key) ?? pair.key;
     const value = viewOfIPIdentityPair(key === pair.key ? pair : { ...pair, key });
-    if (this.#isValidIP(key, value)) this.#prefixes.ip.upsert(key, value);
+    if (this.#decoders.checkIP(key, value)) this.#prefixes.ip.upsert(key, value);
     else this.#upsert('ip', key, value);
   }
 
