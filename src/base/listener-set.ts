@@ -1,4 +1,5 @@
-import type { DeliveryQueue, Recipient } from './delivery-queue.ts';
+import { DeliveryQueue, type Recipient } from './delivery-queue.ts';
+import { CallbackGuard } from './guard.ts';
 import { type Unsubscribe, unsubscribeOnce } from './subscription.ts';
 
 /** The existing state, which a new listener receives before the changes. */
@@ -89,6 +90,18 @@ export class ListenerSet<L extends object> {
   #remove(subscription: Subscription<L>): void {
     subscription.active = false;
     this.#subscriptions = this.#subscriptions.filter((other) => other !== subscription);
+  }
+}
+
+/** Callbacks that receive values of one type. Errors that they throw are ignored. */
+export class CallbackSet<V> extends ListenerSet<(value: V) => unknown> {
+  constructor() {
+    super(new DeliveryQueue(new CallbackGuard()));
+  }
+
+  /** Calls each callback with `value`, now or after the running calls. */
+  call(value: V): void {
+    this.notify((callback, received) => callback(received), value);
   }
 }
 

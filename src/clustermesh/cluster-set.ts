@@ -1,9 +1,7 @@
 import { checkArguments, FUNCTION, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
-import { DeliveryQueue } from '../base/delivery-queue.ts';
-import { CallbackGuard } from '../base/guard.ts';
-import { ListenerSet } from '../base/listener-set.ts';
+import { CallbackSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { systemClock } from '../base/system-clock.ts';
 import type { OnClusterChange, RemoteClusterStatus } from './cluster-status.ts';
@@ -42,7 +40,7 @@ export abstract class ClusterSet implements SyncingClusters {
   readonly #clusters = new Map<string, FollowedCluster>();
   /** The last operation on each cluster, until it has ended. Never rejects. */
   readonly #operations = new Map<string, Promise<void>>();
-  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
+  readonly #listeners = new CallbackSet<string>();
   /** @internal Paces the retries of unreachable clusters. */
   protected readonly retries: RetryPacer;
   #stopped = false;
@@ -144,7 +142,7 @@ export abstract class ClusterSet implements SyncingClusters {
 
   /** @internal Notifies the callbacks of a change of a cluster. */
   protected notify(name: string): void {
-    this.#listeners.notify((callback, cluster) => callback(cluster), name);
+    this.#listeners.call(name);
   }
 
   /** Stops following all clusters. Withdraws nothing (SEMANTICS 6). */

@@ -1,7 +1,5 @@
 import { checkArguments, FUNCTION } from '../base/arguments.ts';
-import { DeliveryQueue } from '../base/delivery-queue.ts';
-import { CallbackGuard } from '../base/guard.ts';
-import { ListenerSet } from '../base/listener-set.ts';
+import { CallbackSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
@@ -51,7 +49,7 @@ export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
 export class LocalCluster implements SyncingClusters {
   readonly #options: LocalClusterOptions & Runtime;
   readonly #cluster: FollowedCluster;
-  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
+  readonly #listeners = new CallbackSet<string>();
   #started = false;
 
   constructor(options: LocalClusterOptions) {
@@ -77,7 +75,7 @@ export class LocalCluster implements SyncingClusters {
           limits: () => NO_LIMITS,
         }),
       objection: () => undefined,
-      onChange: () => this.#listeners.notify((callback, cluster) => callback(cluster), name),
+      onChange: () => this.#listeners.call(name),
     });
   }
 

@@ -1,8 +1,6 @@
-import { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { Failure } from '../base/failure.ts';
 import { fired } from '../base/follow-signal.ts';
-import { CallbackGuard } from '../base/guard.ts';
-import { ListenerSet } from '../base/listener-set.ts';
+import { CallbackSet } from '../base/listener-set.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
@@ -35,7 +33,7 @@ export type RemoteState = 'complete' | 'incomplete' | 'expired' | 'gone';
 export class RemoteClusters implements Duty {
   readonly name = 'remote-clusters';
   readonly #options: RemoteClustersOptions;
-  readonly #listeners = new ListenerSet<OnClusterChange>(new DeliveryQueue(new CallbackGuard()));
+  readonly #listeners = new CallbackSet<string>();
   #engines: MeshEngines = { identities: false };
   #state: DutyState = 'waiting';
   #mesh: ClusterMesh | undefined;
@@ -106,8 +104,8 @@ export class RemoteClusters implements Duty {
     this.#mesh = mesh;
     this.#configs = configs;
     this.#state = 'running';
-    const leave = mesh.onChange((name) => this.#notify(name));
-    void configs.listed.then(() => this.#notify(''));
+    const leave = mesh.onChange((name) => this.#listeners.call(name));
+    void configs.listed.then(() => this.#listeners.call(''));
     await configs.start();
     await fired(signal);
     await configs.stop();
@@ -122,12 +120,8 @@ export class RemoteClusters implements Duty {
     if (signal.aborted) return files;
     const wasDeleted = [...this.#files.keys()].some((name) => !files.has(name));
     this.#files = files;
-    if (wasDeleted) this.#notify('');
+    if (wasDeleted) this.#listeners.call('');
     return files;
-  }
-
-  #notify(name: string): void {
-    this.#listeners.notify((callback, cluster) => callback(cluster), name);
   }
 
   status(): DutyStatus {
