@@ -7,7 +7,7 @@ export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-ba
 export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
 export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';
 export { EtcdConfigError } from './kvstore/etcd/etcd-config.ts';
-export type { KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
+export type { BackendOptions, KvstoreClient, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
 export { MAX_COMPARED_WRITES, MAX_WRITES } from './kvstore/session/backend.ts';
 export type {
   CallOptions,

@@ -1,5 +1,4 @@
-import type { Random } from '../base/clock.ts';
-import { type Runtime, withRuntime } from '../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
@@ -16,7 +15,7 @@ import type { KeyVersion } from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
 
 /** Options of {@link ClusterMesh}. */
-export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, FollowingOptions {
+export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, MeshEngines, FollowingOptions {
   /** Id of the local cluster, which no other may have; 0 if it has none. */
   readonly clusterID: number;
   /**
@@ -24,8 +23,6 @@ export interface ClusterMeshOptions extends ClusterSetOptions, MeshEngines, Foll
    * identities have a different layout.
    */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
   /**
    * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return
    * when the cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.

@@ -3,7 +3,7 @@ import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import { CallbackSet } from '../base/listener-set.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
-import { systemClock } from '../base/system-clock.ts';
+import { type RuntimeOptions, systemClock } from '../base/system-clock.ts';
 import type { OnClusterChange, RemoteClusterStatus } from './cluster-status.ts';
 import type { ConnectKvstore, FollowedCluster } from './followed-cluster.ts';
 import { RetryPacer } from './retry-pacer.ts';
@@ -23,11 +23,9 @@ import {
 export type AddClusterOutcome = 'added' | 'reconnected' | 'local-cluster' | 'invalid-name' | 'stopped';
 
 /** Options of {@link ClusterSet}. */
-export interface ClusterSetOptions {
+export interface ClusterSetOptions extends Pick<RuntimeOptions, 'clock'> {
   /** Name of the local cluster, which is never followed as a remote one. */
   readonly clusterName: string;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
 }
 
 // A name is a part of kvstore keys.

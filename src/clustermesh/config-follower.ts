@@ -1,10 +1,10 @@
 import { assert } from '../base/assert.ts';
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
-import { type Runtime, withRuntime } from '../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import type { ClusterMesh } from './cluster-mesh.ts';
 import {
   type ConfigListing,
@@ -24,11 +24,9 @@ export interface ConfigSource {
 }
 
 /** Options of {@link ConfigFollower}. */
-export interface ConfigFollowerOptions {
+export interface ConfigFollowerOptions extends Pick<RuntimeOptions, 'clock'> {
   readonly source: ConfigSource;
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
   /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
   readonly onProblem?: ((name: string, reason: string) => void) | undefined;
 }

@@ -1,8 +1,7 @@
-import type { Clock, Random } from '../base/clock.ts';
 import type { Failure } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../base/guard.ts';
-import { withRuntime } from '../base/system-clock.ts';
+import { type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
 import { TurnGate } from '../base/turn-gate.ts';
 import { Reflector, type ReflectorContext } from './reflector/reflector.ts';
 import type {
@@ -22,9 +21,7 @@ import { ApiObjectReader, type ObjectReader, type ObjectReaderOptions } from './
 import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './rest/object-writer.ts';
 
 /** Options of {@link KubernetesClient}. */
-export interface KubernetesClientOptions {
-  readonly clock?: Clock | undefined;
-  readonly random?: Random | undefined;
+export interface KubernetesClientOptions extends RuntimeOptions {
   /** Limits the work in one turn of the event loop. Default: no limit. */
   readonly gate?: TurnGate | undefined;
   /** Receives the errors that sinks and other callbacks throw. */

@@ -13,13 +13,13 @@ import {
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { bytesOfText } from './codec/bytes.ts';
 import { keyRange, prefixRange } from './codec/key-range.ts';
@@ -75,24 +75,13 @@ import { Reconnects } from './watch/reconnects.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch/watch-limits.ts';
 import { WatchSession } from './watch/watch-session.ts';
 
-/** Options of {@link KvstoreClient}. */
-export interface KvstoreClientOptions {
-  /** For display: `memory`, `etcd`. */
-  readonly kind: string;
-  /** @internal */
-  readonly transport: Transport;
-  readonly clock: Clock;
-  readonly random: Random;
+/** Options of every backend. */
+export interface BackendOptions {
   /**
    * Whole seconds after the last keepalive of the client until its leased keys expire: 1 to 9·10⁹, as in etcd. Default
    * 900, as upstream.
    */
   readonly leaseSeconds?: number | undefined;
-  /**
-   * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
-   * are not limited, because they maintain existing state. Default: no limit.
-   */
-  readonly rateLimit?: RateLimit | undefined;
   /**
    * Receives background failures with the name of the task: keepalives, cleanup of locks, listeners that throw.
    * `status()` also reports all of them.
@@ -112,6 +101,19 @@ export interface KvstoreClientOptions {
   readonly witnessLeases?: boolean | undefined;
   /** Splits listings, and work that grows with the number of leased keys, into short turns. Default: no limits. */
   readonly gate?: TurnGate | undefined;
+}
+
+/** Options of {@link KvstoreClient}. */
+export interface KvstoreClientOptions extends BackendOptions, Runtime {
+  /** For display: `memory`, `etcd`. */
+  readonly kind: string;
+  /** @internal */
+  readonly transport: Transport;
+  /**
+   * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
+   * are not limited, because they maintain existing state. Default: no limit.
+   */
+  readonly rateLimit?: RateLimit | undefined;
   /** Limits on the reads, queues and deliveries of watches. Default: `WATCH_LIMITS`. */
   readonly watchLimits?: Partial<WatchLimits> | undefined;
 }

@@ -1,8 +1,8 @@
 import { backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { sleep } from '../base/sleep.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import { decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { clusterConfigKey } from '../kvstore/codec/keys.ts';
 import { EtcdBackend, type EtcdBackendOptions } from '../kvstore/etcd/etcd-backend.ts';
@@ -12,9 +12,8 @@ import { InputError, unreadable } from './input-error.ts';
 
 /** Context of {@link openLocalEtcd} and {@link readClusterID}. */
 export interface LocalEtcdContext
-  extends Pick<EtcdBackendOptions, 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
-  readonly clock: Clock;
-  readonly random: Random;
+  extends Runtime,
+    Pick<EtcdBackendOptions, 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {
   /** Ends the attempts to connect. */
   readonly signal: AbortSignal;
   /**
@@ -22,8 +21,6 @@ export interface LocalEtcdContext
    * reason; `undefined` when it is usable again.
    */
   readonly onProblem?: ((problem: string | undefined, reason?: string) => void) | undefined;
-  /** Time after the last keepalive until the leased keys expire. Default 15 min. */
-  readonly leaseSeconds?: number | undefined;
   /** Receives the reason of each failed request. */
   readonly onFailure?: ((reason: string) => void) | undefined;
 }

@@ -1,6 +1,6 @@
-import type { Clock, Timer } from '../../base/clock.ts';
+import type { Timer } from '../../base/clock.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import type { WorldLabels } from '../../metadata/cidr-labels.ts';
 import { RESERVED_IDENTITIES } from '../../model/numeric-identity.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
@@ -15,10 +15,8 @@ const INTERVAL_MS = 60_000;
 const WRITER = { source: 'local', owner: 'host-ips' } as const;
 
 /** Options of {@link HostIPs}. */
-export interface HostIPsOptions {
+export interface HostIPsOptions extends Pick<RuntimeOptions, 'clock'> {
   readonly ipcache: FedIPCache;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
   /** Returns the current addresses of this machine in any notation. */
   readonly addresses: () => Iterable<string>;
   readonly world: WorldLabels;

@@ -1,5 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
-import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { LabelSelectorError } from '../../model/label-selector.ts';
 import { parseJson } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
@@ -21,9 +20,7 @@ import { fieldSelector, labelSelector } from './selectors.ts';
 import { WatchCache } from './watch-cache.ts';
 
 /** Options of {@link MemoryApiServer}. */
-export interface MemoryApiServerOptions {
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
+export interface MemoryApiServerOptions extends Pick<RuntimeOptions, 'clock'> {
   /** The served kinds. Default: those of a cluster with Cilium. */
   readonly types?: readonly ResourceType[] | undefined;
   /**

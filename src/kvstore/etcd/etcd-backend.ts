@@ -1,27 +1,18 @@
 import { checkArguments, ITERABLE, objectWith } from '../../base/arguments.ts';
-import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { RateLimit, type RateLimitOptions } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
-import { withRuntime } from '../../base/system-clock.ts';
+import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { equalBytes } from '../codec/bytes.ts';
-import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
+import { type BackendOptions, KvstoreClient } from '../kvstore-client.ts';
 import { abortedError } from '../session/errors.ts';
 import type { EtcdConfig } from './etcd-config.ts';
 import { type LoadedEtcdConfig, loadEtcdConfigFile } from './etcd-config-file.ts';
 import { EtcdTransport } from './etcd-transport.ts';
 
-/** Options of {@link EtcdBackend}. */
-export interface EtcdBackendOptions
-  extends Pick<
-    KvstoreClientOptions,
-    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'
-  > {
-  /** Default: the system clock. Deadlines of calls always use timers of the runtime. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
+/** Options of {@link EtcdBackend}. Deadlines of calls always use timers of the runtime, not those of `clock`. */
+export interface EtcdBackendOptions extends BackendOptions, RuntimeOptions {
   /** Limits on the rate of reads and writes. Default: none. */
   readonly rateLimit?: RateLimitOptions | undefined;
 }

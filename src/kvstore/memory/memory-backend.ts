@@ -1,21 +1,12 @@
-import type { Clock, Random } from '../../base/clock.ts';
-import { withRuntime } from '../../base/system-clock.ts';
-import { KvstoreClient, type KvstoreClientOptions } from '../kvstore-client.ts';
+import { type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
+import { type BackendOptions, KvstoreClient } from '../kvstore-client.ts';
 import { MemoryServer } from './memory-server.ts';
 import { MemoryTransport } from './memory-transport.ts';
 
 /** Options of {@link MemoryBackend}. */
-export interface MemoryBackendOptions
-  extends Pick<
-    KvstoreClientOptions,
-    'onFailure' | 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'
-  > {
+export interface MemoryBackendOptions extends BackendOptions, RuntimeOptions {
   /** A kvstore to share with other backends. Default: a new one. */
   readonly server?: MemoryServer | undefined;
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
 }
 
 /**

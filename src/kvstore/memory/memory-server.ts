@@ -1,6 +1,6 @@
 import { checkArguments, NUMBER, OBJECT, objectWith, optional } from '../../base/arguments.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import { systemClock } from '../../base/system-clock.ts';
+import { type RuntimeOptions, systemClock } from '../../base/system-clock.ts';
 import { TurnGate } from '../../base/turn-gate.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { KvstoreError } from '../session/errors.ts';
@@ -25,9 +25,7 @@ import {
 import { MemoryWatchStream } from './memory-watch-stream.ts';
 
 /** Options of a {@link MemoryServer}. */
-export interface MemoryServerOptions {
-  /** Default: the system clock. */
-  readonly clock?: Clock | undefined;
+export interface MemoryServerOptions extends Pick<RuntimeOptions, 'clock'> {
   /** Default `memory`. Clients treat a server with another id as another store. */
   readonly clusterID?: string;
   /**

@@ -1,5 +1,5 @@
 import { checkArguments, optional, SIGNAL } from '../../base/arguments.ts';
-import type { Clock, Random } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import type { Failure } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
@@ -105,9 +105,7 @@ export interface HeartbeatStatus {
 }
 
 /** Options of {@link Heartbeat}. */
-export interface HeartbeatOptions {
-  /** Default: `Math.random`. */
-  readonly random?: Random | undefined;
+export interface HeartbeatOptions extends Pick<RuntimeOptions, 'random'> {
   /** Receives the failures of heartbeats. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
