@@ -23,6 +23,29 @@ export interface CheckResult {
   readonly remedy?: string;
 }
 
+/** A check of one subject; its methods return the result. */
+export class Check {
+  readonly #step: CheckStep;
+  readonly subject: string;
+
+  constructor(step: CheckStep, subject: string) {
+    this.#step = step;
+    this.subject = subject;
+  }
+
+  ok(text: string): CheckResult {
+    return { step: this.#step, subject: this.subject, status: 'ok', text };
+  }
+
+  warning(text: string, remedy: string): CheckResult {
+    return { step: this.#step, subject: this.subject, status: 'warning', text, remedy };
+  }
+
+  failed(text: string, remedy: string): CheckResult {
+    return { step: this.#step, subject: this.subject, status: 'failed', text, remedy };
+  }
+}
+
 /** Time limit of each check. */
 export const CHECK_TIMEOUT_MS = 5_000;
 

@@ -8,7 +8,7 @@ import { counted } from '../../base/show-value.ts';
 import type { EtcdConfig, EtcdTLS } from '../../kvstore/etcd/etcd-config.ts';
 import { tlsOptions } from '../../kvstore/etcd/etcd-credentials.ts';
 import { withoutBrackets } from '../../net/url-host.ts';
-import { CHECK_TIMEOUT_MS, type CheckResult, NO_ANSWER } from './check.ts';
+import { CHECK_TIMEOUT_MS, Check, type CheckResult, NO_ANSWER } from './check.ts';
 import { type ConnectionProblem, connectionProblem } from './connection-problem.ts';
 
 /** A certificate with less time left gets a warning. */
@@ -61,16 +61,14 @@ function openSSLReason(error: unknown): string | undefined {
  * answer arrived.
  */
 function failedCheck(
-  step: CheckResult['step'],
-  subject: string,
+  check: Check,
   error: unknown,
   defaultRemedy: string,
   lateRemedy: string = defaultRemedy,
 ): CheckResult {
   const code = String(errorCode(error) ?? '');
-  const text = code === 'ABORT_ERR' ? NO_ANSWER : (openSSLReason(error) ?? messageOf(error));
-  const remedy = remedyOf(code) ?? (code === 'ABORT_ERR' ? lateRemedy : defaultRemedy);
-  return { step, subject, status: 'failed', text, remedy };
+  if (code === 'ABORT_ERR') return check.failed(NO_ANSWER, lateRemedy);
+  return check.failed(openSSLReason(error) ?? messageOf(error), remedyOf(code) ?? defaultRemedy);
 }
 
 /** Returns the subject or the issuer of a certificate in one line. */
@@ -80,7 +78,7 @@ function nameOf(lines: string | undefined): string {
 
 /** Returns the check of a certificate that is otherwise accepted. */
 function validityCheck(
-  subject: string,
+  check: Check,
   certificate: X509Certificate,
   now: number,
   renewal: string,
@@ -88,28 +86,19 @@ function validityCheck(
   const validTo = Date.parse(certificate.validTo);
   const text = `subject ${nameOf(certificate.subject)}; issuer ${nameOf(certificate.issuer)}; valid to ${new Date(validTo).toISOString()}`;
   const days = Math.floor((validTo - now) / DAY_MS);
-  const check = { step: 'tls', subject, text } as const;
-  if (validTo <= now) return { ...check, status: 'failed', text: `has expired: ${text}`, remedy: renewal };
+  if (validTo <= now) return check.failed(`has expired: ${text}`, renewal);
   if (Date.parse(certificate.validFrom) > now)
-    return {
-      ...check,
-      status: 'failed',
-      text: `is not valid yet: ${text}`,
-      remedy: 'check the clock of this host',
-    };
-  if (days >= EXPIRY_WARNING_DAYS) return { ...check, status: 'ok' };
-  return {
-    ...check,
-    status: 'warning',
-    text: `expires in ${counted(days, 'day')}: ${text}`,
-    remedy: renewal,
-  };
+    return check.failed(`is not valid yet: ${text}`, 'check the clock of this host');
+  if (days >= EXPIRY_WARNING_DAYS) return check.ok(text);
+  return check.warning(`expires in ${counted(days, 'day')}: ${text}`, renewal);
 }
 
 /** Returns the check of the client certificate of a configuration; none if it has no client certificate. */
 export function checkClientCertificate({ certificate }: EtcdTLS, now: number): readonly CheckResult[] {
   if (certificate === undefined) return [];
-  return [validityCheck('cert-file', new X509Certificate(certificate), now, 'renew cert-file')];
+  return [
+    validityCheck(new Check('tls', 'cert-file'), new X509Certificate(certificate), now, 'renew cert-file'),
+  ];
 }
 
 /** Returns the checks of the way to an endpoint: DNS, TCP and TLS. The first failure is the last check. */
@@ -125,8 +114,7 @@ export async function checkEndpoint(
   const port = Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT);
   const address = { host, port, ...(ips && { lookup: lookupOf(ips) }) };
   const checks: CheckResult[] = [];
-  if (ips !== undefined)
-    checks.push({ step: 'dns', subject: host, status: 'ok', text: `${ips.join(', ')} (alias)` });
+  if (ips !== undefined) checks.push(new Check('dns', host).ok(`${ips.join(', ')} (alias)`));
   else if (isIP(host) === 0) checks.push(await checkName(host));
   if (checks.every(isPassed)) checks.push(await checkTCP(endpoint, address));
   if (checks.every(isPassed) && protocol === 'https:')
@@ -154,37 +142,35 @@ function lookupOf(ips: readonly string[]): LookupFunction {
 }
 
 async function checkName(host: string): Promise<CheckResult> {
+  const check = new Check('dns', host);
   try {
     const addresses = await withinLimit(lookup(host, { all: true }));
-    return {
-      step: 'dns',
-      subject: host,
-      status: 'ok',
-      text: addresses.map(({ address }) => address).join(', '),
-    };
+    return check.ok(addresses.map(({ address }) => address).join(', '));
   } catch (error) {
-    return failedCheck('dns', host, error, 'check the DNS server of this host');
+    return failedCheck(check, error, 'check the DNS server of this host');
   }
 }
 
-async function checkTCP(subject: string, address: HostAndPort): Promise<CheckResult> {
+async function checkTCP(endpoint: string, address: HostAndPort): Promise<CheckResult> {
+  const check = new Check('tcp', endpoint);
   const socket = connect(address);
   try {
     await once(socket, 'connect', { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
-    return { step: 'tcp', subject, status: 'ok', text: `connected to ${socket.remoteAddress}` };
+    return check.ok(`connected to ${socket.remoteAddress}`);
   } catch (error) {
-    return failedCheck('tcp', subject, error, CHECK_FIREWALL);
+    return failedCheck(check, error, CHECK_FIREWALL);
   } finally {
     close(socket);
   }
 }
 
 async function checkTLS(
-  subject: string,
+  endpoint: string,
   { host, ...address }: HostAndPort,
   tls: EtcdTLS,
   now: number,
 ): Promise<CheckResult> {
+  const check = new Check('tls', endpoint);
   const socket = connectTLS({
     ...tlsOptions(host, tls),
     ...address,
@@ -193,8 +179,8 @@ async function checkTLS(
   try {
     const signal = AbortSignal.timeout(CHECK_TIMEOUT_MS);
     await once(socket, 'secureConnect', { signal });
-    const check = certificateCheck(subject, socket, tls, now);
-    if (!isPassed(check)) return check;
+    const result = certificateCheck(check, socket, tls, now);
+    if (!isPassed(result)) return result;
     // With TLS 1.3 the server verifies the client certificate after the handshake of the client: wait for its first
     // frame.
     socket.write(HTTP2_START);
@@ -202,30 +188,23 @@ async function checkTLS(
       throw new Error('the server closed the connection after the TLS handshake');
     });
     await Promise.race([once(socket, 'data', { signal }), closed]);
-    return check;
+    return result;
   } catch (error) {
-    return failedCheck('tls', subject, error, CHECK_CLIENT, CHECK_PORT);
+    return failedCheck(check, error, CHECK_CLIENT, CHECK_PORT);
   } finally {
     close(socket);
   }
 }
 
-function certificateCheck(subject: string, socket: TLSSocket, tls: EtcdTLS, now: number): CheckResult {
+function certificateCheck(check: Check, socket: TLSSocket, tls: EtcdTLS, now: number): CheckResult {
   const certificate = socket.getPeerX509Certificate();
-  if (certificate === undefined)
-    return { step: 'tls', subject, status: 'failed', text: 'no certificate', remedy: 'check the server' };
-  const check = validityCheck(subject, certificate, now, 'renew the certificate of the server');
+  if (certificate === undefined) return check.failed('no certificate', 'check the server');
+  const valid = validityCheck(check, certificate, now, 'renew the certificate of the server');
   if (tls.insecureSkipVerify === true)
-    return {
-      ...check,
-      status: 'warning',
-      text: `not verified: ${check.text}`,
-      remedy: 'remove insecure-skip-tls-verify',
-    };
-  if (socket.authorized || !isPassed(check)) return check;
+    return check.warning(`not verified: ${valid.text}`, 'remove insecure-skip-tls-verify');
+  if (socket.authorized || !isPassed(valid)) return valid;
   const code = String(socket.authorizationError);
-  const remedy = remedyOf(code) ?? CHECK_CA;
-  return { ...check, status: 'failed', text: `certificate rejected (${code}): ${check.text}`, remedy };
+  return check.failed(`certificate rejected (${code}): ${valid.text}`, remedyOf(code) ?? CHECK_CA);
 }
 
 /** Destroys a socket. Its late errors are ignored. */

@@ -1,6 +1,6 @@
-import type { Clock, Random } from '../../base/clock.ts';
 import type { Rejection } from '../../base/rejection.ts';
 import { counted, durationText } from '../../base/show-value.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import {
   type ClusterConfig,
   decodeClusterConfig,
@@ -25,7 +25,7 @@ import { EtcdTransport } from '../../kvstore/etcd/etcd-transport.ts';
 import { asKvstoreError, type KvstoreError } from '../../kvstore/session/errors.ts';
 import { STALE_MS } from '../../kvstore/session/health.ts';
 import type { RangeResponse } from '../../kvstore/session/transport.ts';
-import { CHECK_TIMEOUT_MS, type CheckResult, NO_ANSWER } from './check.ts';
+import { CHECK_TIMEOUT_MS, Check, type CheckResult, NO_ANSWER } from './check.ts';
 
 /** The cluster whose keys are checked. */
 export interface CheckedCluster {
@@ -35,9 +35,7 @@ export interface CheckedCluster {
   readonly local: boolean;
 }
 
-export interface CheckContext {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface CheckContext extends Runtime {
   readonly signal: AbortSignal;
 }
 
@@ -54,43 +52,148 @@ export async function checkKvstore(
   endpoints: readonly string[],
   context: CheckContext,
 ): Promise<readonly CheckResult[]> {
-  const readers = endpoints.map((endpoint) => new EndpointReader(cluster.config, endpoint, context));
+  const checked = endpoints.map((endpoint) => new CheckedEndpoint(cluster, endpoint, context));
   try {
-    const logins = await Promise.all(readers.map((reader) => checkLogin(cluster, reader)));
+    const logins = await Promise.all(checked.map((endpoint) => endpoint.checkLogin()));
     const checks = logins.map(({ check }) => check);
     const ids = logins.flatMap(({ check, clusterID }) =>
       clusterID === undefined ? [] : [{ clusterID, endpoint: check.subject }],
     );
     checks.push(...checkClusterIDs(ids));
-    const reader = readers.find((_, index) => logins[index]?.check.status === 'ok');
-    if (reader === undefined) return checks;
-    return [...checks, ...(await checkKeys(cluster, reader, context))];
+    const accepting = checked.find((_, index) => logins[index]?.check.status === 'ok');
+    if (accepting === undefined) return checks;
+    return [...checks, ...(await accepting.checkKeys())];
   } finally {
-    await Promise.all(readers.map((reader) => reader.close()));
+    await Promise.all(checked.map((endpoint) => endpoint.close()));
   }
 }
 
-/** Reads from one endpoint, within the time limit of a check. */
-class EndpointReader {
-  readonly endpoint: string;
-  readonly #transport: EtcdTransport;
-  readonly #signal: AbortSignal;
+interface Login {
+  /** Its subject is the endpoint. */
+  readonly check: CheckResult;
+  /** Undefined if no answer had one. */
+  readonly clusterID?: string;
+}
 
-  constructor(config: EtcdConfig, endpoint: string, { random, signal }: CheckContext) {
-    this.endpoint = endpoint;
-    this.#signal = signal;
+/** The checks of a cluster through one of its endpoints. */
+class CheckedEndpoint {
+  readonly #cluster: CheckedCluster;
+  readonly #endpoint: string;
+  readonly #context: CheckContext;
+  readonly #transport: EtcdTransport;
+
+  constructor(cluster: CheckedCluster, endpoint: string, context: CheckContext) {
+    this.#cluster = cluster;
+    this.#endpoint = endpoint;
+    this.#context = context;
     this.#transport = new EtcdTransport(
-      { ...config, endpoints: [endpoint], deadlineMs: CHECK_TIMEOUT_MS },
-      random,
+      { ...cluster.config, endpoints: [endpoint], deadlineMs: CHECK_TIMEOUT_MS },
+      context.random,
     );
   }
 
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+
+  async checkLogin(): Promise<Login> {
+    const { name, config } = this.#cluster;
+    const check = new Check('auth', this.#endpoint);
+    const accepted = check.ok(
+      `accepted ${config.auth === undefined ? 'without a user' : `as user ${config.auth.username}`}`,
+    );
+    for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
+      const answer = await this.#read(keyRange(key));
+      if (!isError(answer)) return { check: accepted, clusterID: answer.header.clusterID };
+      if (!lacksRight(answer)) return { check: failedCheck(check, answer, loginRemedy(answer)) };
+    }
+    return { check: accepted };
+  }
+
+  async checkKeys(): Promise<readonly CheckResult[]> {
+    const { name, local } = this.#cluster;
+    const heartbeat = this.#checkHeartbeat();
+    const { check, config } = await this.#checkConfig();
+    const layout = config?.capabilities.cached === true ? 'cache' : 'state';
+    const resources = MESH_RESOURCES.filter((resource) => isRead(resource, local, config));
+    const canaries = config?.capabilities.syncedCanaries === true && !local;
+    const prefixes = [
+      CLUSTER_CONFIG_PREFIX,
+      ...(canaries ? [syncedPrefix(name)] : []),
+      ...resources.map((resource) => resourcePrefix(resource, name, layout)),
+    ];
+    return [
+      await heartbeat,
+      check,
+      ...(canaries ? [await this.#checkCanaries(resources, layout)] : []),
+      ...(await Promise.all(prefixes.map((prefix) => this.#checkRight(prefix)))),
+    ];
+  }
+
+  async #checkHeartbeat(): Promise<CheckResult> {
+    const now = this.#context.clock.wallTime();
+    const check = new Check('heartbeat', HEARTBEAT_KEY);
+    const answer = await this.#read(keyRange(HEARTBEAT_KEY));
+    if (isError(answer)) return this.#unreadable(check, answer);
+    const [kv] = answer.kvs;
+    if (kv === undefined) return check.failed('does not exist', CHECK_WRITER);
+    const decoded = decodeTimestamp(kv.value, HEARTBEAT_KEY);
+    if (!decoded.ok) return invalidCheck(check, decoded.rejection);
+    const ageMs = now - decoded.value;
+    const age = durationText(Math.abs(ageMs));
+    if (ageMs > STALE_MS) return check.failed(`${age} old`, CHECK_WRITER);
+    if (ageMs >= -STALE_MS) return check.ok(ageMs < 0 ? `${age} in the future` : `${age} old`);
+    return check.warning(`${age} in the future`, 'check the clocks of this host and of the cluster');
+  }
+
+  async #checkConfig(): Promise<{ readonly check: CheckResult; readonly config?: ClusterConfig }> {
+    const { name, local } = this.#cluster;
+    const key = clusterConfigKey(name);
+    const check = new Check('cluster-config', key);
+    const answer = await this.#read(keyRange(key));
+    if (isError(answer)) return { check: this.#unreadable(check, answer) };
+    const [kv] = answer.kvs;
+    if (kv === undefined && local) {
+      const remedy = 'check the name of --cluster; --cluster-id is needed without it';
+      return { check: check.warning('does not exist', remedy) };
+    }
+    if (kv === undefined) {
+      const remedy = `check that the cluster is named ${name}, like this file; ${CHECK_WRITER}`;
+      return { check: check.failed('does not exist', remedy) };
+    }
+    const decoded = decodeClusterConfig(kv.value, key);
+    if (!decoded.ok) return { check: invalidCheck(check, decoded.rejection) };
+    const { id, capabilities } = decoded.value;
+    const { syncedCanaries, cached } = capabilities;
+    const text = `id ${id}${syncedCanaries ? ', with canaries' : ''}${cached ? ', cached by kvstoremesh' : ''}`;
+    return { check: check.ok(text), config: decoded.value };
+  }
+
+  async #checkCanaries(resources: readonly MeshResource[], layout: KeyLayout): Promise<CheckResult> {
+    const { name } = this.#cluster;
+    const check = new Check('canaries', syncedPrefix(name));
+    const keys = resources.map((resource) => syncedKey(name, resource, layout));
+    const answers = await Promise.all(keys.map((key) => this.#read(keyRange(key), true)));
+    const error = answers.find(isError);
+    if (error !== undefined) return this.#unreadable(check, error);
+    const missing = resources.filter((_, index) => {
+      const answer = answers[index];
+      return answer !== undefined && !isError(answer) && answer.count === 0;
+    });
+    if (missing.length === 0) return check.ok(`complete: ${resources.join(', ')}`);
+    return check.failed(`missing: ${missing.join(', ')}`, CHECK_WRITER);
+  }
+
+  async #checkRight(prefix: string): Promise<CheckResult> {
+    const check = new Check('read', prefix);
+    const answer = await this.#read(prefixRange(prefix), true);
+    if (isError(answer)) return this.#unreadable(check, answer, `the prefix ${prefix}`);
+    return check.ok(counted(answer.count, 'key'));
+  }
+
   /** Returns the answer, or the error of the kvstore. */
-  async read(
-    range: KeyRange,
-    { keysOnly = false }: { readonly keysOnly?: boolean } = {},
-  ): Promise<RangeResponse | KvstoreError> {
-    const limits = { signal: this.#signal, deadlineMs: CHECK_TIMEOUT_MS };
+  async #read(range: KeyRange, keysOnly = false): Promise<RangeResponse | KvstoreError> {
+    const limits = { signal: this.#context.signal, deadlineMs: CHECK_TIMEOUT_MS };
     try {
       return await this.#transport.range({ ...range, limit: 1, keysOnly }, limits);
     } catch (error) {
@@ -98,8 +201,11 @@ class EndpointReader {
     }
   }
 
-  close(): Promise<void> {
-    return this.#transport.close();
+  /** Returns the check of a key or prefix that cannot be read. */
+  #unreadable(check: Check, error: KvstoreError, right: string = check.subject): CheckResult {
+    const { auth } = this.#cluster.config;
+    const user = auth === undefined ? 'the user' : `user ${auth.username}`;
+    return failedCheck(check, error, lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER);
   }
 }
 
@@ -112,28 +218,6 @@ function lacksRight({ code, message }: KvstoreError): boolean {
   return code === 'forbidden' && message.includes('permission denied');
 }
 
-interface Login {
-  /** Its subject is the endpoint. */
-  readonly check: CheckResult;
-  /** Undefined if no answer had one. */
-  readonly clusterID?: string;
-}
-
-function userOf({ auth }: EtcdConfig): string {
-  return auth === undefined ? 'without a user' : `as user ${auth.username}`;
-}
-
-async function checkLogin({ name, config }: CheckedCluster, reader: EndpointReader): Promise<Login> {
-  const check = { step: 'auth', subject: reader.endpoint } as const;
-  const accepted = { ...check, status: 'ok', text: `accepted ${userOf(config)}` } as const;
-  for (const key of [HEARTBEAT_KEY, clusterConfigKey(name)]) {
-    const answer = await reader.read(keyRange(key));
-    if (!isError(answer)) return { check: accepted, clusterID: answer.header.clusterID };
-    if (!lacksRight(answer)) return { check: failedCheck(check, answer, loginRemedy(answer)) };
-  }
-  return { check: accepted };
-}
-
 function loginRemedy({ code }: KvstoreError): string {
   return code === 'forbidden' || code === 'invalid-token'
     ? 'check username and password of the configuration'
@@ -144,33 +228,16 @@ function loginRemedy({ code }: KvstoreError): string {
  * Returns the check for an error. If its message ends with a remedy, as in `etcd-errors.ts`, this remedy replaces
  * `defaultRemedy`.
  */
-function failedCheck(
-  check: Pick<CheckResult, 'step' | 'subject'>,
-  { code, message }: KvstoreError,
-  defaultRemedy: string,
-): CheckResult {
-  if (code === 'deadline') return { ...check, status: 'failed', text: NO_ANSWER, remedy: defaultRemedy };
+function failedCheck(check: Check, { code, message }: KvstoreError, defaultRemedy: string): CheckResult {
+  if (code === 'deadline') return check.failed(NO_ANSWER, defaultRemedy);
   const at = message.lastIndexOf('; ');
-  const [text, remedy] = at < 0 ? [message, defaultRemedy] : [message.slice(0, at), message.slice(at + 2)];
-  return { ...check, status: 'failed', text, remedy };
+  if (at < 0) return check.failed(message, defaultRemedy);
+  return check.failed(message.slice(0, at), message.slice(at + 2));
 }
 
-/** Returns the check of a key or prefix that cannot be read. */
-function unreadableCheck(
-  check: Pick<CheckResult, 'step' | 'subject'>,
-  error: KvstoreError,
-  { config }: CheckedCluster,
-  right: string = check.subject,
-): CheckResult {
-  const user = config.auth === undefined ? 'the user' : `user ${config.auth.username}`;
-  const remedy = lacksRight(error) ? `grant read on ${right} to ${user}` : CHECK_SERVER;
-  return failedCheck(check, error, remedy);
-}
-
-/** Returns the check of a key with an invalid value. The subject of the check is the key, so its text omits it. */
-function invalidCheck(check: Pick<CheckResult, 'step' | 'subject'>, { message }: Rejection): CheckResult {
-  const text = message.replace(`${check.subject}: `, '');
-  return { ...check, status: 'failed', text, remedy: CHECK_WRITER };
+/** Returns the check of a key with an invalid value. The message begins with the key, which is the subject. */
+function invalidCheck(check: Check, { message }: Rejection): CheckResult {
+  return check.failed(message.replace(`${check.subject}: `, ''), CHECK_WRITER);
 }
 
 function checkClusterIDs(
@@ -178,123 +245,21 @@ function checkClusterIDs(
 ): readonly CheckResult[] {
   const [first] = logins;
   if (first === undefined) return [];
+  const check = new Check('cluster-id', 'etcd');
   const hex = (id: string): string => BigInt(id).toString(16);
-  if (logins.every(({ clusterID }) => clusterID === first.clusterID))
-    return [{ step: 'cluster-id', subject: 'etcd', status: 'ok', text: hex(first.clusterID) }];
+  if (logins.every(({ clusterID }) => clusterID === first.clusterID)) return [check.ok(hex(first.clusterID))];
   const text = logins.map(({ endpoint, clusterID }) => `${endpoint} has ${hex(clusterID)}`).join(', ');
   const remedy = 'name only the members of one etcd cluster in endpoints';
-  return [{ step: 'cluster-id', subject: 'etcd', status: 'failed', text: `several etcds: ${text}`, remedy }];
-}
-
-async function checkKeys(
-  cluster: CheckedCluster,
-  reader: EndpointReader,
-  { clock }: CheckContext,
-): Promise<readonly CheckResult[]> {
-  const heartbeat = checkHeartbeat(cluster, reader, clock.wallTime());
-  const { check, config } = await checkConfig(cluster, reader);
-  const layout = config?.capabilities.cached === true ? 'cache' : 'state';
-  const resources = MESH_RESOURCES.filter((resource) => isRead(resource, cluster, config));
-  const canaries = config?.capabilities.syncedCanaries === true && !cluster.local;
-  const prefixes = [
-    CLUSTER_CONFIG_PREFIX,
-    ...(canaries ? [syncedPrefix(cluster.name)] : []),
-    ...resources.map((resource) => resourcePrefix(resource, cluster.name, layout)),
-  ];
-  return [
-    await heartbeat,
-    check,
-    ...(canaries ? await checkCanaries(cluster, reader, resources, layout) : []),
-    ...(await Promise.all(prefixes.map((prefix) => checkRight(cluster, reader, prefix)))),
-  ];
+  return [check.failed(`several etcds: ${text}`, remedy)];
 }
 
 /**
  * Returns true if an agent reads a resource: slices only if the cluster does not export `services`. Services of the
  * local cluster are not read, because Kubernetes provides them.
  */
-function isRead(
-  resource: MeshResource,
-  { local }: CheckedCluster,
-  config: ClusterConfig | undefined,
-): boolean {
+function isRead(resource: MeshResource, local: boolean, config: ClusterConfig | undefined): boolean {
   const capabilities = config?.capabilities ?? {};
   if (local && isServiceResource(resource)) return false;
   if (resource === 'endpointslices') return !exportsResource('services', capabilities);
   return exportsResource(resource, capabilities);
-}
-
-async function checkHeartbeat(
-  cluster: CheckedCluster,
-  reader: EndpointReader,
-  now: number,
-): Promise<CheckResult> {
-  const check = { step: 'heartbeat', subject: HEARTBEAT_KEY } as const;
-  const answer = await reader.read(keyRange(HEARTBEAT_KEY));
-  if (isError(answer)) return unreadableCheck(check, answer, cluster);
-  const [kv] = answer.kvs;
-  if (kv === undefined) return { ...check, status: 'failed', text: 'does not exist', remedy: CHECK_WRITER };
-  const decoded = decodeTimestamp(kv.value, HEARTBEAT_KEY);
-  if (!decoded.ok) return invalidCheck(check, decoded.rejection);
-  const ageMs = now - decoded.value;
-  const age = durationText(Math.abs(ageMs));
-  if (ageMs > STALE_MS) return { ...check, status: 'failed', text: `${age} old`, remedy: CHECK_WRITER };
-  if (ageMs >= -STALE_MS)
-    return { ...check, status: 'ok', text: ageMs < 0 ? `${age} in the future` : `${age} old` };
-  const remedy = 'check the clocks of this host and of the cluster';
-  return { ...check, status: 'warning', text: `${age} in the future`, remedy };
-}
-
-async function checkConfig(
-  cluster: CheckedCluster,
-  reader: EndpointReader,
-): Promise<{ readonly check: CheckResult; readonly config?: ClusterConfig }> {
-  const key = clusterConfigKey(cluster.name);
-  const check = { step: 'cluster-config', subject: key } as const;
-  const answer = await reader.read(keyRange(key));
-  if (isError(answer)) return { check: unreadableCheck(check, answer, cluster) };
-  const [kv] = answer.kvs;
-  if (kv === undefined) {
-    const status = cluster.local ? 'warning' : 'failed';
-    const remedy = cluster.local
-      ? 'check the name of --cluster; --cluster-id is needed without it'
-      : `check that the cluster is named ${cluster.name}, like this file; ${CHECK_WRITER}`;
-    return { check: { ...check, status, text: 'does not exist', remedy } };
-  }
-  const decoded = decodeClusterConfig(kv.value, key);
-  if (!decoded.ok) return { check: invalidCheck(check, decoded.rejection) };
-  const { id, capabilities } = decoded.value;
-  const { syncedCanaries, cached } = capabilities;
-  const text = `id ${id}${syncedCanaries ? ', with canaries' : ''}${cached ? ', cached by kvstoremesh' : ''}`;
-  return { check: { ...check, status: 'ok', text }, config: decoded.value };
-}
-
-async function checkCanaries(
-  cluster: CheckedCluster,
-  reader: EndpointReader,
-  resources: readonly MeshResource[],
-  layout: KeyLayout,
-): Promise<readonly CheckResult[]> {
-  const check = { step: 'canaries', subject: syncedPrefix(cluster.name) } as const;
-  const keys = resources.map((resource) => syncedKey(cluster.name, resource, layout));
-  const answers = await Promise.all(keys.map((key) => reader.read(keyRange(key), { keysOnly: true })));
-  const error = answers.find(isError);
-  if (error !== undefined) return [unreadableCheck(check, error, cluster)];
-  const missing = resources.filter((_, index) => {
-    const answer = answers[index];
-    return answer !== undefined && !isError(answer) && answer.count === 0;
-  });
-  if (missing.length === 0) return [{ ...check, status: 'ok', text: `complete: ${resources.join(', ')}` }];
-  return [{ ...check, status: 'failed', text: `missing: ${missing.join(', ')}`, remedy: CHECK_WRITER }];
-}
-
-async function checkRight(
-  cluster: CheckedCluster,
-  reader: EndpointReader,
-  prefix: string,
-): Promise<CheckResult> {
-  const check = { step: 'read', subject: prefix } as const;
-  const answer = await reader.read(prefixRange(prefix), { keysOnly: true });
-  if (isError(answer)) return unreadableCheck(check, answer, cluster, `the prefix ${prefix}`);
-  return { ...check, status: 'ok', text: counted(answer.count, 'key') };
 }

@@ -6,7 +6,7 @@ import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
 import { listConfigFolder } from '../config-folder.ts';
 import { InputError, unreadable } from '../input-error.ts';
 import { printable } from '../terminal.ts';
-import type { CheckResult } from './check.ts';
+import { Check, type CheckResult } from './check.ts';
 import { checkClientCertificate, checkEndpoint, isPassed } from './endpoint-checks.ts';
 import { type CheckContext, checkKvstore } from './kvstore-checks.ts';
 
@@ -92,8 +92,7 @@ async function listFolder(folder: string, clusterName: string): Promise<readonly
 }
 
 function fileFailure(path: string, text: string): CheckResult {
-  const remedy = 'check the file, and the files that it names';
-  return { step: 'file', subject: path, status: 'failed', text, remedy };
+  return new Check('file', path).failed(text, 'check the file, and the files that it names');
 }
 
 async function checkCluster(
@@ -107,12 +106,7 @@ async function checkCluster(
     return [fileFailure(path, messageOf(error))];
   }
   const now = context.clock.wallTime();
-  const fileCheck: CheckResult = {
-    step: 'file',
-    subject: path,
-    status: 'ok',
-    text: counted(config.endpoints.length, 'endpoint'),
-  };
+  const fileCheck = new Check('file', path).ok(counted(config.endpoints.length, 'endpoint'));
   const endpointChecks = await Promise.all(
     config.endpoints.map((endpoint) => checkEndpoint(endpoint, config.tls, now, config.hostAliases)),
   );
