@@ -1,6 +1,5 @@
 import type { Clock, Random } from './clock.ts';
 
-/** Bounds of an exponential backoff. */
 export interface Backoff {
   /** Upper bound of the delay after the first failure. */
   readonly baseMs: number;

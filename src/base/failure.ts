@@ -79,7 +79,6 @@ interface NodeJSError extends Error {
   readonly hostname?: string;
 }
 
-/** Returns the {@link Failure} for a thrown value. */
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();
   const message = messageOf(thrown);

@@ -44,7 +44,6 @@ export class EitherSignal implements Disposable {
   }
 }
 
-/** Returns a promise that resolves when the signal fires. */
 export function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

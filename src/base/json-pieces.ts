@@ -49,7 +49,6 @@ class LargeContainer {
   readonly #close: string;
   /** Start of the members that have been scanned and not parsed. */
   #pending: number;
-  /** Start of the current member. */
   #member: number;
   /** Index of the colon after the name of the current member. */
   #colon = -1;

@@ -1,4 +1,3 @@
-/** A member of a {@link LinkedList}. */
 export interface ListLink<L> {
   previous: L | undefined;
   next: L | undefined;
@@ -9,7 +8,6 @@ export class LinkedList<L extends ListLink<L>> {
   first: L | undefined;
   #last: L | undefined;
 
-  /** Appends a link that is in no list. */
   append(link: L): void {
     link.previous = this.#last;
     link.next = undefined;

@@ -36,7 +36,6 @@ export class ListenerSet<L extends object> {
     return this.#subscriptions.length;
   }
 
-  /** Returns the current listeners, in order of subscription. */
   get current(): readonly L[] {
     return this.#subscriptions.map(({ listener }) => listener);
   }

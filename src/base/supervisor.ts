@@ -5,7 +5,6 @@ import { followSignal } from './follow-signal.ts';
 import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
 
-/** Options of {@link Supervisor}. */
 export interface SupervisorOptions {
   readonly clock: Clock;
   readonly random: Random;

@@ -2,7 +2,6 @@ import { type Backoff, backoffDelay } from './backoff.ts';
 import type { Clock, Random, Timer } from './clock.ts';
 import { LinkedList, type ListLink } from './keyed-queue.ts';
 
-/** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions {
   readonly clock: Clock;
   readonly random: Random;
@@ -145,7 +144,6 @@ export class WorkQueue<K> {
     this.#failures.delete(key);
   }
 
-  /** The key that {@link get} would return. */
   get next(): K | undefined {
     return this.#due.first?.key;
   }

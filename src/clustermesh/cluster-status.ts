@@ -147,7 +147,6 @@ export class ReportedStatus {
     this.#lastFailure = { message, at: this.#clock.wallTime() };
   }
 
-  /** Records the number of arrived items. */
   recordArrived(count: number): void {
     if (count > this.#arrived) this.#progressAt = this.#clock.now();
     this.#arrived = Math.max(count, this.#arrived);

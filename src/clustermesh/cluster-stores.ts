@@ -33,7 +33,6 @@ import {
 import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
 
-/** Options of {@link ClusterStores}. */
 export interface ClusterStoresOptions extends StoreHooks {
   /** Name of the followed cluster. */
   readonly cluster: string;

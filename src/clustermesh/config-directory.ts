@@ -34,7 +34,6 @@ export type DirectoryChange =
   | { readonly type: 'add' | 'change'; readonly name: string; readonly connect: ConnectKvstore }
   | { readonly type: 'remove'; readonly name: string };
 
-/** Result of {@link stepDirectory}. */
 export interface DirectoryStep {
   readonly state: DirectoryState;
   /** At most one change per cluster. */

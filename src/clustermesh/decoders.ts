@@ -56,7 +56,6 @@ export function splitServiceName(text: string): { namespace: string; name: strin
   return namespace === '' || name === '' || more !== undefined ? undefined : { namespace, name };
 }
 
-/** Options of {@link ClusterDecoders}. */
 export interface ClusterDecodersOptions {
   readonly cluster: string;
   readonly limits: () => ClusterLimits;

@@ -4,7 +4,6 @@ import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 
-/** Options of {@link DeleteGuard}. */
 export interface DeleteGuardOptions {
   readonly backend: KvstoreBackend;
   /**

@@ -16,7 +16,6 @@ import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';
 import type { FollowEnd, FollowRequest, OnReaderState, ResourceStores } from './resource-stores.ts';
 
-/** Result of {@link readHandshake}. */
 export interface Handshake {
   readonly read: KeyRead;
   /** The cluster's configuration; undefined if the kvstore has none. */

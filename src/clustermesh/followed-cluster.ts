@@ -46,7 +46,6 @@ export interface FollowingOptions {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
-/** Options of {@link FollowedCluster}. */
 export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'> {
   readonly name: string;
   /** Initial state: of a remote cluster or of the local one. */
@@ -59,7 +58,6 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
    * Returns the reason why a cluster with this configuration may not be followed. Called before its resources are read.
    */
   readonly objection: (config: ClusterConfig | undefined) => string | undefined;
-  /** See `ClusterMeshOptions`. */
   readonly serviceTTLMs?: number | undefined;
   /** See `LocalClusterOptions`. */
   readonly refillMs?: number | undefined;

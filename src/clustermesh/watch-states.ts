@@ -4,7 +4,6 @@ import type { WatchState } from '../kvstore/session/backend.ts';
 export class WatchStates {
   readonly #states = new Map<string, WatchState>();
 
-  /** Records the state of a reader. */
   observe(reader: string, state: WatchState): void {
     if (state === 'ended' || state === 'diverged') this.#states.delete(reader);
     else this.#states.set(reader, state);

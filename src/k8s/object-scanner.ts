@@ -265,7 +265,6 @@ export class FieldGroup<T extends object> {
   }
 }
 
-/** The fields of one kind. */
 export interface ScannedKind<T> {
   /** Fields of the metadata, in addition to those that identify the object. */
   readonly metadata: FieldScans;

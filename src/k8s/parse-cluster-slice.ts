@@ -22,7 +22,6 @@ export const SHARED_SLICE_FIELDS: readonly string[] = [
   ...['endpoints.hints.forZones', 'endpoints.deprecatedTopology'],
 ];
 
-/** Returns an endpoint, or undefined if it has no valid address. */
 function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
   const list = fields.list('addresses', SLICE_LIMITS.addresses);
   const addresses = list.items((items, index) => {

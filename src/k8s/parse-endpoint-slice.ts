@@ -40,7 +40,6 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   return undefined;
 }
 
-/** Returns the conditions of an endpoint. */
 export function readConditions(endpoint: ObjectFields): EndpointConditions {
   const conditions = endpoint.object('conditions');
   return {
@@ -50,7 +49,6 @@ export function readConditions(endpoint: ObjectFields): EndpointConditions {
   };
 }
 
-/** Returns the zones of the topology hints of an endpoint. */
 export function readForZones(endpoint: ObjectFields): readonly string[] {
   const zones = endpoint.object('hints')?.list('forZones');
   return zones?.items((list, index) => list.item(index)?.string('name')) ?? [];
@@ -104,7 +102,6 @@ export function readSliceParts(fields: ObjectFields, shared: SharedValues<Ports>
   return { ports: readPorts(fields, shared), weight: readWeight(fields) };
 }
 
-/** Returns the backend at an address. */
 export function backendOfParts(address: string, parts: BackendParts, { ports, weight }: SliceParts): Backend {
   const { nodeName, zone, hostname, state, forZones } = parts;
   return createBackend({ address, ports, nodeName, zone, hostname, state, weight, forZones });

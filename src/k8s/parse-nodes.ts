@@ -155,7 +155,6 @@ function firstOfEachType(addresses: readonly NodeAddress[]): readonly NodeAddres
   return [...first.values()];
 }
 
-/** Returns the first CIDR of each family. */
 function firstOfEachFamily(cidrs: readonly string[]): readonly string[] {
   return [false, true].flatMap((isIPv6) => cidrs.find((cidr) => cidr.includes(':') === isIPv6) ?? []);
 }

@@ -8,7 +8,6 @@ const MAX_VALUES = 4096;
 export class SharedValues<V> {
   readonly #values = new Map<string, V>();
 
-  /** Returns the stored value of a text. */
   get(text: string): V | undefined {
     return this.#values.get(text);
   }

@@ -530,7 +530,6 @@ export class KvstoreClient implements KvstoreBackend {
     this.#locks.loseAll();
   }
 
-  /** Returns the keeper of the leases of a write; undefined if it has no lease. */
   #keeperOf({ leased = false }: WriteOptions): LeaseKeeper | undefined {
     if (leased === false) return undefined;
     return leased === 'expires-first' ? this.#firstExpiringLeases : this.#leases;

@@ -13,13 +13,11 @@ const INTERVAL_MS = 10_000;
  */
 const RETRY_MS = 1_000;
 
-/** Context of {@link followCredentials}. */
 export interface FollowCredentialsContext {
   /** Reads all credentials. Rejects if one cannot be read. */
   readonly read: () => Promise<TCPCredentials>;
   /** Replaces the credentials in use. If they cannot be used, throws and replaces nothing. */
   readonly renew: (credentials: TCPCredentials) => void;
-  /** Counts a failure. */
   readonly onFailure: () => void;
   readonly log: Logger;
   readonly clock: Clock;

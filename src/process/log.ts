@@ -2,7 +2,6 @@ import { type Logger, type LoggerOptions, pino } from 'pino';
 import type { LogFormat, LogLevel } from './log-options.ts';
 import { printable } from './terminal.ts';
 
-/** The logger of a process. */
 export type { Logger } from 'pino';
 
 /** Receives finished lines: `process.stderr`, or a list in a test. */

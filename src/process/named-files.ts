@@ -8,7 +8,6 @@ import { InputError, unreadable } from './input-error.ts';
 import { remoteEtcdProblem } from './remote-etcds.ts';
 import { readServeOptions, type ServeSource } from './serve-files.ts';
 
-/** The files and folders that options name. */
 export interface NamedFiles {
   readonly kvstoreConfig?: string | undefined;
   readonly clustermeshConfig?: string | undefined;

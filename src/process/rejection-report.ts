@@ -33,7 +33,6 @@ export class RejectionReport {
     this.#clock = clock;
   }
 
-  /** Counts and logs a rejection. */
   add(rejection: Rejection): void {
     this.count(rejection);
     this.#report(rejection);

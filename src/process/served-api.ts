@@ -25,7 +25,6 @@ export interface ServeOptions {
   readonly page?: readonly UIFile[] | undefined;
 }
 
-/** Context of {@link ServedApi}. */
 export interface ServedApiContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -76,7 +75,6 @@ export class ServedApi {
     }
   }
 
-  /** True if the page is served. */
   get hasPage(): boolean {
     return this.#context.page !== undefined;
   }

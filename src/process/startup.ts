@@ -36,7 +36,6 @@ export class Startup {
     return true;
   }
 
-  /** Returns the status of all steps, in order. */
   status(): readonly StepDocument[] {
     return this.#steps.map((step) => step.status());
   }

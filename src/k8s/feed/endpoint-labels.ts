@@ -29,7 +29,6 @@ export interface LabelledPod {
   readonly uid: string;
 }
 
-/** Options of {@link EndpointLabels}. */
 export interface EndpointLabelsOptions {
   readonly clusterName: string;
   readonly filter: LabelFilter;

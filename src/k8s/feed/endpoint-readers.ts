@@ -42,7 +42,6 @@ interface SliceEntry {
 
 interface SlicedEndpoint {
   entries: readonly SliceEntry[];
-  /** The claim that was written. */
   written: EndpointClaim | undefined;
 }
 

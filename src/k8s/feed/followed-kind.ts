@@ -11,7 +11,6 @@ import {
 } from '../resource.ts';
 import { type AnyFeed, runSteps } from './object-feed.ts';
 
-/** Options of {@link FollowedKind}. */
 export interface FollowedKindOptions {
   readonly source: ResourceSource;
   readonly clock: Clock;

@@ -58,7 +58,6 @@ export interface FeedTap {
    * are removed.
    */
   onStart(): void;
-  /** Called before an event is applied. */
   onEvent(event: ResourceEvent): void;
   /** Called before a value is removed, because the new list does not contain it or because all values are withdrawn. */
   onRemove(name: ObjectName): void;
@@ -70,7 +69,6 @@ export interface FeedTap {
   onListed(): void;
 }
 
-/** Options of {@link ObjectFeed}. */
 export interface ObjectFeedOptions {
   /** @internal Default: none. */
   readonly tap?: FeedTap | undefined;

@@ -47,22 +47,18 @@ export class PolicyCIDRTable {
     this.#onReject = onReject;
   }
 
-  /** Returns the reader of `NetworkPolicy`. */
   networkPolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('NetworkPolicy', 'networkpolicy', readNetworkPolicyCIDRs);
   }
 
-  /** Returns the reader of `CiliumNetworkPolicy`. */
   ciliumPolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('CiliumNetworkPolicy', 'cnp', readCiliumPolicyCIDRs);
   }
 
-  /** Returns the reader of `CiliumClusterwideNetworkPolicy`. */
   clusterwidePolicies(): KindReader<PolicyCIDRs> {
     return this.#reader('CiliumClusterwideNetworkPolicy', 'ccnp', readCiliumPolicyCIDRs);
   }
 
-  /** Returns the reader of `CiliumCIDRGroup`. */
   groups(): KindReader<ParsedCIDRGroup> {
     return {
       kind: 'CiliumCIDRGroup',

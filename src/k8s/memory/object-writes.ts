@@ -183,7 +183,6 @@ export class ObjectWrites {
     );
   }
 
-  /** Stores an object with a new resourceVersion. */
   #put(type: ResourceType, key: string, object: KubernetesObject): KubernetesObject {
     return this.#store.write(storedAs(type), key, (resourceVersion) => ({
       ...object,

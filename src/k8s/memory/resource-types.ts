@@ -50,7 +50,6 @@ export const CLUSTER_TYPES: readonly ResourceType[] = [
   ...MCS_TYPES,
 ];
 
-/** Returns the `apiVersion` and `kind` of an object. */
 export function typeMeta({ group, version, kind }: Pick<ResourceType, 'group' | 'version' | 'kind'>): {
   readonly apiVersion: string;
   readonly kind: string;

@@ -82,7 +82,6 @@ export class KnownObjects {
     this.#objects.age();
   }
 
-  /** Applies an object of the list. */
   putListed(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     const known = this.#objects.get(metadata);

@@ -3,7 +3,6 @@ import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, errorOfAnswer } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 
-/** Options of an {@link Exchange}. */
 export interface ExchangeOptions {
   readonly transport: ApiTransport;
   readonly clock: Clock;

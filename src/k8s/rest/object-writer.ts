@@ -105,7 +105,6 @@ export function pointer(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-/** Returns the place of the written object. */
 export function placeOf(write: ObjectWrite): ObjectPlace {
   if (write.verb !== 'create') return write.place;
   const metadata = write.object['metadata'];

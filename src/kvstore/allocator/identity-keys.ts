@@ -38,7 +38,6 @@ export interface IdentityCall {
 
 /** The state of a node's cache before the search for a master key. */
 export interface KnownMasters {
-  /** The cached identity of the labels. */
   readonly cached: NumericIdentity | undefined;
   /**
    * All writes before this revision are in the cache. Read it while the lock is held, which is lost if the store is
@@ -62,7 +61,6 @@ export class IdentityKeys {
     this.#options = options;
   }
 
-  /** Waits for the lock on the labels. */
   lock(labels: Labels, signal: AbortSignal | undefined): Promise<KvstoreLock> {
     return this.#options.backend.lock(`${IDENTITY_LOCKS_PREFIX}${formatLabels(labels)}`, { signal });
   }
@@ -131,7 +129,6 @@ export class IdentityKeys {
     });
   }
 
-  /** Deletes the slave key of this node. */
   async deleteSlave(labels: Labels, call: IdentityCall): Promise<void> {
     await this.#options.backend.delete(this.#slaveKey(labels), { ...call, fenced: true });
   }

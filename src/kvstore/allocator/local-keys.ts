@@ -14,7 +14,6 @@ export interface LocalKey {
 /** Outcome of the release of an identity. */
 export type ReleaseOutcome = 'released' | 'still-used' | 'not-found';
 
-/** Options of {@link LocalKeys}. */
 export interface LocalKeysOptions extends Runtime {
   readonly keys: IdentityKeys;
   /** Called if the number belongs to other labels. */

@@ -81,12 +81,10 @@ export function base64OfBytes(bytes: Uint8Array): string {
   return base64Slice.call(bytes, 0, bytes.length);
 }
 
-/** Returns the bytes of {@link charactersOf}. */
 export function bytesOfCharacters(characters: string): Uint8Array {
   return Buffer.from(characters, 'latin1');
 }
 
-/** Returns true if `charactersOf(bytes)` equals `characters`. */
 export function equalsCharacters(bytes: Uint8Array, characters: string): boolean {
   return bytes.length === characters.length && charactersOf(bytes) === characters;
 }

@@ -377,7 +377,6 @@ const text = (field: number, value: string | undefined): EncodedField =>
 const varint = (field: number, value: number | boolean | undefined): EncodedField =>
   value === undefined ? [] : int64Field(field, String(Number(value)));
 
-/** Returns the entries of a map, by key. */
 function entries(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
   return [...map]
     .sort(([a], [b]) => compareKeys(a, b))

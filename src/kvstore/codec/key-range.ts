@@ -37,7 +37,6 @@ export function keyAfter(key: string): string {
   return `${key}\0`;
 }
 
-/** Returns true if `key` is in the range. */
 export function inRange(key: string, range: KeyRange): boolean {
   return compareKeys(key, range.start) >= 0 && (range.end === NO_END || compareKeys(key, range.end) < 0);
 }

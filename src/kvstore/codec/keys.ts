@@ -27,7 +27,6 @@ export type ServiceResource = 'services' | 'endpointslices';
 
 export const SERVICE_RESOURCES: readonly ServiceResource[] = ['services', 'endpointslices'];
 
-/** Returns true if a resource is one of the formats of services. */
 export function isServiceResource(resource: CopiedResource): resource is ServiceResource {
   return resource === 'services' || resource === 'endpointslices';
 }

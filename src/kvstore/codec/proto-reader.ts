@@ -26,7 +26,6 @@ export class ProtoReader {
   readonly buffer: Buffer;
   /** Index of the next byte. */
   at = 0;
-  /** Number of the current field. */
   field = 0;
   /** Wire type of the current field: {@link VARINT}, {@link LENGTH_DELIMITED}, or a fixed size. */
   wire = 0;

@@ -5,7 +5,6 @@ import { LENGTH_DELIMITED, VARINT } from './proto-reader.ts';
  * than speed.
  */
 
-/** An encoded field of a message. */
 export type EncodedField = readonly number[] | Uint8Array;
 
 function varint(value: number): number[] {
@@ -47,7 +46,6 @@ export function bytesField(field: number, value: Uint8Array): EncodedField {
   return Buffer.concat([Uint8Array.from([...tag(field, LENGTH_DELIMITED), ...varint(value.length)]), value]);
 }
 
-/** Returns a message of these fields. */
 export function message(...fields: EncodedField[]): Buffer {
   return Buffer.concat(fields.map((field) => (field instanceof Uint8Array ? field : Uint8Array.from(field))));
 }

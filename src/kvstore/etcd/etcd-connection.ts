@@ -232,12 +232,10 @@ export class EtcdConnection {
     };
   }
 
-  /** Number of open streams. */
   get streams(): number {
     return this.#streams.size;
   }
 
-  /** Opens a stream. */
   stream(path: string, metadata: Metadata, observer: StreamObserver): EtcdStream {
     const client = this.#acquireClient();
     const call = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);

@@ -53,7 +53,6 @@ export class EtcdEndpoint {
     return this.#connection.host;
   }
 
-  /** Number of open streams. */
   get streams(): number {
     return this.#connection.streams;
   }

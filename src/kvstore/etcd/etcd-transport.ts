@@ -81,7 +81,6 @@ export class EtcdTransport implements Transport {
     this.#gate = gate;
   }
 
-  /** Number of open streams. */
   get streams(): number {
     return this.#endpoints.reduce((sum, endpoint) => sum + endpoint.streams, 0);
   }

@@ -10,7 +10,6 @@ import { readHeader } from './messages.ts';
  */
 
 const NOT_EQUAL = 3;
-/** `CompareTarget`. */
 const TARGETS = { exists: 0, 'create-revision': 1, 'mod-revision': 2, value: 3, lease: 4 } as const;
 /** Field numbers of the compared values. */
 const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, lease: 8 } as const;

@@ -106,7 +106,6 @@ const KEYS_PER_STEP = 512;
 export class MemoryStore {
   /** The version of each key, or its versions in order. Most keys have one version. */
   readonly #versions = new SortedMap<string, Version | Version[]>(compareKeys);
-  /** The keys in `#versions` whose last version is a delete. */
   readonly #deleted = new SortedMap<string, true>(compareKeys);
   /** Index 0 has the versions of revision `compactRevision + 1`. */
   #log: (readonly Version[])[] = [];

@@ -87,7 +87,6 @@ export function withMissingRight(thrown: unknown, right: 'read' | 'readwrite', k
   return new KvstoreError(cause.code, `${cause.message}; grant ${right} on ${key} to the user`, { cause });
 }
 
-/** Returns the error of a call whose signal has fired. */
 export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }

@@ -21,7 +21,6 @@ export interface ClockReading {
   readonly wall: number;
 }
 
-/** Reads both clocks. */
 export function clockReading(clock: Clock): ClockReading {
   return { monotonic: clock.now(), wall: clock.wallTime() };
 }
@@ -44,7 +43,6 @@ const MAX_CHECK_MS = 5000;
  */
 export class HeldLease {
   readonly id: LeaseID;
-  /** The keys bound to the lease. */
   readonly keys: Set<string> = new Set();
   /** False if the lease was lost, or its keeper was closed. */
   isHeld = true;

@@ -45,7 +45,6 @@ export class KeyTable {
     this.#first = ++this.#listing;
   }
 
-  /** Begins a listing, which has confirmed no key. */
   beginListing(): void {
     this.#listing++;
   }

@@ -13,12 +13,10 @@ export function leaseHex(lease: LeaseID): string {
   return BigInt.asUintN(64, BigInt(lease)).toString(16);
 }
 
-/** Options of {@link LeaseKeeper}. */
 export interface LeaseKeeperOptions extends LeaseTerms {
   readonly transport: Transport;
   /** Name in the status of the supervisor. */
   readonly name: string;
-  /** Runs the keepalives. */
   readonly supervisor: Supervisor;
   /** Splits the loss of many leases, and their keepalives, into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
@@ -29,7 +27,6 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   onLost(keys: readonly string[]): void;
   /** Called before the keys of many leases are reported. `reported` resolves after the last of them. */
   onLeasesLost?(reported: Promise<void>): void;
-  /** Called with each granted lease. */
   onGranted?(lease: LeaseID): void;
   /** Called when a lease is lost, or has expired without keys. */
   onEnded?(lease: LeaseID): void;
@@ -108,7 +105,6 @@ export class LeaseKeeper {
   #isKeepingAlive = false;
   /** Ends the pause between two checks of the leases. */
   #endPause: () => void = () => {};
-  /** When the pause ends. */
   #pauseEndsAt = Number.NEGATIVE_INFINITY;
   #lost = 0;
 
@@ -116,7 +112,6 @@ export class LeaseKeeper {
     this.#options = options;
   }
 
-  /** Number of held leases. */
   get size(): number {
     return this.#leases.size;
   }

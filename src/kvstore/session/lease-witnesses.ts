@@ -12,7 +12,6 @@ function witnessOf(lease: LeaseID): string {
 /** Operations that {@link LeaseWitnesses} uses. */
 export interface LeaseWitnessesOptions {
   readonly supervisor: Supervisor;
-  /** Puts a key under a lease. */
   put(key: string, lease: LeaseID): Promise<unknown>;
   watch(prefix: string, signal: AbortSignal): Watch;
   /** Called if the lease has ended on the server. */

@@ -11,7 +11,6 @@ import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
 import { WriteFence } from './write-fence.ts';
 
-/** Options of {@link LockKeeper}. */
 export interface LockKeeperOptions extends Runtime {
   readonly transport: Transport;
   /** Runs the keepalives, and the deletes of queue entries. */

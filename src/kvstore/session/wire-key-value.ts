@@ -58,7 +58,6 @@ export class WireKeyValue implements KeyValue, KeyBytes {
     return this.buffer.subarray(this.valueAt, this.valueEnd);
   }
 
-  /** Number of bytes of key and value. */
   get size(): number {
     return this.keyEnd - this.keyAt + this.valueEnd - this.valueAt;
   }
@@ -84,7 +83,6 @@ function leaseIn(buffer: Buffer, at: number): LeaseID {
   return lastLease.id;
 }
 
-/** Returns the key in `buffer[from, to)`. */
 function textOf(buffer: Buffer, from: number, to: number): string {
   const { byteOffset } = buffer;
   return isAscii(bufferView(buffer), byteOffset + from, byteOffset + to)

@@ -6,7 +6,6 @@ import type { KvstoreBackend, WriteOptions } from '../session/backend.ts';
 import type { ContestedKey } from './contested-keys.ts';
 import type { Job } from './sync-key.ts';
 
-/** Options of a {@link Canary}. */
 export interface CanaryOptions {
   readonly backend: KvstoreBackend;
   readonly clock: Clock;

@@ -8,7 +8,6 @@ export interface ContestedKey {
   history: PutBacks | undefined;
 }
 
-/** Options of {@link ContestedKeys}. */
 export interface ContestedKeysOptions<K> extends Runtime {
   /** Writes the key again. */
   putBack(key: K): void;

@@ -18,7 +18,6 @@ export interface BatchLimits<J> {
   weightOf(job: J): number;
 }
 
-/** Options of {@link RetryQueue}. */
 export interface RetryQueueOptions<J> extends Runtime {
   /** Maximum number of concurrent attempts. Default 8. */
   readonly concurrency?: number | undefined;
@@ -83,7 +82,6 @@ export class RetryQueue<J> {
     this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() }, entries);
   }
 
-  /** Number of unfinished jobs. */
   get size(): number {
     return this.#jobs.size;
   }
@@ -97,7 +95,6 @@ export class RetryQueue<J> {
     };
   }
 
-  /** Returns true if the job is unfinished. */
   has(job: J): boolean {
     return this.#jobs.has(job);
   }

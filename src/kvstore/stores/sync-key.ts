@@ -3,7 +3,6 @@ import type { LeaseID } from '../session/transport.ts';
 import type { Canary } from './canary.ts';
 import type { ContestedKey } from './contested-keys.ts';
 
-/** A job of the queue. */
 export type Job = SyncKey | Canary;
 
 /**
@@ -37,7 +36,6 @@ export class SyncKey implements ContestedKey {
   hasFailed = false;
   /** True if the kvstore has another value, or none. The next write does not compare. */
   isDifferent = false;
-  /** True during a put. */
   isWriting = false;
   /** The last event that the watch delivered since the start of the put. */
   watchedWrite: { readonly isDesired: boolean; readonly modRevision: number } | undefined;

@@ -13,7 +13,6 @@ export class SyncKeys {
     this.table = table;
   }
 
-  /** Number of states. */
   get size(): number {
     return this.#size;
   }
@@ -23,7 +22,6 @@ export class SyncKeys {
     return this.table.find(bytesOf({ key: name }), 0);
   }
 
-  /** Returns the state of a name; `undefined` if it has none. */
   get(name: string): SyncKey | undefined {
     return this.at(this.rowOf(name));
   }

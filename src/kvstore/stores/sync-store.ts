@@ -127,7 +127,6 @@ export class SyncStore {
   readonly #options: SyncStoreOptions & Runtime;
   /** The names that are wanted, queued, being written, or left by an earlier session. */
   readonly #keys: SyncKeys;
-  /** Number of wanted names. */
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
   #awaitedEchoes = 0;
@@ -144,7 +143,6 @@ export class SyncStore {
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  /** The callers that wait for the canary. */
   readonly #canaryWaits = new WriteWaits(() => this.#pending + this.#lossReports);
   /** The callers that wait for their writes only. */
   readonly #landingWaits = new WriteWaits(() => this.#pending + this.#lossReports);
@@ -501,7 +499,6 @@ export class SyncStore {
     }
   }
 
-  /** Puts the keys of a lost lease again. */
   #putLostKeys(keys: readonly string[]): void {
     const { prefix, canary, leased = true, canaryLeased = leased } = this.#options;
     for (const key of keys) {
@@ -559,7 +556,6 @@ export class SyncStore {
     this.#queue.add(key);
   }
 
-  /** Returns the weight of the write of a key in a transaction. */
   #weightOf(key: SyncKey): number {
     const bytes = key.name.length + (key.wanted?.length ?? 0);
     return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(key) ? 1 / MAX_COMPARED_WRITES : 0);

@@ -185,7 +185,6 @@ export class WatchStore<T> {
   readonly #rejected = new Set<string>();
   readonly #synced = deferred();
   #isSynced = false;
-  /** Number of the present or last run. */
   #runNumber = 0;
   #watch: Watch | undefined;
   #isApplying = false;

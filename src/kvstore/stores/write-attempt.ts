@@ -19,7 +19,6 @@ export interface Attempt {
   readonly wasDelivered: boolean;
 }
 
-/** Returns the write of an attempt below a prefix. */
 export function writeOf({ key, wanted, mayBeThere }: Attempt, prefix: string): KeyWrite {
   return {
     key: `${prefix}${key.name}`,

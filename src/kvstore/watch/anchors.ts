@@ -30,7 +30,6 @@ export class Anchors {
   #promotions = 0;
   #newest = 0;
 
-  /** Returns all anchors, newest first. */
   get newestFirst(): readonly Anchor[] {
     return [...this.#older, ...this.#latest, ...this.#arrived].toReversed();
   }

@@ -53,7 +53,6 @@ export class ClientWrites {
     if (this.#keys.delete(key)) this.#puts.drop({ key });
   }
 
-  /** Like {@link forget} for every key that starts with `prefix`. */
   forgetBelow(prefix: string): void {
     for (const { key } of this.#puts.newestFirst) if (key.startsWith(prefix)) this.forget(key);
   }

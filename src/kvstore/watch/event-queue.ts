@@ -12,7 +12,6 @@ function weight(event: WatchEvent): number {
   return ENTRY_BYTES + entrySize(event instanceof TableEvent ? event.kv : event);
 }
 
-/** The limits of an {@link EventQueue}. */
 export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | 'lowWaterBytes'>;
 
 /**

@@ -48,12 +48,10 @@ export class KnownKeys {
     return this.#size;
   }
 
-  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed;
   }
 
-  /** Returns the mod revision of a key; `undefined` if the key is not known. */
   revisionOf(key: string): number | undefined {
     const row = this.#rowOf({ key });
     return row < 0 ? undefined : this.#keys.revisionOf(row);
@@ -116,7 +114,6 @@ export class KnownKeys {
     if (row >= 0 && this.#keys.isKnown(row)) this.#dropRow(row, key, modRevision);
   }
 
-  /** Begins a listing: marks all keys as unconfirmed. */
   unconfirm(): void {
     this.#keys.beginListing();
     this.#confirmed = 0;

@@ -19,7 +19,6 @@ import { proveHistory, type SyncOptions, sync } from './sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
 
-/** Options of a {@link ListAndWatch}. */
 export interface ListAndWatchOptions extends WatchOptions, Runtime {
   readonly transport: Pick<Transport, 'watch'>;
   readonly prefix: string;

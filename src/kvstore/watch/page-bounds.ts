@@ -22,7 +22,6 @@ export class PageBounds {
   readonly #end: string;
   #depth = 0;
   #lastKey = '';
-  /** Number of empty pages in a row. */
   #emptyPages = 0;
   /** Number of keys after the last page, unless some were omitted; undefined before the first page. */
   #remaining: number | undefined;

@@ -8,7 +8,6 @@ import type { PageSize } from './page-size.ts';
 /** Makes one read, with or without retries. */
 export type Read = (request: RangeRequest) => Promise<RangeResponse>;
 
-/** The range of a listing, and its limits. */
 export interface ListRequest {
   readonly range: KeyRange;
   /** The prefix of all keys of the range. */

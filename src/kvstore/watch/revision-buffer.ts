@@ -35,7 +35,6 @@ export class RevisionBuffer {
     this.#limits = limits;
   }
 
-  /** Number of bytes of the held events. */
   get bytes(): number {
     return this.#bytes;
   }

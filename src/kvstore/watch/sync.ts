@@ -10,7 +10,6 @@ import type { PageSize } from './page-size.ts';
 import { type KeyPage, listPages, type Read } from './paged-list.ts';
 import type { WatchLimits } from './watch-limits.ts';
 
-/** Inputs of a sync. */
 export interface SyncOptions {
   readonly cursor: Cursor;
   readonly prefix: string;

@@ -59,7 +59,6 @@ export class WatchSession {
   readonly #ended = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
   #follower: StreamFollower | undefined;
-  /** Reason of the end. */
   #reason: unknown;
 
   constructor(options: SessionOptions) {

@@ -35,7 +35,6 @@ const PROBLEMS: ReadonlyMap<string, ConnectionProblem> = new Map([
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'other-name'],
 ]);
 
-/** Returns the problem of an error code; undefined if the code is unknown. */
 export function connectionProblem(code: string): ConnectionProblem | undefined {
   return PROBLEMS.get(code);
 }

@@ -122,7 +122,6 @@ export async function checkEndpoint(
   return checks;
 }
 
-/** Returns false if a check has failed. */
 export function isPassed({ status }: CheckResult): boolean {
   return status !== 'failed';
 }

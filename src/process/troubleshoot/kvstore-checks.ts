@@ -27,7 +27,6 @@ import { STALE_MS } from '../../kvstore/session/health.ts';
 import type { RangeResponse } from '../../kvstore/session/transport.ts';
 import { CHECK_TIMEOUT_MS, Check, type CheckResult, NO_ANSWER } from './check.ts';
 
-/** The cluster whose keys are checked. */
 export interface CheckedCluster {
   readonly name: string;
   readonly config: EtcdConfig;
@@ -75,7 +74,6 @@ interface Login {
   readonly clusterID?: string;
 }
 
-/** The checks of a cluster through one of its endpoints. */
 class CheckedEndpoint {
   readonly #cluster: CheckedCluster;
   readonly #endpoint: string;

@@ -15,7 +15,6 @@ const MIB = 1024 * 1024;
 const MAX_BLOCK = 128 * 1024;
 /** Bytes before the content of a block. */
 const BLOCK_HEADER = 3;
-/** Bytes of a checksum. */
 const CHECKSUM = 4;
 /** Types of blocks. The content of a `RUN` is one byte, which is repeated. */
 const RAW = 0;
@@ -59,7 +58,6 @@ function rejectFrame(size: number, reason: string): never {
   return rejectInput('invalid-zstd', 'value', `${size} bytes`, reason);
 }
 
-/** Rejects content that is too large. */
 export function rejectSize(size: number | string, reason: string): never {
   return rejectInput('too-large', 'value', `${size} bytes`, reason);
 }
