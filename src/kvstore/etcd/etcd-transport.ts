@@ -22,14 +22,7 @@ import type { EtcdStream } from './etcd-connection.ts';
 import { EtcdEndpoint } from './etcd-endpoint.ts';
 import { etcdError, isTooManyRequests } from './etcd-errors.ts';
 import { EtcdWatchStream } from './etcd-watch-stream.ts';
-import {
-  decodeLease,
-  decodeRange,
-  encodeKeepAlive,
-  encodeLeaseGrant,
-  encodeLeaseRevoke,
-  encodeRange,
-} from './messages.ts';
+import { decodeLease, decodeRange, encodeLease, encodeLeaseGrant, encodeRange } from './messages.ts';
 import { decodeTxn, encodeTxn } from './txn-messages.ts';
 
 /** The answer of `Maintenance.Status`, as etcd3 decodes it. */
@@ -144,7 +137,7 @@ export class EtcdTransport implements Transport {
   }
 
   async revokeLease(lease: LeaseID, options?: CallOptions): Promise<void> {
-    const request = encodeLeaseRevoke(lease);
+    const request = encodeLease(lease);
     await this.#call((endpoint, startedAt) =>
       endpoint.raw('Lease', 'LeaseRevoke', request, options, startedAt),
     );
@@ -227,7 +220,7 @@ export class EtcdTransport implements Transport {
         const begin = (stream: EtcdStream): void => {
           atEnd(() => stream.cancel());
           if (ended.signal.aborted) stream.cancel();
-          stream.write(encodeKeepAlive(lease));
+          stream.write(encodeLease(lease));
           stream.read();
         };
         endpoint

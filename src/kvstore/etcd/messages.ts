@@ -65,11 +65,8 @@ export function encodeLeaseGrant(ttlSeconds: number): Buffer {
   return message(numberField(1, ttlSeconds));
 }
 
-export function encodeLeaseRevoke(lease: LeaseID): Buffer {
-  return message(int64Field(1, lease));
-}
-
-export function encodeKeepAlive(lease: LeaseID): Buffer {
+/** Returns a keepalive or a revocation of a lease, which have the same fields. */
+export function encodeLease(lease: LeaseID): Buffer {
   return message(int64Field(1, lease));
 }
 
@@ -130,53 +127,35 @@ const BYTES_PER_WEIGHT = 4096;
  * @param gate admits each slice; undefined: each slice has its own turn
  */
 export async function decodeRange(buffer: Buffer, gate?: TurnGate): Promise<RangeResponse> {
-  const answer = new RangeReader(buffer);
-  const read = (): void => answer.read(SLICE_KEYS);
-  const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_PER_WEIGHT));
-  while (!answer.isDone) {
-    if (gate !== undefined) await gate.run(weight, read);
-    else {
-      read();
-      if (!answer.isDone) await eventLoopTurn();
-    }
-  }
-  const { header, kvs, more, count } = answer;
-  return { header, kvs, more, count };
-}
-
-/** The answer to a range request, as far as it was read. */
-class RangeReader {
-  header: ResponseHeader = NO_HEADER;
-  readonly kvs: KeyValue[] = [];
-  more = false;
-  count = 0;
-  readonly #reader: ProtoReader;
-  #isDone = false;
-
-  constructor(buffer: Buffer) {
-    this.#reader = new ProtoReader(buffer);
-  }
-
-  get isDone(): boolean {
-    return this.#isDone;
-  }
-
-  /** Reads the next fields, at most `maxKeys` keys. */
-  read(maxKeys: number): void {
-    const reader = this.#reader;
-    const end = this.kvs.length + maxKeys;
-    while (this.kvs.length < end) {
-      if (!reader.next(reader.buffer.length)) {
-        this.#isDone = true;
+  const reader = new ProtoReader(buffer);
+  const kvs: KeyValue[] = [];
+  let header = NO_HEADER;
+  let more = false;
+  let count = 0;
+  let isDone = false;
+  const readSlice = (): void => {
+    const end = kvs.length + SLICE_KEYS;
+    while (kvs.length < end) {
+      if (!reader.next(buffer.length)) {
+        isDone = true;
         return;
       }
-      if (reader.field === 2) this.kvs.push(readKeyValue(reader, reader.open()));
-      else if (reader.field === 1) this.header = readHeader(reader, reader.open());
-      else if (reader.field === 3) this.more = reader.bool();
-      else if (reader.field === 4) this.count = reader.number();
+      if (reader.field === 2) kvs.push(readKeyValue(reader, reader.open()));
+      else if (reader.field === 1) header = readHeader(reader, reader.open());
+      else if (reader.field === 3) more = reader.bool();
+      else if (reader.field === 4) count = reader.number();
       else reader.skip();
     }
+  };
+  const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_PER_WEIGHT));
+  while (!isDone) {
+    if (gate !== undefined) await gate.run(weight, readSlice);
+    else {
+      readSlice();
+      if (!isDone) await eventLoopTurn();
+    }
   }
+  return { header, kvs, more, count };
 }
 
 /** A decoded message of a watch stream. */

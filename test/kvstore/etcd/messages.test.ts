@@ -9,9 +9,8 @@ import {
   decodeLease,
   decodeRange,
   decodeWatch,
-  encodeKeepAlive,
+  encodeLease,
   encodeLeaseGrant,
-  encodeLeaseRevoke,
   encodeRange,
   encodeWatchCreate,
   encodeWatchProgress,
@@ -181,12 +180,12 @@ describe('answers, against protobufjs', () => {
         expect(decodeLease(buffer)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
         const granted = encode('LeaseGrantResponse', { ID, TTL: long(ttl), error: '' });
         expect(decodeLease(granted)).toEqual({ lease: id.toString(), ttlSeconds: ttl });
-        expect(decode('LeaseRevokeRequest', encodeLeaseRevoke(id.toString()))).toEqual({ ID: id.toString() });
+        expect(decode('LeaseRevokeRequest', encodeLease(id.toString()))).toEqual({ ID: id.toString() });
         expect(decode('LeaseGrantRequest', encodeLeaseGrant(ttl + 1))).toEqual({
           TTL: `${ttl + 1}`,
           ID: '0',
         });
-        expect(decode('LeaseKeepAliveRequest', encodeKeepAlive(id.toString()))).toEqual({
+        expect(decode('LeaseKeepAliveRequest', encodeLease(id.toString()))).toEqual({
           ID: id.toString(),
         });
       }),
@@ -307,7 +306,7 @@ describe('requests, against protobufjs', () => {
     expect([...encodeRange({ start, end, limit: 128 })]).toEqual([
       0x0a, 1, 0x61, 0x12, 1, 0x62, 0x18, 0x80, 1,
     ]);
-    expect([...encodeKeepAlive('127')]).toEqual([0x08, 127]);
+    expect([...encodeLease('127')]).toEqual([0x08, 127]);
   });
 
   it('a range', () => {
