@@ -1,4 +1,6 @@
 import { Buffer } from 'node:buffer';
+import { bufferView } from '../columns/byte-words.ts';
+import type { InternedBytes } from '../columns/interned-bytes.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -26,6 +28,8 @@ export class ByteCursor {
   /** Index of the quote before the name that {@link skipName} read last. */
   nameStart = 0;
   #bytes: Buffer = NO_BYTES;
+  #view: DataView = bufferView(NO_BYTES);
+  #offset = 0;
 
   get bytes(): Uint8Array {
     return this.#bytes;
@@ -35,8 +39,11 @@ export class ByteCursor {
     // Most objects are in the same bytes as the previous object, and a view costs as much as a field.
     const { buffer, byteOffset, length } = bytes;
     const known = this.#bytes;
-    if (known.buffer !== buffer || known.byteOffset !== byteOffset || known.length !== length)
+    if (known.buffer !== buffer || known.byteOffset !== byteOffset || known.length !== length) {
       this.#bytes = Buffer.from(buffer, byteOffset, length);
+      this.#view = bufferView(bytes);
+      this.#offset = byteOffset;
+    }
     this.at = at;
   }
 
@@ -100,6 +107,11 @@ export class ByteCursor {
   /** Returns the string that {@link skipString} read last. */
   text(): string {
     return this.#bytes.toString('latin1', this.from, this.to);
+  }
+
+  /** Returns the value of the string that {@link skipString} read last, or of its first bytes up to `to`. */
+  interned<T>(values: InternedBytes<T>, to: number = this.to): T | undefined {
+    return values.get(this.#view, this.#offset + this.from, this.#offset + to);
   }
 
   /** Returns a string of printable ASCII characters without escapes. */

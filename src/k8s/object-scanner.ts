@@ -1,9 +1,8 @@
-import { Buffer } from 'node:buffer';
 import { parseTime } from '../base/system-clock.ts';
+import { InternedBytes } from '../columns/interned-bytes.ts';
 import { isObject, parseJson } from '../net/fields.ts';
 import { canonicalAddress } from '../net/prefix.ts';
 import type { ServiceID } from '../servicecache/service-id.ts';
-import { ByteCache } from './byte-cache.ts';
 import { ByteCursor, nameBytes } from './byte-cursor.ts';
 import { isName, type ObjectFields, parseObject } from './parse-object.ts';
 import { type ObjectScanner, ScannedObject } from './resource.ts';
@@ -24,6 +23,8 @@ const COLON = 0x3a;
 const LETTER_Z = 0x5a;
 const ZERO = 0x30;
 
+/** Maximum number of texts of a field whose values are kept. */
+const KEPT_TEXTS = 4096;
 /** Initial number of bytes of the fields of a {@link FieldGroup}. */
 const GROUP_BYTES = 512;
 const NOT_ASCII = /[^ -~]/;
@@ -47,17 +48,11 @@ export function scanString(take: (text: string) => boolean): ScanField {
 
 /** Reads a string that many objects have. `decode` returns undefined if it is invalid. */
 export function scanShared<V>(decode: (text: string) => V | undefined, take: (value: V) => void): ScanField {
-  const cache = new ByteCache<V>();
+  const values = new InternedBytes(decode, KEPT_TEXTS);
   return (cursor) => {
     if (!cursor.skipString()) return false;
-    const { bytes, from, to } = cursor;
-    let value = cache.get(bytes, from, to);
-    if (value === undefined) {
-      const text = cursor.text();
-      value = decode(text);
-      if (value === undefined) return false;
-      cache.set(bytes, from, to, text, value);
-    }
+    const value = cursor.interned(values);
+    if (value === undefined) return false;
     take(value);
     return true;
   };
@@ -65,7 +60,7 @@ export function scanShared<V>(decode: (text: string) => V | undefined, take: (va
 
 /** Reads an RFC 3339 time as milliseconds since the epoch. */
 export function scanTime(take: (time: number) => void): ScanField {
-  const days = new ByteCache<number>();
+  const days = new InternedBytes((date) => parseTime(`${date}00:00:00Z`), KEPT_TEXTS);
   return (cursor) => {
     if (!cursor.skipString()) return false;
     const time = timeInUTC(cursor, days) ?? parseTime(cursor.text());
@@ -76,7 +71,7 @@ export function scanTime(take: (time: number) => void): ScanField {
 }
 
 /** Returns a time such as `2026-01-05T10:00:00Z`. Days are cached, because their conversion is slow. */
-function timeInUTC(cursor: ByteCursor, days: ByteCache<number>): number | undefined {
+function timeInUTC(cursor: ByteCursor, days: InternedBytes<number | undefined>): number | undefined {
   const { bytes, from, to } = cursor;
   if (
     to - from !== 20 ||
@@ -89,14 +84,8 @@ function timeInUTC(cursor: ByteCursor, days: ByteCache<number>): number | undefi
   const minutes = twoDigits(bytes, from + 14);
   const seconds = twoDigits(bytes, from + 17);
   if (!(hours < 24 && minutes < 60 && seconds < 60)) return undefined;
-  let day = days.get(bytes, from, from + 11);
-  if (day === undefined) {
-    const text = cursor.text().slice(0, 11);
-    day = parseTime(`${text}00:00:00Z`);
-    if (day === undefined) return undefined;
-    days.set(bytes, from, from + 11, text, day);
-  }
-  return day + ((hours * 60 + minutes) * 60 + seconds) * 1000;
+  const day = cursor.interned(days, from + 11);
+  return day === undefined ? undefined : day + ((hours * 60 + minutes) * 60 + seconds) * 1000;
 }
 
 /** Returns a number of two digits, or NaN. */
@@ -194,9 +183,10 @@ function fieldTable(scans: FieldScans, isWhole: boolean): ScanField {
 export class FieldGroup<T extends object> {
   readonly #read: (fields: ObjectFields) => T | undefined;
   readonly #shape: (fields: Readonly<Record<string, unknown>>) => object;
-  readonly #known = new ByteCache<T>();
+  readonly #values = new InternedBytes((text) => this.#decode(text), KEPT_TEXTS);
   /** The fields of the current object, with their names. */
-  #bytes: Buffer = Buffer.alloc(GROUP_BYTES);
+  #bytes: Uint8Array = new Uint8Array(GROUP_BYTES);
+  #view: DataView = new DataView(this.#bytes.buffer);
   #size = 0;
 
   /**
@@ -225,12 +215,7 @@ export class FieldGroup<T extends object> {
    * value must not be changed.
    */
   value(): T | undefined {
-    const known = this.#known.get(this.#bytes, 0, this.#size);
-    if (known !== undefined) return known;
-    const text = this.#bytes.toString('latin1', 0, this.#size);
-    const value = this.#decode(text);
-    if (value !== undefined) this.#known.set(this.#bytes, 0, this.#size, text, value);
-    return value;
+    return this.#values.get(this.#view, 0, this.#size);
   }
 
   readonly #add: ScanField = (cursor) => {
@@ -252,9 +237,10 @@ export class FieldGroup<T extends object> {
   }
 
   #grow(size: number): void {
-    const grown = Buffer.alloc(2 * size);
+    const grown = new Uint8Array(2 * size);
     grown.set(this.#bytes.subarray(0, this.#size));
     this.#bytes = grown;
+    this.#view = new DataView(grown.buffer);
   }
 
   #decode(text: string): T | undefined {

@@ -1,5 +1,4 @@
 import { expect, it } from 'vitest';
-import { ByteCache } from '../../src/k8s/byte-cache.ts';
 import { SharedParts } from '../../src/k8s/endpoint-claim.ts';
 import { readEndpointSlice } from '../../src/k8s/parse-endpoint-slice.ts';
 import { parseObject } from '../../src/k8s/parse-object.ts';
@@ -16,26 +15,6 @@ it('returns the first of equal values, and remembers a limited number of them', 
   for (let i = 0; i < 4096; i++) shared.share(String(i), {});
   const again = {};
   expect(shared.share('a', again)).toBe(again);
-});
-
-it('returns from bytes only the value of the same text, also if many texts replace each other', () => {
-  const cache = new ByteCache<string>();
-  const texts = Array.from({ length: 20_000 }, (_, i) => `node-${i}`);
-  const wrong: string[] = [];
-  let hits = 0;
-  for (const text of [...texts, ...texts]) {
-    const bytes = new TextEncoder().encode(`"${text}"`);
-    const found = cache.get(bytes, 1, bytes.length - 1);
-    if (found !== undefined && found !== text) wrong.push(text);
-    hits += Number(found !== undefined);
-    cache.set(bytes, 1, bytes.length - 1, text, text);
-    if (cache.get(bytes, 1, bytes.length - 1) !== text) wrong.push(text);
-  }
-  expect(wrong).toEqual([]);
-  expect(hits).toBeLessThan(4096);
-  const long = 'x'.repeat(513);
-  cache.set(new TextEncoder().encode(long), 0, long.length, long, long);
-  expect(cache.get(new TextEncoder().encode(long), 0, long.length)).toBeUndefined();
 });
 
 it('does not confuse ports, whatever their names are', () => {

@@ -1,9 +1,9 @@
+import { bufferView, equalFrom } from '../../columns/byte-words.ts';
+import { InternedBytes } from '../../columns/interned-bytes.ts';
 import { decodeWith, Fields, rejectInput } from '../../net/fields.ts';
 import { scanIPv4 } from '../../net/parse-address.ts';
 import { canonicalAddress, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
-import { bufferView, equalFrom } from './byte-words.ts';
 import { charactersIn } from './bytes.ts';
-import { InternedBytes } from './interned-bytes.ts';
 import type { IPIdentityPair } from './ip-identity-pair.ts';
 import { maskText } from './mask.ts';
 import { podOf, readNamedPorts } from './pod-metadata.ts';

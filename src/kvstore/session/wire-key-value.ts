@@ -1,4 +1,4 @@
-import { bufferView, isAscii } from '../codec/byte-words.ts';
+import { bufferView, isAscii } from '../../columns/byte-words.ts';
 import { bytesOfKey, charactersIn, keyOfBytes } from '../codec/bytes.ts';
 import { ProtoReader } from '../codec/proto-reader.ts';
 import type { KeyValue, LeaseID } from './transport.ts';

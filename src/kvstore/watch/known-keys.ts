@@ -1,4 +1,4 @@
-import { bufferView, hashOfBytes } from '../codec/byte-words.ts';
+import { bufferView, hashOfBytes } from '../../columns/byte-words.ts';
 import { bytesOfKey } from '../codec/bytes.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { TableEvent } from '../session/table-event.ts';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { bufferView } from '../../../src/kvstore/codec/byte-words.ts';
-import { bytesOfText } from '../../../src/kvstore/codec/bytes.ts';
-import { InternedBytes } from '../../../src/kvstore/codec/interned-bytes.ts';
+import { bufferView } from '../../src/columns/byte-words.ts';
+import { InternedBytes } from '../../src/columns/interned-bytes.ts';
+import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 
 function get<T>(interned: InternedBytes<T>, text: string): T | undefined {
   const bytes = bytesOfText(text);

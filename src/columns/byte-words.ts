@@ -1,4 +1,4 @@
-import { mix } from '../../columns/mix.ts';
+import { mix } from './mix.ts';
 
 /** Bytes of one round: four words that are hashed independently. */
 const ROUND_BYTES = 16;

@@ -6,6 +6,8 @@ const MAX_SLOTS = 65_536;
 /** Longer texts are not kept, so that the memory is bounded. */
 const MAX_BYTES = 512;
 
+const decoder = new TextDecoder();
+
 interface InternedEntry<T> {
   readonly bytes: DataView;
   readonly length: number;
@@ -19,6 +21,7 @@ interface InternedEntry<T> {
  */
 export class InternedBytes<T> {
   readonly #make: (text: string) => T;
+  readonly #maxSlots: number;
   /** The last text, because most pods have the same ports as the previous pod. */
   #last: InternedEntry<T> | undefined;
   #slots: (InternedEntry<T> | undefined)[] = new Array(FIRST_SLOTS).fill(undefined);
@@ -27,9 +30,11 @@ export class InternedBytes<T> {
 
   /**
    * @param make returns the value of a text; called again if the text is not kept, was replaced, or the table has grown
+   * @param maxSlots a power of two
    */
-  constructor(make: (text: string) => T) {
+  constructor(make: (text: string) => T, maxSlots: number = MAX_SLOTS) {
     this.#make = make;
+    this.#maxSlots = maxSlots;
   }
 
   /** Returns the value of the text in `bytes[from, to)`; undefined if it is not ASCII. */
@@ -48,15 +53,15 @@ export class InternedBytes<T> {
 
   #add(slotHash: number, bytes: DataView, from: number, to: number): T {
     const length = to - from;
-    const copy = bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to);
-    const value = this.#make(Buffer.from(copy).toString('latin1'));
-    if (length <= MAX_BYTES) this.#set(slotHash, { bytes: new DataView(copy), length, value });
+    const copy = new DataView(bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to));
+    const value = this.#make(decoder.decode(copy));
+    if (length <= MAX_BYTES) this.#set(slotHash, { bytes: copy, length, value });
     return value;
   }
 
   #set(slotHash: number, entry: InternedEntry<T>): void {
     if (this.#slots[slotHash & (this.#slots.length - 1)] !== undefined) this.#replaced++;
-    if (this.#replaced > this.#slots.length && this.#slots.length < MAX_SLOTS) {
+    if (this.#replaced > this.#slots.length && this.#slots.length < this.#maxSlots) {
       this.#slots = new Array(2 * this.#slots.length).fill(undefined);
       this.#replaced = 0;
     }

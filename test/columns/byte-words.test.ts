@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { bufferView, equalFrom, hashOfBytes, isAscii } from '../../../src/kvstore/codec/byte-words.ts';
+import { bufferView, equalFrom, hashOfBytes, isAscii } from '../../src/columns/byte-words.ts';
 
 function hashOf(value: Uint8Array): number {
   return hashOfBytes(bufferView(value), value.byteOffset, value.byteOffset + value.length);
