@@ -74,44 +74,25 @@ class SliceReader {
     let [cluster, namespace, name, addressType] = ['', '', '', ''];
     let [clusterID, portCount, labelCount, annotationCount] = [0, 0, 0, 0];
     while (this.#next(reader.buffer.length)) {
-      switch (reader.field) {
-        case 1:
-          cluster = this.#text('cluster');
-          break;
-        case 2:
-          clusterID = this.#number('clusterID');
-          break;
-        case 3:
-          namespace = this.#text('namespace');
-          break;
-        case 4:
-          name = this.#text('name');
-          break;
-        case 5:
-          this.#entry('labels', labels, ++labelCount);
-          break;
-        case 6:
-          this.#entry('annotations', annotations, ++annotationCount);
-          break;
-        case 7:
-          addressType = this.#text('addressType');
-          break;
-        case 8:
-          checkCount(SLICE_LIMITS.endpoints, endpoints.length + 1, 'endpoints');
-          endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
-          if (this.#fields < FIELDS_PER_STEP) break;
-          this.#fields = 0;
-          yield;
-          break;
-        case 9: {
-          checkCount(SLICE_LIMITS.ports, ++portCount, 'ports');
-          const port = this.#port(`ports[${portCount - 1}]`);
-          if (port !== undefined) ports.push(port);
-          break;
-        }
-        default:
-          reader.skip();
-      }
+      const { field } = reader;
+      if (field === 1) cluster = this.#text('cluster');
+      else if (field === 2) clusterID = this.#number('clusterID');
+      else if (field === 3) namespace = this.#text('namespace');
+      else if (field === 4) name = this.#text('name');
+      else if (field === 5) this.#entry('labels', labels, ++labelCount);
+      else if (field === 6) this.#entry('annotations', annotations, ++annotationCount);
+      else if (field === 7) addressType = this.#text('addressType');
+      else if (field === 8) {
+        checkCount(SLICE_LIMITS.endpoints, endpoints.length + 1, 'endpoints');
+        endpoints.push(this.#endpoint(`endpoints[${endpoints.length}]`));
+        if (this.#fields < FIELDS_PER_STEP) continue;
+        this.#fields = 0;
+        yield;
+      } else if (field === 9) {
+        checkCount(SLICE_LIMITS.ports, ++portCount, 'ports');
+        const port = this.#port(`ports[${portCount - 1}]`);
+        if (port !== undefined) ports.push(port);
+      } else reader.skip();
     }
     const weight = annotations.get(WEIGHT_ANNOTATION);
     if (weight !== undefined && parseWeight(weight) === undefined)
@@ -138,33 +119,19 @@ class SliceReader {
     let topologyCount = 0;
     let [hostname, nodeName, zone]: (string | undefined)[] = [];
     for (const end = this.#open(path); this.#next(end); ) {
-      switch (reader.field) {
-        case 1:
-          checkCount(SLICE_LIMITS.addresses, addresses.length + 1, `${path}.addresses`);
-          addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
-          break;
-        case 2:
-          this.#conditions(`${path}.conditions`, conditions);
-          break;
-        case 3:
-          hostname = this.#text(`${path}.hostname`);
-          break;
-        case 5:
-          topology ??= new Map();
-          this.#entry(`${path}.deprecatedTopology`, topology, ++topologyCount);
-          break;
-        case 6:
-          nodeName = this.#text(`${path}.nodeName`);
-          break;
-        case 7:
-          zone = this.#text(`${path}.zone`);
-          break;
-        case 8:
-          this.#hints(`${path}.hints`, forZones);
-          break;
-        default:
-          reader.skip();
-      }
+      const { field } = reader;
+      if (field === 1) {
+        checkCount(SLICE_LIMITS.addresses, addresses.length + 1, `${path}.addresses`);
+        addresses.push(this.#address(`${path}.addresses[${addresses.length}]`));
+      } else if (field === 2) this.#conditions(`${path}.conditions`, conditions);
+      else if (field === 3) hostname = this.#text(`${path}.hostname`);
+      else if (field === 5) {
+        topology ??= new Map();
+        this.#entry(`${path}.deprecatedTopology`, topology, ++topologyCount);
+      } else if (field === 6) nodeName = this.#text(`${path}.nodeName`);
+      else if (field === 7) zone = this.#text(`${path}.zone`);
+      else if (field === 8) this.#hints(`${path}.hints`, forZones);
+      else reader.skip();
     }
     const deprecatedTopology = topology ?? NO_ENTRIES;
     return { addresses, conditions, hostname, nodeName, zone, forZones, deprecatedTopology };
