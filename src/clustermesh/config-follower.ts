@@ -2,6 +2,7 @@ import { assert } from '../base/assert.ts';
 import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { CallbackGuard } from '../base/guard.ts';
+import { deferred } from '../base/sleep.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { interruptible, Supervisor } from '../base/supervisor.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
@@ -65,11 +66,9 @@ export class ConfigFollower {
   #state: DirectoryState = EMPTY_DIRECTORY;
   #directoryProblem: string | undefined;
   #isListed = false;
-  #onListed = (): void => {};
+  readonly #listed = deferred();
   /** Resolves when the directory has been read and all its clusters have been added to the mesh. */
-  readonly listed: Promise<void> = new Promise((resolve) => {
-    this.#onListed = resolve;
-  });
+  readonly listed: Promise<void> = this.#listed.promise;
   #scans = 0;
   #retryMs = RETRY_MS;
   #unwatch: Unsubscribe | undefined;
@@ -167,7 +166,7 @@ export class ConfigFollower {
     this.#state = withFailedChanges(step.state, failures);
     if (failures.size === 0 && !this.#stopped) {
       this.#isListed = true;
-      this.#onListed();
+      this.#listed.resolve();
       if (!step.unsettled) return RESCAN_MS;
     }
     return step.nextScanAt === undefined ? MAX_RETRY_MS : step.nextScanAt - now;
