@@ -46,7 +46,6 @@ export interface ClusterStoresOptions extends StoreHooks {
   /** See `WatchStoreOptions`. */
   readonly gate?: TurnGate | undefined;
   readonly valueLimits?: ValueLimits | undefined;
-  /** Returns the limits of the cluster's values. */
   readonly limits: (config: ClusterConfig | undefined) => ClusterLimits;
   /** Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;

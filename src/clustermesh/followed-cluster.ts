@@ -50,7 +50,6 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
   readonly name: string;
   /** Initial state: of a remote cluster or of the local one. */
   readonly initial: ClusterState;
-  /** Creates the stores that receive the resources. */
   readonly stores: (hooks: StoreHooks) => ResourceStores;
   readonly clock: Clock;
   readonly random: Random;
@@ -76,7 +75,6 @@ type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
 const CONNECT_WEIGHT = 1024;
 /** Weight of ending the watches of a cluster, about 0.8 ms. Many clusters may be removed in one turn. */
 const REMOVE_WEIGHT = 400;
-/** Time limit for creating a client. */
 const CONNECT_MS = 30_000;
 /** Time limit for closing a client. After it, the client is abandoned. */
 const CLOSE_MS = 5_000;

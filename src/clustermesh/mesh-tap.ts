@@ -31,7 +31,6 @@ export interface MeshTap {
    * Called when a resource is followed. If `keeps`, no key is removed, even if it is deleted or its value is rejected.
    */
   onFollow(cluster: string, resource: CopiedResource, prefix: string, keeps: boolean): void;
-  /** Called with each state of a reader. */
   onReaderState(
     cluster: string,
     reader: Parameters<OnReaderState>[0],

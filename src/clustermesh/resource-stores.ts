@@ -30,7 +30,6 @@ export interface StoreHooks {
  */
 export type FollowEnd = 'ended' | 'diverged';
 
-/** Parameters of {@link ResourceStores.follow}. */
 export interface FollowRequest
   extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
@@ -71,7 +70,6 @@ export abstract class ResourceStores {
   /** The prefixes of the last runs. */
   readonly #prefixes = new Map<CopiedResource, string>();
 
-  /** @param cluster name of the followed cluster */
   constructor(cluster: string) {
     this.#cluster = cluster;
   }

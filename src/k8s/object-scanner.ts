@@ -256,7 +256,6 @@ export interface ScannedKind<T> {
   readonly metadata: FieldScans;
   /** Other fields of the object. */
   readonly fields: FieldScans;
-  /** Called before an object is read. */
   begin(): void;
   /** Returns the value of the object; undefined if the general decoder must read it. */
   value(id: ServiceID, uid: string): T | undefined;

@@ -25,7 +25,6 @@ function isInvalid(fields: ObjectFields, name: string, read: number | undefined)
   return read === undefined && fields.value(name) !== undefined;
 }
 
-/** The names of the fields that {@link readOptionalFields} reads. */
 export const OPTIONAL_FIELDS: readonly string[] = ['encryption', 'named-ports', 'service-account'];
 
 /**
@@ -86,7 +85,6 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
-/** The fields that {@link readCiliumEndpointSlice} reads. */
 export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['namespace', 'endpoints.name', 'endpoints.id'],

@@ -67,7 +67,6 @@ function readWeight(fields: ObjectFields): number {
   return weight ?? DEFAULT_WEIGHT;
 }
 
-/** The names of the fields that {@link readBackendParts} reads. */
 export const BACKEND_FIELDS: readonly string[] =
   'conditions hostname nodeName zone hints topology deprecatedTopology'.split(' ');
 

@@ -55,7 +55,6 @@ function readAddressList(
   return backends;
 }
 
-/** The fields that {@link readEndpoints} reads. */
 export const ENDPOINTS_FIELDS: readonly string[] = ['subsets'];
 
 /** Returns the slice, or undefined if it is rejected; see {@link parseEndpoints}. */

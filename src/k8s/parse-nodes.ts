@@ -57,7 +57,6 @@ function annotation(annotations: ReadonlyMap<string, string>, name: string): str
   return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
 }
 
-/** The fields that {@link readCiliumNode} reads. */
 export const CILIUM_NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.addresses', 'spec.ipam.podCIDRs', 'spec.ipam.pools'],
   ...['spec.health', 'spec.ingress', 'spec.encryption', 'spec.nodeidentity', 'spec.bootid'],
@@ -159,7 +158,6 @@ function firstOfEachFamily(cidrs: readonly string[]): readonly string[] {
   return [false, true].flatMap((isIPv6) => cidrs.find((cidr) => cidr.includes(':') === isIPv6) ?? []);
 }
 
-/** The fields that {@link readNode} reads. */
 export const NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
 ];

@@ -58,7 +58,6 @@ function readClaim(
   });
 }
 
-/** The fields that {@link readPod} reads. */
 export const POD_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   'metadata.labels',

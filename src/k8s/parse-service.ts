@@ -191,7 +191,6 @@ export const SETTINGS: readonly string[] = [
   ...['publishNotReadyAddresses', 'trafficDistribution'],
 ];
 
-/** The fields that {@link readService} reads. */
 export const SERVICE_FIELDS: readonly string[] = [
   ...['metadata.annotations', 'metadata.labels', 'status.loadBalancer'],
   ...['spec.clusterIP', 'spec.clusterIPs', 'spec.selector'],

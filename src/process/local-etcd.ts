@@ -10,7 +10,6 @@ import { EtcdConfigError } from '../kvstore/etcd/etcd-config.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from './input-error.ts';
 
-/** Context of {@link openLocalEtcd} and {@link readClusterID}. */
 export interface LocalEtcdContext
   extends Runtime,
     Pick<EtcdBackendOptions, 'leaseSeconds' | 'mayWrite' | 'writeTimeoutMs' | 'witnessLeases' | 'gate'> {

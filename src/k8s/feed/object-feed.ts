@@ -82,7 +82,6 @@ export interface ObjectFeedOptions {
 /** Receives the kind and the resourceVersion of an object before it is applied, and undefined after the batch. */
 export type CauseListener = (cause: { readonly kind: string; readonly revision: string } | undefined) => void;
 
-/** An {@link ObjectFeed} with values of any type. */
 export interface AnyFeed {
   readonly size: number;
   readonly rejected: number;
@@ -131,12 +130,10 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#values.size;
   }
 
-  /** Returns the number of rejected fields and objects. */
   get rejected(): number {
     return this.#rejected;
   }
 
-  /** Returns the value of an object. */
   value(namespace: string, name: string): T | undefined {
     return this.#values.get({ namespace, name });
   }

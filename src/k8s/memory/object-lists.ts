@@ -19,7 +19,6 @@ export interface Selection {
   readonly isNarrow: boolean;
 }
 
-/** One page of objects. */
 export interface ObjectList {
   readonly version: number;
   readonly objects: readonly KubernetesObject[];

@@ -7,7 +7,6 @@ import { jsonPatch, mergePatch } from './json-patch.ts';
 import type { ObjectStore } from './object-store.ts';
 import { type ResourceType, typeMeta } from './resource-types.ts';
 
-/** The object of a request. */
 export interface ObjectAddress {
   readonly type: ResourceType;
   readonly namespace: string | undefined;

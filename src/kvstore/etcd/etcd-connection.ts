@@ -339,7 +339,6 @@ export class EtcdConnection {
     return new KvstoreError(error.code, etcdDeadlineError(this.host).message, { cause: thrown });
   };
 
-  /** Number of bytes received so far. */
   get #bytes(): number {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
   }

@@ -133,7 +133,6 @@ export class MemoryStore {
     return this.#compactRevision;
   }
 
-  /** See {@link ExpandedBlocks.expansions}. */
   get expansions(): number {
     return this.#blocks.expansions;
   }

@@ -117,7 +117,6 @@ export class LeaseKeeper {
     return this.#leases.size;
   }
 
-  /** Number of leases lost since the start. */
   get lost(): number {
     return this.#lost;
   }

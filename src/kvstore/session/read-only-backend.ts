@@ -221,7 +221,6 @@ checkArguments(ReadOnlyBackend, {
   watch: { prefix: TEXT, options: OPTIONS },
 });
 
-/** Options of a {@link SourceWatch}, set by the backend. */
 interface SourceWatchOptions extends WatchOptions, Runtime {
   readonly closed: AbortSignal;
   readonly list: (signal: AbortSignal) => Promise<readonly SourceEntry[]>;
