@@ -70,13 +70,9 @@ export const MAX_WRITES = 128;
 export const MAX_COMPARED_WRITES = 63;
 
 /** Options and conditions of a delete. */
-export interface DeleteOptions extends CallOptions {
-  /** See {@link WriteOptions}. */
-  readonly ifLocked?: KvstoreLock | undefined;
+export interface DeleteOptions extends Omit<WriteOptions, 'leased'> {
   /** Deletes only if the key was last written at this revision. */
   readonly ifModRevision?: number | undefined;
-  /** See {@link WriteOptions}. */
-  readonly fenced?: boolean | undefined;
 }
 
 /** A held lock. It is lost with its session; `ifLocked` guards writes against that. */
