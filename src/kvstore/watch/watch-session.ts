@@ -48,22 +48,33 @@ const ANSWER_MS = 30_000;
 
 /**
  * One watch stream, from its opening to its end. The stream is paused while the known keys are compared with its
- * server, and then followed. After `close` nothing is delivered.
+ * server, and then followed: its events are passed on in whole revisions, and the stream is checked to be alive. After
+ * `close` nothing is delivered.
  */
 export class WatchSession {
   /** Resolves when the server has accepted the watch. Nothing is delivered before `follow`. */
   readonly opened: Promise<ResponseHeader>;
   readonly #options: SessionOptions;
   readonly #stream: WatchStream;
+  readonly #revision: RevisionBuffer;
   /** Fires when the stream ends, and aborts the reads in flight. */
   readonly #ended = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
-  #follower: StreamFollower | undefined;
   #reason: unknown;
+  /** Undefined before `follow`, and after its promise has settled. */
+  #followed: FollowStreamOptions | undefined;
+  #wasFollowed = false;
+  #settle: (error: unknown) => void = () => {};
+  #lifetime: Timer | undefined;
+  #nextCheck: Timer | undefined;
+  /** True if the server has sent anything since the last check. */
+  #hasAnswer = true;
+  #paused = false;
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    const { transport, request, signal } = options;
+    const { transport, request, signal, limits } = options;
+    this.#revision = new RevisionBuffer(limits);
     this.opened = new Promise((resolve, reject) => {
       this.#onOpened = resolve;
       this.#ended.signal.addEventListener('abort', () => reject(this.#reason));
@@ -74,8 +85,8 @@ export class WatchSession {
         this.#stream.pause();
         this.#onOpened(header);
       },
-      onEvents: (events, _header, partial) => this.#deliver((to) => to.onEvents(events, partial)),
-      onProgress: (header, requested) => this.#deliver((to) => to.onProgress(header, requested)),
+      onEvents: (events, _header, partial) => this.#deliver((to) => this.#passEvents(to, events, partial)),
+      onProgress: (header, requested) => this.#deliver((to) => this.#passProgress(to, header, requested)),
       onEnd: (reason) => this.close(reason ?? new KvstoreError('unavailable', 'the stream ended')),
     });
     signal.addEventListener('abort', this.#onAbort);
@@ -84,7 +95,7 @@ export class WatchSession {
 
   /** Bytes of events that are held until their revision is complete. */
   get heldBytes(): number {
-    return this.#follower?.heldBytes ?? 0;
+    return this.#revision.bytes;
   }
 
   /** Reads from the server of the stream. Fails if the stream fails. */
@@ -119,15 +130,21 @@ export class WatchSession {
     if (refused?.code === code) this.close(refused);
   }
 
-  /** Follows the stream. Resolves after `lifetimeMs`; rejects if the stream fails, stops answering or is closed. */
+  /**
+   * Follows the stream, once. Resolves after `lifetimeMs`; rejects if the stream fails, stops answering or is closed.
+   */
   follow(options: FollowStreamOptions): Promise<void> {
-    const { clock, limits } = this.#options;
-    const follower = new StreamFollower(this.#stream, clock, options, new RevisionBuffer(limits));
-    this.#follower = follower;
-    const { signal } = this.#ended;
-    if (signal.aborted) follower.finish(this.#reason);
-    else this.#stream.resume();
-    return follower.done;
+    const { clock } = this.#options;
+    this.#wasFollowed = true;
+    if (this.#ended.signal.aborted) return Promise.reject(this.#reason);
+    this.#followed = options;
+    const followed = new Promise<void>((resolve, reject) => {
+      this.#settle = (error) => (error === undefined ? resolve() : reject(error));
+    });
+    this.#lifetime = clock.after(options.lifetimeMs, () => this.#endFollow(undefined));
+    this.#nextCheck = clock.after(IDLE_MS, () => this.#watchdog(options));
+    this.#stream.resume();
+    return followed;
   }
 
   close(reason: unknown = abortedError()): void {
@@ -137,90 +154,54 @@ export class WatchSession {
     this.#options.signal.removeEventListener('abort', this.#onAbort);
     this.#stream.cancel();
     this.#ended.abort();
-    this.#follower?.finish(reason);
+    this.#endFollow(reason);
   }
 
   readonly #onAbort = (): void => this.close();
 
-  #deliver(deliver: (to: StreamFollower) => void): void {
+  #endFollow(error: unknown): void {
+    this.#followed = undefined;
+    this.#lifetime?.cancel();
+    this.#nextCheck?.cancel();
+    this.#settle(error);
+  }
+
+  #deliver(deliver: (to: FollowStreamOptions) => void): void {
     try {
-      assert(this.#follower, 'a paused stream delivers nothing');
-      deliver(this.#follower);
+      assert(this.#wasFollowed, 'a paused stream delivers nothing');
+      this.#hasAnswer = true;
+      if (this.#followed !== undefined) deliver(this.#followed);
     } catch (error) {
       this.close(error);
     }
   }
-}
 
-/** Passes on the events of a stream in whole revisions, and checks that the stream is alive. */
-class StreamFollower {
-  /** Resolves after the lifetime; rejects if the stream fails or is closed. */
-  readonly done: Promise<void>;
-  readonly #stream: WatchStream;
-  readonly #clock: Clock;
-  readonly #options: FollowStreamOptions;
-  readonly #lifetime: Timer;
-  readonly #revision: RevisionBuffer;
-  #nextCheck: Timer;
-  /** True if the server has sent anything since the last check. */
-  #hasAnswer = true;
-  #paused = false;
-  #finished = false;
-  #finish: (error: unknown) => void = () => {};
-
-  constructor(stream: WatchStream, clock: Clock, options: FollowStreamOptions, revision: RevisionBuffer) {
-    this.#stream = stream;
-    this.#revision = revision;
-    this.#clock = clock;
-    this.#options = options;
-    this.done = new Promise((resolve, reject) => {
-      this.#finish = (error) => (error === undefined ? resolve() : reject(error));
-    });
-    this.#lifetime = clock.after(options.lifetimeMs, () => this.finish(undefined));
-    this.#nextCheck = clock.after(IDLE_MS, () => this.#watchdog());
-  }
-
-  get heldBytes(): number {
-    return this.#revision.bytes;
-  }
-
-  finish(error: unknown): void {
-    if (this.#finished) return;
-    this.#finished = true;
-    this.#lifetime.cancel();
-    this.#nextCheck.cancel();
-    this.#finish(error);
-  }
-
-  onEvents(events: readonly TransportEvent[], partial: boolean): void {
-    this.#hasAnswer = true;
-    if (this.#finished) return;
+  #passEvents(to: FollowStreamOptions, events: readonly TransportEvent[], partial: boolean): void {
     const ready = this.#revision.add(events, partial);
     if (ready.events.length === 0) return;
-    this.#options.onEvents(ready.events, ready.isPartial);
-    if (this.#options.isFull()) this.#pause(this.#options.whenNotFull());
+    to.onEvents(ready.events, ready.isPartial);
+    if (to.isFull()) this.#pause(to.whenNotFull());
   }
 
-  onProgress(header: ResponseHeader, requested: boolean): void {
-    this.#hasAnswer = true;
+  #passProgress(to: FollowStreamOptions, header: ResponseHeader, requested: boolean): void {
     // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested
     // progress. Also ignore progress within a revision, because it cannot be true.
-    if (requested || this.#finished || this.#revision.isOpen) return;
-    this.#options.onProgress(header);
+    if (!requested && !this.#revision.isOpen) to.onProgress(header);
   }
 
   /** Runs once a minute. If the stream was silent since the last run, requests progress to check that it is alive. */
-  #watchdog(): void {
+  #watchdog(to: FollowStreamOptions): void {
+    const { clock } = this.#options;
     if (this.#hasAnswer || this.#paused) {
       this.#hasAnswer = false;
-      this.#options.onAlive();
-      this.#nextCheck = this.#clock.after(IDLE_MS, () => this.#watchdog());
+      to.onAlive();
+      this.#nextCheck = clock.after(IDLE_MS, () => this.#watchdog(to));
       return;
     }
     this.#stream.requestProgress();
-    this.#nextCheck = this.#clock.after(ANSWER_MS, () => {
-      if (this.#hasAnswer) this.#watchdog();
-      else this.finish(new KvstoreError('unavailable', 'no response from the watch stream'));
+    this.#nextCheck = clock.after(ANSWER_MS, () => {
+      if (this.#hasAnswer) this.#watchdog(to);
+      else this.#endFollow(new KvstoreError('unavailable', 'no response from the watch stream'));
     });
   }
 
@@ -230,9 +211,9 @@ class StreamFollower {
     until.then(
       () => {
         this.#paused = false;
-        if (!this.#finished) this.#stream.resume();
+        if (this.#followed !== undefined) this.#stream.resume();
       },
-      (error: unknown) => this.finish(error),
+      (error: unknown) => this.#endFollow(error),
     );
   }
 }
