@@ -3,6 +3,7 @@
  * load gRPC.
  */
 
+export type { RuntimeOptions } from './base/system-clock.ts';
 export type { EtcdBackendOptions, OpenEtcdOptions } from './kvstore/etcd/etcd-backend.ts';
 export { EtcdBackend } from './kvstore/etcd/etcd-backend.ts';
 export type { EtcdConfig, EtcdTLS } from './kvstore/etcd/etcd-config.ts';

@@ -3,6 +3,7 @@
  * process, both with the faults of real ones.
  */
 
+export type { RuntimeOptions } from './base/system-clock.ts';
 export type { ApiHttpServerOptions, ListenAddress } from './k8s/memory/api-http-server.ts';
 export { ApiHttpServer } from './k8s/memory/api-http-server.ts';
 export type { ApiFault, FaultScope, ServedAnswer, ServedRequest } from './k8s/memory/faults.ts';
@@ -16,7 +17,7 @@ export { CLUSTER_TYPES } from './k8s/memory/resource-types.ts';
 export type { KubernetesObject } from './k8s/resource.ts';
 export type { ApiAnswer, ApiRequest, ApiTransport } from './k8s/rest/api-transport.ts';
 export type { KeyRange } from './kvstore/codec/key-range.ts';
-export type { KvstoreClientOptions } from './kvstore/kvstore-client.ts';
+export type { BackendOptions, KvstoreClientOptions } from './kvstore/kvstore-client.ts';
 export { KvstoreClient } from './kvstore/kvstore-client.ts';
 export type { LinkState } from './kvstore/memory/faulty-link.ts';
 export { FaultyLink } from './kvstore/memory/faulty-link.ts';

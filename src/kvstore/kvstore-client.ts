@@ -13,13 +13,13 @@ import {
   TEXT,
 } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
+import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { RateLimit } from '../base/rate-limit.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { Supervisor } from '../base/supervisor.ts';
-import type { Runtime } from '../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { bytesOfText } from './codec/bytes.ts';
 import { keyRange, prefixRange } from './codec/key-range.ts';
@@ -104,11 +104,13 @@ export interface BackendOptions {
 }
 
 /** Options of {@link KvstoreClient}. */
-export interface KvstoreClientOptions extends BackendOptions, Runtime {
+export interface KvstoreClientOptions extends BackendOptions {
   /** For display: `memory`, `etcd`. */
   readonly kind: string;
   /** @internal */
   readonly transport: Transport;
+  readonly clock: Clock;
+  readonly random: Random;
   /**
    * @internal Limits the rate of reads and writes, including the pages of `listPrefix`. Watches, keepalives and locks
    * are not limited, because they maintain existing state. Default: no limit.
