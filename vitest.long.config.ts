@@ -4,7 +4,7 @@ const { PROPERTY_RUNS = '20000' } = process.env;
 
 /**
  * What takes long, `npm run test:long`: first the chaos, one file at a time, so that each has the machine for itself; then
- * the properties of everything that is pure, twenty times as many runs as in `npm test`.
+ * the properties of everything that is pure, 67 times as many runs as in `npm test`.
  */
 const config: ViteUserConfig = defineConfig({
   test: {
@@ -29,6 +29,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'properties',
           include: [
             'test/{base,columns,net,lpm,model,ipcache,servicecache,nodemanager,metadata,sharedlookup,restore,clustermesh,ciliumdump,whatif,k8s}/**/*.test.ts',
+            'test/client/agent-diff.test.ts',
             'test/kvstore/{allocator,codec,memory,session,stores,watch}/**/*.test.ts',
           ],
           setupFiles: ['test/property-runs.ts'],
