@@ -1,10 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { createApp } from '../api/app.ts';
+import { type AppOptions, createApp } from '../api/app.ts';
 import { ChangeFeed } from '../api/change-feed.ts';
 import { AgentMetrics } from '../api/metrics/agent-metrics.ts';
-import type { SettingsDocument } from '../api/routes/settings-routes.ts';
-import type { UIFile } from '../api/routes/ui-routes.ts';
-import type { Clock } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import type { Logger } from '../process/log.ts';
 import { ServedApi } from '../process/served-api.ts';
@@ -12,12 +9,8 @@ import { version } from '../process/version.ts';
 import type { Agent } from './agent.ts';
 
 /** The parts of the process that the API uses. */
-export interface AgentApiContext {
+export interface AgentApiContext extends Pick<AppOptions, 'clock' | 'page' | 'settings'> {
   readonly log: Logger;
-  readonly clock: Clock;
-  readonly page?: readonly UIFile[] | undefined;
-  /** See `RunOptions`. */
-  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 export class AgentApi extends ServedApi {

@@ -2,6 +2,7 @@ import type { CauseGroup } from '../history/causes.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type {
+  ChangeCause,
   DocumentMoment,
   HeldInterval,
   HistoryRecord,
@@ -44,14 +45,7 @@ export interface HistoryRecordDocument {
    * than one prefix.
    */
   readonly effective?: { readonly before: number | null; readonly after: number | null } | undefined;
-  readonly cause?:
-    | {
-        readonly store: string;
-        readonly revision: string;
-        readonly kind?: string | undefined;
-        readonly withdrawal?: boolean | undefined;
-      }
-    | undefined;
+  readonly cause?: ChangeCause | undefined;
   readonly mark?: string | undefined;
   readonly subject?: string | undefined;
   readonly detail?: string | undefined;
@@ -68,21 +62,14 @@ export interface HistoryDocument {
 }
 
 /** A group of changes with a common cause. */
-export interface CauseDocument {
+export interface CauseDocument
+  extends Pick<CauseGroup, 'store' | 'added' | 'changed' | 'deleted' | 'kinds' | 'emptied' | 'samples'> {
   readonly at: string;
   readonly until: string;
-  /** The cluster, `k8s` or another source, or the kind of a mark. */
-  readonly store: string;
   /** First and last revision; absent if unknown. */
   readonly revisions?: { readonly first: string; readonly last: string } | undefined;
   readonly host?: string | undefined;
   readonly node?: string | undefined;
-  readonly added: number;
-  readonly changed: number;
-  readonly deleted: number;
-  readonly kinds: Readonly<Record<string, number>>;
-  readonly emptied: readonly string[];
-  readonly samples: readonly string[];
   readonly mark?: { readonly subject: string; readonly detail: string } | undefined;
   /** Present if the state of the store was withdrawn, because its cluster left or was replaced. */
   readonly withdrawal?: true | undefined;
@@ -95,23 +82,23 @@ export interface CausesDocument {
   readonly held: HeldDocument;
 }
 
-export function causeDocument(group: CauseGroup): CauseDocument {
-  const { at, until, store, revisions, host, node, mark, withdrawal } = group;
-  const { added, changed, deleted, kinds, emptied, samples } = group;
-  const [first, last] = revisions;
+export function causeDocument({
+  at,
+  until,
+  revisions: [first, last],
+  host,
+  node,
+  mark,
+  withdrawal,
+  ...others
+}: CauseGroup): CauseDocument {
   return {
     at: iso(at),
     until: iso(until),
-    store,
+    ...others,
     ...(first !== '' && { revisions: { first, last } }),
     ...(host !== undefined && { host }),
     ...(node !== undefined && { node }),
-    added,
-    changed,
-    deleted,
-    kinds: { ...kinds },
-    emptied,
-    samples,
     ...(mark !== undefined && { mark }),
     ...(withdrawal && { withdrawal: true as const }),
   };

@@ -1,22 +1,21 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp } from './api-context.ts';
+import type { AppOptions } from './app.ts';
 import { addDescription, type BaseAppOptions, createBaseApp } from './base-app.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
 import { answerJSON } from './routes/answer.ts';
 import { addHealthRoutes, type HealthContext } from './routes/health-routes.ts';
 import { answers } from './routes/route-parts.ts';
-import { addSettingsRoute, type SettingsDocument } from './routes/settings-routes.ts';
-import { addUIRoutes, type UIFile } from './routes/ui-routes.ts';
+import { addSettingsRoute } from './routes/settings-routes.ts';
+import { addUIRoutes } from './routes/ui-routes.ts';
 
-export interface ProcessAppOptions extends BaseAppOptions, HealthContext {
+export interface ProcessAppOptions
+  extends BaseAppOptions,
+    HealthContext,
+    Pick<AppOptions, 'version' | 'page' | 'settings'> {
   readonly metrics: ProcessMetrics;
   /** Returns the status of the process as plain data. */
   readonly status: () => object;
-  /** Package version for the API description. */
-  readonly version: string;
-  /** Files of the page, if it is served. */
-  readonly page?: readonly UIFile[] | undefined;
-  readonly settings?: (() => SettingsDocument) | undefined;
 }
 
 const GET_STATUS = createRoute({

@@ -23,8 +23,17 @@ export const STORE_STATES = [
   'stopped',
 ] as const;
 
+/** The failures of something that is retried. */
+interface FailureFields {
+  readonly failures: number;
+  /** The last failure, even if a later attempt succeeded. */
+  readonly lastFailure?: string | undefined;
+  /** ISO 8601. */
+  readonly lastFailureAt?: string | undefined;
+}
+
 /** Status of one resource that is read from a cluster. */
-export interface StoreDocument extends ReadProgress {
+export interface StoreDocument extends FailureFields, ReadProgress {
   readonly resource: CopiedResource;
   readonly state: (typeof STORE_STATES)[number];
   readonly complete: boolean;
@@ -32,10 +41,6 @@ export interface StoreDocument extends ReadProgress {
   readonly rejected: number;
   /** Number of lists. All except the first are relists. */
   readonly lists: number;
-  readonly failures: number;
-  /** The last failure, even if a later attempt succeeded. */
-  readonly lastFailure?: string | undefined;
-  readonly lastFailureAt?: string | undefined;
 }
 
 export interface ClusterDetailDocument extends ClusterDocument {
@@ -51,7 +56,7 @@ export interface ClusterDetailDocument extends ClusterDocument {
 }
 
 /** Status of a cluster of the mesh. */
-export interface ClusterDocument extends ReadProgress {
+export interface ClusterDocument extends FailureFields, ReadProgress {
   readonly name: string;
   readonly local: boolean;
   readonly id: number;
@@ -65,10 +70,6 @@ export interface ClusterDocument extends ReadProgress {
   /** True if the kvstore answers. */
   readonly connected: boolean;
   readonly connectedSince: string;
-  readonly failures: number;
-  /** The last failure, even if a later attempt succeeded. */
-  readonly lastFailure?: string | undefined;
-  readonly lastFailureAt?: string | undefined;
 }
 
 /** A step of the agent's start. */
@@ -98,7 +99,7 @@ export interface CheckpointDocument {
 }
 
 /** Status of a kind of Kubernetes objects. */
-export interface KindDocument {
+export interface KindDocument extends FailureFields {
   /** Plural name, such as `ciliumendpoints`. */
   readonly name: string;
   /** State of its reflector. `resting`: a kvstore provides the data, or no consumer needs it. */
@@ -119,11 +120,6 @@ export interface KindDocument {
   readonly lagMs?: number | undefined;
   readonly behindMs?: number | undefined;
   readonly retryInMs?: number | undefined;
-  readonly failures: number;
-  /** The last failure, even if a later attempt succeeded. */
-  readonly lastFailure?: string | undefined;
-  /** ISO 8601. */
-  readonly lastFailureAt?: string | undefined;
 }
 
 /** Status of a followed Kubernetes API server. */

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import type { LogFlags } from './mesh-options.ts';
+import type { ClusterFlags, LogFlags } from './mesh-options.ts';
 import {
   cacheTTLOption,
   clusterIDOption,
@@ -13,14 +12,7 @@ import {
 import { type AskedProcess, addProcessOptions, processRun } from './process-commands.ts';
 import type { ServeFlags } from './serve-options.ts';
 
-interface KvstoreMeshFlags extends LogFlags, ServeFlags {
-  readonly cluster: string;
-  readonly clusterId?: number;
-  readonly kvstoreConfig?: string;
-  readonly kvstoreOpt?: RateLimitOptions;
-  readonly clustermeshConfig?: string;
-  /** 0: never. */
-  readonly clustermeshCacheTtl: number;
+interface KvstoreMeshFlags extends ClusterFlags, LogFlags, ServeFlags {
   readonly enableHeartbeat?: true;
 }
 

@@ -29,20 +29,24 @@ import {
   RepeatableOption,
 } from './option-table.ts';
 
-/** Options of all commands that run an agent, as parsed by commander. */
-export interface MeshFlags extends LogFlags, KubernetesFlags {
-  readonly kvstore: KvstoreKind;
+/** Options of a process that follows the kvstores of clusters, as parsed by commander. */
+export interface ClusterFlags {
+  readonly cluster: string;
+  readonly clusterId?: number;
   readonly kvstoreConfig?: string;
   readonly kvstoreOpt?: RateLimitOptions;
   readonly clustermeshConfig?: string;
   /** 0: never. */
   readonly clustermeshCacheTtl: number;
+}
+
+/** Options of all commands that run an agent, as parsed by commander. */
+export interface MeshFlags extends ClusterFlags, LogFlags, KubernetesFlags {
+  readonly kvstore: KvstoreKind;
   readonly serviceV2: ServiceV2;
   readonly failStatic: boolean;
   readonly load?: readonly string[];
   readonly manifests?: readonly string[];
-  readonly cluster: string;
-  readonly clusterId?: number;
   readonly maxConnectedClusters: '255' | '511';
   readonly nodeName: string;
   readonly k8sNodeName?: string;

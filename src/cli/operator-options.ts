@@ -1,10 +1,10 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { RateLimitOptions } from '../base/rate-limit.ts';
 import type { SliceAddressType } from '../model/cluster-endpoint-slice.ts';
 import { CLUSTER_NAME_RULE, isClusterName } from '../model/cluster-name.ts';
 import { IP_FAMILIES } from '../model/service-export.ts';
 import type { ElectionTimes } from '../operator/elect/leader-election.ts';
-import type { LogFlags } from './mesh-options.ts';
+import type { KubernetesFlags } from './kubernetes-options.ts';
+import type { ClusterFlags, LogFlags } from './mesh-options.ts';
 import {
   accessContradiction,
   appendPath,
@@ -28,16 +28,14 @@ import {
 import type { ServeFlags } from './serve-options.ts';
 
 /** Options of an operator as parsed by commander. */
-export interface OperatorFlags extends LogFlags, ServeFlags {
-  readonly cluster: string;
+export interface OperatorFlags
+  extends ClusterFlags,
+    LogFlags,
+    ServeFlags,
+    Pick<KubernetesFlags, 'kubeconfig' | 'context' | 'k8sLoad'> {
   readonly clusterId: number;
   readonly maxConnectedClusters: '255' | '511';
-  readonly kvstoreConfig?: string;
-  readonly kvstoreOpt?: RateLimitOptions;
   readonly kvstoreLeaseTtl: number;
-  readonly kubeconfig?: string;
-  readonly context?: string;
-  readonly k8sLoad?: readonly string[];
   readonly manifests?: readonly string[];
   readonly k8sNamespace: string;
   readonly leaderElectionLeaseDuration: number;
@@ -63,9 +61,6 @@ export interface OperatorFlags extends LogFlags, ServeFlags {
   readonly lockGcInterval?: number;
   readonly deleteAllEndpoints?: true;
   readonly endpointSlices: 'off' | 'identity' | 'fcfs';
-  readonly clustermeshConfig?: string;
-  /** 0: never. */
-  readonly clustermeshCacheTtl: number;
   readonly mcsApi?: true;
   readonly mcsIpFamilies: (typeof FAMILIES)[number];
   readonly endpointSliceSync?: true;

@@ -4,16 +4,15 @@ import type { AgentOptions } from '../agent/options.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
-import { addLogOptions, DEFAULT_NETWORK, type LogFlags, openLog } from './mesh-options.ts';
+import { addLogOptions, type ClusterFlags, DEFAULT_NETWORK, type LogFlags, openLog } from './mesh-options.ts';
 import { clustermeshConfigOption, clusterOption, kvstoreConfigOption, parsePath } from './option-table.ts';
 
 /** Maximum size of the tape: the default of `--tape-size`. */
 const TAPE_BYTES: number = 256 << 20;
 
-interface RecordFlags extends LogFlags {
-  readonly cluster: string;
-  readonly kvstoreConfig?: string;
-  readonly clustermeshConfig?: string;
+interface RecordFlags
+  extends LogFlags,
+    Pick<ClusterFlags, 'cluster' | 'kvstoreConfig' | 'clustermeshConfig'> {
   readonly follow?: true;
   readonly out?: string;
 }

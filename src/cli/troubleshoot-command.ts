@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { systemClock } from '../base/system-clock.ts';
 import { addConfiguration } from './configuration.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
+import type { ClusterFlags } from './mesh-options.ts';
 import {
   clustermeshConfigOption,
   clusterOption,
@@ -10,10 +11,7 @@ import {
   parseName,
 } from './option-table.ts';
 
-interface TroubleshootFlags {
-  readonly cluster: string;
-  readonly kvstoreConfig?: string;
-  readonly clustermeshConfig?: string;
+interface TroubleshootFlags extends Pick<ClusterFlags, 'cluster' | 'kvstoreConfig' | 'clustermeshConfig'> {
   readonly output: OutputFormat;
 }
 

@@ -56,6 +56,7 @@ export interface SegmentIndex {
   readonly lengths6: Uint8Array;
   readonly filter: Uint8Array;
   readonly count: number;
+  /** Time of the newest record. */
   readonly lastMs: number;
 }
 

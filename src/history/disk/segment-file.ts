@@ -33,23 +33,18 @@ export interface LifeState {
 }
 
 /** Everything about a stored segment except its records. */
-export interface StoredFacts extends LifeState {
+export interface StoredFacts
+  extends LifeState,
+    Pick<SegmentIndex, 'count' | 'lastMs' | 'filter' | 'lengths4' | 'lengths6'> {
   readonly head: SegmentHead;
   /** Size of the file in bytes. */
   readonly bytes: number;
-  readonly count: number;
-  /** Time of the newest record. */
-  readonly lastMs: number;
   /** The segment contains all changes before this time (exclusive). */
   readonly endMs: number;
   /** True if the process stopped at `endMs` after it had written everything. */
   readonly stopped: boolean;
   /** True if bytes after the last valid frame are ignored, so changes may be missing after `endMs`. */
   readonly torn: boolean;
-  /** `filter` and the lengths: see {@link SegmentIndex}. */
-  readonly filter: Uint8Array;
-  readonly lengths4: Uint8Array;
-  readonly lengths6: Uint8Array;
 }
 
 const encoder = new TextEncoder();

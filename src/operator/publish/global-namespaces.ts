@@ -59,6 +59,10 @@ export interface GlobalNamespacesStatus {
 /** The name of a changed namespace, and the number of the change, counted over all namespaces. */
 type Change = readonly [name: string, number: number];
 
+function namesByStage(): Readonly<Record<ExportStage, Set<string>>> {
+  return { identities: new Set(), others: new Set() };
+}
+
 /** A Namespace, as far as it is read. */
 interface NamespaceSetting {
   readonly name: string;
@@ -83,15 +87,9 @@ export class GlobalNamespaces implements Duty {
   #rejections: RejectionLog;
   readonly #known = new Map<string, NamespaceSetting>();
   /** The namespaces whose keys are put, by stage. `others` is a subset of `identities`. */
-  readonly #exported: Readonly<Record<ExportStage, Set<string>>> = {
-    identities: new Set(),
-    others: new Set(),
-  };
+  readonly #exported = namesByStage();
   /** The namespaces of a failed review, by stage. The next review of the stage repeats it. */
-  readonly #unreviewed: Readonly<Record<ExportStage, Set<string>>> = {
-    identities: new Set(),
-    others: new Set(),
-  };
+  readonly #unreviewed = namesByStage();
   /** Changed namespaces for which no step has begun, each with the number of its latest change. */
   readonly #changed = new Map<string, number>();
   /** By namespace: the number of its latest change, until the second step of this change begins. */
