@@ -447,7 +447,7 @@ class Preview implements Disposable {
       );
     if (isSetBefore) return;
     const writer = owner === '' ? source : `${source} ${owner}`;
-    throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key });
+    throw new EditError(`${writer} has no claim on this key`, { index, field: 'key', value: key, known: [] });
   }
 
   #finish(): WhatIfAnswer {

@@ -135,13 +135,14 @@ async function evaluate(
     if (signal.aborted) throw disconnectedProblem();
     if (!(error instanceof EditError)) throw error;
     const { index, field, value, known, message } = error;
-    const at = parsed.flatMap((list, number) => list.map(() => number))[index] ?? 0;
+    // An edit of the request is several for a manifest.
+    const requested = parsed.flatMap((list, at) => list.map(() => at));
     const similar = known?.filter((name) => hasSimilarLength(value, name)).slice(0, COMPARED_NAMES);
     const meant = similar && nearest(value, similar);
     const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
-    const isUnknown = known !== undefined || field === 'key';
-    throw new ProblemError(isUnknown ? 'not-found' : 'invalid-parameter', `${value}: ${message}${hint}`, {
-      field: `edits.${at}.${field}`,
+    const code = known === undefined ? 'invalid-parameter' : 'not-found';
+    throw new ProblemError(code, `${value}: ${message}${hint}`, {
+      field: `edits.${requested[index] ?? 0}.${field}`,
       value,
       ...(known !== undefined && known.length > 0 && { allowed: known.slice(0, 16).join(', ') }),
     });

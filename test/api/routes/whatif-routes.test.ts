@@ -129,7 +129,7 @@ describe('POST /v1/whatif', () => {
     ]);
   });
 
-  it('refuses unknown names with the nearest one, and fields by name', async () => {
+  it('refuses unknown names with the nearest one, and fields by name (regression: 404 for an invalid key)', async () => {
     const { app, model } = testApp();
     model.ipcache.upsert('10.9.0.1', { identity: 5, source: 'clustermesh', owner: 'caspian' });
     const unknown = await post(app, [{ edit: 'remove-cluster', cluster: 'kaspian' }]);
@@ -142,7 +142,9 @@ describe('POST /v1/whatif', () => {
       [setting('underlay', 'true'), 400, 'value', 'ipv4, ipv6'],
       [setting('encryption', 'ipv6'), 400, 'value', 'true, false'],
       [{ edit: 'remove-source', source: 'x' }, 400, 'source', undefined],
-      [{ edit: 'upsert', key: '10.0.0', source: 'k8s', identity: 1 }, 404, 'key', undefined],
+      [{ edit: 'upsert', key: '10.0.0', source: 'k8s', identity: 1 }, 400, 'key', undefined],
+      [{ edit: 'delete', key: '10.0.0', source: 'k8s' }, 400, 'key', undefined],
+      [{ edit: 'delete', key: '10.0.0.1', source: 'k8s' }, 404, 'key', undefined],
     ] as const) {
       const refused = await post(app, [setting('underlay', 'ipv6'), edit]);
       const about = (await refused.json()) as Record<string, unknown>;
