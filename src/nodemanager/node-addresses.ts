@@ -256,7 +256,8 @@ export class NodeAddresses {
 
   /**
    * Reviews one address. It uses the current holder, because the change may be outdated. If both owners have the same
-   * rank, other nodes that lost the address are not affected: it is as lost to them as before.
+   * rank, other nodes that lost the address are not affected, unless `#reclaim` writes their claims: it is as lost to
+   * them as before.
    */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const isSameRank =
