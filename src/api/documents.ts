@@ -210,13 +210,11 @@ function portText({ port, protocol }: PortProtocol): string {
   return `${port}/${protocolName(protocol)}`;
 }
 
-/** Returns the fields of a pod; empty ones are absent. */
-export function podFields(
+/** Returns the service account and the named ports of a pod, if it has any. */
+export function podDetails(
   k8s: K8sMetadata | undefined,
-): Pick<EntryDocument, 'namespace' | 'podName' | 'serviceAccount' | 'namedPorts'> {
+): Pick<EntryDocument, 'serviceAccount' | 'namedPorts'> {
   return {
-    ...(k8s?.namespace && { namespace: k8s.namespace }),
-    ...(k8s?.podName && { podName: k8s.podName }),
     ...(k8s?.serviceAccount && { serviceAccount: k8s.serviceAccount }),
     ...(k8s?.namedPorts?.size && { namedPorts: sortedRecord(k8s.namedPorts, portText) }),
   };
@@ -248,7 +246,9 @@ export function entryDocument(
     ...(labels && { labels: labelTexts(labels) }),
     ...(hostIP !== undefined && { hostIP }),
     encryptKey,
-    ...podFields(k8s),
+    ...(k8s?.namespace && { namespace: k8s.namespace }),
+    ...(k8s?.podName && { podName: k8s.podName }),
+    ...podDetails(k8s),
     source,
     ...(owner && { owner }),
     ...(restored && { restored }),

@@ -18,7 +18,7 @@ import {
   type ExplanationDocument,
   entryDocument,
   type NodeDocument,
-  podFields,
+  podDetails,
   type ServiceDocument,
 } from './documents.ts';
 import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
@@ -253,7 +253,8 @@ function claimFields({ identity, hostIP, encryptKey, k8s }: CompleteClaim): obje
     identity,
     ...(hostIP !== undefined && { hostIP }),
     ...(encryptKey !== 0 && { encryptKey }),
-    ...podFields(k8s),
+    ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
+    ...podDetails(k8s),
   };
 }
 

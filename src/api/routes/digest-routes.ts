@@ -10,7 +10,7 @@ import type { NodeConfiguration } from '../../nodemanager/address-claims.ts';
 import { nodeFullName } from '../../nodemanager/node-spec.ts';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { comparedDocuments, isDocumentGroup } from '../compared-documents.ts';
-import { type EntryDocument, podFields } from '../documents.ts';
+import { type EntryDocument, podDetails } from '../documents.ts';
 import { ProblemError } from '../problem.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
@@ -353,6 +353,7 @@ function claimDocument(
     ...(owner !== '' && { owner }),
     ...(labels !== '' && { labels }),
     ...(hostIP !== undefined && { hostIP }),
-    ...podFields(k8s),
+    ...(k8s !== undefined && { namespace: k8s.namespace, podName: k8s.podName }),
+    ...podDetails(k8s),
   };
 }
