@@ -13,7 +13,6 @@ import {
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { ResourceKind, ResourceSource } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import type { IdentityRange } from '../../model/numeric-identity.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
@@ -31,6 +30,7 @@ import {
 import { kvstoreIdentityCollector, LOCK_GC_INTERVAL_MS, lockCollector } from './kvstore-collectors.ts';
 import { NODE_GC_INTERVAL_MS, NODES, NodeCollector } from './node-collector.ts';
 import { ObservedKind } from './observed-kind.ts';
+import type { ObjectAccess } from './perform-write.ts';
 import { PolicyStatusCollector } from './policy-status-collector.ts';
 import { type Collector, RoundsDuty } from './rounds.ts';
 import { type Shape, trimTo } from './trim.ts';
@@ -165,7 +165,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
       const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
       return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
     }),
-    ...policyCollectors(reader, writer, options),
+    ...policyCollectors({ reader, writer }, options),
     batching
       ? new CiliumSliceDuty({
           ...options,
@@ -181,15 +181,11 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
 }
 
 /** Returns the collectors of policy status, which read both Kubernetes and the kvstore. */
-function policyCollectors(
-  reader: ObjectReader,
-  writer: ObjectWriter,
-  options: CollectorsOptions,
-): readonly Duty[] {
+function policyCollectors(access: ObjectAccess, options: CollectorsOptions): readonly Duty[] {
   const { kvstore, clock, intervals = {} } = options;
   return [CILIUM_POLICIES, CLUSTERWIDE_POLICIES].map((policies) =>
     roundsDuty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
-      return new PolicyStatusCollector({ policies, reader, writer, clock, ...kvstore });
+      return new PolicyStatusCollector({ policies, ...access, clock, ...kvstore });
     }),
   );
 }

@@ -2,20 +2,16 @@ import type { Clock } from '../../base/clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINTS, CILIUM_NODES, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
-import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { field, isBeingDeleted, items, timeAt } from './field.ts';
 import type { ObservedObjects } from './observed-kind.ts';
-import { performWrite, placeOfObject } from './perform-write.ts';
+import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-export interface EndpointCollectorOptions {
+export interface EndpointCollectorOptions extends ObjectAccess {
   readonly endpoints: ObservedObjects;
   readonly pods: ObservedObjects;
   readonly nodes: ObservedObjects;
-  readonly reader: ObjectReader;
-  readonly writer: ObjectWriter;
   readonly clock: Pick<Clock, 'wallTime'>;
   /** Time between two rounds. */
   readonly intervalMs: number;

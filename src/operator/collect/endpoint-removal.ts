@@ -2,17 +2,12 @@ import { Supervisor } from '../../base/supervisor.ts';
 import { CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { ApiError } from '../../k8s/rest/api-error.ts';
-import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
-import { performWrite, placeOfObject } from './perform-write.ts';
+import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import { newCounts, type RoundReport, roundReport } from './rounds.ts';
 
-export interface EndpointRemovalOptions extends DutyContext {
-  readonly reader: ObjectReader;
-  readonly writer: ObjectWriter;
-}
+export type EndpointRemovalOptions = ObjectAccess & DutyContext;
 
 const BACKOFF = { baseMs: 1000, capMs: 60_000 };
 

@@ -1,18 +1,14 @@
 import { CILIUM_NODES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
-import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { staleRound } from '../../kvstore/gc/garbage-collector.ts';
 import { isBeingDeleted, items } from './field.ts';
 import type { ObservedObjects } from './observed-kind.ts';
-import { performWrite, placeOfObject } from './perform-write.ts';
+import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-export interface NodeCollectorOptions {
+export interface NodeCollectorOptions extends ObjectAccess {
   readonly ciliumNodes: ObservedObjects;
   readonly nodes: ObservedObjects;
-  readonly reader: ObjectReader;
-  readonly writer: ObjectWriter;
 }
 
 /** `nodes-gc-interval`. */

@@ -1,4 +1,5 @@
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
+import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
 import {
   type ObjectPlace,
   type ObjectWrite,
@@ -7,6 +8,12 @@ import {
   writeText,
 } from '../../k8s/rest/object-writer.ts';
 import type { RoundReport } from './rounds.ts';
+
+/** Reads and writes the objects of an API server. */
+export interface ObjectAccess {
+  readonly reader: ObjectReader;
+  readonly writer: ObjectWriter;
+}
 
 /** A write of a duty failed or was not made. `code` is the outcome of the write, or the code of its cause. */
 export class DutyError extends Error {

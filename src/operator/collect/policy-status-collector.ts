@@ -1,21 +1,18 @@
 import type { Clock } from '../../base/clock.ts';
 import { parseTime } from '../../base/system-clock.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
-import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import { type ObjectWriter, type PatchOperation, pointer } from '../../k8s/rest/object-writer.ts';
+import { type PatchOperation, pointer } from '../../k8s/rest/object-writer.ts';
 import { nodeKey, resourcePrefix } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend } from '../../kvstore/session/backend.ts';
 import { isObject } from '../../net/fields.ts';
 import { NotReadyError } from '../duty-report.ts';
 import { field } from './field.ts';
-import { performWrite, placeOfObject } from './perform-write.ts';
+import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-export interface PolicyStatusCollectorOptions {
+export interface PolicyStatusCollectorOptions extends ObjectAccess {
   /** CiliumNetworkPolicies or CiliumClusterwideNetworkPolicies. */
   readonly policies: ResourceKind;
-  readonly reader: ObjectReader;
-  readonly writer: ObjectWriter;
   readonly backend: Pick<KvstoreBackend, 'get' | 'listPrefix'>;
   readonly cluster: string;
   readonly clock: Pick<Clock, 'wallTime'>;

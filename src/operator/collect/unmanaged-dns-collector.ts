@@ -1,19 +1,15 @@
 import type { Clock } from '../../base/clock.ts';
 import { CILIUM_ENDPOINTS, pods } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
-import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import type { ObjectWriter } from '../../k8s/rest/object-writer.ts';
 import { field, isBeingDeleted, timeAt } from './field.ts';
 import { type ObservedObjects, objectKey } from './observed-kind.ts';
-import { performWrite, placeOfObject } from './perform-write.ts';
+import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import type { Collector, RoundReport } from './rounds.ts';
 
-export interface UnmanagedDnsCollectorOptions {
+export interface UnmanagedDnsCollectorOptions extends ObjectAccess {
   /** The pods with the label `k8s-app=kube-dns`. */
   readonly pods: ObservedObjects;
   readonly endpoints: ObservedObjects;
-  readonly reader: ObjectReader;
-  readonly writer: ObjectWriter;
   readonly clock: Pick<Clock, 'now' | 'wallTime'>;
 }
 
