@@ -151,23 +151,17 @@ export class Producer implements Duty {
   }
 
   #newRun(): ProducerRun {
-    const { backend, clusterName, clock, random, gate, canaries = true } = this.#options;
-    const { onReject, onFailure, onAction, sweepAfter } = this.#options;
+    const { clusterName, canaries = true, onReject, onAction } = this.#options;
     const { resource, keepWhenEmpty } = this.#kind;
     const prefix = resourcePrefix(resource, clusterName);
     const rejections = new RejectionLog(onReject);
     return {
       rejections,
       keys: new PublishedPrefix({
+        ...this.#options,
+        ...keyRules(resource, this.#options),
         rejections,
         keepWhenEmpty,
-        sweepAfter,
-        backend,
-        clock,
-        random,
-        gate,
-        onFailure,
-        ...keyRules(resource, this.#options),
         prefix,
         onSweep: (keys) => {
           const reason = 'an earlier operator wrote them, and no object requires them';
