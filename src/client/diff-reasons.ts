@@ -99,11 +99,6 @@ export class DiffReasons {
     return explained;
   }
 
-  /** Returns the first reason that explains the difference of a claim, and its text. */
-  async reasonOfClaim(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
-    return this.#knownReason(pair) ?? this.#search(pair);
-  }
-
   /** Returns the reason of a difference if the status or the settings of the agents show it. Sends no request. */
   #knownReason(pair: DifferingClaim): readonly [DiffReason, string] | undefined {
     const setting = this.#differentSettings(pair);

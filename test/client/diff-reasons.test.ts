@@ -30,7 +30,7 @@ async function claimReason(
   const reasons = await reasonsWith(...kinds);
   const only = { key: '10.7.0.1', place: 0, identity: 900, encryptKey: 0, ...claim };
   const pair = { writer, key: only.key, a: undefined, b: undefined, [side]: only };
-  const [reason, detail] = await reasons.reasonOfClaim(pair);
+  const [{ reason, detail } = { reason: '', detail: '' }] = await reasons.explain([pair]);
   expect(reason).toBe(detail === '' ? 'none-found' : 'incomplete');
   return detail === '' ? undefined : detail;
 }
@@ -172,7 +172,9 @@ describe('the reason of a different claim', () => {
       bySide(digest(odd), digest(plain)),
     );
     const claim = { key: KEY, place: 0, identity: 900, encryptKey: 0, owner, restored };
-    return reasons.reasonOfClaim({ writer, key: KEY, ...bySide(lacking ? undefined : claim, claim) });
+    const pair = { writer, key: KEY, ...bySide(lacking ? undefined : claim, claim) };
+    const [found] = await reasons.explain([pair]);
+    return [found?.reason, found?.detail];
   }
 
   /** The answers of the agent, those of the other one, the claim, and the reason. `$` is the side of the agent. */
