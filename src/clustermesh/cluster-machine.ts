@@ -210,20 +210,15 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
 }
 
 /**
- * The phase to enter after the services were withdrawn, by interrupted phase. Undefined: the phase is not interrupted.
+ * The phase to enter after the services were withdrawn, by interrupted phase. Other phases are not interrupted.
  */
-const RESUME_AT: Readonly<Record<ClusterPhase, Destination | undefined>> = {
+const RESUME_AT: Readonly<Partial<Record<ClusterPhase, Destination>>> = {
   connecting: 'connecting',
   handshake: 'handshake',
   validating: 'handshake',
   watching: 'handshake',
   unconfigured: 'unconfigured',
   failed: 'failed',
-  idle: undefined,
-  draining: undefined,
-  leaving: undefined,
-  stopped: undefined,
-  removed: undefined,
 };
 
 /** Starts the withdrawal of the services. Ends all readers, so that the services are listed again afterwards. */

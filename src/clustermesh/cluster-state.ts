@@ -27,14 +27,7 @@ export type ClusterPhase =
   | 'removed';
 
 /** Phase after `leaving` and `draining`. */
-export type Destination =
-  | 'connecting'
-  | 'handshake'
-  | 'watching'
-  | 'unconfigured'
-  | 'failed'
-  | 'stopped'
-  | 'removed';
+export type Destination = Exclude<ClusterPhase, 'idle' | 'validating' | 'draining' | 'leaving'>;
 
 /** State to withdraw before anything else starts. */
 export type Withdrawal = 'nothing' | 'services' | 'everything';

@@ -21,7 +21,7 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { ClusterDecoders, type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
-import { tapped } from './mesh-tap.ts';
+import { type StoreTap, tapped } from './mesh-tap.ts';
 import {
   exportObserver,
   identityObserver,
@@ -69,30 +69,33 @@ function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
 
-/** Returns an observer that calls `onCause` with the revision of each event before it applies the event. */
-function withCause<T>(
-  observed: Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'>,
-  cluster: string,
+/**
+ * Returns an observer that passes all calls to the tap first, and the causes of changes to `onCause`: the revision of
+ * each event, or a withdrawal, which deletes without kvstore events.
+ */
+function observed<T>(
+  observer: StoreObserver<T>,
+  tap: StoreTap | undefined,
   onCause: MeshEngines['onCause'],
+  cluster: string,
   isWithdrawing: () => boolean,
 ): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
-  if (onCause === undefined) return observed;
-  const { observer, onEvent } = observed;
+  if (tap === undefined && onCause === undefined) return { observer };
   const batch = (apply: () => void): void => {
     try {
-      // A withdrawal deletes without kvstore events.
-      if (isWithdrawing()) onCause(withdrawalOf(cluster));
+      if (isWithdrawing()) onCause?.(withdrawalOf(cluster));
       if (observer.batch === undefined) apply();
       else observer.batch(apply);
     } finally {
-      onCause(undefined);
+      tap?.onApplied();
+      onCause?.(undefined);
     }
   };
   return {
-    observer: { ...observer, batch },
+    observer: tap === undefined ? { ...observer, batch } : { ...tapped(observer, tap), batch },
     onEvent: (name, event) => {
-      onCause({ store: cluster, revision: String(event.modRevision) });
-      onEvent?.(name, event);
+      onCause?.({ store: cluster, revision: String(event.modRevision) });
+      tap?.onEvent(name, event);
     },
   };
 }
@@ -124,7 +127,6 @@ export class ClusterStores extends ResourceStores {
       },
     ): void => {
       const tap = engines.tap?.storeTap(cluster, resource);
-      const observed = tap === undefined ? { observer } : tapped(observer, tap);
       const store = new WatchStore<T>({
         decode,
         ...large,
@@ -132,7 +134,7 @@ export class ClusterStores extends ResourceStores {
         gate,
         onApplied,
         onFault,
-        ...withCause(observed, cluster, engines.onCause, () => this.#isWithdrawing),
+        ...observed(observer, tap, engines.onCause, cluster, () => this.#isWithdrawing),
       });
       this.stores.set(resource, store);
     };

@@ -1,7 +1,7 @@
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { WatchEvent } from '../kvstore/session/backend.ts';
-import type { StoreObserver, WatchStoreOptions } from '../kvstore/stores/watch-store.ts';
+import type { StoreObserver } from '../kvstore/stores/watch-store.ts';
 import type { OnReaderState } from './resource-stores.ts';
 
 /**
@@ -44,30 +44,19 @@ export interface MeshTap {
   onWithdrawn(cluster: string, scope: 'services' | 'everything'): void;
 }
 
-/** Returns an observer that passes all calls to the tap first. */
+/** Returns the calls of an observer for its keys. Each is passed to the tap first. */
 export function tapped<T>(
   observer: StoreObserver<T>,
   tap: StoreTap,
-): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
+): Pick<StoreObserver<T>, 'onUpdate' | 'onDelete'> {
   return {
-    observer: {
-      onUpdate: (name, value) => {
-        tap.onUpdate(name);
-        observer.onUpdate(name, value);
-      },
-      onDelete: (name) => {
-        tap.onDelete(name);
-        observer.onDelete(name);
-      },
-      batch: (apply) => {
-        try {
-          if (observer.batch === undefined) apply();
-          else observer.batch(apply);
-        } finally {
-          tap.onApplied();
-        }
-      },
+    onUpdate: (name, value) => {
+      tap.onUpdate(name);
+      observer.onUpdate(name, value);
     },
-    onEvent: (name, event) => tap.onEvent(name, event),
+    onDelete: (name) => {
+      tap.onDelete(name);
+      observer.onDelete(name);
+    },
   };
 }
