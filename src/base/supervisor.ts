@@ -1,13 +1,11 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
-import type { Clock, Random } from './clock.ts';
 import { type Failure, failureOf } from './failure.ts';
 import { followSignal } from './follow-signal.ts';
 import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
+import type { Runtime } from './system-clock.ts';
 
-export interface SupervisorOptions {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface SupervisorOptions extends Runtime {
   /** Receives every failure of every task, with the task's name. An error that it throws is ignored. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }

@@ -1,10 +1,9 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
-import type { Clock, Random, Timer } from './clock.ts';
+import type { Clock, Timer } from './clock.ts';
 import { LinkedList, type ListLink } from './keyed-queue.ts';
+import type { Runtime } from './system-clock.ts';
 
-export interface WorkQueueOptions {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface WorkQueueOptions extends Runtime {
   /** Bounds of the delays of {@link WorkQueue.retry}. Default: 100 ms, doubling to 1 minute. */
   readonly backoff?: Backoff | undefined;
   /**

@@ -1,10 +1,10 @@
 import { backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 
-export interface DeleteGuardOptions {
+export interface DeleteGuardOptions extends Runtime {
   readonly backend: KvstoreBackend;
   /**
    * The key of the cluster's configuration. Deletes are applied only while it exists at the revision of `initialRead`.
@@ -12,8 +12,6 @@ export interface DeleteGuardOptions {
   readonly key: string;
   /** The quorum read that found the key before the guard was created. */
   readonly initialRead: KeyRead;
-  readonly clock: Clock;
-  readonly random: Random;
   readonly signal: AbortSignal;
   /** Called once if the key was deleted or written again, or the store was replaced. */
   readonly onKeyLost: () => void;

@@ -1,5 +1,5 @@
-import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import { equalBytes } from '../kvstore/codec/bytes.ts';
 import { type ClusterConfig, decodeClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import {
@@ -53,15 +53,13 @@ export function isReplaced(previous: KeyRead | undefined, current: KeyRead): boo
 }
 
 /** A cluster to follow, and the result of its handshake. */
-export interface FollowParams {
+export interface FollowParams extends Runtime {
   readonly name: string;
   readonly backend: KvstoreBackend;
   readonly stores: ResourceStores;
   /** The configuration of the handshake. Following ends when it changes. */
   readonly read: KeyRead;
   readonly options: ClusterFollow;
-  readonly clock: Clock;
-  readonly random: Random;
   readonly onReaderState: OnReaderState;
   /** Called when every resource has been listed and keys that no longer exist have been deleted. */
   readonly onComplete: () => void;

@@ -1,11 +1,12 @@
 import { assert } from '../base/assert.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../base/backoff.ts';
-import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import { type CopiedResource, isServiceResource } from '../kvstore/codec/keys.ts';
@@ -46,13 +47,11 @@ export interface FollowingOptions {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
-export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'> {
+export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 'onReject'>, Runtime {
   readonly name: string;
   /** Initial state: of a remote cluster or of the local one. */
   readonly initial: ClusterState;
   readonly stores: (hooks: StoreHooks) => ResourceStores;
-  readonly clock: Clock;
-  readonly random: Random;
   /**
    * Returns the reason why a cluster with this configuration may not be followed. Called before its resources are read.
    */

@@ -1,13 +1,11 @@
 import { join } from 'node:path';
-import type { Clock, Random } from '../base/clock.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { EtcdBackend } from '../kvstore/etcd/etcd-backend.ts';
 import { ConfigFolder } from './config-folder.ts';
 
-export interface RemoteEtcdsContext {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface RemoteEtcdsContext extends Runtime {
   /** The gate of the process. The listings of all clusters share its turns. Default: none. */
   readonly gate?: TurnGate | undefined;
   /** For each etcd. Default: no limit. */

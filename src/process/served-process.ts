@@ -4,9 +4,8 @@ import { Scrape } from '../api/metrics/scrape.ts';
 import { createProcessApp } from '../api/process-app.ts';
 import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { StepDocument } from '../api/status-document.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { EitherSignal, fired } from '../base/follow-signal.ts';
-import { systemClock } from '../base/system-clock.ts';
+import { type Runtime, systemClock } from '../base/system-clock.ts';
 import { InputError } from './input-error.ts';
 import type { Logger } from './log.ts';
 import { type ReloadedSettings, type ReloadSource, Reloads } from './reload.ts';
@@ -54,10 +53,8 @@ export async function runStepped<T, R, S extends ReloadedSettings>(
   }
 }
 
-export interface ProcessContext {
+export interface ProcessContext extends Runtime {
   readonly log: Logger;
-  readonly clock: Clock;
-  readonly random: Random;
   /** Ends the process with an error. */
   readonly end: (reason: string) => void;
 }

@@ -1,6 +1,7 @@
 import { backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Timer } from '../../base/clock.ts';
 import type { CallbackGuard } from '../../base/guard.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import { CLUSTER_LABEL } from '../../model/cluster-label.ts';
 import type { LabelFilter } from '../../model/label-filter.ts';
 import { formatLabels, type Label, type Labels, sortLabels } from '../../model/labels.ts';
@@ -29,11 +30,9 @@ export interface LabelledPod {
   readonly uid: string;
 }
 
-export interface EndpointLabelsOptions {
+export interface EndpointLabelsOptions extends Runtime {
   readonly clusterName: string;
   readonly filter: LabelFilter;
-  readonly clock: Clock;
-  readonly random: Random;
   readonly guard: CallbackGuard;
   /**
    * Called with the labels of a pod of this node if its labels or its uid differ from those of the last successful call

@@ -1,9 +1,9 @@
 import type { Buffer } from 'node:buffer';
-import type { Clock, Random } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal, fired, followSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard, type FaultListener } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type {
   FollowedResource,
@@ -43,10 +43,8 @@ import {
 import { LINE_FIELDS, readWatchLine, scanWatchLine } from './watch-line.ts';
 
 /** The parts of the client that all its reflectors share. */
-export interface ReflectorContext {
+export interface ReflectorContext extends Runtime {
   readonly transport: ApiTransport;
-  readonly clock: Clock;
-  readonly random: Random;
   readonly gate: TurnGate;
   /** Fires when the client is closed. */
   readonly closed: AbortSignal;
