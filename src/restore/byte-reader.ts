@@ -1,5 +1,8 @@
 import { FIRST_NUMBER, MAX_NUMBERED_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byte-writer.ts';
 
+/** The scale of the sixth group of a number. */
+const SCALE_END = 2 ** 35;
+
 /** Thrown if bytes are not part of a valid checkpoint. */
 export class CorruptError extends Error {}
 
@@ -33,9 +36,9 @@ export class ByteReader {
   /** Returns an unsigned integer of at most five groups. */
   number(): number {
     let value = 0;
-    for (let shift = 0; shift < 35; shift += 7) {
+    for (let scale = 1; scale < SCALE_END; scale *= 0x80) {
       const byte = this.byte();
-      value += (byte & 0x7f) * 2 ** shift;
+      value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value;
     }
     throw new CorruptError('a number has no end');
