@@ -25,6 +25,16 @@ export class ByteReader {
     return this.#at === this.#bytes.length;
   }
 
+  /** Index of the next byte. */
+  get at(): number {
+    return this.#at;
+  }
+
+  /** Returns the bytes from `at` up to the next byte, one character for each. */
+  charactersSince(at: number): string {
+    return this.#bytes.toString('latin1', at, this.#at);
+  }
+
   byte(): number {
     return this.#bytes[this.#advance(1)] ?? 0;
   }

@@ -10,7 +10,10 @@ import { type ByteWriter, MAX_NUMBERED_TEXTS } from './byte-writer.ts';
 /** An IPCache entry in a checkpoint: the effective claim of a key. */
 export type CheckpointEntry = Omit<KeyedEntry, 'shadowed'>;
 
-/** The sets of named ports that were read, by their text, so that the pods with equal ports share one map. */
+/**
+ * The sets of named ports that were read, by their bytes, so that pods with equal ports share one map. The bytes differ
+ * the first time, when they contain the names of the ports.
+ */
 export type PortSets = Map<string, NamedPorts>;
 
 // Flags of an entry. They select the parts that follow.
@@ -118,20 +121,21 @@ function readPod(from: ByteReader, flags: number, portSets: PortSets): K8sMetada
 }
 
 function readPorts(from: ByteReader, portSets: PortSets): NamedPorts {
-  const ports: [name: string, PortProtocol][] = [];
-  let text = '';
+  const { at } = from;
+  const names: string[] = [];
+  const numbers: number[] = [];
   for (let count = from.number(); count > 0; count--) {
-    const name = from.frequentText();
-    const port = from.number();
-    const protocol = from.number();
-    ports.push([name, { port, protocol }]);
-    text += `${name.length} ${name} ${port} ${protocol} `;
+    names.push(from.frequentText());
+    numbers.push(from.number(), from.number());
   }
-  const known = portSets.get(text);
+  const characters = from.charactersSince(at);
+  const known = portSets.get(characters);
   if (known !== undefined) return known;
-  const read = new Map(ports);
-  if (portSets.size < MAX_NUMBERED_TEXTS) portSets.set(text, read);
-  return read;
+  const ports = new Map<string, PortProtocol>();
+  for (const [i, name] of names.entries())
+    ports.set(name, { port: numbers[2 * i] ?? 0, protocol: numbers[2 * i + 1] ?? 0 });
+  if (portSets.size < MAX_NUMBERED_TEXTS) portSets.set(characters, ports);
+  return ports;
 }
 
 function identityOf(value: number): KeyedEntry['identity'] {

@@ -132,6 +132,7 @@ describe('named ports of entries', () => {
       expect(read).toEqual(namedPorts);
       return read;
     };
+    portsOf(['http', 80, 6], ['dns', 53, 17]); // with the names
     const both = portsOf(['http', 80, 6], ['dns', 53, 17]);
     expect(portsOf(['http', 80, 6], ['dns', 53, 17])).toBe(both);
     const others = [
