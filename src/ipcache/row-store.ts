@@ -95,12 +95,14 @@ export class RowStore extends RowReader {
 
   /** Replaces the claim in a row by the claim of another writer. Flags are kept. */
   replace(slot: number, claim: Claim, host: number): void {
-    const { rows } = this.columns;
+    const { rows, k8s } = this.columns;
     const flags = rows.get(slot, WRITER_AND_FLAGS) & FLAG_MASK;
+    const known = k8s.get(slot);
     this.hosts.retain(host); // it may be the old host, with this row as its only reference
     this.clear(slot);
     this.fill(slot, claim, host);
     this.hosts.release(host);
+    if (sameMetadata(known, k8s.get(slot))) k8s.set(slot, known); // as in `update`
     rows.set(slot, WRITER_AND_FLAGS, rows.get(slot, WRITER_AND_FLAGS) | flags);
   }
 

@@ -84,6 +84,10 @@ describe('rows of entries', () => {
     const host = rows.hosts.resolve(CLAIM.hostIP);
     rows.update(1, { ...CLAIM, identity: 301, k8s: { ...POD } }, host);
     expect(rows.entry(1).k8s).toBe(POD);
+    rows.replace(1, { ...CLAIM, owner: 'b', k8s: { ...POD } }, host);
+    expect(rows.entry(1).k8s).toBe(POD);
+    rows.replace(1, { ...CLAIM, k8s: undefined }, host);
+    expect(rows.entry(1).k8s).toBeUndefined();
     const other = { ...POD, podName: 'web-2' };
     rows.update(1, { ...CLAIM, identity: 302, k8s: other }, host);
     expect(rows.entry(1).k8s).toBe(other);
