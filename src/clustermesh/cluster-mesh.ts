@@ -24,8 +24,9 @@ export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, M
    */
   readonly maxConnectedClusters?: MaxConnectedClusters | undefined;
   /**
-   * Time after which the service backends of a cluster are withdrawn if its services cannot be followed. They return
-   * when the cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is withdrawn.
+   * Time after which the service backends and service exports of a cluster are withdrawn if its services cannot be
+   * followed. They return when the cluster is reachable. Its nodes, IPs and identities stay. Default: nothing is
+   * withdrawn.
    */
   readonly serviceTTLMs?: number | undefined;
   /** The format of the services to read. Default `auto`. */

@@ -45,7 +45,10 @@ export interface ClusterFollow {
   readonly deletes: 'proven' | 'all' | 'none';
   /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */
   readonly refill: boolean;
-  /** If false, the services are not followed, because they have expired and the configuration is still gone. */
+  /**
+   * If false, services and service exports are not followed, because they have expired and the configuration is still
+   * gone.
+   */
   readonly services: boolean;
 }
 

@@ -30,7 +30,13 @@ import {
   serviceObserver,
   sliceObserver,
 } from './observers.ts';
-import { type FollowEnd, type FollowRequest, ResourceStores, type StoreHooks } from './resource-stores.ts';
+import {
+  EXPIRING_RESOURCES,
+  type FollowEnd,
+  type FollowRequest,
+  ResourceStores,
+  type StoreHooks,
+} from './resource-stores.ts';
 import type { ServiceV2 } from './service-v2.ts';
 
 export interface ClusterStoresOptions extends StoreHooks {
@@ -255,9 +261,8 @@ export class ClusterStores extends ResourceStores {
    * {@link withdraw}.
    */
   withdrawServices(signal: AbortSignal): Promise<void> {
-    const resources = [...SERVICE_RESOURCES, 'serviceexports'] as const;
     return this.#withdraw(signal, 'services', [
-      ...resources.map((resource) => () => this.stores.get(resource)?.drain(signal)),
+      ...EXPIRING_RESOURCES.map((resource) => () => this.stores.get(resource)?.drain(signal)),
       () =>
         this.#runStep(() => this.#options.engines.services?.withdrawCluster(this.#options.cluster), signal),
     ]);

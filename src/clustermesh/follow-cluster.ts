@@ -6,7 +6,6 @@ import {
   CLUSTER_CONFIG_PREFIX,
   type CopiedResource,
   clusterConfigKey,
-  isServiceResource,
   syncedKey,
   syncedPrefix,
 } from '../kvstore/codec/keys.ts';
@@ -14,7 +13,13 @@ import type { KeyRead, KvstoreBackend, Watch } from '../kvstore/session/backend.
 import type { Decoded } from '../net/fields.ts';
 import type { ClusterFollow } from './cluster-state.ts';
 import { DeleteGuard } from './delete-guard.ts';
-import type { FollowEnd, FollowRequest, OnReaderState, ResourceStores } from './resource-stores.ts';
+import {
+  EXPIRING_RESOURCES,
+  type FollowEnd,
+  type FollowRequest,
+  type OnReaderState,
+  type ResourceStores,
+} from './resource-stores.ts';
 
 export interface Handshake {
   readonly read: KeyRead;
@@ -94,7 +99,9 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
     readers.push(run(() => stores.follow(resource, request)));
   if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
   else
-    stores.resources.filter((resource) => options.services || !isServiceResource(resource)).forEach(follow);
+    stores.resources
+      .filter((resource) => options.services || !EXPIRING_RESOURCES.includes(resource))
+      .forEach(follow);
   let end: FollowEnd = 'ended';
   // `readers` may grow during the loop.
   for (const reader of readers) if ((await reader) === 'diverged') end = 'diverged';

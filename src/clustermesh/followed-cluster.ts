@@ -9,7 +9,7 @@ import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
 import type { Runtime } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
-import { type CopiedResource, isServiceResource } from '../kvstore/codec/keys.ts';
+import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
 import { IdentityCache } from '../model/identity-cache.ts';
@@ -23,7 +23,13 @@ import type {
 } from './cluster-state.ts';
 import { type RemoteClusterStatus, ReportedStatus } from './cluster-status.ts';
 import { followCluster, isReplaced, readHandshake, watchConfig } from './follow-cluster.ts';
-import type { KeyVersion, OnReaderState, ResourceStores, StoreHooks } from './resource-stores.ts';
+import {
+  EXPIRING_RESOURCES,
+  type KeyVersion,
+  type OnReaderState,
+  type ResourceStores,
+  type StoreHooks,
+} from './resource-stores.ts';
 import type { RetryPacer } from './retry-pacer.ts';
 import type { SyncProgress } from './sync-deadline.ts';
 import { WatchStates } from './watch-states.ts';
@@ -439,8 +445,7 @@ export class FollowedCluster {
     const { clock, serviceTTLMs } = this.#options;
     if (serviceTTLMs === undefined) return;
     const { resources } = this.#stores;
-    const services =
-      resources.find(isServiceResource) ?? resources.find((resource) => resource === 'serviceexports');
+    const services = EXPIRING_RESOURCES.find((resource) => resources.includes(resource));
     if (services === undefined) return;
     const { phase, expired, found } = this.#state;
     // Without the configuration, nothing proves that the services still exist.

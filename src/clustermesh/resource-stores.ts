@@ -14,6 +14,9 @@ import type { WatchState } from '../kvstore/session/backend.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 
+/** The resources that are withdrawn after the service TTL. */
+export const EXPIRING_RESOURCES: readonly CopiedResource[] = [...SERVICE_RESOURCES, 'serviceexports'];
+
 /** Dependencies that a followed cluster passes to its stores. */
 export interface StoreHooks {
   readonly identities: IdentityCache;

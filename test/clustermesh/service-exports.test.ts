@@ -22,19 +22,21 @@ class World {
   readonly exports: Map<string, string> = new Map();
   /** Ends the publishers, which would restore the configuration. */
   readonly ended: AbortController = new AbortController();
-  readonly mesh: ClusterMesh = new ClusterMesh({
-    clusterName: 'own',
-    clusterID: 9,
-    clock: this.clock,
-    random,
-    identities: false,
-    exports: {
-      exportUpdated: ({ cluster, name, type }) => this.exports.set(`${cluster}/${name}`, type),
-      exportDeleted: ({ cluster, name }) => this.exports.delete(`${cluster}/${name}`),
-    },
-  });
+  readonly mesh: ClusterMesh;
 
-  constructor() {
+  constructor(serviceTTLMs?: number) {
+    this.mesh = new ClusterMesh({
+      clusterName: 'own',
+      clusterID: 9,
+      clock: this.clock,
+      random,
+      identities: false,
+      serviceTTLMs,
+      exports: {
+        exportUpdated: ({ cluster, name, type }) => this.exports.set(`${cluster}/${name}`, type),
+        exportDeleted: ({ cluster, name }) => this.exports.delete(`${cluster}/${name}`),
+      },
+    });
     onTestFinished(() => this.mesh.stop());
   }
 
@@ -127,6 +129,23 @@ describe('the service exports of a cluster', () => {
     await advance(world.clock, 60_000);
     expect(world.exports.size).toBe(0);
     expect(world.synced).toBe(true);
+  });
+
+  it('that have expired return with the configuration, not before (regression: at once)', async () => {
+    const world = new World(60_000);
+    const publisher = world.publisher(true);
+    publisher.upsertServiceExport(EXPORT);
+    await world.follow();
+    world.ended.abort();
+    await world.backend.delete(clusterConfigKey('a'));
+    await advance(world.clock, 50_000);
+    expect([...world.exports.keys()]).toEqual(['a/cart']);
+    await advance(world.clock, 60_000);
+    expect(world.mesh.statusOf('a')).toMatchObject({ servicesExpired: true });
+    expect(world.exports.size).toBe(0);
+    await world.configure(true);
+    await advance(world.clock, 60_000);
+    expect([...world.exports.keys()]).toEqual(['a/cart']);
   });
 
   it('are published only if that is switched on', () => {

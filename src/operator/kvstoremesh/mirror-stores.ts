@@ -2,7 +2,12 @@ import { assert } from '../../base/assert.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
-import { type FollowEnd, type FollowRequest, ResourceStores } from '../../clustermesh/resource-stores.ts';
+import {
+  EXPIRING_RESOURCES,
+  type FollowEnd,
+  type FollowRequest,
+  ResourceStores,
+} from '../../clustermesh/resource-stores.ts';
 import {
   type ClusterCapabilities,
   type ClusterConfig,
@@ -16,7 +21,6 @@ import {
   type CopiedResource,
   clusterConfigKey,
   isServiceResource,
-  SERVICE_RESOURCES,
   syncedPrefix,
 } from '../../kvstore/codec/keys.ts';
 import type { WatchEvent, WatchState } from '../../kvstore/session/backend.ts';
@@ -214,8 +218,7 @@ export class MirrorStores extends ResourceStores {
   /** Deletes the copied services and service exports. Their canaries stay, so that readers delete them, too. */
   async withdrawServices(signal: AbortSignal): Promise<void> {
     await until(this.#inherited, signal);
-    for (const resource of [...SERVICE_RESOURCES, 'serviceexports'] as const)
-      await this.#mirrors.get(resource)?.deleteKeys(signal);
+    for (const resource of EXPIRING_RESOURCES) await this.#mirrors.get(resource)?.deleteKeys(signal);
   }
 
   /** Deletes the configuration first, because readers do not apply deletes while it is absent. */
