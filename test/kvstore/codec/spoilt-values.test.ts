@@ -73,12 +73,18 @@ const recorded: readonly { readonly key: string; readonly value: string }[] = re
   .split('\n')
   .map((line) => JSON.parse(line));
 
-/** Checks that an accepted value is decoded equally from its encoding, and is encoded equally again. */
-function checkStable<T>(codec: Codec<T>, key: ParsedKey, value: T, at: string): void {
+/** A lone surrogate in JSON, which is written as U+FFFD (WIRE, "Differences from Go"). */
+const LONE_SURROGATE = /\\ud[89a-f]/;
+
+/**
+ * Checks that an accepted value is encoded equally again after it was decoded from its encoding, and that both values
+ * are equal if `isExact`.
+ */
+function checkStable<T>(codec: Codec<T>, key: ParsedKey, value: T, at: string, isExact: boolean): void {
   const written = codec.encode(value);
   const again = codec.decode(key, written, at);
   if (!again.ok) throw new Error(`what was written is rejected: ${again.rejection.message}`);
-  expect(again.value).toEqual(value);
+  if (isExact) expect(again.value).toEqual(value);
   expect(textOfBytes(codec.encode(again.value))).toBe(textOfBytes(written));
 }
 
@@ -121,7 +127,8 @@ describe.each(CODECS)('a recorded value that was spoilt: %s', (kind, codec) => {
         const key = parseKvstoreKey(at);
         if (key === undefined) throw new Error(at);
         const decoded = codec.decode(key, bytes, at);
-        if (decoded.ok) checkStable(codec, key, decoded.value, at);
+        const isExact = !LONE_SURROGATE.test(textOfBytes(bytes) ?? '');
+        if (decoded.ok) checkStable(codec, key, decoded.value, at, isExact);
         else checkRejection(decoded.rejection);
         if (IN_TURNS.has(kind) && bytes[0] === 0x7b) checkInTurns(codec, key, enlarged(bytes));
       }),
