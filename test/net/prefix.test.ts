@@ -227,7 +227,7 @@ describe('a key', () => {
   it('is accepted or rejected like its address and length, if it is almost valid', () => {
     const almostLength = fc.string({ unit: fc.constantFrom(...'0123689ax:/'), maxLength: 3 });
     const almostKey = fc.oneof(
-      almostAddressText,
+      almostAddressText.filter((text) => !text.includes('@')), // the id of a cluster
       fc.tuple(fc.oneof(addressText, cidrText), almostLength).map(([text, length]) => `${text}/${length}`),
     );
     fc.assert(
