@@ -393,8 +393,9 @@ export class IPCache extends CacheReads {
   /**
    * Subscribes a listener. It receives the visible entries, then `onSynced`, then every change, without gaps or
    * duplicates. If called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost:
-   * one pass over the entries in chunks of 1,024. If a callback writes during the replay, the remaining entries are
-   * read before the write. Must not be called within a batch.
+   * one pass over the entries in chunks of 1,024, about 0.12 s for 1,000,000; {@link IPCache.changes} returns a
+   * snapshot, which can be read in steps. If a callback writes during the replay, the remaining entries are read before
+   * the write. Must not be called within a batch.
    *
    * @param options if `replay` is false, the listener receives only later changes and `onSynced` is not called
    */

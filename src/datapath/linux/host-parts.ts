@@ -58,12 +58,17 @@ export function openIPCache(access: HostAccess): LinuxPart {
   // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
   // others. If it fails, the next repair finds them.
   const endAddresses = addresses.follow(() => void repair().catch(() => {}));
+  // Without a replay, because adopting the map compares all entries, in steps.
+  const endChanges = ipcache.subscribe(
+    markPrefixes((prefix) => kept.mark(prefix)),
+    { replay: false },
+  );
   const endOwners = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
   const pinned = (): string => (isReplaced ? path : path + STAGING_SUFFIX);
   const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[pinned(), table.map.fd]]));
   return {
     tables: [access.addRouteUser(keptItems(table, kept)), ...guard.tables],
-    datapath: { ipcache: markPrefixes((prefix) => kept.mark(prefix)) },
+    datapath: {},
     lookupPrefix: (prefix) => {
       const [kernel, cache] = [table.lookup(prefix), desired.get(prefix)];
       return {
@@ -90,6 +95,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
     },
     [Symbol.dispose]: () => {
       endAddresses();
+      endChanges();
       endOwners();
       guard[Symbol.dispose]();
       table[Symbol.dispose]();

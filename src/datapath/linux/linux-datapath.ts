@@ -11,6 +11,7 @@ export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
  * An open part of the datapath: the engine that it follows, and the kernel tables that it keeps equal to the engine.
  */
 export interface LinuxPart extends Disposable {
+  /** The listeners that receive a replay after the tables were adopted. */
   readonly datapath: Datapath;
   readonly tables: readonly KeptItems[];
   /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */

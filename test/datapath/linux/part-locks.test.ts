@@ -116,6 +116,27 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     expect(within(host, () => cleanHost(folder))).toEqual({ removed: [path], remaining: [] });
   });
 
+  it('writes no found prefix again if the restored caches have it (regression: each of them)', async () => {
+    const options = optionsOf(join(pins, 'one'), { routing: 'off', services: 'off' });
+    const live = async (identity: number): Promise<number | undefined> => {
+      const world = context();
+      const { ipcache } = world.engines;
+      for (let i = 0; i < 600; i++)
+        ipcache.upsert(`10.1.${i >> 8}.${i & 255}`, { identity: 7, source: 'restored' });
+      using datapath = within(host, () => openHostDatapath(options, world).datapath);
+      const adopted = datapath.adopt();
+      ipcache.upsert('10.1.0.5', { identity, source: 'kvstore' });
+      await adopted;
+      datapath.connect(world.engines);
+      datapath.allowDeletes();
+      await datapath.flushed();
+      expect(datapath.lookupPrefix('10.1.0.5/32')?.kernel).toBe(`identity ${identity}`);
+      return datapath.status().tables.find(({ name }) => name === 'ipcache')?.upserts;
+    };
+    expect(await live(8)).toBe(600);
+    expect(await live(9)).toBe(1);
+  });
+
   it('whose pins are at the root of a bpf file system is left clean (regression: reported as a failure)', () => {
     using _map = BpfMap.openOrCreate(new Bpf(kernel), ipcacheShape('1.17'), join(pins, 'ipcache'), 'ipcache');
     expect(within(host, () => cleanHost(pins))).toEqual({ removed: [join(pins, 'ipcache')], remaining: [] });
