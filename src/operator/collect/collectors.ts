@@ -154,6 +154,7 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
         slices,
         reader,
         clock,
+        gate,
         writer: fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND }),
       });
     }),

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_IDENTITIES } from '../../k8s/feed/kinds.ts';
 import { IDENTITY_HEARTBEAT } from '../../k8s/parse-cilium-identity.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
@@ -19,6 +20,8 @@ export interface IdentityCollectorOptions {
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
+  /** Splits the search for used identities into short turns of the event loop. Default: not split. */
+  readonly gate?: TurnGate | undefined;
 }
 
 /** `identity-gc-interval`. */
@@ -27,6 +30,9 @@ export const IDENTITY_GC_INTERVAL_MS: number = 15 * 60_000;
 export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 /** `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. */
 const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
+
+/** Number of endpoints that are read in one step, which takes about 1 ms. */
+const ENDPOINTS_PER_STEP = 4096;
 
 /** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
 function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
@@ -105,9 +111,10 @@ export class IdentityCollector implements Collector {
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    const { identities, endpoints, slices, clock } = this.#options;
+    const { identities, clock, gate = OPEN_GATE } = this.#options;
+    const used = new Set<string>();
+    if (!(await gate.runSteps(this.#findUsed(used), signal))) return;
     const all = [...identities.objects.values()];
-    const used = new Set([endpoints, slices].flatMap(({ objects }) => [...namesIn(objects.values())]));
     const now = clock.now();
     const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, now, HEARTBEAT_TIMEOUT_MS);
     this.#uses = uses;
@@ -121,6 +128,17 @@ export class IdentityCollector implements Collector {
       await this.#mark(name, report, signal);
       if (signal.aborted) return;
     }
+  }
+
+  /** Adds the identities of the observed endpoints and slices to `used`, in steps. */
+  *#findUsed(used: Set<string>): Generator<undefined, void, void> {
+    const { endpoints, slices } = this.#options;
+    let count = 0;
+    for (const { objects } of [endpoints, slices])
+      for (const name of namesIn(objects.values())) {
+        used.add(name);
+        if (++count % ENDPOINTS_PER_STEP === 0) yield;
+      }
   }
 
   /**

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import {
   IdentityCollector,
@@ -6,6 +7,7 @@ import {
   identityRound,
 } from '../../../src/operator/collect/identity-collector.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
+import { settle } from '../../kvstore/support/settle.ts';
 import { type Choose, explore } from '../support/explore.ts';
 import { Fate, type Happening, round, TinyCluster } from '../support/tiny-cluster.ts';
 
@@ -274,4 +276,42 @@ describe('the collector of CiliumIdentities', () => {
     }
     expect(cluster.get1('ciliumidentities', KEY)).toBeDefined();
   });
+});
+
+it('a round reads 10,000 endpoints in steps (regression: in one turn of the event loop)', async () => {
+  const clock = new ManualClock();
+  const turns: (() => void)[] = [];
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
+  let read = 0;
+  const endpoint = (name: string): KubernetesObject => ({
+    metadata: { namespace: 'shop', name, uid: name, resourceVersion: '1' },
+    get status() {
+      read++;
+      return { identity: { id: 1001 } };
+    },
+  });
+  const observed = { isMissing: false, notReadyReason: () => undefined, follow: () => {} };
+  const endpoints = new Map(Array.from({ length: 10_000 }, (_, at) => [`shop/${at}`, endpoint(`${at}`)]));
+  const none = { ...observed, objects: new Map<string, KubernetesObject>() };
+  const cluster = new TinyCluster();
+  const collector = new IdentityCollector({
+    identities: none,
+    endpoints: { ...observed, objects: endpoints },
+    slices: none,
+    reader: cluster,
+    writer: cluster,
+    clock,
+    gate,
+  });
+  const ended = round(collector);
+  let most = read;
+  for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+    const before = read;
+    turn();
+    await settle();
+    most = Math.max(most, read - before);
+  }
+  await ended;
+  expect(read).toBeGreaterThanOrEqual(10_000);
+  expect(most).toBeLessThan(read / 2);
 });
