@@ -1,7 +1,7 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
-import { copiedName } from '../../../src/operator/mirrored-slices/exported-slices.ts';
+import { copiedName, ExportedSlices } from '../../../src/operator/mirrored-slices/exported-slices.ts';
 import { type Fields, type McsCluster, McsMesh, SERVICES, SLICES } from './support/mcs-world.ts';
 
 const CART = derivedName('shop', 'cart');
@@ -117,6 +117,27 @@ describe('the slices of an exported service', () => {
       ports: [port('web', 8080), port('admin', 8082)],
     });
     expect(Object.keys(await copies(b))).toEqual([`${CART}-x1`, `${CART}-x2`]);
+  });
+
+  it('are 300 copies, each written once, and a change of one is compared alone', async () => {
+    const mesh = new McsMesh(1);
+    onTestFinished(() => mesh.stop());
+    await mesh.start();
+    const a = mesh.cluster('a');
+    const compared = vi.spyOn(ExportedSlices.prototype, 'wantedSlice');
+    for (let i = 0; i < 300; i++) await a.putSlice(`cart-${i}`, 'cart', [`10.1.${i >> 8}.${i & 255}`]);
+    await a.export('cart');
+    const { length } = a.writes;
+    await mesh.pass(50_000);
+    const written = a.writes.slice(length).filter((write) => write.includes('endpointslices'));
+    expect(written).toEqual(new Array(300).fill('POST endpointslices'));
+    expect(Object.keys(await copies(a))).toHaveLength(300);
+    expect(compared.mock.calls.length).toBeLessThan(10 * 300);
+    compared.mockClear();
+    await a.putSlice('cart-7', 'cart', ['10.9.9.9']);
+    await mesh.pass(5000);
+    expect((await copies(a))[`${CART}-7`]).toBe('10.9.9.9');
+    expect(compared.mock.calls.length).toBeLessThan(10);
   });
 
   it('of a headless service without ports are copied, and kube-proxy ignores them', async () => {
