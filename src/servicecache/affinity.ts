@@ -1,4 +1,4 @@
-import type { Backend, Backends } from './backend.ts';
+import { type Backend, type Backends, filterBackends } from './backend.ts';
 import type { Service } from './service.ts';
 
 /** The backends of the side that a service prefers, and the number of active ones. */
@@ -15,10 +15,14 @@ export function isOnSide(backend: Backend, remote: boolean): boolean {
   return (backend.cluster !== '') === remote;
 }
 
-/** Returns the backends of the preferred side. Costs one pass. */
+/** Returns the backends of the preferred side. Linear in all backends. */
 export function preferredSide(backends: Backends, remote: boolean): PreferredSide {
-  const preferred = backends.filter((backend) => isOnSide(backend, remote));
-  return { remote, backends: preferred, active: preferred.count((backend) => backend.state === 'active') };
+  const preferred = filterBackends(backends, (backend) => isOnSide(backend, remote));
+  let active = 0;
+  preferred.forEach(({ state }) => {
+    if (state === 'active') active++;
+  });
+  return { remote, backends: preferred, active };
 }
 
 /** Returns the side that a service prefers; `undefined` for none. */

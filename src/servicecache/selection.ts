@@ -1,4 +1,4 @@
-import type { Backend, BackendState, Backends } from './backend.ts';
+import { type Backend, type BackendState, type Backends, filterBackends } from './backend.ts';
 import type { FrontendKind } from './frontends.ts';
 import type { Service, TrafficPolicy } from './service.ts';
 
@@ -36,13 +36,8 @@ function isOnNode(backend: Backend, nodeName: string): boolean {
   return nodeName !== '' && backend.cluster === '' && backend.nodeName === nodeName;
 }
 
-/** Returns the backends without those of some states. Shares the unchanged parts, so that versions compare fast. */
 function withoutStates(backends: Backends, ...states: readonly BackendState[]): Backends {
-  return backends.withMutations((kept) => {
-    backends.forEach(({ state }, address) => {
-      if (states.includes(state)) kept.delete(address);
-    });
-  });
+  return filterBackends(backends, ({ state }) => !states.includes(state));
 }
 
 /** The results of {@link usableBackends}, because each frontend of a service selects from the same backends. */
@@ -63,7 +58,7 @@ function usableBackends(backends: Backends): Backends {
  */
 function inZone(backends: Backends, zone: string): Backends {
   if (zone === '' || backends.some((backend) => backend.forZones.size === 0)) return backends;
-  const hinted = backends.filter((backend) => backend.forZones.has(zone));
+  const hinted = filterBackends(backends, (backend) => backend.forZones.has(zone));
   return hinted.size > 0 ? hinted : backends;
 }
 
@@ -86,12 +81,12 @@ function inZone(backends: Backends, zone: string): Backends {
 export const selectBackends: BackendSelection = (backends, context) => {
   const { service, nodeName, zone } = context;
   if (policyOf(context) === 'Local') {
-    return usableBackends(backends.filter((backend) => isOnNode(backend, nodeName)));
+    return usableBackends(filterBackends(backends, (backend) => isOnNode(backend, nodeName)));
   }
   const candidates = usableBackends(backends);
   if (service.trafficDistribution === 'none') return candidates;
   if (service.trafficDistribution === 'prefer-same-node') {
-    const near = candidates.filter((backend) => isOnNode(backend, nodeName));
+    const near = filterBackends(candidates, (backend) => isOnNode(backend, nodeName));
     if (near.size > 0) return near;
   }
   return inZone(candidates, zone);

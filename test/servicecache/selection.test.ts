@@ -1,6 +1,6 @@
 import { Set as ImmutableSet } from 'immutable';
 import { describe, expect, it, vi } from 'vitest';
-import { type Backend, createBackend } from '../../src/servicecache/backend.ts';
+import { type Backend, createBackend, filterBackends, NO_BACKENDS } from '../../src/servicecache/backend.ts';
 import type { FrontendKind } from '../../src/servicecache/frontends.ts';
 import { selectBackends } from '../../src/servicecache/selection.ts';
 import type { Service } from '../../src/servicecache/service.ts';
@@ -202,4 +202,21 @@ it('the usable backends of one version are selected once (regression: for each f
     selectBackends(backends, { service: service(), frontend, nodeName: '', zone: '' });
   expect(select('node-port')).toBe(select('cluster-ip'));
   expect(pass).toHaveBeenCalledTimes(1);
+});
+
+describe('filtered backends', () => {
+  const many = slice(
+    's',
+    Array.from({ length: 100 }, (_, at) => `10.0.0.${at}`),
+  ).backends;
+
+  it.each([0, 1, 50, 51, 99, 100])('are those of a naive filter if %i of 100 are kept', (count) => {
+    const keep = ({ address }: Backend): boolean => Number(address.split('.')[3]) < count;
+    expect(filterBackends(many, keep).equals(many.filter(keep))).toBe(true);
+  });
+
+  it('share the map, so that versions compare fast (regression: a change of the affinity copied all backends)', () => {
+    expect(filterBackends(many, () => true)).toBe(many);
+    expect(filterBackends(many, () => false)).toBe(NO_BACKENDS);
+  });
 });
