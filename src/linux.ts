@@ -12,7 +12,13 @@ export type { HostDatapathContext, HostDatapathOptions } from './datapath/linux/
 export type { KeptItems, KeptItemsStatus, PrintedStep } from './datapath/linux/kept-items.ts';
 export type { FailingKey, KeptTableContext, KeptTableStatus } from './datapath/linux/kept-table.ts';
 export { KeptTable } from './datapath/linux/kept-table.ts';
-export type { DesiredItems, KernelTable, MapUse, TableChange } from './datapath/linux/kernel-table.ts';
+export type {
+  ApplyOutcome,
+  DesiredItems,
+  KernelTable,
+  MapUse,
+  TableChange,
+} from './datapath/linux/kernel-table.ts';
 export type {
   LinuxDatapath,
   LinuxDatapathStatus,
