@@ -60,6 +60,8 @@ export class FamilyServices {
   #nextNumber = 1;
   /** Backends that may have lost their last reference since the last check. */
   readonly #unused = new Set<string>();
+  /** Frontends with an unfinished step. Their new backends may have no references yet, and are not deleted. */
+  readonly #unfinished = new Set<string>();
   readonly #limits: ServiceLimits;
   /** Number of entries that the current call of `apply` may still write or delete. */
   #room = 0;
@@ -133,6 +135,7 @@ export class FamilyServices {
     }
     this.#backends = backends;
     this.#frontends = frontends;
+    this.#unfinished.clear();
     for (const { number } of backends.values())
       if (number < MAX_NUMBER) this.#nextNumber = Math.max(this.#nextNumber, number + 1);
   }
@@ -163,10 +166,10 @@ export class FamilyServices {
       if (!isStopped(step) && desired.backends.length >= storedList) installed.backends = desired.backends;
       if (installed.count === undefined && installed.slots.length === 0 && installed.members.size === 0)
         this.#frontends.delete(frontend);
+      if (step.isUnfinished && step.error === undefined) this.#unfinished.add(frontend);
+      else this.#unfinished.delete(frontend);
     }
-    // The new backends of an unfinished step have no references yet.
-    if (!steps.some(({ isUnfinished }) => isUnfinished))
-      this.#deleteUnused(steps.find(({ error }) => error === undefined));
+    if (this.#unfinished.size === 0) this.#deleteUnused(steps.find(({ error }) => error === undefined));
   }
 
   /**

@@ -364,6 +364,26 @@ describe('services in the maps of a kernel', () => {
     expect(kept.status()).toMatchObject({ state: 'kept', pending: 0, actual: 0 });
   });
 
+  it('keep the backends of a large service while others are written (regression: deleted and written again)', async () => {
+    const open = fakeServiceMaps(CAPACITY);
+    const { backends } = open(4).maps;
+    const table = new ServiceMapTable({ 4: open(4), 6: open(6) }, { entriesPerCall: 4, storedList: 1024 });
+    const item = (from: number, to: number) => ({
+      backends: Array.from({ length: to - from }, (_, at) => `10.0.0.${from + at}:80/TCP`).sort(),
+      affinitySeconds: 0,
+    });
+    const apply = (number: number, from: number, to: number) =>
+      table.apply([{ key: web(number), item: item(from, to) }]);
+    expect(apply(1, 10, 18)).toEqual(['unfinished']);
+    expect(apply(2, 20, 21)).toEqual([undefined]);
+    expect(table.apply([{ key: '[fd00::1]:80/TCP', item: item(0, 0) }])).toEqual([undefined]);
+    let writes = 0;
+    if (backends instanceof FakeMap) backends.onWrite = () => writes++;
+    let turns = 1;
+    while (apply(1, 10, 18).includes('unfinished')) turns++;
+    expect([writes, turns]).toEqual([4, 3]);
+  });
+
   it('are retried if they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
