@@ -1,12 +1,11 @@
-import type { Clock, Random, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
+import type { Runtime } from '../base/system-clock.ts';
 
 /** Shortest time between two ticks. With many items, a tick validates several. */
 const MIN_TICK_MS = 100;
 
 /** Options of {@link BackgroundValidation}. */
-export interface ValidationOptions<T> {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface ValidationOptions<T> extends Runtime {
   /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;
   size(): number;

@@ -1,7 +1,7 @@
 import { type Backoff, backoffDelay } from '../base/backoff.ts';
-import type { Clock, Random } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
 import { LatencyHistogram, type LatencyStatus } from '../base/latency-histogram.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import type { Node } from './node.ts';
 import type { HandlerFault, HandlerResult, NodeCall, NodeHandler } from './node-handler.ts';
@@ -40,9 +40,7 @@ export interface RetryState {
 }
 
 /** Options of {@link HandlerCalls}. */
-export interface HandlerCallsOptions {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface HandlerCallsOptions extends Runtime {
   onFault(fault: HandlerFault): void;
   /** Called when an asynchronous call ended, because others may start now. */
   resume(): void;

@@ -1,8 +1,8 @@
-import type { Clock, Random } from '../base/clock.ts';
 import { DeliveryQueue } from '../base/delivery-queue.ts';
 import type { CallbackGuard } from '../base/guard.ts';
 import { ListenerSet } from '../base/listener-set.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { NodeConfiguration } from './address-claims.ts';
 import { type AnnouncedNode, DEFAULT_CONCURRENCY, HandlerFeed } from './handler-feed.ts';
 import type { Node } from './node.ts';
@@ -11,9 +11,7 @@ import type { NodeLane } from './node-lane.ts';
 import type { NodeSubscribeOptions } from './node-manager-options.ts';
 
 /** Options of {@link HandlerFeeds}. */
-export interface HandlerFeedsOptions {
-  readonly clock: Clock;
-  readonly random: Random;
+export interface HandlerFeedsOptions extends Runtime {
   readonly guard: CallbackGuard;
   onFault(fault: HandlerFault): void;
 }

@@ -1,5 +1,5 @@
-import type { Clock, Random } from '../base/clock.ts';
 import { counted } from '../base/show-value.ts';
+import type { Runtime } from '../base/system-clock.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { asKvstoreError } from '../kvstore/session/errors.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
@@ -18,10 +18,8 @@ export interface RecordMeshOptions {
   readonly clustermeshConfig: string | undefined;
 }
 
-export interface RecordMeshContext {
+export interface RecordMeshContext extends Runtime {
   readonly log: Logger;
-  readonly clock: Clock;
-  readonly random: Random;
   readonly write: (lines: string) => Promise<void>;
   readonly signal: AbortSignal;
 }

@@ -1,9 +1,10 @@
 import { assert } from '../../base/assert.ts';
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Random, Timer } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
+import type { Runtime } from '../../base/system-clock.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import type { ObjectReader, ObjectReaderOptions } from '../../k8s/rest/object-reader.ts';
 import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
@@ -40,14 +41,12 @@ export interface ElectionTimes {
 /** The times of upstream. */
 const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
 
-export interface LeaderElectionOptions {
+export interface LeaderElectionOptions extends Runtime {
   /** A client of the API server that stores the Lease. */
   readonly client: {
     reader(options?: ObjectReaderOptions): ObjectReader;
     writer(options?: ObjectWriterOptions): ObjectWriter;
   };
-  readonly clock: Clock;
-  readonly random: Random;
   /** Unique to this process: {@link electionIdentity}. */
   readonly identity: string;
   /** Namespace of the Lease. Default `default`. */
