@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { OriginDocument } from '../api/documents.ts';
 import type {
   ClusterMetrics,
+  EngineViews,
   KnownIdentity,
   ParsedManifest,
   ReadModel,
@@ -58,11 +59,7 @@ import { TapeKeeper } from './tape-keeper.ts';
 /** The parts of the process that an agent uses. */
 export type AgentContext = Omit<ProcessContext, 'end'>;
 
-export interface AgentEngines {
-  readonly ipcache: IPCache;
-  readonly services: ServiceCache;
-  readonly nodes: NodeManager;
-}
+export type AgentEngines = Pick<EngineViews, 'ipcache' | 'services' | 'nodes'>;
 
 /** The parts of an agent that its sources and keepers use. */
 export interface AgentParts extends AgentContext {

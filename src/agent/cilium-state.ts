@@ -32,11 +32,8 @@ interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabe
 }
 
 /** A problem of a file, or the reason why the file was ignored. */
-interface FileProblem {
+interface FileProblem extends Pick<Rejection, 'reason' | 'field' | 'message'> {
   readonly file: string;
-  readonly reason: string;
-  readonly field: string;
-  readonly message: string;
 }
 
 /** The contents of the state directory of a Cilium agent. */

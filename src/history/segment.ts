@@ -61,6 +61,7 @@ export interface SegmentIndex {
 }
 
 export interface SegmentOptions {
+  /** Number of the segment in its life, from 0. */
   readonly number: number;
   readonly firstSequence: number;
   readonly startMs: number;

@@ -1,4 +1,4 @@
-import type { Difference, ExpectedKind } from '../ciliumdump/compare-table.ts';
+import type { Difference, TableComparisonResult } from '../ciliumdump/compare-table.ts';
 
 /** The kinds of findings, worst first. */
 export const FINDING_KINDS = [
@@ -56,20 +56,14 @@ export interface Finding {
 export type TableName = 'agent' | 'map';
 
 /** Counts of one table: entries, differences by kind, and expected differences by kind. */
-export interface TableCounts {
-  readonly entries: number;
-  readonly equal: number;
+export interface TableCounts extends TableComparisonResult {
   readonly differences: Readonly<Partial<Record<Difference['kind'], number>>>;
-  readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
 }
 
 /** Maximum number of distinct findings of one kind that are kept. All are counted. */
 const MAX_KEPT = 1000;
 
-interface FindingGroup {
-  readonly kind: FindingKind;
-  readonly subject: string;
-  readonly text: string;
+interface FindingGroup extends Pick<Finding, 'kind' | 'subject' | 'text'> {
   readonly nodes: Set<string>;
   readonly tables: Set<TableName>;
   last: LastEvent | undefined;

@@ -1,7 +1,7 @@
 import { DamagedError } from '../byte-buffer.ts';
 import type { UncertainSpan } from '../change-log.ts';
 import type { ClockPiece } from '../life-clock.ts';
-import { LENGTHS, Segment, type SegmentIndex } from '../segment.ts';
+import { LENGTHS, Segment, type SegmentIndex, type SegmentOptions } from '../segment.ts';
 import { UNCERTAINTIES } from '../types.ts';
 import {
   CHECKSUM_BYTES,
@@ -16,14 +16,10 @@ import {
 } from './frames.ts';
 
 /** The first frame of a segment. */
-export interface SegmentHead {
+export interface SegmentHead
+  extends Pick<SegmentOptions, 'number' | 'firstSequence' | 'startMs' | 'maxBytes'> {
   /** Number of the life that wrote it. */
   readonly life: number;
-  /** Number of the segment in its life, from 0. */
-  readonly number: number;
-  readonly firstSequence: number;
-  readonly startMs: number;
-  readonly maxBytes: number;
 }
 
 /** The clock and the uncertain intervals of a life, as far as they are known. */

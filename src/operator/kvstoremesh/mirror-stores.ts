@@ -33,18 +33,11 @@ export interface MirrorStoresOptions extends Omit<MirrorOptions, 'resource'> {
 }
 
 /** The status of the copy of a cluster. */
-export interface MirrorStatus {
-  readonly keys: number;
-  /** Number of desired keys whose writes are pending. */
-  readonly pending: number;
+export interface MirrorStatus extends Pick<SyncStoreStatus, 'keys' | 'pending' | 'failures' | 'isFailing'> {
   /** By resource: true if the local canary declares it complete. */
   readonly canaries: Readonly<Partial<Record<CopiedResource, boolean>>>;
-  /** Number of failed writes into the local kvstore. */
-  readonly failures: number;
   /** The last failure. A retry may have resolved it, unless `isFailing` is true. */
   readonly lastFailure: string | undefined;
-  /** True if pending writes have failed, and have not succeeded since. */
-  readonly isFailing: boolean;
 }
 
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */

@@ -15,12 +15,9 @@ export interface MapShape {
 }
 
 /** The kernel's description of a map. */
-export interface MapInfo {
+export interface MapInfo extends Omit<MapShape, 'type'> {
   readonly id: number;
   readonly type: number;
-  readonly keySize: number;
-  readonly valueSize: number;
-  readonly maxEntries: number;
   /** The first 15 characters. */
   readonly name: string;
 }
