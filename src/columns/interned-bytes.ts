@@ -1,4 +1,4 @@
-import { equalFrom, hashOfBytes, isAscii } from './byte-words.ts';
+import { hashOfBytes, isAscii } from './byte-words.ts';
 
 /** Minimum and maximum number of slots, powers of two. A mesh of 255 clusters has 25,000 hosts. */
 const FIRST_SLOTS = 256;
@@ -9,7 +9,8 @@ const MAX_BYTES = 512;
 const decoder = new TextDecoder();
 
 interface InternedEntry<T> {
-  readonly bytes: DataView;
+  /** The text. Small typed arrays are on the heap; an `ArrayBuffer` takes longer to create than most values. */
+  readonly words: Int32Array;
   readonly length: number;
   readonly value: T;
 }
@@ -53,9 +54,11 @@ export class InternedBytes<T> {
 
   #add(slotHash: number, bytes: DataView, from: number, to: number): T {
     const length = to - from;
-    const copy = new DataView(bytes.buffer.slice(bytes.byteOffset + from, bytes.byteOffset + to));
-    const value = this.#make(decoder.decode(copy));
-    if (length <= MAX_BYTES) this.#set(slotHash, { bytes: copy, length, value });
+    const value = this.#make(decoder.decode(new Uint8Array(bytes.buffer, bytes.byteOffset + from, length)));
+    if (length > MAX_BYTES) return value;
+    const words = new Int32Array(Math.ceil(length / 4));
+    for (let i = 0; i < words.length; i++) words[i] = wordAt(bytes, from + 4 * i, to);
+    this.#set(slotHash, { words, length, value });
     return value;
   }
 
@@ -69,11 +72,17 @@ export class InternedBytes<T> {
   }
 }
 
-function isAt(
-  { bytes: known, length }: InternedEntry<unknown>,
-  bytes: DataView,
-  from: number,
-  to: number,
-): boolean {
-  return length === to - from && equalFrom(bytes, from, known, length);
+/** Returns the next four bytes of a text, or its last bytes if they are fewer. */
+function wordAt(bytes: DataView, from: number, to: number): number {
+  if (from + 4 <= to) return bytes.getInt32(from, true);
+  let word = 0;
+  for (let at = from; at < to; at++) word = (word << 8) | bytes.getUint8(at);
+  return word;
+}
+
+function isAt({ words, length }: InternedEntry<unknown>, bytes: DataView, from: number, to: number): boolean {
+  if (length !== to - from) return false;
+  // Backwards, because repeated texts of one field often begin alike.
+  for (let i = words.length - 1; i >= 0; i--) if (words[i] !== wordAt(bytes, from + 4 * i, to)) return false;
+  return true;
 }
