@@ -153,6 +153,10 @@ describe('a watch without a visible failure', () => {
     expect(reads).toBe(1);
     await backend.get('other/key').catch(() => {});
     expect(reads).toBe(2);
+    await advance(clock, 9.5 * 60_000);
+    expect(reads).toBe(2); // the last check was also that of the next ten minutes
+    await advance(clock, 90_000);
+    expect(reads).toBe(3);
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0 });
   });
 
