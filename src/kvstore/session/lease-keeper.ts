@@ -62,8 +62,8 @@ const KEYS_PER_LEASE = 1000;
 const KEYS_PER_STEP = 256;
 /**
  * Below this TTL, the default deadline of the transport, 10 s, is too long for keepalives. The lease of locks, 25 s,
- * has time for two: they begin after 8.3 s and 18.8 s, and the lease counts as lost after 22.5 s. It has time for one
- * only if the transport extends the deadline of the first, because answers arrive on its connection.
+ * has time for two: they begin after 8.3 s and 18.8 s, and the lease counts as lost after 22.5 s. If the transport
+ * extends the deadline of the first, because answers arrive on its connection, there is no time for the second.
  */
 const MAX_SHORT_TTL_SECONDS = 20;
 /** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
