@@ -25,6 +25,9 @@ import {
   K52_noGapBesideAKvstore,
 } from './support/rule-laws.ts';
 
+/** Fixed, independent of `PROPERTY_RUNS`: among other cases there may be none that detects a broken feed. */
+const CASES = { numRuns: 300, seed: 20_261_122 };
+
 const newFeed = <T>(reader: KindReader<T>): ObjectFeed<T> =>
   new ObjectFeed(reader, { rejections: new RejectionLog() });
 
@@ -334,7 +337,7 @@ describe('a broken feed is detected', () => {
     ],
   ])('one that %s', async (_, make) => {
     const law = fc.asyncProperty(life, (one) => I9_anyLifeIsAColdStart(make, one));
-    await expect(fc.assert(law, { numRuns: 300, endOnFailure: true })).rejects.toThrow();
+    await expect(fc.assert(law, { ...CASES, endOnFailure: true })).rejects.toThrow();
   });
 
   it('two compare their results: equal objects are not written again (K 10)', () => {
