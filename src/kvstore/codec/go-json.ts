@@ -39,10 +39,19 @@ export function jsonObject(fields: readonly (readonly [name: string, json: strin
   return `{${members}}`;
 }
 
-/** Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. */
+/**
+ * Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. A value that
+ * follows the same object, such as the ports of backends, is not written again.
+ */
 export function jsonMap<V>(map: ReadonlyMap<string, V>, write: (value: V) => string): string {
+  let last: { readonly value: V; readonly json: string } | undefined;
   const entries = [...map].sort(([a], [b]) => compareKeys(a, b));
-  return jsonObject(entries.map(([key, value]) => [key, write(value)]));
+  return jsonObject(
+    entries.map(([key, value]) => {
+      if (last === undefined || last.value !== value) last = { value, json: write(value) };
+      return [key, last.json];
+    }),
+  );
 }
 
 export function jsonStringMap(map: ReadonlyMap<string, string>): string {

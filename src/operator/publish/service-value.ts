@@ -55,6 +55,12 @@ export function serviceValue(
   const published = publishedBackends(backends);
   const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
   const ports = plainPorts(service.ports);
+  const plain = new Map<Backend['ports'], ReadonlyMap<string, PortProtocol>>();
+  const portsOf = (backend: Backend): ReadonlyMap<string, PortProtocol> => {
+    const known = plain.get(backend.ports) ?? plainPorts(backend.ports);
+    plain.set(backend.ports, known);
+    return known;
+  };
   const named = published.filter(({ hostname }) => hostname !== '');
   const zoned = published.filter(({ zone }) => zone !== '');
   return encodeClusterService(
@@ -62,7 +68,7 @@ export function serviceValue(
       cluster,
       ...service.id,
       frontends: new Map(addresses.map((address) => [address, ports])),
-      backends: new Map(published.map((backend) => [backend.address, plainPorts(backend.ports)])),
+      backends: new Map(published.map((backend) => [backend.address, portsOf(backend)])),
       hostnames: new Map(named.map(({ address, hostname }) => [address, hostname])),
       zones:
         zoned.length === 0

@@ -1,3 +1,4 @@
+import { Map as ImmutableMap } from 'immutable';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
@@ -7,6 +8,9 @@ import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import type { Producer } from '../../../src/operator/publish/producer.ts';
 import { ServiceObjects } from '../../../src/operator/publish/service-objects.ts';
 import { serviceSync } from '../../../src/operator/publish/service-sync.ts';
+import { serviceValue } from '../../../src/operator/publish/service-value.ts';
+import { createBackend, createEndpointSlice } from '../../../src/servicecache/backend.ts';
+import { createService } from '../../../src/servicecache/service.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
@@ -108,4 +112,26 @@ it('a value above the limit is not encoded (regression: encoded completely, 1 s 
   await advance(world.clock, 10_000);
   expect((await world.text()).match(/"10\./g)?.length).toBe(5 * PER_SLICE);
   await world.stop();
+});
+
+it('a value reads the ports that the backends of a slice share once (regression: for each backend)', () => {
+  let reads = 0;
+  const http = {
+    get port() {
+      reads++;
+      return 8080;
+    },
+    protocol: 6,
+  };
+  const ports = ImmutableMap({ http });
+  const backends = Array.from({ length: 1000 }, (_, at) =>
+    createBackend({ address: `10.0.${at >> 8}.${at & 255}`, ports }),
+  );
+  const service = createService({ id: NAMES, addressing: 'headless', global: true, shared: true });
+  const slice = createEndpointSlice({ service: NAMES, name: 's-1', backends });
+  reads = 0;
+  const value = serviceValue(service, slice.backends, { clusterName: 'a', clusterID: 1 }, '1.17');
+  const text = new TextDecoder().decode(value);
+  expect(text.match(/"10[.]0[.]\d+[.]\d+":{"http":{"Protocol":"TCP","Port":8080}}/g)).toHaveLength(1000);
+  expect(reads).toBe(1);
 });
