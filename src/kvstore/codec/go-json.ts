@@ -40,8 +40,8 @@ export function jsonObject(fields: readonly (readonly [name: string, json: strin
 }
 
 /**
- * Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. A value that
- * follows the same object, such as the ports of backends, is not written again.
+ * Returns a map as an object with sorted keys. An empty map is `{}`; see {@link nullIfEmpty} for a nil one. If adjacent
+ * keys have the same value object, such as the ports of backends, it is written once and its text is repeated.
  */
 export function jsonMap<V>(map: ReadonlyMap<string, V>, write: (value: V) => string): string {
   let last: { readonly value: V; readonly json: string } | undefined;
