@@ -30,8 +30,8 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     .description('compare the kernel of this machine with the caches');
   addHelp(datapath, 'after', HELP);
   const command = (name: string, description: string): Command => {
-    const one = datapath.command(name).description(description).addOption(outputOption());
-    return addConfiguration(addSocketOption(one), io);
+    const added = datapath.command(name).description(description).addOption(outputOption());
+    return addConfiguration(addSocketOption(added), io);
   };
   const ask = (flags: KernelFlags, question: Question): Promise<Answer> =>
     askProcess(flags, io, (client) => question(client.ask, { wide: false, width: io.stdout.columns }));
@@ -39,7 +39,20 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     writeAnswer(io.stdout, output, answer);
     return answer.succeeded ? EXIT.ok : EXIT.failed;
   };
-  const answers = () => import('../client/datapath-answers.ts');
+  const loadAnswers = () => import('../client/datapath-answers.ts');
+  /** Throws `InputError` if a running agent uses the pins of a folder. */
+  const checkUnused = async (flags: KernelFlags, pinFolder: string): Promise<void> => {
+    const { askUsesPins } = await loadAnswers();
+    const agent = await ask(flags, askUsesPins(pinFolder)).catch((error: unknown) => {
+      if (isUnserved(error)) return undefined;
+      throw error;
+    });
+    if (agent === undefined || !agent.succeeded) return;
+    const { pid } = agent.json as { readonly pid: number };
+    throw new InputError(
+      `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,
+    );
+  };
 
   addPinOptions(
     command(
@@ -48,7 +61,7 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     ),
   ).action((flags: KernelFlags) =>
     run(async () => {
-      const { askDatapathStatus, hostAnswer } = await answers();
+      const { askDatapathStatus, hostAnswer } = await loadAnswers();
       try {
         return show(await ask(flags, askDatapathStatus), flags);
       } catch (error) {
@@ -61,37 +74,27 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     }),
   );
   command('diff', 'list the differences between the kernel and the caches').action((flags: KernelFlags) =>
-    run(async () => show(await ask(flags, (await answers()).askDatapathDiff), flags)),
+    run(async () => show(await ask(flags, (await loadAnswers()).askDatapathDiff), flags)),
   );
   command('repair', 'write the differences between the kernel and the caches to the kernel').action(
     (flags: KernelFlags) =>
-      run(async () => show(await ask(flags, (await answers()).askDatapathRepair), flags)),
+      run(async () => show(await ask(flags, (await loadAnswers()).askDatapathRepair), flags)),
   );
   addPinOptions(
     command('clean', 'remove all maps, routes and tunnels of dpcache from the kernel, if no agent uses them'),
   ).action((flags: KernelFlags) =>
     run(async () => {
-      const { askPinOwner, cleanAnswer } = await answers();
       const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER } = flags;
-      const owner = await ask(flags, askPinOwner(pinFolder)).catch((error: unknown) => {
-        if (isUnserved(error)) return undefined;
-        throw error;
-      });
-      if (owner?.succeeded === true) {
-        const { pid } = owner.json as { readonly pid: number };
-        throw new InputError(
-          `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,
-        );
-      }
+      await checkUnused(flags, pinFolder);
       const { cleanHost } = await import('../datapath/linux/clean-host.ts');
       const outcome = cleanHost(pinFolder);
       for (const reason of outcome.remaining) io.stderr.write(`dpcache: not removed: ${reason}\n`);
-      return show(cleanAnswer(outcome), flags);
+      return show((await loadAnswers()).cleanAnswer(outcome), flags);
     }),
   );
 }
 
-/** Returns true if no process serves the socket, so no agent is running. An agent may run after any other error. */
+/** Returns true if no process serves the socket, so no agent is running. Other errors do not prove this. */
 function isUnserved(error: unknown): boolean {
   return (
     error instanceof InputError && error.cause instanceof AgentError && isUnservedSocket(error.cause.cause)

@@ -157,10 +157,10 @@ export const askDatapathRepair: Question = async (ask) => {
 };
 
 /**
- * Returns the question whether the agent writes to the pins of a folder (`succeeded`). The JSON of the answer contains
- * the agent's process id.
+ * Returns the question whether the agent writes to the pins of a folder: `succeeded` is true if it does. The JSON
+ * contains the agent's process id.
  */
-export function askPinOwner(pinFolder: string): Question {
+export function askUsesPins(pinFolder: string): Question {
   return async (ask) => {
     const { datapath } = (await ask('/v1/status')) as StatusDocument;
     const { pid } = (await ask('/healthz')) as { readonly pid: number };

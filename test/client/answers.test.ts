@@ -8,7 +8,7 @@ import {
   askDatapathDiff,
   askDatapathRepair,
   askDatapathStatus,
-  askPinOwner,
+  askUsesPins,
   cleanAnswer,
   hostAnswer,
 } from '../../src/client/datapath-answers.ts';
@@ -213,7 +213,7 @@ it.each([
   [false, undefined],
 ])('an agent owns the pins of a folder: %s for %j', async (succeeded, datapath) => {
   const documents = { '/v1/status': { datapath }, '/healthz': { pid: 7 } };
-  expect(await answerOf(askPinOwner('/pins'), documents)).toMatchObject({ succeeded, json: { pid: 7 } });
+  expect(await answerOf(askUsesPins('/pins'), documents)).toMatchObject({ succeeded, json: { pid: 7 } });
 });
 
 it('datapath clean lists what it removed, and fails if something is left', () => {
