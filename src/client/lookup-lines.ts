@@ -5,7 +5,7 @@ import { type Output, writeLines } from '../process/terminal.ts';
 /** Maximum number of IPs in one request. */
 const ADDRESSES_PER_REQUEST = 1_000;
 
-/** Maximum length of an IP in a request, which is longer than any address. The rest of a longer line is dropped. */
+/** Maximum length of an IP in a request. No address is that long. The rest of a longer line is dropped. */
 const MAX_IP_LENGTH = 64;
 
 /**
@@ -35,7 +35,8 @@ export async function lookupLines(
   for await (const part of input) {
     const text = typeof part === 'string' ? part : decoder.decode(part, { stream: true });
     const lines = (rest + text).split('\n');
-    rest = (lines.pop() ?? '').slice(0, MAX_IP_LENGTH * 2);
+    // A line without an end may be of any length: only the characters that are sent are kept.
+    rest = (lines.pop() ?? '').trimStart().slice(0, MAX_IP_LENGTH);
     await answer(lines);
     if (signal.aborted) return areAllFound;
   }

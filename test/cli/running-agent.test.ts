@@ -60,7 +60,8 @@ describe('a running agent', () => {
 
   it('looks up the lines of its standard input, in order, wherever they are cut', async () => {
     async function* input(): AsyncGenerator<string> {
-      yield '10.10.0.12\n9.9.9';
+      yield `10.10.0.12\n${' '.repeat(200)}`;
+      yield '9.9.9';
       yield '.9\nnonsense\r\n\n172.20.7.7';
     }
     const { status, stdout } = await dpcacheReading(input(), 'ipcache', 'lookup', '-', ...SOCKET);
