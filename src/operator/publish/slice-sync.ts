@@ -1,7 +1,7 @@
 import { type AnyFeed, type KindReader, ObjectFeed, runSteps } from '../../k8s/feed/object-feed.ts';
-import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-cluster-slice.ts';
 import { readID } from '../../k8s/parse-object.ts';
 import { readFlags } from '../../k8s/parse-service.ts';
+import { readSharedSlice, SHARED_SLICE_FIELDS, type SharedSlice } from '../../k8s/parse-shared-slice.ts';
 import { encodeClusterEndpointSlice } from '../../kvstore/codec/cluster-endpoint-slice.ts';
 import { SERVICE_NAME_LABEL } from '../../model/cluster-endpoint-slice.ts';
 import { formatServiceID } from '../../servicecache/service-id.ts';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { readSharedSlice } from '../../../src/k8s/parse-cluster-slice.ts';
 import { parseEndpointSlice } from '../../../src/k8s/parse-endpoint-slice.ts';
 import { parseObject } from '../../../src/k8s/parse-object.ts';
 import { parseService } from '../../../src/k8s/parse-service.ts';
+import { readSharedSlice } from '../../../src/k8s/parse-shared-slice.ts';
 import {
   decodeClusterEndpointSlice,
   encodeClusterEndpointSlice,

@@ -12,14 +12,22 @@ import { readNamedPort } from './ports.ts';
 
 const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
 
-/** A slice in its published form, without its cluster. */
+/** The content of a {@link ClusterEndpointSlice}: all except its cluster. */
 export type SharedSlice = Omit<ClusterEndpointSlice, 'cluster' | 'clusterID'>;
 
 /** The fields that {@link readSharedSlice} reads. */
 export const SHARED_SLICE_FIELDS: readonly string[] = [
-  ...['metadata.labels', 'metadata.annotations', 'addressType', 'ports', 'endpoints.addresses'],
-  ...['endpoints.conditions', 'endpoints.hostname', 'endpoints.nodeName', 'endpoints.zone'],
-  ...['endpoints.hints.forZones', 'endpoints.deprecatedTopology'],
+  'metadata.labels',
+  'metadata.annotations',
+  'addressType',
+  'ports',
+  'endpoints.addresses',
+  'endpoints.conditions',
+  'endpoints.hostname',
+  'endpoints.nodeName',
+  'endpoints.zone',
+  'endpoints.hints.forZones',
+  'endpoints.deprecatedTopology',
 ];
 
 function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndpoint | undefined {
@@ -44,9 +52,9 @@ function readEndpoint(fields: ObjectFields, family: SliceAddressType): SliceEndp
 }
 
 /**
- * Returns a `discovery.k8s.io/v1` `EndpointSlice` with all its endpoints, ready or not. Returns undefined if the slice
- * has no service, or if its address type is not `IPv4` or `IPv6`. An invalid endpoint, address or port is rejected; the
- * rest of the slice is used.
+ * Returns the content of a `discovery.k8s.io/v1` `EndpointSlice` that other clusters receive: all endpoints, ready or
+ * not. Returns undefined if the slice has no service, or if its address type is not `IPv4` or `IPv6`. An invalid
+ * endpoint, address or port is rejected; the rest of the slice is used.
  */
 export function readSharedSlice(fields: ObjectFields): SharedSlice | undefined {
   const id = readID(fields);
