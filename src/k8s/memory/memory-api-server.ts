@@ -14,7 +14,7 @@ import {
 } from './object-lists.ts';
 import { ObjectStore, type ObjectStoreSnapshot } from './object-store.ts';
 import { ObjectWatch } from './object-watch.ts';
-import { type ObjectAddress, ObjectWrites, storedAs } from './object-writes.ts';
+import { type ObjectAddress, ObjectWrites, resourceKey } from './object-writes.ts';
 import { CLUSTER_TYPES, type ResourceType, typeMeta } from './resource-types.ts';
 import { fieldSelector, labelSelector } from './selectors.ts';
 import { WatchCache } from './watch-cache.ts';
@@ -232,7 +232,7 @@ export class MemoryApiServer {
     const mayStream = this.#options.streamingLists === true;
     if (!mayStream && (query.has('sendInitialEvents') || query.has('resourceVersionMatch')))
       throw new StatusError('Invalid', 'resourceVersionMatch is forbidden for watch');
-    const known = this.#cache.versionOf(storedAs(selection.type));
+    const known = this.#cache.versionOf(resourceKey(selection.type));
     const from = readVersion(query.get('resourceVersion')) ?? 0;
     if (query.get('sendInitialEvents') === 'true' && from > known) throw versionTooLarge(from, known);
     const stream: ByteStream = new ByteStream(

@@ -5,7 +5,7 @@ import { isObject } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { StatusError } from './api-status.ts';
 import type { ObjectStore } from './object-store.ts';
-import { storedAs } from './object-writes.ts';
+import { resourceKey } from './object-writes.ts';
 import type { ResourceType } from './resource-types.ts';
 import type { Selects } from './selectors.ts';
 import type { WatchCache } from './watch-cache.ts';
@@ -81,7 +81,7 @@ export class ObjectLists {
     if (token !== null && token !== '') return this.#continue(selection, readToken(token), limit);
     const version = readVersion(query.get('resourceVersion'));
     if (version === undefined) return this.#page(selection, this.#store.version, '', limit);
-    const resource = storedAs(selection.type);
+    const resource = resourceKey(selection.type);
     if (version > this.#cache.versionOf(resource)) await sleep(this.#clock, BEHIND_MS);
     const known = this.#cache.versionOf(resource);
     if (version > known) throw versionTooLarge(version, known);
@@ -101,7 +101,7 @@ export class ObjectLists {
   #page(selection: Selection, version: number, after: string, limit: number): ObjectList {
     const { type, namespace, selects, isNarrow } = selection;
     const all = this.#store
-      .list(storedAs(type), version)
+      .list(resourceKey(type), version)
       .filter(([key, object]) => key > after && inNamespace(object, namespace) && selects(object));
     const page = limit > 0 ? all.slice(0, limit) : all;
     const remaining = all.length - page.length;

@@ -4,7 +4,7 @@ import { StatusError } from './api-status.ts';
 import type { ByteStream } from './byte-stream.ts';
 import { inNamespace, readVersion, type Selection } from './object-lists.ts';
 import type { ObjectStore, StoredWrite } from './object-store.ts';
-import { storedAs } from './object-writes.ts';
+import { resourceKey } from './object-writes.ts';
 import { typeMeta } from './resource-types.ts';
 import type { WatchCache } from './watch-cache.ts';
 
@@ -60,7 +60,7 @@ export class ObjectWatch {
 
   #begin(lastsMs: number): void {
     const { store, cache } = this.#source;
-    const resource = storedAs(this.#selection.type);
+    const resource = resourceKey(this.#selection.type);
     const from = this.#from;
     if (!this.#sendsInitial && from > 0 && from < store.compacted) {
       this.#endExpired(from);
@@ -119,7 +119,7 @@ export class ObjectWatch {
   #sendProgress(): void {
     const { cache } = this.#source;
     const { type } = this.#selection;
-    const version = cache.versionOf(storedAs(type));
+    const version = cache.versionOf(resourceKey(type));
     if (!(cache.idleProgress || this.#hasEvents) || version < this.#from) return;
     this.#writeBookmark(version);
   }

@@ -17,13 +17,13 @@ export interface ObjectAddress {
 
 type PlainFields = Readonly<Record<string, unknown>>;
 
-/** Returns the storage key of a resource, which all versions of its API share. */
-export function storedAs({ group, plural }: Pick<ResourceType, 'group' | 'plural'>): string {
+/** Returns the key of a resource in the store. All versions of its API have the same one. */
+export function resourceKey({ group, plural }: Pick<ResourceType, 'group' | 'plural'>): string {
   return `${group}/${plural}`;
 }
 
 /** Returns the key of an object within its resource. */
-export function keyOf(namespace: string | undefined, name: string): string {
+function objectKey(namespace: string | undefined, name: string): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
@@ -33,10 +33,10 @@ function fieldsOf(value: unknown, what: string): PlainFields {
 }
 
 /**
- * Returns the `managedFields` of an object after a write, which are only the names of managers. Without a manager, they
- * are unchanged.
+ * Returns the field `managedFields` of an object after a write by `manager`, or without a change if it is undefined.
+ * Only the names of the managers are stored.
  */
-function managers(previous: unknown, manager: string | undefined): PlainFields {
+function managedFieldsAfter(previous: unknown, manager: string | undefined): PlainFields {
   const known = Array.isArray(previous) ? previous : [];
   const isKnown = known.some((entry) => isObject(entry) && entry['manager'] === manager);
   const all = manager === undefined || isKnown ? known : [...known, { manager, operation: 'Update' }];
@@ -55,6 +55,27 @@ function checkType(type: ResourceType, object: PlainFields): void {
   }
 }
 
+/** Returns an object with the fields that a write keeps: name, uid, version, and a status that has its own path. */
+function withServerFields(
+  type: ResourceType,
+  wanted: PlainFields & { readonly metadata: PlainFields },
+  current: KubernetesObject,
+  manager: string | undefined,
+): PlainFields {
+  const { uid, creationTimestamp, resourceVersion, name, namespace, managedFields } = current.metadata;
+  const kept = { uid, creationTimestamp, resourceVersion, name };
+  return {
+    ...wanted,
+    ...(type.hasStatus === true ? { status: current['status'] } : {}),
+    metadata: {
+      ...wanted.metadata,
+      ...managedFieldsAfter(managedFields, manager),
+      ...kept,
+      ...(namespace === undefined ? {} : { namespace }),
+    },
+  };
+}
+
 /** Creates, replaces, patches and deletes objects with the conflicts and preconditions of an API server. */
 export class ObjectWrites {
   readonly #store: ObjectStore;
@@ -69,7 +90,7 @@ export class ObjectWrites {
 
   get(address: ObjectAddress): KubernetesObject {
     const { type, namespace, name } = address;
-    const found = this.#store.get(storedAs(type), keyOf(namespace, name));
+    const found = this.#store.get(resourceKey(type), objectKey(namespace, name));
     if (found !== undefined) return found;
     throw new StatusError('NotFound', `${type.plural} "${name}" not found`);
   }
@@ -84,16 +105,16 @@ export class ObjectWrites {
     const { status, ...fields } = fieldsOf(body, 'the object');
     checkType(type, fields);
     const given = fieldsOf(fields['metadata'], 'metadata');
-    const { name, namespace: named = namespace } = given;
+    const { name, namespace: givenNamespace = namespace } = given;
     if (typeof name !== 'string' || !/^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/.test(name))
       throw new StatusError('Invalid', `metadata.name: Invalid value: ${JSON.stringify(name)}`);
-    if (named !== namespace)
+    if (givenNamespace !== namespace)
       throw new StatusError(
         'BadRequest',
         'the namespace of the object does not match the namespace on the request',
       );
-    const key = keyOf(namespace, name);
-    if (this.#store.get(storedAs(type), key) !== undefined)
+    const key = objectKey(namespace, name);
+    if (this.#store.get(resourceKey(type), key) !== undefined)
       throw new StatusError('AlreadyExists', `${type.plural} "${name}" already exists`);
     const metadata = {
       ...given,
@@ -102,7 +123,7 @@ export class ObjectWrites {
       uid: `00000000-0000-4000-8000-${(++this.#uids).toString(16).padStart(12, '0')}`,
       creationTimestamp: `${new Date(this.#clock.wallTime()).toISOString().slice(0, 19)}Z`,
       resourceVersion: '',
-      ...managers(undefined, manager),
+      ...managedFieldsAfter(undefined, manager),
     };
     const content =
       type.hasStatus === true ? fields : { ...fields, ...(status === undefined ? {} : { status }) };
@@ -135,43 +156,37 @@ export class ObjectWrites {
     const { uid, resourceVersion } = isObject(preconditions) ? preconditions : {};
     this.#expect(address, 'UID', uid, current.metadata.uid);
     this.#expect(address, 'ResourceVersion', resourceVersion, current.metadata.resourceVersion);
-    this.#store.write(storedAs(address.type), keyOf(address.namespace, address.name), () => undefined);
+    this.#store.write(resourceKey(address.type), objectKey(address.namespace, address.name), () => undefined);
     return current;
   }
 
+  /** Replaces the part of the address by that of `wanted`. Writes nothing if the object stays equal. */
   #change(address: ObjectAddress, wanted: PlainFields, manager: string | undefined): KubernetesObject {
     const { type, namespace, name, part } = address;
     const current = this.get(address);
-    const given = fieldsOf(wanted['metadata'], 'metadata');
-    if ((given['name'] ?? name) !== name)
+    const metadata = fieldsOf(wanted['metadata'], 'metadata');
+    this.#checkVersion(address, metadata, current);
+    const changed =
+      part === 'status'
+        ? { ...current, status: wanted['status'] }
+        : withServerFields(type, { ...wanted, metadata }, current, manager);
+    const result: KubernetesObject = JSON.parse(JSON.stringify(changed)); // drops undefined fields
+    if (isDeepStrictEqual(result, current)) return current;
+    return this.#put(type, objectKey(namespace, name), result);
+  }
+
+  /** Throws if the metadata of a request names another object than the URL, or another version than the current one. */
+  #checkVersion(address: ObjectAddress, metadata: PlainFields, current: KubernetesObject): void {
+    const { type, name } = address;
+    if ((metadata['name'] ?? name) !== name)
       throw new StatusError('BadRequest', 'the name of the object does not match the name on the URL');
-    this.#expect(address, 'UID', given['uid'], current.metadata.uid);
-    const { resourceVersion } = given;
+    this.#expect(address, 'UID', metadata['uid'], current.metadata.uid);
+    const { resourceVersion } = metadata;
     if (resourceVersion !== undefined && resourceVersion !== current.metadata.resourceVersion)
       throw new StatusError(
         'Conflict',
         `Operation cannot be fulfilled on ${type.plural} "${name}": the object has been modified; please apply your changes to the latest version and try again`,
       );
-    const { uid, creationTimestamp, resourceVersion: version } = current.metadata;
-    const kept = {
-      ...managers(current.metadata['managedFields'], manager),
-      uid,
-      creationTimestamp,
-      resourceVersion: version,
-      name,
-      ...(namespace === undefined ? {} : { namespace }),
-    };
-    const content: PlainFields =
-      part === 'status'
-        ? { ...current, status: wanted['status'] }
-        : {
-            ...wanted,
-            ...(type.hasStatus === true ? { status: current['status'] } : {}),
-            metadata: { ...given, ...kept },
-          };
-    const normal: KubernetesObject = JSON.parse(JSON.stringify(content)); // drops undefined fields
-    if (isDeepStrictEqual(normal, current)) return current;
-    return this.#put(type, keyOf(namespace, name), normal);
   }
 
   #expect({ type, name }: ObjectAddress, what: string, wanted: unknown, actual: string): void {
@@ -183,7 +198,7 @@ export class ObjectWrites {
   }
 
   #put(type: ResourceType, key: string, object: KubernetesObject): KubernetesObject {
-    return this.#store.write(storedAs(type), key, (resourceVersion) => ({
+    return this.#store.write(resourceKey(type), key, (resourceVersion) => ({
       ...object,
       metadata: { ...object.metadata, resourceVersion },
     }));
