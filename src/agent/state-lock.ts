@@ -25,6 +25,7 @@ export class StateLock {
    * for example on a read-only disk, this is logged and the folder is used without a lock.
    */
   async acquire(): Promise<void> {
+    // A process that finds the socket in use asks for this pid, to name the holder.
     const server = createServer((_request, response) => response.end(JSON.stringify({ pid: process.pid })));
     try {
       await listenOnSocket(server, join(this.#path, 'lock'));

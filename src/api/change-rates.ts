@@ -48,6 +48,7 @@ export class ChangeRates {
   /** Makes the interval of `nowMs` the current one. Clears the counts of the intervals since the previous one. */
   #advance(nowMs: number): void {
     const now = Math.floor(nowMs / INTERVAL_MS);
+    // After more than an hour without a call, each slot is cleared once.
     for (let interval = Math.max(this.#current + 1, now - INTERVALS); interval <= now; interval++)
       this.#counts.fill(0, this.#slotOf(interval), this.#slotOf(interval) + CHANGE_TYPES.length);
     this.#current = Math.max(this.#current, now);

@@ -2,7 +2,7 @@ import { type FSWatcher, statSync, watch } from 'node:fs';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { PacedTask } from './paths/paced-task.ts';
 
-/** Time between checks, because a detached link causes no event. A check takes about 20 system calls. */
+/** Time between checks, because a detached BPF program changes no file. A check takes about 20 system calls. */
 const POLL_MS = 10_000;
 /** Events of one change within this delay are merged. */
 const EVENT_PACE_MS = 200;
@@ -23,7 +23,7 @@ export class PinWatch implements Disposable {
     this.#folder = folder;
     this.#clock = clock;
     this.#task = new PacedTask(clock, () => EVENT_PACE_MS, check);
-    this.#watchAgain();
+    this.#watchCurrentFolder();
     this.#scheduleCheck();
   }
 
@@ -35,14 +35,14 @@ export class PinWatch implements Disposable {
 
   #scheduleCheck(): void {
     this.#timer = this.#clock.after(POLL_MS, () => {
-      this.#watchAgain();
+      this.#watchCurrentFolder();
       void this.#task.request();
       this.#scheduleCheck();
     });
   }
 
-  /** Watches the folder that currently exists at the path. */
-  #watchAgain(): void {
+  /** Watches the folder that now exists at the path, instead of the one before. */
+  #watchCurrentFolder(): void {
     const inode = inodeOf(this.#folder);
     if (inode === this.#watcher?.inode) return;
     this.#unwatch();

@@ -37,6 +37,7 @@ export class FieldTree {
       field = { name, tree: new FieldTree() };
       this.#fields.push(field);
     }
+    // A field that one path keeps as a whole stays whole, in any order of the paths.
     if (below.length === 0) field.tree = undefined;
     else if (field.tree !== undefined) field.tree.#add(below);
   }
