@@ -75,15 +75,15 @@ function changeOfTexts(before: string | undefined, after: string | undefined): D
 /** Returns false only if no record of a segment is in a range. */
 export function mayOverlap(
   segment: Pick<SegmentPart, 'firstSequence' | 'endSequence' | 'startMs' | 'lastMs'>,
-  { from, to, since, before }: HistoryRange,
+  { from, to, fromSequence, beforeSequence }: HistoryRange,
   clock: LifeClock,
 ): boolean {
   const walls = clock.wallBounds(segment.startMs, segment.lastMs);
   return (
     (from === undefined || walls.to >= from) &&
     (to === undefined || walls.from <= to) &&
-    (since === undefined || segment.endSequence > since) &&
-    (before === undefined || segment.firstSequence < before)
+    (fromSequence === undefined || segment.endSequence > fromSequence) &&
+    (beforeSequence === undefined || segment.firstSequence < beforeSequence)
   );
 }
 
@@ -91,14 +91,14 @@ export function mayOverlap(
 export function recordFilter({
   from,
   to,
-  since,
-  before,
+  fromSequence,
+  beforeSequence,
 }: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
   return ({ sequence, at }) =>
     (from === undefined || at >= from) &&
     (to === undefined || at <= to) &&
-    (since === undefined || sequence >= since) &&
-    (before === undefined || sequence < before);
+    (fromSequence === undefined || sequence >= fromSequence) &&
+    (beforeSequence === undefined || sequence < beforeSequence);
 }
 
 function causeOf(segment: Segment, position: number): ChangeCause | undefined {

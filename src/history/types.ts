@@ -2,7 +2,7 @@ import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import type { PastFields } from './document-change.ts';
 
-/** A moment: wall time in milliseconds since the Unix epoch, or directly after the change with a sequence number. */
+/** A moment: wall time in milliseconds since the Unix epoch, or directly after the record with this sequence number. */
 export type When = number | { readonly sequence: number };
 
 /** The interval of wall time for which changes are held, in milliseconds since the Unix epoch. */
@@ -33,10 +33,7 @@ export type Uncertainty = (typeof UNCERTAINTIES)[number];
 export interface PastClaim extends CompleteClaim {
   /** Canonical key, as in `KeyedEntry`. */
   readonly key: string;
-  /**
-   * True for the strongest claim of its key. The claim of a CIDR can be effective and not visible, if the endpoint
-   * shadows it.
-   */
+  /** True for the strongest claim of its key. It is not visible if the key is a CIDR which an endpoint shadows. */
   readonly effective: boolean;
   /** Time of the change that set the claim; undefined if it was set before the held changes. */
   readonly since: number | undefined;
@@ -52,7 +49,7 @@ export interface PrefixMoment {
   readonly prefix: string;
   /** All claims of that moment, the visible one first. Empty if there were none, or if the moment is not held. */
   readonly claims: readonly PastClaim[];
-  /** The visible claim of the prefix: the first of `claims`. */
+  /** The effective claim of the visible key of the prefix: the first of `claims`. */
   readonly effective: PastClaim | undefined;
   readonly decidedBy: DecidingRule | undefined;
   /**
@@ -94,8 +91,8 @@ export interface PrefixRecord {
   readonly before: CompleteClaim | undefined;
   readonly after: CompleteClaim | undefined;
   /**
-   * The visible claim of the prefix before and after the change. Undefined in lists of all records, or if the claims of
-   * that time are not certain.
+   * `effective` of {@link PrefixMoment} before and after the change. Undefined in lists of all records, or if the
+   * claims of that time are not certain.
    */
   readonly effective:
     | { readonly before: CompleteClaim | undefined; readonly after: CompleteClaim | undefined }
@@ -112,8 +109,9 @@ export interface DocumentRecord {
   readonly key: string;
   /** The cluster or the source that changed it. */
   readonly writer: string;
-  /** The fields that differ; undefined if the document is new, or was deleted. */
+  /** The former values of the changed fields; undefined if the document is new. */
   readonly before: unknown;
+  /** Their new values; undefined if the document was deleted. */
   readonly after: unknown;
   readonly cause: ChangeCause | undefined;
 }
@@ -172,9 +170,9 @@ export interface HistoryRange {
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   /** Only records with this sequence number or a higher one. */
-  readonly since?: number | undefined;
+  readonly fromSequence?: number | undefined;
   /** Only records with lower sequence numbers. To continue, pass the number of the last record that was read. */
-  readonly before?: number | undefined;
+  readonly beforeSequence?: number | undefined;
   /** Maximum number of records. */
   readonly limit?: number | undefined;
 }

@@ -222,13 +222,13 @@ async function rangeOf(
 ): Promise<HistoryRange> {
   for (const [field, when] of Object.entries({ from, to }))
     if (typeof when === 'object') await wallTimeOf(past, field, when);
-  const before =
+  const beforeSequence =
     typeof to === 'object' ? Math.min(to.sequence + 1, after ?? Number.POSITIVE_INFINITY) : after;
   return {
     ...(typeof from === 'number' && { from }),
     ...(typeof to === 'number' && { to }),
-    ...(typeof from === 'object' && { since: from.sequence }),
-    before,
+    ...(typeof from === 'object' && { fromSequence: from.sequence }),
+    beforeSequence,
   };
 }
 

@@ -244,11 +244,12 @@ export class PastReader {
   /** Yields all records of a range in slices, newest first, without the visible claims of prefixes. */
   async *records(range: HistoryRange = {}): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
-    const before = Math.min(range.before ?? Number.POSITIVE_INFINITY, reading.nextSequence);
-    const isInRange = recordFilter({ ...range, before });
+    const beforeSequence = Math.min(range.beforeSequence ?? Number.POSITIVE_INFINITY, reading.nextSequence);
+    const bounded: HistoryRange = { ...range, beforeSequence };
+    const isInRange = recordFilter(bounded);
     let rest = range.limit ?? Number.POSITIVE_INFINITY;
     for (const life of reading.lives.toReversed()) {
-      const isWanted = (part: SegmentPart): boolean => mayOverlap(part, { ...range, before }, life.clock);
+      const isWanted = (part: SegmentPart): boolean => mayOverlap(part, bounded, life.clock);
       for await (const { segment, heads } of reading.headsOf(life, isWanted)) {
         const slice: HistoryRecord[] = [];
         for (const { position, kind, ms, sequence } of heads) {

@@ -63,7 +63,9 @@ export async function H2_visibleClaimsAreRight(numRuns: number): Promise<number>
         else if (op === 'delete') cache.delete(key, { source });
         else if (op === 'release') cache.withdraw({ source: 'restored' });
         else if (bursts++ === 0) exceedRate(cache, clock);
-        const records = await itemsOf(history.past.records({ since: (last?.sequence ?? 0) + 1, limit: 3 }));
+        const records = await itemsOf(
+          history.past.records({ fromSequence: (last?.sequence ?? 0) + 1, limit: 3 }),
+        );
         if (op === 'lose' || records.length !== 1) continue;
         for (const { sequence } of records) {
           before.set(sequence, state);
