@@ -135,7 +135,7 @@ async function evaluate(
     if (signal.aborted) throw disconnectedProblem();
     if (!(error instanceof EditError)) throw error;
     const { index, field, value, known, message } = error;
-    // An edit of the request is several for a manifest.
+    // A manifest in the request is several edits, with the index of the manifest.
     const requested = parsed.flatMap((list, at) => list.map(() => at));
     const similar = known?.filter((name) => hasSimilarLength(value, name)).slice(0, COMPARED_NAMES);
     const meant = similar && nearest(value, similar);

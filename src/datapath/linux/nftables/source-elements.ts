@@ -26,7 +26,7 @@ export interface SourceSteps {
 /** The chain and the ranges of a frontend in the kernel. */
 type KernelSources = Pick<KernelFrontend, 'sourceChain' | 'ranges'>;
 
-/** Returns the chains that must exist before {@link sourceSteps}. */
+/** Returns the chains that must exist before the steps of {@link sourceSteps}. */
 export function neededSourceChains(
   current: KernelSources | undefined,
   sources: SourceRanges | undefined,

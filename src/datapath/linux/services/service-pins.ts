@@ -209,9 +209,9 @@ function moveStaged(path: string): void {
 }
 
 /**
- * The entry that stays if both maps have its key. `none`: this cannot be, because the new map is empty. `existing`:
- * that of the new map, because programs have written it since the switch. `last-used`: that with the later time of its
- * last use, with which values begin.
+ * The entry that stays if both maps have its key. `none`: no key is in both, because the new map is empty.
+ * `existing`: that of the new map, because programs have written it since the switch. `last-used`: that which was used
+ * last; its value begins with the time of its last use.
  */
 type KeptEntry = 'none' | 'existing' | 'last-used';
 
