@@ -86,7 +86,7 @@ describe('the README', () => {
   it('contains the measured bytes of an entry, and has at most 900 words', () => {
     const results = readFileSync(join(ROOT, 'bench/RESULTS.md'), 'utf8');
     const measured = /Bytes per entry beyond the metadata handed in: ([\d.]+)/.exec(results)?.[1];
-    const shown = /of a million prefixes, each takes (\d+) bytes/.exec(README)?.[1];
+    const shown = /With a million prefixes, each prefix takes (\d+) bytes/.exec(README)?.[1];
     expect(shown).toBe(Number(measured).toFixed(0));
     expect(README.split(/\s+/).length).toBeLessThanOrEqual(900);
   });
