@@ -4,7 +4,7 @@ import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
 import { TapeError } from './tape-line.ts';
 
-/** The settings of an agent that its state depends on. They are on its tape. */
+/** The settings on the tape of an agent: all those which its state depends on. */
 export interface TapeSettings {
   readonly clusterName: string;
   /** Id of the local cluster; 0 if it has none. */
@@ -29,7 +29,7 @@ export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 
 export interface TapedKubernetes {
   readonly watch: readonly KubernetesPart[];
   readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];
-  /** `crd`: CiliumIdentities are always used. `kvstore`: they are used only if there is no kvstore. */
+  /** `crd`: CiliumIdentities are always read. `kvstore`: only while no kvstore provides identities. */
   readonly identities: 'kvstore' | 'crd';
   readonly serviceProxyName?: string | undefined;
   readonly headlessServices: boolean;
@@ -58,6 +58,12 @@ function readName(fields: Fields<never>, field: string): string {
   return name.includes('/') ? fields.reject(field, 'malformed-name', 'must not contain /', name) : name;
 }
 
+function readMaximum(fields: Fields<never>): MaxConnectedClusters {
+  const maximum = fields.value('maxConnectedClusters') ?? 255;
+  if (maximum === 255 || maximum === 511) return maximum;
+  return fields.reject('maxConnectedClusters', 'out-of-range', 'must be 255 or 511');
+}
+
 /** Returns the checked settings of a tape. Throws {@link TapeError}. */
 export function readTapeSettings(settings: unknown, at: string): TapeSettings {
   const decoded = decodeWith('settings', () => {
@@ -69,7 +75,7 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
       clusterName: readName(fields, 'clusterName'),
       clusterID: fields.integer('clusterID', 0, 511) ?? 0,
       nodeName: readName(fields, 'nodeName'),
-      maxConnectedClusters: fields.integer('maxConnectedClusters', 255, 511) === 511 ? 511 : 255,
+      maxConnectedClusters: readMaximum(fields),
       serviceV2: fields.word('serviceV2', SERVICE_V2) ?? 'auto',
       network: {
         remoteNodeIdentities: flag('remoteNodeIdentities'),
