@@ -6,6 +6,7 @@ import {
   isNodeIdentity,
   TableComparison,
   type TableOwner,
+  type Verdict,
 } from '../ciliumdump/compare-table.ts';
 import { readEndpointList } from '../ciliumdump/endpoint-list.ts';
 import { readIdentityList } from '../ciliumdump/identity-list.ts';
@@ -13,6 +14,7 @@ import { readIPList, readMapList, type TableReader } from '../ciliumdump/ipcache
 import { type MapEvent, readMapEvents } from '../ciliumdump/map-events.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
 import { readServiceList } from '../ciliumdump/service-list.ts';
+import type { TableEntry } from '../ciliumdump/table-entry.ts';
 import type { PrefixValue, Truth } from '../ciliumdump/truth.ts';
 import { labelText } from '../model/labels.ts';
 import { MINIMAL_ALLOCATED_IDENTITY, reservedIdentityName } from '../model/numeric-identity.ts';
@@ -25,6 +27,7 @@ export interface Examination {
   readonly truth: Truth;
   /** Name of the node of each agent, by the name of the agent's pod. */
   readonly agents: ReadonlyMap<string, string>;
+  /** Returns the creation time of the object with an address; 0 if unknown. */
   readonly createdAt: (prefix: string) => number;
   /** The sources have all changes up to this wall time; undefined if unknown. */
   readonly completeUntil: number | undefined;
@@ -51,8 +54,8 @@ export interface NodeResult {
   readonly failures: number;
 }
 
-/** Maximum number of labels of an identity, and of items of a list, in a text. */
-const MAX_LABELS = 3;
+/** Maximum number of labels of an identity, and of backends of a service, in a text. */
+const MAX_SHOWN = 3;
 
 export function examineNode(dump: NodeDump, examination: Examination): NodeResult {
   return new NodeExamination(dump, examination).run();
@@ -74,7 +77,7 @@ class NodeExamination {
     const nodes = dump.outputs.get('node-list');
     this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#at('node list'), onReject);
     const localNode = this.#nodes?.find(({ source }) => source === 'local');
-    this.#name = localNode?.name ?? this.#nameOfPod();
+    this.#name = localNode?.name ?? this.#guessName();
     const known = truth.nodes.get(`${truth.clusterName}/${this.#name}`);
     const endpoints = dump.outputs.get('endpoint-list');
     this.#owner = {
@@ -116,7 +119,8 @@ class NodeExamination {
     return this.#dump.path === '' ? output : `${this.#dump.path} ${output}`;
   }
 
-  #nameOfPod(): string {
+  /** Returns the name of a node whose list does not name it: by the agent's pod, the host name, or the path. */
+  #guessName(): string {
     const { pod, outputs, path } = this.#dump;
     const { truth, agents } = this.#examination;
     const byPod = pod === undefined ? undefined : agents.get(pod);
@@ -134,7 +138,7 @@ class NodeExamination {
   /**
    * Compares a table of the node. Returns undefined if it is missing or cannot be read.
    *
-   * @param isForDisagreements true for the one table of a node that is compared with those of other nodes
+   * @param isForDisagreements true if the table is also compared with other nodes, as one table of each node is
    */
   #compareTable(
     table: TableName,
@@ -147,7 +151,7 @@ class NodeExamination {
     const counts: Partial<Record<Difference['kind'], number>> = {};
     let younger = 0;
     const comparison = new TableComparison(truth, this.#owner, (difference) => {
-      if (this.#isYounger(difference.prefix)) younger++;
+      if (this.#isYoungerThanSources(difference.prefix)) younger++;
       else {
         counts[difference.kind] = (counts[difference.kind] ?? 0) + 1;
         this.#addDifference(table, difference);
@@ -160,13 +164,7 @@ class NodeExamination {
       onReject,
       onEntry: (entry) => {
         const verdict = comparison.add(entry);
-        const isOwn = verdict === 'own-endpoint' && !truth.kinds.endpoints;
-        if (!isForDisagreements || (verdict !== 'other-cluster' && verdict !== 'unfinished' && !isOwn))
-          return;
-        const { prefix, identity, hostIP } = entry;
-        const hasHost = table === 'agent' && verdict === 'other-cluster' && hostIP !== undefined;
-        const host = hasHost ? ` at host ${hostIP}` : '';
-        disagreements.add(prefix, isNodeIdentity(identity) ? 'a node' : `identity ${identity}${host}`);
+        if (isForDisagreements) this.#addForDisagreements(table, entry, verdict);
       },
     });
     if (!isRead) {
@@ -187,6 +185,17 @@ class NodeExamination {
     };
   }
 
+  /** Adds an entry that the sources cannot confirm, so that only other nodes can contradict it. */
+  #addForDisagreements(table: TableName, { prefix, identity, hostIP }: TableEntry, verdict: Verdict): void {
+    const { truth, disagreements } = this.#examination;
+    const isOtherCluster = verdict === 'other-cluster';
+    const isUnknownEndpoint = verdict === 'own-endpoint' && !truth.kinds.endpoints;
+    if (!isOtherCluster && !isUnknownEndpoint && verdict !== 'unfinished') return;
+    // The map has no host for some prefixes.
+    const host = isOtherCluster && table === 'agent' && hostIP !== undefined ? ` at host ${hostIP}` : '';
+    disagreements.add(prefix, isNodeIdentity(identity) ? 'a node' : `identity ${identity}${host}`);
+  }
+
   /** Returns the last writes of the map. They are read only if there is a difference. */
   get #mapEvents(): ReadonlyMap<string, MapEvent> {
     const output = this.#dump.outputs.get('map-events') ?? '';
@@ -194,7 +203,7 @@ class NodeExamination {
     return this.#events;
   }
 
-  #isYounger(prefix: string): boolean {
+  #isYoungerThanSources(prefix: string): boolean {
     const { completeUntil, createdAt } = this.#examination;
     if (completeUntil === undefined) return false;
     const { time = '' } = this.#mapEvents.get(prefix) ?? {};
@@ -227,8 +236,8 @@ class NodeExamination {
       host: `host ${actual?.hostIP ?? 'none'}; the sources have ${truth?.hostIP ?? 'none'} of ${truth?.name ?? ''}`,
       duplicate: `twice; one has ${actualText}`,
     };
-    // The text omits the host, because the map has no host for some prefixes. So the same difference in both tables has
-    // the same text.
+    // Only the text of `host` contains a host, because the map has no host for some prefixes. All other differences
+    // have the same text in both tables.
     findings.add({
       kind,
       subject: prefix,
@@ -245,7 +254,7 @@ class NodeExamination {
     if (reserved !== undefined) return `identity ${identity} (${reserved})`;
     if (identity < MINIMAL_ALLOCATED_IDENTITY) return `identity ${identity}`;
     const labels = (truth.labelsOf(identity) ?? []).map(labelText).filter((label) => !label.includes(':io.'));
-    const shown = labels.slice(0, MAX_LABELS).join(' ');
+    const shown = labels.slice(0, MAX_SHOWN).join(' ');
     return shown === '' ? `identity ${identity}` : `identity ${identity} (${shown})`;
   }
 
@@ -309,6 +318,7 @@ class NodeExamination {
         lacking.length === 0 ? '' : `lacks ${shortList(lacking)}`,
         surplus.length === 0 ? '' : `has also ${shortList(surplus)}`,
       ];
+      // A missing frontend lacks no backends if its service has none.
       const differences = parts.filter((part) => part !== '').join('; ') || 'the service has no backends';
       const text = kind === 'stale' ? 'no source has it' : differences;
       this.#add(kinds[kind], service === '' ? frontend : `${service} ${frontend}`, text);
@@ -322,6 +332,6 @@ class NodeExamination {
 }
 
 function shortList(texts: readonly string[]): string {
-  const more = texts.length - MAX_LABELS;
-  return `${texts.slice(0, MAX_LABELS).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const more = texts.length - MAX_SHOWN;
+  return `${texts.slice(0, MAX_SHOWN).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
 }

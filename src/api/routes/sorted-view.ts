@@ -28,16 +28,21 @@ export class SortedView<V> {
   }
 
   async #sort(items: Iterable<Keyed<V>>): Promise<readonly Keyed<V>[]> {
-    const runs: Keyed<V>[][] = [];
+    let runs: Keyed<V>[][] = [];
     await this.#gate.runSteps(sortRuns(items, runs));
-    for (let count = runs.length; count > 1; count = runs.length) {
-      for (const [a = [], b = []] of pairs(runs.splice(0))) {
-        const merged: Keyed<V>[] = [];
-        await this.#gate.runSteps(merge(a, b, merged));
-        runs.push(merged);
-      }
-    }
+    while (runs.length > 1) runs = await this.#mergePairs(runs);
     return runs[0] ?? [];
+  }
+
+  /** Merges the first run with the second, the third with the fourth, and so on. */
+  async #mergePairs(runs: readonly Keyed<V>[][]): Promise<Keyed<V>[][]> {
+    const longer: Keyed<V>[][] = [];
+    for (let at = 0; at < runs.length; at += 2) {
+      const merged: Keyed<V>[] = [];
+      await this.#gate.runSteps(merge(runs[at] ?? [], runs[at + 1] ?? [], merged));
+      longer.push(merged);
+    }
+    return longer;
   }
 }
 
@@ -54,22 +59,21 @@ function* sortRuns<V>(items: Iterable<Keyed<V>>, runs: Keyed<V>[][]): Generator<
   runs.push(run.sort(byKey));
 }
 
-function* pairs<T>(items: readonly T[]): Generator<readonly T[], void, void> {
-  for (let at = 0; at < items.length; at += 2) yield items.slice(at, at + 2);
-}
-
+/** Merges two sorted lists into `merged`. */
 function* merge<V>(
   a: readonly Keyed<V>[],
   b: readonly Keyed<V>[],
   merged: Keyed<V>[],
 ): Generator<void, void, void> {
-  for (let [i, j] = [0, 0]; ; ) {
+  for (let i = 0, j = 0; i < a.length || j < b.length; ) {
     const [x, y] = [a[i], b[j]];
-    const next = y === undefined || (x !== undefined && byKey(x, y) <= 0) ? x : y;
-    if (next === undefined) return;
-    if (next === x) i++;
-    else j++;
-    merged.push(next);
+    if (x !== undefined && (y === undefined || byKey(x, y) <= 0)) {
+      merged.push(x);
+      i++;
+    } else if (y !== undefined) {
+      merged.push(y);
+      j++;
+    }
     if (merged.length % ITEMS_PER_STEP === 0) yield;
   }
 }
