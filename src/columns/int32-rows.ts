@@ -15,10 +15,10 @@ const NO_PAGE: Int32Array = new Int32Array(0);
 export class Int32Rows {
   readonly stride: number;
   readonly #pages: SharedPages<Int32Array>;
-  /** Rows of the first page at its creation. It doubles until it has `PAGE_ROWS`. */
+  /** Initial rows of the first page, which doubles until it has `PAGE_ROWS`. */
   readonly #firstRows: number;
 
-  /** @param firstRows rows of the first page, for many small tables */
+  /** @param firstRows initial rows of the first page, a power of two; low for many small tables */
   constructor(
     stride: number,
     pages: SharedPages<Int32Array> = new SharedPages(),
@@ -29,7 +29,7 @@ export class Int32Rows {
     this.#firstRows = firstRows;
   }
 
-  /** Number of rows. */
+  /** All rows are below this number. */
   get limit(): number {
     return this.#pages.count << PAGE_BITS;
   }

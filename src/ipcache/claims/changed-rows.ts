@@ -5,8 +5,8 @@ import type { CompleteClaim } from '../row-reader.ts';
 const WORDS_PER_PAGE: number = PAGE_ROWS / 32;
 
 /**
- * Receives the claims of a key. `row` is the number of the key while it has claims; another key may get the number
- * later. `key` is a reused register. If `effective` is undefined, no key has the number.
+ * Receives the claims of the key with number `row`. The key has this number while it has claims; later another key may
+ * get it. If `effective` is undefined, no key has the number, and `key` has no meaning. `key` is a reused register.
  */
 export type RowReceiver = (
   row: number,
@@ -32,14 +32,14 @@ export interface ClaimTracker {
 /** A set of rows: one bit for each row, and one byte for each page of rows. Adding a row costs a few ns. */
 export class ChangedRows {
   #bits: Int32Array;
-  /** 1 for each page that may contain a row of the set. */
+  /** 1 for each page that may contain a row of the set. `take` reads pages until there is none. */
   #pages: Uint8Array;
   /** Number of ones in `#pages`. */
   #pageCount: number;
   /** The page that is read next. */
   #page = 0;
 
-  /** @param limit all rows below this number, and all others of their pages, are in the set at first */
+  /** @param limit the set first contains all rows below this number, rounded up to whole pages */
   constructor(limit: number) {
     this.#pageCount = Math.ceil(limit / PAGE_ROWS);
     this.#pages = new Uint8Array(this.#pageCount).fill(1);

@@ -49,7 +49,7 @@ export class ApiError extends Error {
   readonly retryable: boolean;
   /** Delay that the server requests, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
-  /** True if the server states causes, such as the fields that violate the schema. A failed `test` has none. */
+  /** True if the server states causes, such as the fields that violate the schema; false if a `test` failed. */
   readonly hasCauses: boolean;
 
   constructor(

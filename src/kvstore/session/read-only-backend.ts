@@ -73,9 +73,9 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix. From the first call of `next` on, no change may be missed. A change
-   * may be returned even if a later list already contains it. If the iterable ends or throws, this method is called
-   * again. The iterable must end when the signal fires.
+   * Returns the changes of keys with this prefix. {@link list} is called after the first call of `next`: from this call
+   * on, no change may be missed. A change that the list already contains may be returned, too. If the iterable ends or
+   * throws, this method is called again. The iterable must end when the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 
@@ -314,7 +314,7 @@ class SourceWatch implements Watch {
       }
     } finally {
       ended.abort();
-      // Not awaited, because `return` of a generator that waits for its source would not settle.
+      // Not awaited, because a generator ends only after its pending `next`, which may wait for the source.
       changes.return?.().catch(() => {});
     }
   }
@@ -369,11 +369,12 @@ class SourceWatch implements Watch {
   }
 
   #enter(state: WatchState): void {
+    // Each failure is reported, even if it repeats the state.
     if (this.#state === state && state !== 'waiting') return;
     this.#state = state;
     try {
       this.#options.onState?.(state);
-    } catch {} // as WatchOptions promises
+    } catch {} // ignored, as `WatchOptions.onState` states
   }
 }
 

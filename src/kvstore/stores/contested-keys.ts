@@ -14,7 +14,7 @@ export interface ContestedKeysOptions<K> extends Runtime {
 }
 
 interface PutBacks {
-  /** Number of times the key was put back, each time within {@link MEMORY_MS} of the previous time. */
+  /** Number of times the key was put back, each time within {@link CONTESTED_MS} of the previous time. */
   readonly times: number;
   /** Time at which the key was put back last. */
   readonly at: number;
@@ -26,13 +26,13 @@ interface PutBacks {
  */
 const BACKOFF: Backoff = { baseMs: 1000, capMs: 5 * 60_000 };
 /** Time after the last put-back until a key is no longer contested: twice the maximum delay. */
-const MEMORY_MS = 2 * BACKOFF.capMs;
+const CONTESTED_MS = 2 * BACKOFF.capMs;
 
 /**
  * Decides when to put back a key that another client has overwritten or deleted. A deleted key is put back immediately,
- * because readers need it. An overwritten key is put back after up to a second, because the event may also be a late
- * event of an earlier write of this client, which the event of the latest write soon follows. A key that is changed
- * repeatedly is put back with backoff.
+ * because readers need it. An overwritten key is put back after up to a second: the other value may be an earlier one
+ * of this client whose event arrives late. The event of the latest write then follows soon, and cancels the put-back. A
+ * key that is changed repeatedly is put back with backoff.
  */
 export class ContestedKeys<K extends ContestedKey> {
   readonly #options: ContestedKeysOptions<K>;
@@ -68,7 +68,7 @@ export class ContestedKeys<K extends ContestedKey> {
   }
 
   #times({ history }: K): number {
-    const isRecent = history !== undefined && this.#options.clock.now() - history.at < MEMORY_MS;
+    const isRecent = history !== undefined && this.#options.clock.now() - history.at < CONTESTED_MS;
     return isRecent ? history.times : 0;
   }
 
