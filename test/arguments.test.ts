@@ -45,6 +45,12 @@ function ownCluster(): api.LocalCluster {
   return new api.LocalCluster({ clusterName: 'a', engines: {}, backend, clock, random });
 }
 
+function history(): api.History {
+  const history = new api.History({ ipcache: ipcache(), clock });
+  history.start();
+  return history;
+}
+
 /** Returns a state folder that cannot exist, because a wrong call must not write anything. */
 function folder(): api.StateFiles {
   return new api.StateFiles('/dev/null/nowhere');
@@ -78,11 +84,7 @@ const SUBJECTS: Readonly<Record<string, () => object>> = {
       clock,
     }),
   EtcdBackend: () => new api.EtcdBackend({ endpoints: ['http://127.0.0.1:1'] }, { clock, random }),
-  History: () => {
-    const history = new api.History({ ipcache: ipcache(), clock });
-    history.start();
-    return history;
-  },
+  History: history,
   GarbageCollector: () =>
     new api.GarbageCollector({ collection: api.lockCollection(backend), clock, intervalMs: 1000 }),
   ClusterPublisher: () =>
@@ -260,7 +262,9 @@ describe('a public method that is called with wrong arguments', () => {
     expect(CLASSES.map(([name]) => name).sort()).toEqual(Object.keys(SUBJECTS).sort());
   });
 
-  it.each(Object.entries(SUBJECTS))('gives an outcome or an error of ours: %s', async (name, subject) => {
+  const subjects = { ...SUBJECTS, PastReader: () => history().past };
+
+  it.each(Object.entries(subjects))('gives an outcome or an error of ours: %s', async (name, subject) => {
     const calls = new WrongCalls();
     for (const method of methodsOf(subject())) {
       if (!UNDECLARED.has(`${name}.${method}`)) calls.call(`${name}.${method}`, subject, method);

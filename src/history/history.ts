@@ -1,13 +1,4 @@
-import {
-  type Check,
-  checkArguments,
-  LIST,
-  NUMBER,
-  OBJECT,
-  objectWith,
-  optional,
-  TEXT,
-} from '../base/arguments.ts';
+import { type Check, checkArguments, LIST, OBJECT, objectWith, optional, TEXT } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { Clock } from '../base/clock.ts';
 import { type Failure, failureOf } from '../base/failure.ts';
@@ -32,6 +23,7 @@ import {
   pointIn,
   type RequestedMoment,
   unheldMoment,
+  WHEN,
 } from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
 import {
@@ -366,8 +358,6 @@ export class History {
   }
 }
 
-const WHEN: Check = (value) =>
-  typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
 const CAUSE: Check = optional(objectWith({ store: TEXT, revision: TEXT }));
 
 checkArguments(History, {

@@ -1,3 +1,4 @@
+import { type Check, NUMBER, objectWith } from '../base/arguments.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, uncertaintyAt } from './lives.ts';
@@ -21,6 +22,10 @@ export interface RequestedMoment<C extends PointInTime = PointInTime> {
 
 /** The result for a moment that is not held. */
 export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'before-held' };
+
+/** Accepts a {@link When}. */
+export const WHEN: Check = (value) =>
+  typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
 
 /** Returns the point of a moment in memory. `now` is the wall time. Call `noticeClockStep` of the log before. */
 export function pointIn(log: ChangeLog, when: When, now: number): RequestedMoment {

@@ -1,3 +1,12 @@
+import {
+  type Check,
+  checkArguments,
+  NUMBER,
+  OBJECT,
+  objectWith,
+  optional,
+  TEXT,
+} from '../../base/arguments.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
@@ -17,7 +26,7 @@ import {
   type SegmentPart,
   uncertaintyAt,
 } from '../lives.ts';
-import { isLaterThan, momentOf, type RequestedMoment, unheldMoment } from '../point-in-time.ts';
+import { isLaterThan, momentOf, type RequestedMoment, unheldMoment, WHEN } from '../point-in-time.ts';
 import { covering, lengthsOf } from '../prefix-lengths.ts';
 import {
   type ClaimsByKey,
@@ -423,3 +432,23 @@ function claimChange(
   const change = segment.claimAt(position, register);
   return [formatKey(register), change];
 }
+
+const RANGE: Check = optional(
+  objectWith({
+    from: optional(NUMBER),
+    to: optional(NUMBER),
+    fromSequence: optional(NUMBER),
+    beforeSequence: optional(NUMBER),
+    limit: optional(NUMBER),
+  }),
+);
+
+checkArguments(PastReader, {
+  at: { key: TEXT, when: WHEN },
+  lookup: { ip: TEXT, when: WHEN },
+  changedSince: { when: WHEN, maxKeys: NUMBER },
+  of: { key: TEXT, range: RANGE },
+  records: { range: RANGE },
+  documentAt: { kind: TEXT, key: TEXT, current: optional(OBJECT), when: WHEN },
+  documentsOf: { kind: TEXT, key: TEXT, range: RANGE },
+});
