@@ -22,7 +22,7 @@ export function LongTable<T>({
   const [shown, setShown] = useState(ROWS_PER_STEP);
   return (
     <>
-      <Table {...table} rows={rows.slice(0, shown)} />
+      <Table {...table} rows={rows} limit={shown} />
       {rows.length > shown && (
         <p class="empty">
           <button type="button" onClick={() => setShown(shown + ROWS_PER_STEP)}>

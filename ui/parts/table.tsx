@@ -47,12 +47,15 @@ export function Table<T>({
   columns,
   rows,
   keyOf,
+  limit = rows.length,
   className = '',
 }: {
   label: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   keyOf: (row: T) => string;
+  /** Maximum number of rows to show: the first ones of the chosen order. */
+  limit?: number;
   className?: string;
 }): VNode {
   const [order, setOrder] = useState<Order>(0);
@@ -69,7 +72,7 @@ export function Table<T>({
           </tr>
         </thead>
         <tbody>
-          {sorted.map((row) => (
+          {sorted.slice(0, limit).map((row) => (
             <tr key={keyOf(row)}>
               {columns.map(({ name, cell, number, className: of }, at) => {
                 const classes = [number === true && 'number', of].filter(Boolean).join(' ') || undefined;
