@@ -79,7 +79,7 @@ export class WatchWorld {
       });
   }
 
-  /** From now on streams lose such events, like servers with bugs (etcd #17555, #18089, #19179). */
+  /** From now on streams lose such events, like servers with bugs (etcd #17529, #18089, #19179). */
   losing(isLost: (event: TransportEvent) => boolean): void {
     this.telling((observer) => ({
       onEvents: (events, header, partial) => {

@@ -353,7 +353,7 @@ describe('a watch without a visible failure', () => {
     expect(recorder.status()).toMatchObject({ state: 'watching', failures: 0, streams: 1 });
   });
 
-  it('finds within the hour the events that the stream of the server has lost (etcd #17555, #18089)', async () => {
+  it('finds within the hour the events that the stream of the server has lost (etcd #17529, #18089)', async () => {
     const { link } = backend;
     const watch = link.watch.bind(link);
     link.watch = (request, observer) =>
