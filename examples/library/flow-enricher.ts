@@ -1,9 +1,8 @@
 // Enriches flows: reads binary records from standard input and prints the names of both ends.
 //
 // A record has 16 bytes in network byte order: source IPv4, destination IPv4, number of bytes, end of the flow in
-// seconds since
-// 1970. When a late flow arrives, its IPs may belong to other pods, so names are looked up for the time of the flow. A
-// chunk of the stream may end within a record, so the remainder is put before the next chunk.
+// seconds since 1970. When a late flow arrives, its IPs may belong to other pods, so names are looked up for the time
+// of the flow. A chunk of the stream may end within a record, so the remainder is put before the next chunk.
 //
 // With `--workers N`, N threads enrich the records, in the order of the stream. They read the current identities from
 // shared memory. Pods and the history are only in the main thread, so the threads print names of identities.

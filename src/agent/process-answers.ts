@@ -28,7 +28,7 @@ export const askKvstoreMesh: Question = async (ask, view) => {
     .filter(({ state }) => state === 'no-configuration')
     .map(
       ({ name }) =>
-        `cluster ${name}: its kvstore contains no configuration of the cluster: check that its operator or clustermesh-apiserver runs`,
+        `cluster ${name}: its kvstore contains no configuration of the cluster: check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs`,
     );
   const lines = processLines(status, [...status.problems, ...status.configProblems, ...unconfigured]);
   return {

@@ -116,7 +116,7 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
         ...common,
         text: textOf('Its kvstore contains no configuration of the cluster.', served),
         since: knownAt,
-        remedy: 'Check that the operator or the clustermesh-apiserver of this cluster runs.',
+        remedy: `Check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs.`,
       },
     ];
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;

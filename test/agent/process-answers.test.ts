@@ -56,7 +56,7 @@ describe('the status of kvstoremesh', () => {
     const clusters = [cluster, { ...cluster, name: 'near', state: 'no-configuration' }];
     const { lines } = await answerOf(askKvstoreMesh, { ...STATUS, clusters });
     expect(lines.slice(3)).toEqual([
-      'cluster near: its kvstore contains no configuration of the cluster: check that its operator or clustermesh-apiserver runs',
+      'cluster near: its kvstore contains no configuration of the cluster: check that the cluster is named near, and that its operator or clustermesh-apiserver runs',
     ]);
   });
 

@@ -136,7 +136,12 @@ describe('the problems of a status', () => {
     [
       'a cluster without a configuration',
       { clusters: [cluster('baltic', { connected: true, state: 'no-configuration' })] },
-      { severity: 'warning', text: 'Its kvstore contains no configuration of the cluster.' },
+      {
+        severity: 'warning',
+        text: 'Its kvstore contains no configuration of the cluster.',
+        remedy:
+          'Check that the cluster is named baltic, and that its operator or clustermesh-apiserver runs.',
+      },
     ],
     [
       'restored state of the local cluster',

@@ -131,7 +131,7 @@ export class KvstoreMesh extends ClusterSet {
         ...this.#sharedIDs(clusters),
         ...clusters.flatMap(({ name, servicesExpired }) =>
           servicesExpired
-            ? `the copied services of cluster ${name} were deleted, because it is unreachable`
+            ? `the copied services of cluster ${name} were deleted, because it was unreachable or empty for the time of --clustermesh-cache-ttl`
             : [],
         ),
         ...clusters.flatMap(({ name, copy: { isFailing, pending, lastFailure } }) =>

@@ -338,7 +338,7 @@ describe('the copy of a cluster', () => {
       expect(Object.keys(copied.copy())).toEqual(all.filter((key) => !services.includes(key)));
       expect(statusOf('a').servicesExpired).toBe(true);
       expect(copied.mesh.status().problems).toEqual([
-        'the copied services of cluster a were deleted, because it is unreachable',
+        'the copied services of cluster a were deleted, because it was unreachable or empty for the time of --clustermesh-cache-ttl',
       ]);
       copied.link?.up();
       if (process === 'restarted') copied.add();
