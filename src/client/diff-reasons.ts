@@ -1,6 +1,7 @@
 import { AgentError, type Ask } from '../api/api-client.ts';
 import type { ExplanationDocument } from '../api/documents.ts';
 import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
+import type { SettingsDocument } from '../api/routes/settings-routes.ts';
 import type { StatusDocument } from '../api/status-document.ts';
 import { withQuery } from './list.ts';
 
@@ -61,9 +62,27 @@ interface ComparedAgent {
   readonly digest: DigestDocument;
   readonly status: StatusDocument;
   readonly rejections: RejectionsDocument;
+  /** The paths of `--manifests`, or `none`. */
+  readonly manifests: string;
 }
 
-/** Finds the reasons of differences. The status and the rejections of each agent are read once. */
+/** Returns a document; undefined if the agent has none, for example because it records no history. */
+async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
+  try {
+    return (await ask(path)) as T;
+  } catch (error) {
+    if (error instanceof AgentError && error.problem !== undefined) return undefined;
+    throw error;
+  }
+}
+
+async function manifestsOf(ask: Ask): Promise<string> {
+  const { manifests } = (await find<SettingsDocument>(ask, '/v1/settings'))?.settings ?? {};
+  const paths = manifests?.value;
+  return Array.isArray(paths) && paths.length > 0 ? paths.join(', ') : 'none';
+}
+
+/** Finds the reasons of differences. The status, rejections and settings of each agent are read once. */
 export class DiffReasons {
   readonly #agents: Readonly<Record<Side, ComparedAgent>>;
 
@@ -71,7 +90,7 @@ export class DiffReasons {
     this.#agents = agents;
   }
 
-  /** Reads the status and the rejections of both agents. */
+  /** Reads the status, rejections and settings of both agents. */
   static async read(
     asks: Readonly<Record<Side, Ask>>,
     digests: Readonly<Record<Side, DigestDocument>>,
@@ -80,7 +99,7 @@ export class DiffReasons {
       const ask = asks[side];
       const status = (await ask('/v1/status')) as StatusDocument; // agents of the same version sent them
       const rejections = (await ask('/v1/rejections')) as RejectionsDocument;
-      return { ask, digest: digests[side], status, rejections };
+      return { ask, digest: digests[side], status, rejections, manifests: await manifestsOf(ask) };
     };
     const [a, b] = await Promise.all([read('a'), read('b')]);
     return new DiffReasons({ a, b });
@@ -142,7 +161,9 @@ export class DiffReasons {
       );
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
-    return ['none-found', ''];
+    const { a, b } = this.#agents;
+    if (writer !== 'services' || a.manifests === b.manifests) return ['none-found', ''];
+    return ['setting', `manifests is ${a.manifests} at a, ${b.manifests} at b`];
   }
 
   /** Returns the settings that differ, if the claim is of a node. */
@@ -157,23 +178,13 @@ export class DiffReasons {
   }
 
   async #explain(side: Side, key: string): Promise<ExplanationDocument | undefined> {
-    return this.#find<ExplanationDocument>(side, `/v1/ipcache/explain/${key}`);
+    return find<ExplanationDocument>(this.#agents[side].ask, `/v1/ipcache/explain/${key}`);
   }
 
   async #isRecent(side: Side, key: string): Promise<boolean> {
     const path = withQuery('/v1/history', { key, from: `-${RECENT_MS / 1000}s`, limit: 1 });
-    const history = await this.#find<{ readonly items: readonly unknown[] }>(side, path);
+    const history = await find<{ readonly items: readonly unknown[] }>(this.#agents[side].ask, path);
     return (history?.items.length ?? 0) > 0;
-  }
-
-  /** Returns a document; undefined if the agent has none, for example because it records no history. */
-  async #find<T>(side: Side, path: string): Promise<T | undefined> {
-    try {
-      return (await this.#agents[side].ask(path)) as T;
-    } catch (error) {
-      if (error instanceof AgentError && error.problem !== undefined) return undefined;
-      throw error;
-    }
   }
 }
 

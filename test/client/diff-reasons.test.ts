@@ -127,6 +127,47 @@ describe('a kind of Kubernetes objects is the reason of a difference', () => {
   });
 });
 
+describe('other manifests are the reason of a difference of a service', () => {
+  /** Returns the reason if agent a has these manifests, and agent b has `m.yaml`. */
+  async function reasonWith(manifests: object | Error, writer = 'services'): Promise<readonly string[]> {
+    const agent =
+      (answer: object | Error): Ask =>
+      async (path) => {
+        if (path === '/v1/status') return { cluster: 'own', clusters: [{ name: 'own', ready: true }] };
+        if (path === '/v1/rejections') return { recent: [] };
+        expect(path).toBe('/v1/settings');
+        if (answer instanceof Error) throw answer;
+        return { settings: { manifests: answer } };
+      };
+    const digest = { settings: {} } as never;
+    const asks = { a: agent(manifests), b: agent({ value: ['m.yaml'] }) };
+    const reasons = await DiffReasons.read(asks, { a: digest, b: digest });
+    return reasons.reasonOfDocument({ writer, key: 'x', a: undefined, b: {} });
+  }
+
+  it.each([
+    [{ value: null }, 'manifests is none at a, m.yaml at b'],
+    [{ value: [] }, 'manifests is none at a, m.yaml at b'],
+    [{ value: ['n.yaml', 'm.yaml'] }, 'manifests is n.yaml, m.yaml at a, m.yaml at b'],
+    [
+      new AgentError('no settings', problem('not-found', 'no settings')),
+      'manifests is none at a, m.yaml at b',
+    ],
+  ])('%j (regression: no reason was found)', async (manifests, text) => {
+    expect(await reasonWith(manifests)).toEqual(['setting', text]);
+  });
+
+  it('only if they differ, and only of the local cluster', async () => {
+    expect(await reasonWith({ value: ['m.yaml'] })).toEqual(['none-found', '']);
+    for (const writer of ['services own', 'nodes own'])
+      expect(await reasonWith({ value: null }, writer)).toEqual(['none-found', '']);
+  });
+
+  it('not if the settings cannot be read because the agent is gone', async () => {
+    await expect(reasonWith(new AgentError('gone'))).rejects.toThrow('gone');
+  });
+});
+
 /** The answers of one agent; by default, of one in which nothing explains a difference. */
 interface Answers {
   readonly settings?: object;
@@ -159,6 +200,7 @@ describe('the reason of a different claim', () => {
         if (path === '/v1/status') return { cluster: 'own', clusters };
         if (path === '/v1/rejections')
           return { recent: rejected === undefined ? [] : [{ message: rejected }] };
+        if (path === '/v1/settings') return { settings: {} };
         if (error !== undefined) throw error;
         if (path === `/v1/ipcache/explain/${KEY}`) return { claims: claims ?? [] };
         expect(path).toBe(`/v1/history?key=${KEY}&from=-5s&limit=1`);
