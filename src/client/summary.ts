@@ -61,7 +61,8 @@ function clusterLines(clusters: readonly ClusterDocument[]): readonly string[] {
 function clusterDetail(cluster: ClusterDocument): string {
   const { name, failures, lastFailure, lastFailureAt } = cluster;
   const failed = failures === 0 ? '' : `, ${counted(failures, 'failure')}`;
-  const last = lastFailure === undefined ? '' : `, the last at ${lastFailureAt}: ${lastFailure}`;
+  const which = failures === 0 ? 'last failure' : 'the last';
+  const last = lastFailure === undefined ? '' : `, ${which} at ${lastFailureAt}: ${lastFailure}`;
   return `${name}: ${clusterStateText(cluster)}${failed}${last}`;
 }
 

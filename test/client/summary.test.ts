@@ -144,6 +144,16 @@ describe('a summary', () => {
     expect(answer.lines.slice(2)).toEqual(['', expect.stringMatching(/^far: /), 'bad file']);
   });
 
+  it.each([
+    [0, 'far: unreachable, serving the state of noon, last failure at one: refused'],
+    [2, 'far: unreachable, serving the state of noon, 2 failures, the last at one: refused'],
+  ])('of the mesh has the last failure of a cluster with %s failures in a row', async (failures, line) => {
+    const lost = { ...FAR, ready: false, connected: false, knownAt: 'noon', missing: [], failures };
+    const clusters = [{ ...lost, lastFailure: 'refused', lastFailureAt: 'one' }];
+    const document = { cluster: 'own', clusterID: 1, clusters, configProblems: [], steps: [] };
+    expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(line);
+  });
+
   it('of an agent counts its objects', async () => {
     const status = {
       ...{ clusters: [], rejected: { total: 0, byReason: {}, recent: [] } },
