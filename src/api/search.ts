@@ -62,7 +62,7 @@ export interface SearchDocument {
 }
 
 /**
- * Maximum number of items of a kind that one search compares. At the maximum, pods take about 10 ms and identities 6
+ * Maximum number of items of a kind that one search compares. At the maximum, pods take about 30 ms and identities 6
  * ms.
  */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
