@@ -106,10 +106,10 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
     .description(
       'compare the state of a running agent with that of another one, or with a table of Cilium; exit with status 1 if they differ',
     )
-    .argument('<agent>', 'unix:SOCKET or https://HOST:PORT of a running agent')
+    .argument('<agent>', 'unix:SOCKET, https://HOST:PORT or http://HOST:PORT of a running agent')
     .argument(
       '<other>',
-      'unix:SOCKET or https://HOST:PORT of another agent, cilium:SOCKET of a Cilium agent, bpf:PATH of a pinned ipcache, or a file with the output of cilium ip list -n -o json, bpf ipcache list, service list -o json or node list -o json',
+      'unix:SOCKET, https://HOST:PORT or http://HOST:PORT of another agent, cilium:SOCKET of a Cilium agent, bpf:PATH of a pinned ipcache, or a file with the output of cilium ip list -n -o json, bpf ipcache list, service list -o json or node list -o json',
     )
     .addOption(outputOption())
     .option('--token-file <file>', 'token for agents over TCP', parsePath)
@@ -129,7 +129,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         // The operand is not repeated in the message, because it may contain a password.
         if ([agent, other].some((text) => /^https?:/.test(text) && !isOrigin(text)))
           return command.error(
-            'dpcache: invalid URL of an agent: it must be https://HOST:PORT without user, path or query',
+            'dpcache: invalid URL of an agent: it must be https://HOST:PORT or http://HOST:PORT without user, path or query',
           );
         for (const text of [agent, other]) {
           const problem = await clearTextProblem(text, token);
@@ -138,7 +138,7 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
         const ask = await askOf(agent, credentials, io.signal);
         if (ask === undefined)
           return command.error(
-            `dpcache: invalid agent '${agent}': it must be unix:SOCKET or https://HOST:PORT`,
+            `dpcache: invalid agent '${agent}': it must be unix:SOCKET, https://HOST:PORT or http://HOST:PORT`,
           );
         const askOther = await askOf(other, credentials, io.signal);
         const compare = async (): Promise<DiffReport> => {
