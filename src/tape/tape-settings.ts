@@ -1,4 +1,5 @@
 import { SERVICE_V2, type ServiceV2 } from '../clustermesh/service-v2.ts';
+import { checkMaxConnected } from '../kvstore/codec/cluster-config.ts';
 import type { MaxConnectedClusters } from '../model/numeric-identity.ts';
 import { decodeWith, Fields, rejectInput } from '../net/fields.ts';
 import type { NodeConfiguration } from '../nodemanager/address-claims.ts';
@@ -58,12 +59,6 @@ function readName(fields: Fields<never>, field: string): string {
   return name.includes('/') ? fields.reject(field, 'malformed-name', 'must not contain /', name) : name;
 }
 
-function readMaximum(fields: Fields<never>): MaxConnectedClusters {
-  const maximum = fields.value('maxConnectedClusters') ?? 255;
-  if (maximum === 255 || maximum === 511) return maximum;
-  return fields.reject('maxConnectedClusters', 'out-of-range', 'must be 255 or 511');
-}
-
 /** Returns the checked settings of a tape. Throws {@link TapeError}. */
 export function readTapeSettings(settings: unknown, at: string): TapeSettings {
   const decoded = decodeWith('settings', () => {
@@ -75,7 +70,7 @@ export function readTapeSettings(settings: unknown, at: string): TapeSettings {
       clusterName: readName(fields, 'clusterName'),
       clusterID: fields.integer('clusterID', 0, 511) ?? 0,
       nodeName: readName(fields, 'nodeName'),
-      maxConnectedClusters: readMaximum(fields),
+      maxConnectedClusters: checkMaxConnected(fields, fields.value('maxConnectedClusters') ?? 255),
       serviceV2: fields.word('serviceV2', SERVICE_V2) ?? 'auto',
       network: {
         remoteNodeIdentities: flag('remoteNodeIdentities'),

@@ -63,13 +63,16 @@ export function exportsResource(
 /** A lower limit on the size, because the value is decoded in one turn. It usually has about 100 bytes. */
 const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
-function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | undefined {
-  const name = 'maxConnectedClusters';
-  const value = capabilities.integer(name, 0, 0xffff) ?? 0;
-  if (value === 0) return undefined;
+/** Returns the value of the field `maxConnectedClusters`; rejects it if it is neither 255 nor 511. */
+export function checkMaxConnected(fields: Fields<never>, value: unknown): MaxConnectedClusters {
   return value === 255 || value === 511
     ? value
-    : capabilities.reject(name, 'out-of-range', 'must be 255 or 511');
+    : fields.reject('maxConnectedClusters', 'out-of-range', 'must be 255 or 511');
+}
+
+function readMaxConnected(capabilities: Fields<never>): MaxConnectedClusters | undefined {
+  const value = capabilities.integer('maxConnectedClusters', 0, 0xffff) ?? 0;
+  return value === 0 ? undefined : checkMaxConnected(capabilities, value);
 }
 
 /** Returns the mode. Drops an unknown word; readers then follow `services/v1`. */
