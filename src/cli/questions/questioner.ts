@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { MeshAnswer } from '../../agent/run-agent.ts';
-import type { Ask } from '../../api/api-client.ts';
+import type { ApiClient, Ask } from '../../api/api-client.ts';
 import type { ChangeType } from '../../api/change-types.ts';
 import type { Answer, Question } from '../../client/answer.ts';
 import type { ListFormat, PrintedList } from '../../client/list.ts';
@@ -152,53 +152,52 @@ export class Questioner {
   }
 
   async #watch(flags: ListFlags, load: () => Promise<PrintedList>, type: ChangeType): Promise<ExitStatus> {
-    const { stdout, stderr, env, signal: interrupted } = this.#io;
+    const { stderr, env, signal: interrupted } = this.#io;
     const { askAgent } = await import('../../client/ask-agent.ts');
     const { watchChanges } = await import('../../client/watch-changes.ts');
     const { EitherSignal } = await import('../../base/follow-signal.ts');
     const listing = await load();
-    const { output: format, limit } = flags;
-    let previous: string | undefined;
-    let isFirst = true;
-    const clear = (): void => {
-      if (stdout.isTTY === true) stdout.write(CLEAR_SCREEN);
-      else if (!isFirst) stdout.write('\n');
-      isFirst = false;
-    };
-    const done = new AbortController();
-    using either = new EitherSignal(interrupted, done.signal);
+    const ended = new AbortController();
+    using either = new EitherSignal(interrupted, ended.signal);
     const { signal } = either;
-    await askAgent(
-      socketPath(flags, env),
-      async (client) => {
-        for await (const _ of watchChanges(client, type, signal)) {
-          const view = { wide: format === 'wide', width: stdout.columns };
-          let text: string | undefined = '';
-          await listing.print(client.ask, { format, view, limit }, async (part) => {
-            if (text === undefined) return this.#write(part);
-            text += part;
-            if (text.length <= MAX_COMPARED) return;
-            const whole = text;
-            text = undefined;
-            clear();
-            await this.#write(whole);
-          });
-          if (text !== undefined && text !== previous) {
-            clear();
-            await this.#write(text);
-          }
-          previous = text;
-        }
-      },
-      signal,
-      socketAdvice(),
-    )
-      .catch((error: unknown) => {
-        if (!interrupted.aborted) throw error;
-      })
-      .finally(() => done.abort()); // otherwise the stream of changes keeps the process alive
+    const printEach = (client: ApiClient): Promise<void> =>
+      this.#printEach(watchChanges(client, type, signal), listing, client.ask, flags);
+    try {
+      await askAgent(socketPath(flags, env), printEach, signal, socketAdvice());
+    } catch (error) {
+      if (!interrupted.aborted) throw error;
+    } finally {
+      ended.abort(); // otherwise the stream of changes keeps the process alive
+    }
     if (interrupted.aborted) return EXIT.ok;
     stderr.write('dpcache: the agent has stopped\n');
     return EXIT.failed;
+  }
+
+  /** Prints a list after each change, unless it is short and equals the last one. */
+  async #printEach(
+    changes: AsyncIterable<void>,
+    listing: PrintedList,
+    ask: Ask,
+    { output: format, limit }: ListFlags,
+  ): Promise<void> {
+    const { stdout } = this.#io;
+    let previous: string | undefined;
+    const begin = (text: string): Promise<void> => {
+      if (stdout.isTTY === true) stdout.write(CLEAR_SCREEN);
+      else if (previous !== undefined) stdout.write('\n');
+      return this.#write(text);
+    };
+    for await (const _ of changes) {
+      const view = { wide: format === 'wide', width: stdout.columns };
+      let text = ''; // of a long list, only the part that was buffered until it was known to be long
+      await listing.print(ask, { format, view, limit }, async (part) => {
+        if (text.length > MAX_COMPARED) return this.#write(part);
+        text += part;
+        if (text.length > MAX_COMPARED) await begin(text);
+      });
+      if (text.length <= MAX_COMPARED && text !== previous) await begin(text);
+      previous = text;
+    }
   }
 }
