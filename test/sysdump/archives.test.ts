@@ -94,6 +94,16 @@ describe('archives', () => {
     );
   });
 
+  it('tar: an archive that ends before a long name of whole blocks was read as complete', async () => {
+    const files = [
+      { name: 'a', content: 'one' },
+      { name: 'x'.repeat(511), content: 'two' },
+    ];
+    const untilName = 3 * 512; // header and content of the first file, header of the long name
+    const path = written(tarOf(files).subarray(0, untilName));
+    expect(await codeOf(contents(path))).toBe('truncated');
+  });
+
   it.each(KINDS)('%s: never fails with another error for changed bytes', async (kind) => {
     const whole = WRITERS[kind](HEALTHY);
     await fc.assert(

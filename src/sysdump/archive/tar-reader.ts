@@ -10,12 +10,15 @@ const FILES: ReadonlySet<string> = new Set(['0', '\0', '7']);
 /** Types of headers before an entry: its name (GNU), its records (pax), records of all entries (pax; ignored). */
 const EXTENSIONS: ReadonlySet<string> = new Set(['L', 'x', 'g']);
 
-/** Reads or skips a number of bytes of a stream of chunks. */
-class BlockSource {
+const END_OF_STREAM = new Uint8Array();
+
+/** Reads a stream of chunks up to given positions. */
+class ByteSource {
   readonly #chunks: AsyncIterator<Uint8Array>;
   readonly #path: string;
   readonly #budget: ByteBudget;
-  #chunk: Uint8Array = new Uint8Array();
+  #chunk: Uint8Array = END_OF_STREAM;
+  #position = 0;
 
   constructor(stream: AsyncIterable<Uint8Array>, path: string, budget: ByteBudget) {
     this.#chunks = stream[Symbol.asyncIterator]();
@@ -23,48 +26,49 @@ class BlockSource {
     this.#budget = budget;
   }
 
-  /** Returns up to `maxBytes` bytes; at the end of the stream, none. */
-  async some(maxBytes: number): Promise<Uint8Array> {
+  /** Number of bytes that were read. */
+  get position(): number {
+    return this.#position;
+  }
+
+  async hasEnded(): Promise<boolean> {
     while (this.#chunk.length === 0) {
       const next = await this.#chunks.next();
-      if (next.done === true) return this.#chunk;
+      if (next.done === true) return true;
       this.#budget.take(next.value.length, this.#path);
       this.#chunk = next.value;
     }
-    const part = this.#chunk.subarray(0, maxBytes);
-    this.#chunk = this.#chunk.subarray(part.length);
-    return part;
+    return false;
   }
 
-  /** Returns exactly `size` bytes, or undefined at the end of the stream. Throws if the stream ends within them. */
-  async exactly(size: number): Promise<Buffer | undefined> {
-    const parts: Uint8Array[] = [];
-    for (let left = size; left > 0; ) {
-      const part = await this.some(left);
-      if (part.length === 0) {
-        if (left === size) return undefined;
-        throw this.truncated();
-      }
-      parts.push(part);
-      left -= part.length;
+  /** Yields the bytes before the position `end`. Throws if the stream ends before. */
+  async *readTo(end: number): AsyncGenerator<Uint8Array, void, void> {
+    while (this.#position < end) {
+      if (await this.hasEnded())
+        throw new ArchiveError('truncated', this.#path, 'ends within a file: copy the archive again');
+      const part = this.#chunk.subarray(0, end - this.#position);
+      this.#chunk = this.#chunk.subarray(part.length);
+      this.#position += part.length;
+      yield part;
     }
+  }
+
+  async bytesTo(end: number): Promise<Buffer> {
+    const parts: Uint8Array[] = [];
+    for await (const part of this.readTo(end)) parts.push(part);
     return Buffer.concat(parts);
   }
 
-  async skip(size: number): Promise<void> {
-    for (let left = size; left > 0; ) {
-      const part = await this.some(left);
-      if (part.length === 0) throw this.truncated();
-      left -= part.length;
-    }
+  async skipTo(end: number): Promise<void> {
+    for await (const _ of this.readTo(end));
+  }
+
+  async skipAll(): Promise<void> {
+    while (!(await this.hasEnded())) this.#chunk = END_OF_STREAM;
   }
 
   async close(): Promise<void> {
     await this.#chunks.return?.();
-  }
-
-  truncated(): ArchiveError {
-    return new ArchiveError('truncated', this.#path, 'ends within a file: copy the archive again');
   }
 }
 
@@ -146,6 +150,24 @@ function extend(previous: Override, type: string, bytes: Buffer): Override {
   return { name: records.get('path') ?? previous.name, size: size === undefined ? undefined : Number(size) };
 }
 
+/** Returns the next header; undefined at the end of the archive. `count`: number of the headers before it. */
+async function nextHeader(source: ByteSource, path: string, count: number): Promise<TarHeader | undefined> {
+  const remedy = 'name a sysdump, a bug report, or a folder';
+  if (await source.hasEnded()) {
+    if (count === 0) throw new ArchiveError('not-an-archive', path, `is empty: ${remedy}`);
+    return undefined;
+  }
+  const block = await source.bytesTo(source.position + BLOCK);
+  if (block.every((byte) => byte === NUL)) {
+    await source.skipAll(); // so that a compressed stream is checked as a whole
+    return undefined;
+  }
+  if (isHeader(block)) return headerOf(block);
+  if (count === 0) throw new ArchiveError('not-an-archive', path, `is no tar archive: ${remedy}`);
+  const problem = `has an invalid header after ${count} files: copy the archive again`;
+  throw new ArchiveError('corrupt', path, problem);
+}
+
 /**
  * Yields the regular files of a tar stream: ustar, pax and GNU. Links, devices and folders are skipped. Content that is
  * not read is skipped. Throws {@link ArchiveError} if the stream is no tar or ends early. Memory: one chunk of the
@@ -157,64 +179,30 @@ export async function* readTar(
   limits: ArchiveLimits,
   budget: ByteBudget = new ByteBudget(limits.archiveBytes),
 ): AsyncGenerator<ArchiveEntry, void, void> {
-  const source = new BlockSource(stream, path, budget);
-  let count = 0;
+  const source = new ByteSource(stream, path, budget);
   let override: Override = {};
   try {
-    for (;;) {
-      const block = await source.exactly(BLOCK);
-      if (block === undefined) {
-        if (count === 0)
-          throw new ArchiveError(
-            'not-an-archive',
-            path,
-            'is empty: name a sysdump, a bug report, or a folder',
-          );
-        return;
-      }
-      if (block.every((byte) => byte === NUL)) {
-        // Read to the end, so that a compressed stream is checked as a whole.
-        while ((await source.some(BLOCK)).length > 0);
-        return;
-      }
-      if (!isHeader(block))
-        throw count === 0
-          ? new ArchiveError(
-              'not-an-archive',
-              path,
-              'is no tar archive: name a sysdump, a bug report, or a folder',
-            )
-          : new ArchiveError(
-              'corrupt',
-              path,
-              `has an invalid header after ${count} files: copy the archive again`,
-            );
+    for (let count = 0; ; ) {
+      const header = await nextHeader(source, path, count);
+      if (header === undefined) return;
       checkCount(++count, path, limits);
-      const { name, size: listed, modifiedAt, type } = headerOf(block);
-      const size = override.size ?? listed;
+      const { name = header.name, size = header.size } = override;
       if (!Number.isSafeInteger(size) || size < 0)
-        throw new ArchiveError('corrupt', path, `has an invalid size at ${name}: copy the archive again`);
-      const padding = (BLOCK - (size % BLOCK)) % BLOCK;
-      if (EXTENSIONS.has(type)) {
+        throw new ArchiveError(
+          'corrupt',
+          path,
+          `has an invalid size at ${header.name}: copy the archive again`,
+        );
+      const end = source.position + size;
+      if (EXTENSIONS.has(header.type)) {
         if (size > MAX_HEADER_BYTES) throw new ArchiveError('corrupt', path, `has a header of ${size} bytes`);
-        const bytes = (await source.exactly(size)) ?? Buffer.alloc(0);
-        await source.skip(padding);
-        override = extend(override, type, bytes);
-        continue;
+        override = extend(override, header.type, await source.bytesTo(end));
+      } else {
+        override = {};
+        if (FILES.has(header.type) && !name.endsWith('/'))
+          yield { name, modifiedAt: header.modifiedAt, content: () => source.readTo(end) };
       }
-      const entryName = override.name ?? name;
-      override = {};
-      let left = size;
-      const content = async function* (): AsyncGenerator<Uint8Array, void, void> {
-        while (left > 0) {
-          const part = await source.some(left);
-          if (part.length === 0) throw source.truncated();
-          left -= part.length;
-          yield part;
-        }
-      };
-      if (FILES.has(type) && !entryName.endsWith('/')) yield { name: entryName, modifiedAt, content };
-      await source.skip(left + padding);
+      await source.skipTo(Math.ceil(end / BLOCK) * BLOCK);
     }
   } finally {
     await source.close();
