@@ -159,7 +159,7 @@ export class HandlerFeed {
     const lanes = [...this.#lanes.values()];
     this.#lanes.clear();
     this.#ready.clear();
-    for (const lane of lanes) this.#options.onProgress(lane.settled());
+    for (const lane of lanes) this.#finish(lane);
     for (const { done } of this.#attemptWaiters) done('ended');
     this.#attemptWaiters.clear();
     for (const node of known) this.#calls.deleteFinally(node);
@@ -331,6 +331,11 @@ export class HandlerFeed {
   #settle(lane: NodeLane): void {
     this.#lanes.delete(lane.node);
     this.#attempted(lane);
-    this.#options.onProgress(lane.settled());
+    this.#finish(lane);
+  }
+
+  #finish(lane: NodeLane): void {
+    lane.settle();
+    this.#options.onProgress(lane);
   }
 }

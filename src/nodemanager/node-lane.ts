@@ -100,10 +100,9 @@ export class NodeLane {
     else this.residue = step.node;
   }
 
-  /** Marks all changes as applied. Returns the lane. */
-  settled(): this {
+  /** Marks all changes as applied, before the lane is deleted. */
+  settle(): void {
     this.since = Number.POSITIVE_INFINITY;
-    return this;
   }
 
   /**
