@@ -23,7 +23,7 @@ import { WireKeyValue } from '../session/wire-key-value.ts';
 
 /*
  * A handwritten codec for the range, watch and lease messages of etcd (etcd 3.4 `rpc.proto`, `kv.proto`). Decoding
- * takes a sixth of the time of the generated decoder (ETCD.md).
+ * takes a sixth of the time of the generated decoder.
  */
 
 const EMPTY = new Uint8Array(0);
