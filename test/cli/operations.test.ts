@@ -9,7 +9,11 @@ import { createLog } from '../../src/process/log.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { example } from './support/run.ts';
 
-const DOCUMENT = readFileSync(new URL('../../docs/OPERATIONS.md', import.meta.url), 'utf8');
+function documentText(name: string): string {
+  return readFileSync(new URL(`../../docs/${name}.md`, import.meta.url), 'utf8');
+}
+
+const DOCUMENT = documentText('OPERATIONS');
 
 const scraped = await (await testApp().app.request('/metrics')).text();
 const METRICS = new Map(
@@ -81,16 +85,18 @@ describe('examples/operations', () => {
   });
 });
 
-describe('docs/OPERATIONS.md', () => {
+describe('docs/METRICS.md', () => {
   it('explains every metric of this project with its type, and no other', () => {
-    const rows = DOCUMENT.matchAll(/^\| `(dpcache_\w+)(?:\{[\w,]+\})?`( \(h\))? \|/gm);
+    const rows = documentText('METRICS').matchAll(/^\| `(dpcache_\w+)(?:\{[\w,]+\})?`( \(h\))? \|/gm);
     const explained = Array.from(rows, ([, name = '', mark]) => {
       const type = name.endsWith('_total') ? 'counter' : 'gauge';
       return [name, mark === undefined ? type : 'histogram'];
     });
     expect(explained.sort()).toEqual([...METRICS].filter(([name]) => name.startsWith('dpcache_')).sort());
   });
+});
 
+describe('docs/OPERATIONS.md', () => {
   it('names every setting, the rule of its variable, and every exit status', () => {
     expect(agentSettings().filter(({ key }) => !DOCUMENT.includes(`\`${key}\``))).toEqual([]);
     for (const status of Object.values(EXIT)) expect(DOCUMENT).toMatch(new RegExp(`^\\| ${status} \\|`, 'm'));
