@@ -50,7 +50,7 @@ import { rangeLengthOf, readRange } from './source-chains.ts';
 import { neededSourceChains } from './source-elements.ts';
 import { readStructure, type TableStructure, targetChain } from './table-structure.ts';
 
-/** Maximum number of attempts to read a table completely. */
+/** Maximum number of attempts to read a set completely. */
 const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
@@ -251,11 +251,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const family of FAMILIES) {
       this.#forget(family);
       if (this.#readStructure(family).state === 'none') continue;
-      // A dump may miss elements while the kernel resizes the map, without an error.
-      for (let tries = 1; tries === 1 || (this.#isTorn(family) && tries <= READ_TRIES); tries++) {
-        this.#frontends[family].clear();
-        yield* this.#readSets(family);
-      }
+      yield* this.#readSets(family);
       for (const frontend of this.#frontends[family].values()) this.#countUser(family, frontend, 1);
     }
   }
@@ -273,18 +269,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const names = setsOf(family).map((set) => set.name);
     for (const name of this.#structure[family]?.sets ?? []) {
       if (!names.includes(name) && rangeLengthOf(family, name) === undefined) continue;
-      for (const piece of socket.dumpPieces(dumpElements(tableOf(family), name), readElements)) {
-        if (piece === 'again') continue;
-        for (const element of piece.flat()) this.#recordElement(family, name, element);
+      for (const piece of yield* readSet(socket, tableOf(family), name)) {
+        for (const element of piece) this.#recordElement(family, name, element);
         yield;
       }
     }
-  }
-
-  #isTorn(family: Family): boolean {
-    for (const { isAny, backends, slots } of this.#frontends[family].values())
-      if (!isAny && (backends !== slots.length || slots.includes(EMPTY_SLOT))) return true;
-    return false;
   }
 
   #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
@@ -469,6 +458,38 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
       ...addChain(table, target.chain).map((request) => [request]),
     ];
+  }
+}
+
+/** Reads the elements of a set, one dump message at a time, and returns those of each message. */
+function* readSet(
+  socket: NetlinkSocket,
+  table: NftTable,
+  set: string,
+): Generator<undefined, readonly (readonly NftElement[])[], void> {
+  for (let tries = 1; ; tries++) {
+    const pieces: (readonly NftElement[])[] = [];
+    const keys = new Set<string>();
+    let isComplete = true;
+    for (const piece of socket.dumpPieces(dumpElements(table, set), readElements)) {
+      if (piece === 'again') {
+        pieces.length = 0;
+        keys.clear();
+        isComplete = true;
+        continue;
+      }
+      const elements = piece.flat();
+      for (const { key } of elements) {
+        const text = Buffer.from(key).toString('latin1');
+        isComplete &&= !keys.has(text);
+        keys.add(text);
+      }
+      pieces.push(elements);
+      yield;
+    }
+    // The kernel continues a dump at the next position of the set. If it has resized the set, which changes the order,
+    // the dump returns some elements twice and misses others, without an error.
+    if (isComplete || tries === READ_TRIES) return pieces;
   }
 }
 

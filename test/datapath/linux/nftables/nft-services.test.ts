@@ -19,6 +19,14 @@ const REFUSED: ServiceItem = { backends: [], affinitySeconds: 0 };
 /** Type of the message at the beginning of a transaction. */
 const NFNL_MSG_BATCH_BEGIN = 16;
 
+/** Type of the message with elements of a set in a dump. */
+const NEW_SET_ELEMENT = 12;
+const NFTABLES_SUBSYSTEM = 10;
+
+function isElementMessage(message: Uint8Array): boolean {
+  return message[4] === NEW_SET_ELEMENT && message[5] === NFTABLES_SUBSYSTEM;
+}
+
 /** Returns the entries; undefined marks the end of a piece. */
 function entries(services: NftServices): readonly (readonly [string, ServiceItem])[] {
   return [...services.dump()].filter((entry) => entry !== undefined);
@@ -520,6 +528,34 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(checked).toBeGreaterThan(1);
     watched.keys = [];
     expect(writer.apply([{ key, item: undefined }])).toEqual([undefined]);
+  });
+
+  it('are read completely while the kernel resizes a set (regression: elements repeated instead of others)', () => {
+    const key = '203.0.113.9:80/TCP';
+    const ranges = Array.from({ length: 4_500 }, (_, at) => `10.1.${at >> 8}.${at & 255}/32`);
+    const item: ServiceItem = { ...REFUSED, sources: { policy: 'allow', ranges } };
+    expect(services.apply([{ key, item }])).toEqual([undefined]);
+    let repeated = 0;
+    let former: Uint8Array = new Uint8Array();
+    // Returns a message of elements twice instead of the next one, as the kernel does after a resize between both.
+    class ResizingKernel extends Kernel {
+      override receive(fd: number): Uint8Array | undefined {
+        const received = super.receive(fd);
+        const isPart = received !== undefined && isElementMessage(received) && received.length > 10_000;
+        if (isPart && repeated === 0 && former.length > 0) {
+          repeated++;
+          return former;
+        }
+        former = isPart ? received : new Uint8Array();
+        return received;
+      }
+    }
+    using resizing = new ResizingKernel();
+    using reader = new NftServices(resizing, host.path);
+    const read = new Map(entries(reader)).get(key);
+    expect(repeated).toBe(1);
+    expect(read?.sources?.ranges.toSorted()).toEqual(ranges.toSorted());
+    expect(reader.apply([{ key, item: undefined }])).toEqual([undefined]);
   });
 
   it('never admit a client that the former and the new ranges exclude, also between transactions', () => {
