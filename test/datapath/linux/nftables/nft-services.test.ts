@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { NFT_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
 import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
@@ -52,6 +52,11 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     host.run('nft', 'add table ip others; add chain ip others mine { type nat hook output priority 0; }');
     services = new NftServices(kernel, host.path);
     expect(entries(services)).toEqual([]);
+  });
+
+  // A failed test leaves nothing to the next ones.
+  afterEach(() => {
+    services.remove();
   });
 
   afterAll(() => {
@@ -121,7 +126,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(await traffic.count({ ip: 'fd00:96::1', port: 80 }, 3)).toEqual({ ECONNREFUSED: 3 });
     set('10.96.0.1:80/TCP', [`${kept}/TCP`]);
     expect(await traffic.count(four, 3)).toEqual({ [kept]: 3 });
-    for (const key of ['10.96.0.1:80/TCP', '10.96.0.1:80/UDP', '[fd00:96::1]:80/TCP']) set(key, undefined);
   });
 
   it('answer a client outside from its own address, or masqueraded (regression: never masqueraded)', async () => {
@@ -317,7 +321,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     host.run('nft', '-f', path);
     expect(host.run('nft', 'list', 'ruleset')).toBe(saved);
     expect([before.size, found()]).toEqual([5, before]);
-    for (const key of before.keys()) set(key, undefined);
   });
 
   it('are compared with their rules, chains and sets, and repaired (regression: diff found nothing after a flush)', () => {
@@ -422,7 +425,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect([...picks()].sort()).toEqual(['pick-1', 'pick-5']);
     set('10.96.0.1:80/TCP', []);
     expect(picks()).toEqual(['pick-1']);
-    for (const key of found().keys()) set(key, undefined);
   });
 
   it('keep a chain that a foreign rule uses, and delete it after that rule (regression: forgotten, then doubled)', () => {
@@ -439,7 +441,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect([...found().keys()]).toEqual(['10.96.0.1:80/TCP']);
     set('10.96.0.1:80/TCP', [one]);
     expect(picks()).toEqual(['pick-1']);
-    for (const key of found().keys()) set(key, undefined);
   });
 
   it('that are added together with equally many backends share a chain with its rules once', () => {
@@ -449,7 +450,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(services.apply(all)).toEqual([undefined, undefined, undefined]);
     // A rule that is there twice would be a defect, which is read like a service.
     expect(found()).toEqual(new Map(keys.map((key) => [key, backends])));
-    for (const key of keys) set(key, undefined);
   });
 
   it('are read despite an element with a foreign slot, which is deleted (regression: no memory left)', () => {
@@ -478,7 +478,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(services.apply([{ key, item: { ...item, sources } }])).toEqual([undefined]);
     expect(found()).toEqual(new Map([[key, item.backends]]));
     expect(host.run('nft', 'list', 'set', 'ip', TABLE, 'from-8')).not.toContain('10.1.2.3');
-    set(key, undefined);
   });
 
   it('may have more backends than fit in a transaction', () => {
@@ -555,7 +554,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     const read = new Map(entries(reader)).get(key);
     expect(repeated).toBe(1);
     expect(read?.sources?.ranges.toSorted()).toEqual(ranges.toSorted());
-    expect(reader.apply([{ key, item: undefined }])).toEqual([undefined]);
   });
 
   it('never admit a client that the former and the new ranges exclude, also between transactions', () => {
@@ -685,8 +683,6 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(entries(writer)).toHaveLength(3);
     const [error] = writer.apply([{ key: open, item: { ...item, sources } }]);
     expect([error?.code, found().has(open), found().has(other)]).toEqual(['ENOBUFS', false, true]);
-    full = 'from-32';
-    expect(writer.apply([{ key: other, item: undefined }])).toEqual([undefined]);
   });
 
   it('fail one by one, and are written again if another program deletes the table', () => {
@@ -713,6 +709,8 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
   });
 
   it('leave foreign rules unchanged, and nothing of their own after a removal', () => {
+    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
+    set('[fd00:96::1]:80/TCP', []);
     services.remove();
     expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
     expect(host.run('nft', 'list', 'table', 'ip', 'others')).toContain('chain mine');
