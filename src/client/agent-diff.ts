@@ -162,6 +162,16 @@ function totalOf({ writers }: DigestDocument, names: readonly string[]): { sum: 
   };
 }
 
+/**
+ * Returns true if the agents need not have the same claims in a group: those of a source of the node, or of an agent's
+ * own cluster if the agents are in different clusters.
+ */
+function isLocalGroup(writer: string, a: DigestDocument, b: DigestDocument): boolean {
+  const [source = '', cluster = a.cluster] = writer.split(' ');
+  const isOfAgentCluster = cluster === a.cluster || cluster === b.cluster;
+  return LOCAL_SOURCES.has(source) || (isOfAgentCluster && a.cluster !== b.cluster);
+}
+
 /** Compares the groups of claims, services and nodes with different sums. */
 async function compareGroups(
   askA: Ask,
@@ -169,57 +179,70 @@ async function compareGroups(
   a: DigestDocument,
   b: DigestDocument,
 ): Promise<ComparedGroups> {
-  const isOneCluster = a.cluster === b.cluster;
-  const expected = { localNode: 0, localSource: 0 };
   const claims: DifferingClaim[] = [];
   const documents: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
   const restored: AgentDiff['restored'][number][] = [];
-  let [total, notCompared] = [0, 0];
+  let [localNode, localSource, notCompared] = [0, 0, 0];
   for (const [writer, names] of comparedGroups(a, b)) {
-    const [inA, inB] = [totalOf(a, names), totalOf(b, names)];
-    const { claims: claimsA } = inA;
-    const { claims: claimsB } = inB;
+    const { sum: sumA, claims: claimsA } = totalOf(a, names);
+    const { sum: sumB, claims: claimsB } = totalOf(b, names);
     const unconfirmed = names.filter((name) => name.startsWith('restored'));
-    if (unconfirmed.length > 0)
-      restored.push({
-        writer,
-        claimsA: totalOf(a, unconfirmed).claims,
-        claimsB: totalOf(b, unconfirmed).claims,
-      });
-    if (inA.sum === inB.sum && claimsA === claimsB) continue;
-    const [source = '', cluster = a.cluster] = writer.split(' ');
-    const isOfAgentCluster = !isOneCluster && (cluster === a.cluster || cluster === b.cluster);
-    if (isOfAgentCluster || LOCAL_SOURCES.has(source)) {
-      expected.localSource += Math.max(claimsA, claimsB);
+    if (unconfirmed.length > 0) {
+      const [inA, inB] = [totalOf(a, unconfirmed), totalOf(b, unconfirmed)];
+      restored.push({ writer, claimsA: inA.claims, claimsB: inB.claims });
+    }
+    if (sumA === sumB && claimsA === claimsB) continue;
+    const maxClaims = Math.max(claimsA, claimsB);
+    if (isLocalGroup(writer, a, b)) {
+      localSource += maxClaims;
       continue;
     }
-    let [differ, onlyA, onlyB] = [0, 0, 0];
-    const add = <T>(pair: Pair<T>, isLocal: boolean, listed: (Pair<T> & { writer: string })[]): void => {
-      if (isLocal) {
-        expected.localNode++;
-        return;
-      }
-      differ++;
-      if (pair.a === undefined) onlyB++;
-      else if (pair.b === undefined) onlyA++;
-      if (listed.length < MAX_LISTED) listed.push({ ...pair, writer });
-    };
-    const skippedBefore = expected.localNode + notCompared;
-    for await (const part of differingPlaces(askA, askB, names, Math.max(claimsA, claimsB))) {
-      notCompared += part.notCompared;
-      for (const pair of part.claims) add(pair, isLocalNode(pair, a.node, b.node), claims);
-      for (const pair of part.documents) add(pair, pair.key === a.node || pair.key === b.node, documents);
-    }
-    total += differ;
+    const parts = differingPlaces(askA, askB, names, maxClaims);
+    const { differ, onlyA, onlyB, ...skipped } = await addDifferences(
+      { claims, documents },
+      writer,
+      parts,
+      a.node,
+      b.node,
+    );
+    localNode += skipped.localNode;
+    notCompared += skipped.notCompared;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
     // A restored claim and the confirmed one of the same agent are compared as one, but have two terms in the sums.
-    else if (expected.localNode + notCompared === skippedBefore && names.length === 1)
-      digestsOnly.push(writer);
+    else if (skipped.localNode + skipped.notCompared === 0 && names.length === 1) digestsOnly.push(writer);
   }
+  const total = writers.reduce((sum, { differ }) => sum + differ, 0);
   const notListed = total - claims.length - documents.length;
+  const expected = { localNode, localSource };
   return { claims, documents, writers, restored, expected, notListed, notCompared, digestsOnly };
+}
+
+/** Adds the differences of a group to the lists until they have 10,000. Returns the numbers of all. */
+async function addDifferences(
+  listed: { readonly claims: DifferingClaim[]; readonly documents: DifferingDocument[] },
+  writer: string,
+  parts: AsyncIterable<DifferingPart>,
+  nodeA: string,
+  nodeB: string,
+): Promise<Record<'differ' | 'onlyA' | 'onlyB' | 'localNode' | 'notCompared', number>> {
+  const counts = { differ: 0, onlyA: 0, onlyB: 0, localNode: 0, notCompared: 0 };
+  for await (const part of parts) {
+    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodeA, nodeB));
+    const documents = part.documents.filter(({ key }) => key !== nodeA && key !== nodeB);
+    const pairs = [...claims, ...documents];
+    counts.differ += pairs.length;
+    counts.onlyA += pairs.filter(({ b }) => b === undefined).length;
+    counts.onlyB += pairs.filter(({ a }) => a === undefined).length;
+    counts.localNode += part.claims.length + part.documents.length - pairs.length;
+    counts.notCompared += part.notCompared;
+    for (const pair of claims.slice(0, MAX_LISTED - listed.claims.length))
+      listed.claims.push({ ...pair, writer });
+    for (const pair of documents.slice(0, MAX_LISTED - listed.documents.length))
+      listed.documents.push({ ...pair, writer });
+  }
+  return counts;
 }
 
 /**
