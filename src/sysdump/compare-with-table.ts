@@ -4,15 +4,15 @@ import type { EntryDocument, NodeDocument, ServiceDocument } from '../api/docume
 import type { StatusDocument } from '../api/status-document.ts';
 import { errorCode, messageOf } from '../base/failure.ts';
 import { readFileHead } from '../base/files/regular-file.ts';
-import { RejectionLog, rejection } from '../base/rejection.ts';
+import { RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
 import { counted } from '../base/show-value.ts';
 import { commandOutput } from '../ciliumdump/command-output.ts';
-import { compareNodes } from '../ciliumdump/compare-nodes.ts';
-import { compareServices } from '../ciliumdump/compare-services.ts';
+import { compareNodes, type ListedNodeDifference } from '../ciliumdump/compare-nodes.ts';
+import { compareServices, type ListedServiceDifference } from '../ciliumdump/compare-services.ts';
 import {
   type Difference,
-  type ExpectedKind,
   TableComparison,
+  type TableComparisonResult,
   type TableOwner,
 } from '../ciliumdump/compare-table.ts';
 import { readIPList, readMapList } from '../ciliumdump/ipcache-tables.ts';
@@ -48,6 +48,18 @@ interface DifferenceDocument {
   readonly table: string | undefined;
 }
 
+/** {@link DiffReport.json} */
+interface DiffDocument {
+  readonly operand: string;
+  /** Number of compared entries, services and nodes. */
+  readonly compared: number;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly differences: readonly DifferenceDocument[];
+  readonly notListed: number;
+  readonly expected: TableComparisonResult['expected'];
+  readonly unread: RejectionStatus;
+}
+
 /** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
 const PAGE_ITEMS = 1_000;
@@ -77,52 +89,33 @@ export async function compareWithTable(
   const differences: DifferenceDocument[] = [];
   const counts: Record<string, number> = {};
   let total = 0;
-  const add = (kind: string, difference: () => Omit<DifferenceDocument, 'kind'>): void => {
-    const count = (counts[kind] ?? 0) + 1;
-    counts[kind] = count;
+  const add = (difference: DifferenceDocument): void => {
+    const count = (counts[difference.kind] ?? 0) + 1;
+    counts[difference.kind] = count;
     total++;
-    if (count <= MAX_LISTED) differences.push({ kind, ...difference() });
+    if (count <= MAX_LISTED) differences.push(difference);
   };
-  const expected = new Map<ExpectedKind, number>();
-  let compared = 0;
-  if (tables.entries !== undefined) {
-    const owner = ownerOf(truth, tables.entries, tables.nodes);
-    const comparison = new TableComparison(truth, owner, (difference) =>
-      add(difference.kind, () => prefixDocument(difference)),
-    );
-    for (const entry of tables.entries) comparison.add(entry);
-    const result = comparison.finish();
-    compared += result.entries;
-    for (const [kind, count] of Object.entries(result.expected)) expected.set(kind as ExpectedKind, count);
+  const { entries, services, nodes } = tables;
+  let expected: TableComparisonResult['expected'] = {};
+  if (entries !== undefined) {
+    const owner = ownerOf(truth, entries, nodes);
+    const comparison = new TableComparison(truth, owner, (difference) => add(prefixDocument(difference)));
+    for (const entry of entries) comparison.add(entry);
+    ({ expected } = comparison.finish());
   }
-  if (tables.services !== undefined) {
-    compared += tables.services.length;
-    for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, tables.services)) {
-      // The table lacks the backends that only the agent has.
-      const subject = service === '' ? frontend : `${service} ${frontend}`;
-      add(`service-${kind}`, () => ({ subject, agent: joined(lacking), table: joined(surplus) }));
-    }
-  }
-  if (tables.nodes !== undefined) {
-    compared += tables.nodes.length;
-    for (const { kind, node, actual, truth: known } of compareNodes(truth, tables.nodes))
-      add(`node-${kind}`, () => ({ subject: node, agent: joined(known), table: joined(actual) }));
-  }
-  const unread = rejections.status();
+  if (services !== undefined)
+    for (const difference of compareServices(truth, services)) add(serviceDocument(difference));
+  if (nodes !== undefined) for (const difference of compareNodes(truth, nodes)) add(nodeDocument(difference));
   const json = {
     operand: operand.text,
-    compared,
+    compared: [entries, services, nodes].reduce((sum, table) => sum + (table?.length ?? 0), 0),
     counts,
     differences,
     notListed: total - differences.length,
-    expected: Object.fromEntries(expected),
-    unread,
+    expected,
+    unread: rejections.status(),
   };
-  return {
-    json,
-    lines: diffLines(operand, compared, { total, counts, differences }, expected, unread.total),
-    differences: total,
-  };
+  return { json, lines: diffLines(json, total), differences: total };
 }
 
 function joined(texts: readonly string[]): string | undefined {
@@ -130,19 +123,8 @@ function joined(texts: readonly string[]): string | undefined {
 }
 
 function diffLines(
-  { text }: TableOperand,
-  compared: number,
-  {
-    total,
-    counts,
-    differences,
-  }: {
-    readonly total: number;
-    readonly counts: Readonly<Record<string, number>>;
-    readonly differences: readonly DifferenceDocument[];
-  },
-  expected: ReadonlyMap<ExpectedKind, number>,
-  unread: number,
+  { operand, compared, counts, differences, notListed, expected, unread }: DiffDocument,
+  total: number,
 ): readonly string[] {
   const shown = differences
     .slice(0, MAX_LINES)
@@ -151,16 +133,18 @@ function diffLines(
         `  ${kind} ${subject}   agent: ${agent ?? 'none'}   table: ${table ?? 'none'}`,
     );
   const more = total - shown.length;
-  const notListed = total - differences.length;
-  const byKind = Object.entries(counts).map(([kind, count]) => `${kind} ${count}`);
-  const expectedTexts = Array.from(expected, ([kind, count]) => `${kind} ${count}`);
+  const countTexts = (byKind: DiffDocument['counts']): string =>
+    Object.entries(byKind)
+      .map(([kind, count]) => `${kind} ${count}`)
+      .join(', ');
+  const expectedText = countTexts(expected);
   return [
-    `${text}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
+    `${operand}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
     ...shown,
-    ...(more > 0 ? [`… and ${more} more: see -o json; by kind: ${byKind.join(', ')}`] : []),
+    ...(more > 0 ? [`… and ${more} more: see -o json; by kind: ${countTexts(counts)}`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
-    ...(unread === 0 ? [] : [`${counted(unread, 'value')} of ${text} not read: see -o json`]),
-    ...(expectedTexts.length === 0 ? [] : [`expected differences: ${expectedTexts.join(', ')}`]),
+    ...(unread.total === 0 ? [] : [`${counted(unread.total, 'value')} of ${operand} not read: see -o json`]),
+    ...(expectedText === '' ? [] : [`expected differences: ${expectedText}`]),
   ].map((line) => printable(line));
 }
 
@@ -168,13 +152,25 @@ function valueText({ identity, hostIP }: PrefixValue): string {
   return hostIP === undefined ? `identity ${identity}` : `identity ${identity} at host ${hostIP}`;
 }
 
-function prefixDocument({ prefix, actual, truth }: Difference): Omit<DifferenceDocument, 'kind'> {
+function prefixDocument({ kind, prefix, actual, truth }: Difference): DifferenceDocument {
   const name = truth === undefined || truth.name === '' ? '' : ` of ${truth.name}`;
   return {
+    kind,
     subject: prefix,
     agent: truth === undefined ? undefined : `${valueText(truth)}${name}`,
     table: actual === undefined ? undefined : valueText(actual),
   };
+}
+
+function serviceDocument(difference: ListedServiceDifference): DifferenceDocument {
+  const { kind, frontend, service, lacking, surplus } = difference;
+  const subject = service === '' ? frontend : `${service} ${frontend}`;
+  // The table lacks the backends that only the agent has.
+  return { kind: `service-${kind}`, subject, agent: joined(lacking), table: joined(surplus) };
+}
+
+function nodeDocument({ kind, node, actual, truth }: ListedNodeDifference): DifferenceDocument {
+  return { kind: `node-${kind}`, subject: node, agent: joined(truth), table: joined(actual) };
 }
 
 /** Yields the items of a list of the agent, page by page. */
