@@ -290,30 +290,10 @@ class OperatorProcess implements ServedProcess {
     return {
       name: 'duties',
       start: () => {
-        const { namespace, electionTimes: times } = this.#options;
-        const { clock, random, log } = this.#context;
+        const { clock, log } = this.#context;
         const client = this.#kubernetes;
         assert(client !== undefined, 'the Kubernetes client exists');
-        if (this.#hasElection) {
-          const identity = electionIdentity(hostname(), random);
-          const reach = this.#newReach();
-          this.#reach = reach;
-          const onFailure = (error: unknown): void =>
-            log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election');
-          const onRecovered = (): void =>
-            log.warn('the API server accepts requests for the Lease of the leader election again');
-          this.#election = new LeaderElection({
-            client,
-            clock,
-            random,
-            identity,
-            namespace,
-            times,
-            onFailure,
-            onRecovered,
-            isCandidate: () => reach.answers,
-          });
-        }
+        if (this.#hasElection) this.#createElection(client);
         this.#duties = this.#newDuties(client);
         const { clusters } = this.#duties;
         this.#clusterReport = clusters && new ClusterReport(remoteClusters(clusters), log, clock);
@@ -330,12 +310,27 @@ class OperatorProcess implements ServedProcess {
     };
   }
 
-  /** Returns the check of the kvstore. This operator is a candidate for the Lease only while the kvstore answers. */
-  #newReach(): KvstoreReach {
-    const { clock } = this.#context;
+  /** Creates the election. This operator is a candidate for the Lease only while its kvstore answers. */
+  #createElection(client: KubernetesClient): void {
+    const { clusterName, namespace, electionTimes: times } = this.#options;
+    const { clock, random, log } = this.#context;
     const backend = this.#kvstore;
     assert(backend !== undefined, 'the kvstore is open');
-    return new KvstoreReach({ backend, clock, key: clusterConfigKey(this.#options.clusterName) });
+    const reach = new KvstoreReach({ backend, clock, key: clusterConfigKey(clusterName) });
+    this.#reach = reach;
+    this.#election = new LeaderElection({
+      client,
+      clock,
+      random,
+      namespace,
+      times,
+      identity: electionIdentity(hostname(), random),
+      isCandidate: () => reach.answers,
+      onFailure: (error) =>
+        log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election'),
+      onRecovered: () =>
+        log.warn('the API server accepts requests for the Lease of the leader election again'),
+    });
   }
 
   /**
@@ -344,38 +339,34 @@ class OperatorProcess implements ServedProcess {
    */
   async #run(signal: AbortSignal): Promise<void> {
     const { log, end } = this.#context;
+    const { kvstoreDeadlineMs } = this.#options;
     const [election, reach] = [this.#election, this.#reach];
-    const work = async (until: AbortSignal): Promise<void> => {
-      allowManyListeners(until);
-      await Promise.all(this.#duties.all.map((duty) => duty.run(until)));
-    };
-    if (election === undefined || reach === undefined) return await work(signal);
+    if (election === undefined || reach === undefined) return await this.#runDuties(signal);
     const ended = new AbortController();
+    const outage = new AbortController();
     using either = new EitherSignal(signal, ended.signal);
     const checks = reach.run(either.signal);
-    let isKvstoreOut = false;
     try {
       const outcome = await election.run(async (until) => {
         log.info('this operator is the leader');
-        const outage = new AbortController();
         using leading = new EitherSignal(until, outage.signal);
         await Promise.all([
-          work(leading.signal).finally(() => ended.abort()),
-          reach.outageOf(this.#options.kvstoreDeadlineMs, either.signal).then((isOut) => {
-            isKvstoreOut = isOut;
-            outage.abort();
-          }),
+          this.#runDuties(leading.signal).finally(() => ended.abort()),
+          reach.outageOf(kvstoreDeadlineMs, either.signal).then((isOut) => isOut && outage.abort()),
         ]);
       }, signal);
       if (outcome === 'lost') end('the Lease was lost: another operator may be the leader');
-      else if (isKvstoreOut)
-        end(
-          `released the Lease, because the kvstore has not answered for ${this.#options.kvstoreDeadlineMs / 1000} s`,
-        );
+      else if (outage.signal.aborted)
+        end(`released the Lease, because the kvstore has not answered for ${kvstoreDeadlineMs / 1000} s`);
     } finally {
       ended.abort();
       await checks;
     }
+  }
+
+  async #runDuties(signal: AbortSignal): Promise<void> {
+    allowManyListeners(signal);
+    await Promise.all(this.#duties.all.map((duty) => duty.run(signal)));
   }
 
   #remoteConfigs(): ConfigSource | undefined {
