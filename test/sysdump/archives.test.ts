@@ -16,7 +16,7 @@ import {
 } from '../../src/sysdump/archive/archive.ts';
 import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
 import { examineSysdump, sysdumpObjects } from '../../src/sysdump/examine.ts';
-import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
+import { tarEntry, tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
 import { dumpedCluster } from './support/dumped-cluster.ts';
 
 const WRITERS = { zip: zipOf, tar: tarOf, 'tar.gz': tarGzOf } as const;
@@ -209,6 +209,14 @@ describe('archives', () => {
     header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
     const bytes = Buffer.concat([header, tarOf([{ name: 'a', content: 'x' }])]);
     expect(await codeOf(contents(written(bytes)))).toBe('corrupt');
+  });
+
+  it('does not apply the size of a pax header to a long name of GNU tar that follows it', async () => {
+    const pax = tarEntry('pax', Buffer.from('9 size=3\n'), 'x');
+    const longName = tarEntry('././@LongLink', Buffer.from('a-long-name\0'), 'L');
+    const entry = tarEntry('a', Buffer.from('xyz'), '0');
+    const bytes = Buffer.concat([pax, longName, entry, tarOf([])]);
+    expect(await contents(written(bytes))).toEqual([['a-long-name', 'xyz']]);
   });
 
   it('stops a bomb when the limit is reached, not when it is unpacked', async () => {

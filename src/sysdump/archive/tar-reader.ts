@@ -186,7 +186,8 @@ export async function* readTar(
       const header = await nextHeader(source, path, count);
       if (header === undefined) return;
       checkCount(++count, path, limits);
-      const { name = header.name, size = header.size } = override;
+      // The records of a pax header belong to the next file, not to another header in between.
+      const { name = header.name, size = header.size } = EXTENSIONS.has(header.type) ? header : override;
       if (!Number.isSafeInteger(size) || size < 0)
         throw new ArchiveError(
           'corrupt',

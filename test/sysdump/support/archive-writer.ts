@@ -50,7 +50,8 @@ function octal(value: number, width: number): string {
   return `${value.toString(8).padStart(width - 1, '0')}\0`;
 }
 
-function tarEntry(name: string, content: Buffer, type: string): Buffer {
+/** Returns one entry of a tar file with its padding. */
+export function tarEntry(name: string, content: Buffer, type: string): Buffer {
   const header = Buffer.alloc(512);
   header.write(name.slice(0, 100), 0);
   header.write(octal(0o600, 8), 100);
