@@ -94,7 +94,8 @@ export function checkEdits(edits: readonly Edit[]): void {
         check(name, value, values.includes(value), `one of ${values.join(', ')}`);
       }
     if (edit.edit !== 'rank') continue;
-    check('other', edit.other, isSource(edit.other), 'a source');
+    const isOther = isSource(edit.other) && edit.other !== edit.source;
+    check('other', edit.other, isOther, 'another source');
     check('place', edit.place, ['above', 'below'].includes(edit.place), 'above or below');
   }
 }
@@ -103,7 +104,7 @@ export function checkEdits(edits: readonly Edit[]): void {
 export function orderAfter(edits: readonly Edit[]): readonly Source[] {
   const order: Source[] = [...SOURCES];
   for (const edit of edits) {
-    if (edit.edit !== 'rank' || edit.source === edit.other) continue;
+    if (edit.edit !== 'rank') continue;
     order.splice(order.indexOf(edit.source), 1);
     order.splice(order.indexOf(edit.other) + (edit.place === 'above' ? 0 : 1), 0, edit.source);
   }

@@ -297,6 +297,7 @@ describe('an edit that names nothing', () => {
     [{ edit: 'rank', source: 'kv-store', place: 'above', other: 'k8s' }, 'source'],
     [{ edit: 'rank', source: 'k8s', place: 'above', other: 'kv-store' }, 'other'],
     [{ edit: 'rank', source: 'k8s', place: 'before', other: 'kvstore' }, 'place'],
+    [{ edit: 'rank', source: 'k8s', place: 'above', other: 'k8s' }, 'other'],
     [{ edit: 'setting', settings: { encyption: true } }, 'settings'],
     [{ edit: 'setting', settings: { encryption: 'yes' } }, 'encryption'],
     [{ edit: 'setting', settings: { underlay: 'ipv5' } }, 'underlay'],
