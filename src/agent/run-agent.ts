@@ -136,8 +136,9 @@ export async function followMesh(
     if (live === undefined) for (const line of addresses) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
-      for (const line of [...addresses, 'Changes follow; Ctrl-C stops.'])
-        terminal.line(terminal.paint('faint', line));
+      // Only recorded input has no reloads, and it does not change.
+      const last = `${reloads === undefined ? '' : 'Changes follow; '}Ctrl-C stops.`;
+      for (const line of [...addresses, last]) terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
     const apply = async ({ manifests, rateLimit }: ReloadedAgentSettings): Promise<void> => {

@@ -139,7 +139,8 @@ describe('dpcache tape and replay', () => {
     const words = ['replay', TAPE, '--ignore-version', '--serve', '127.0.0.1:0'];
     const io = { stdout: output, stderr: output, stdin: nothing(), env: {}, signal: stop.signal };
     const ended = runCommand(words, io);
-    await vi.waitFor(() => expect(shown).toContain('Changes follow'), 60_000);
+    await vi.waitFor(() => expect(shown).toContain('Ctrl-C stops.'), 60_000);
+    expect(shown).not.toContain('Changes follow');
     expect(shown).toContain('\n  14 prefixes, 3 nodes, 2 services with 5 backends; 0 rejected\n');
     expect(shown).toMatch(/\nAPI: http:\/\/127\.0\.0\.1:\d+\/v1\/status/);
     const [options] = follow.mock.calls[0] ?? [];
