@@ -40,6 +40,9 @@ export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 /** Keys by which clients verify that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
 export const LEASE_WITNESSES_PREFIX: string = `${INIT_LOCKS_PREFIX}leases/`;
 
+/** The lock of all processes that copy into one kvstore. Cilium's kvstoremesh has the same lock since 1.19. */
+export const KVSTOREMESH_LOCK = 'cilium/kvstoremesh-lock';
+
 /** Written every 60 s with a lease, as proof of life. */
 export const HEARTBEAT_KEY = 'cilium/.heartbeat';
 
@@ -165,7 +168,7 @@ export type ParsedKey =
       readonly prefix: string;
     }
   | { readonly kind: 'heartbeat' }
-  | { readonly kind: 'init-lock'; readonly name: string }
+  | { readonly kind: 'init-lock' | 'kvstoremesh-lock'; readonly name: string }
   | { readonly kind: 'cluster-config'; readonly cluster: string }
   | { readonly kind: 'synced'; readonly cluster: string; readonly prefix: string };
 
@@ -239,6 +242,7 @@ export function parseKvstoreKey(key: string): ParsedKey | undefined {
   if (root !== 'cilium' || area === undefined || resource === undefined) return undefined;
   if (area === '.initlock')
     return { kind: 'init-lock', name: rest === undefined ? resource : `${resource}/${rest}` };
+  if (area === 'kvstoremesh-lock' && rest === undefined) return { kind: area, name: resource };
   if (area === 'cluster-config' && rest === undefined) return { kind: 'cluster-config', cluster: resource };
   if (rest === undefined) return undefined;
   if (area === 'synced') return { kind: 'synced', cluster: resource, prefix: rest };

@@ -2,6 +2,7 @@ import { EitherSignal, fired } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { Runtime } from '../../base/system-clock.ts';
+import { KVSTOREMESH_LOCK } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.ts';
 import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
@@ -12,8 +13,6 @@ export interface SoleWriterOptions extends Runtime {
   readonly onStandby?: (() => void) | undefined;
 }
 
-/** The lock of all processes that copy into one kvstore. Cilium's kvstoremesh has the same lock since 1.19. */
-export const WRITER_LOCK = 'cilium/kvstoremesh-lock';
 /** Time between two reads of the lock's holder while waiting for the lock. */
 const POLL_MS = 2000;
 /**
@@ -99,7 +98,7 @@ export class SoleWriter {
     let lock: KvstoreLock | undefined;
     const acquire = async (until: AbortSignal): Promise<void> => {
       try {
-        lock = await backend.lock(WRITER_LOCK, { signal: until });
+        lock = await backend.lock(KVSTOREMESH_LOCK, { signal: until });
       } catch (error) {
         if (asKvstoreError(error).code !== 'forbidden') throw error;
         this.#isForbidden = true;
@@ -130,7 +129,7 @@ export class SoleWriter {
   /** Reads the holder of the lock, which is the oldest entry in its queue. */
   async #readHolder(signal: AbortSignal): Promise<void> {
     const { backend, onStandby } = this.#options;
-    const entries = await backend.listPrefix(`${WRITER_LOCK}/`, { signal }).catch(() => []);
+    const entries = await backend.listPrefix(`${KVSTOREMESH_LOCK}/`, { signal }).catch(() => []);
     const [first] = [...entries].sort((a, b) => a.createRevision - b.createRevision);
     const previous = this.#holder;
     this.#holder = first !== undefined && !this.#entries.has(first.key) ? first.key : undefined;

@@ -40,6 +40,7 @@ describe('the names of keys', () => {
     ['cilium/.heartbeat', { kind: 'heartbeat' }],
     ['cilium/.initlock/5', { kind: 'init-lock', name: '5' }],
     ['cilium/.initlock/leases/1f', { kind: 'init-lock', name: 'leases/1f' }],
+    ['cilium/kvstoremesh-lock/1f', { kind: 'kvstoremesh-lock', name: '1f' }],
   ])('%s', (key, expected) => {
     expect(keys.parseKvstoreKey(key)).toMatchObject(expected);
   });
@@ -69,6 +70,8 @@ describe('the names of keys', () => {
     'cilium/cache/identities/v1/a/id/',
     'cilium/other/ip/v1/default/10.0.0.1',
     'cilium/other/x',
+    'cilium/kvstoremesh-lock',
+    'cilium/kvstoremesh-lock/1f/x',
     'cilium/synced/a',
     'cilium/cluster-config/a/b',
     'cilium//x',

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
+import { KVSTOREMESH_LOCK } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { SoleWriter, WRITER_LOCK } from '../../../src/operator/kvstoremesh/sole-writer.ts';
+import { SoleWriter } from '../../../src/operator/kvstoremesh/sole-writer.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 
@@ -59,7 +60,7 @@ it('a second kvstoremesh of a kvstore waits, reports for whom, and starts when t
   await advance(clock, 60_000);
   expect([one.begun, one.writer.holder]).toEqual([true, undefined]);
   expect([one.writer.mayWrite(), two.writer.mayWrite()]).toEqual([true, false]);
-  expect([two.begun, two.writer.holder]).toEqual([false, expect.stringContaining(`${WRITER_LOCK}/`)]);
+  expect([two.begun, two.writer.holder]).toEqual([false, expect.stringContaining(`${KVSTOREMESH_LOCK}/`)]);
   await one.end();
   await settle(4);
   expect([one.outcome, two.begun, two.writer.holder]).toEqual(['ended', true, undefined]);
@@ -109,7 +110,7 @@ it('one waits for the kvstoremesh of Cilium, which has the lock cilium/kvstoreme
 
 it('one without the right to the lock copies without it', async () => {
   const three = new Process(server, clock);
-  three.backend.link.forbid(WRITER_LOCK);
+  three.backend.link.forbid(KVSTOREMESH_LOCK);
   await advance(clock, 1000);
   expect([three.begun, three.writer.mayWrite()]).toEqual([true, true]);
   await three.end();
@@ -135,7 +136,7 @@ it.each(['the start of copying throws', 'the process ends while it acquires the 
     await advance(clock, 5_000);
     expect(await outcome).toEqual(cause.includes('ends') ? 'ended' : new Error('no configuration'));
     expect(writer.mayWrite()).toBe(false);
-    expect(server.range(prefixRange(`${WRITER_LOCK}/`)).kvs).toEqual([]);
+    expect(server.range(prefixRange(`${KVSTOREMESH_LOCK}/`)).kvs).toEqual([]);
     await backend.close();
   },
 );
