@@ -117,6 +117,11 @@ export class ReportedStatus {
     return this.#progressAt;
   }
 
+  /** The last recorded `connected`. */
+  get connected(): boolean {
+    return this.#connected;
+  }
+
   status(): Pick<
     RemoteClusterStatus,
     | 'state'

@@ -428,8 +428,8 @@ export class FollowedCluster {
   /** Updates the status and notifies if it changed. */
   #update(): void {
     if (this.#isStepping) return;
-    const connected =
-      this.#watchStates.size > 0 ? this.#watchStates.areUp : this.#backend?.status().connected === true;
+    const { areUp = this.#status.connected, size: readers } = this.#watchStates;
+    const connected = readers > 0 ? areUp : this.#backend?.status().connected === true;
     const { isSynced, size: keys } = this.#stores;
     const facts = { connected, complete: this.#isComplete, isSynced, keys };
     const isChanged = this.#status.update(this.#state, facts);

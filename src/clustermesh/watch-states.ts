@@ -18,8 +18,9 @@ export class WatchStates {
     return this.#states.size;
   }
 
-  /** True if the kvstore answers all readers. */
-  get areUp(): boolean {
+  /** True if the kvstore answers all readers; undefined while all of them list, because they may be retrying. */
+  get areUp(): boolean | undefined {
+    if ([...this.#states.values()].every((state) => state === 'listing')) return undefined;
     return [...this.#states.keys()].every((reader) => this.isUp(reader));
   }
 

@@ -193,7 +193,9 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     server.expireLease(lease);
     await advance(clock, 59_000);
     expect(backendsOf('s0')).toEqual(['10.1.0.1']);
+    const { connectedSince } = statusOf();
     await advance(clock, 2_000);
+    expect(statusOf()).toMatchObject({ connected: true, connectedSince });
     expect(backendsOf('s0')).toEqual([]);
     expect(ips()).toEqual(['10.1.0.1', '10.1.0.2', '192.168.1.1']);
     expect(statusOf()).toMatchObject({ state: 'no-configuration', servicesExpired: true });
