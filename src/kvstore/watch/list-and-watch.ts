@@ -369,6 +369,7 @@ export class ListAndWatch implements Watch {
       this.#isDoubtful = false;
       this.#compareAt = this.#jitteredTime(RECONCILE_MS);
     }
+    if (clock.now() - startedAt >= LONG_PAUSE_MS) void session.checkHistory(this.#options.prefix, revision);
     this.#nextRevision = this.#cursor.nextRevision;
     if (!this.#listed) {
       this.#listed = true;
