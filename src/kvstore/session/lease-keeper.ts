@@ -225,7 +225,13 @@ export class LeaseKeeper {
   /** Returns the TTL of the leases that the server grants to this session. */
   async #grantedTTL(): Promise<number> {
     const { lease } = await this.anyGranted();
-    return this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
+    try {
+      return await this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
+    } catch (error) {
+      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
+      this.markLost(lease);
+      return this.#grantedTTL(); // of another lease
+    }
   }
 
   /**

@@ -487,6 +487,18 @@ describe('a lease keeper', () => {
     expect([await adopt(TTL_SECONDS), await adopt(3 * TTL_SECONDS)]).toEqual([true, false]);
   });
 
+  it('adopts a lease although the own one whose TTL it compares has ended (regression: never)', async () => {
+    const grant = link.grantLease.bind(link);
+    link.grantLease = (ttl, options) => grant(2 * ttl, options);
+    const earlier = newKeeper();
+    const { id } = (await earlier.bind('a')).held;
+    await earlier.close(false);
+    const own = (await keeper.bind('b')).held.id;
+    server.expireLease(own);
+    expect(await keeper.adopt(id, ['a'], async () => {})).toBe(true);
+    expect([lost, keeper.holds(own)]).toEqual([[['b']], false]);
+  });
+
   it('keeps an adopted key bound if a write of it is refused', async () => {
     const earlier = newKeeper();
     const { id } = (await earlier.bind('a')).held;
