@@ -1,4 +1,4 @@
-import type { MapUse } from '../kernel-table.ts';
+import type { ApplyOutcome, MapUse } from '../kernel-table.ts';
 import type { SyscallError } from '../syscall/syscall-error.ts';
 import { MapBatch, type OnOutcome } from './map-batch.ts';
 import { changedSlots, type Endpoint, parseEndpoint, without } from './service-layout.ts';
@@ -174,11 +174,11 @@ export class FamilyServices {
 
   /**
    * Deletes a backend without references, unless a reference was added since, and retries the failed deletes of others.
-   * Returns the first error.
+   * Uses the entries that the last {@link apply} has left.
    */
-  release(backend: string): SyscallError | undefined {
+  release(backend: string): ApplyOutcome {
     this.#unused.add(backend);
-    return this.#deleteUnused();
+    return this.#deleteUnused() ?? (this.#unused.has(backend) ? 'unfinished' : undefined);
   }
 
   #addBackends(steps: readonly FrontendStep[]): void {
@@ -309,7 +309,7 @@ export class FamilyServices {
 
   /**
    * Deletes the backends that have lost their last reference. Returns the first error. If there are too many for this
-   * call, `step` is unfinished; without a step, all are deleted.
+   * call, `step` is unfinished; without a step, the next call deletes the others.
    */
   #deleteUnused(step?: FrontendStep): SyscallError | undefined {
     const batch = new MapBatch(this.maps.maps.backends, 'delete');
@@ -320,7 +320,7 @@ export class FamilyServices {
         this.#unused.delete(text);
         continue;
       }
-      if (step !== undefined && !this.#takeRoom(step)) break;
+      if (!this.#takeRoom(step)) break;
       batch.add(
         (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
         (error) => {
@@ -337,9 +337,10 @@ export class FamilyServices {
   }
 
   /** Takes an entry of the room of this call. If there is none, the step is unfinished. */
-  #takeRoom(step: FrontendStep): boolean {
-    step.isUnfinished = this.#room-- <= 0;
-    return !step.isUnfinished;
+  #takeRoom(step: FrontendStep | undefined): boolean {
+    const hasRoom = this.#room-- > 0;
+    if (step !== undefined) step.isUnfinished = !hasRoom;
+    return hasRoom;
   }
 
   /** Removes a reference of a slot or member to a backend. */

@@ -103,7 +103,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     return { frontend, endpoint, installed, desired, error, isUnfinished: false };
   }
 
-  #release(key: string): SyscallError | undefined {
+  #release(key: string): ApplyOutcome {
     const backend = key.slice(UNUSED.length);
     return this.families[backend.startsWith('[') ? 6 : 4].release(backend);
   }

@@ -384,6 +384,29 @@ describe('services in the maps of a kernel', () => {
     expect([writes, turns]).toEqual([4, 3]);
   });
 
+  it('delete few unused backends in one call, also without a step of their family (regression: all)', () => {
+    const open = fakeServiceMaps(CAPACITY);
+    const { backends } = open(4).maps;
+    if (!(backends instanceof FakeMap)) throw new Error('the map is a fake');
+    const table = new ServiceMapTable({ 4: open(4), 6: open(6) }, { entriesPerCall: 50, storedList: 1024 });
+    const other = new ServiceMapTable({ 4: open(4), 6: open(6) }, { entriesPerCall: 4, storedList: 1024 });
+    const endpoints = Array.from({ length: 10 }, (_, at) => `10.0.0.${at}:80/TCP`);
+    table.apply([{ key: web(1), item: { backends: endpoints, affinitySeconds: 0 } }]);
+    backends.broken = true;
+    table.apply([{ key: web(1), item: undefined }]);
+    backends.broken = false;
+    expect(backends.content.size).toBe(10);
+    const unused = [...other.dump()].flatMap((row) => row?.[0] ?? []);
+    expect(unused).toHaveLength(10);
+    const release = () => other.apply(unused.map((key) => ({ key, item: undefined })));
+    expect(release().filter((outcome) => outcome === 'unfinished')).toHaveLength(6);
+    expect(backends.content.size).toBe(6);
+    other.apply([{ key: '[fd00::1]:80/TCP', item: undefined }]);
+    expect(backends.content.size).toBe(2);
+    expect(release().filter((outcome) => outcome !== undefined)).toEqual([]);
+    expect(backends.content.size).toBe(0);
+  });
+
   it('are retried if they cannot be written', async () => {
     const { world, turns, table, kept, map } = await setUp();
     map('services').broken = true;
