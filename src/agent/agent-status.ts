@@ -10,6 +10,7 @@ import { quantileBound } from '../base/latency-histogram.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
 import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
 import type { LocalCluster, LocalClusterStatus } from '../clustermesh/local-cluster.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
@@ -26,8 +27,8 @@ export interface FollowedClusters {
   readonly identities: IdentityResolver;
 }
 
-/** The status of a local or a remote cluster: the fields that both have. */
-type FollowedStatus = LocalClusterStatus;
+/** The status of a local or a remote cluster. */
+type FollowedStatus = LocalClusterStatus & Partial<Pick<RemoteClusterStatus, 'servicesExpired'>>;
 
 /** Input of {@link agentStatus}. Its fields of the document are returned unchanged. */
 export interface StatusParts
@@ -114,6 +115,7 @@ function clusterDocument(
     failures,
     rejected: cluster.rejections.total,
     connectedSince: new Date(cluster.connectedSince).toISOString(),
+    servicesExpired: cluster.servicesExpired,
     lastFailureAt: isoTime(cluster.lastFailureAt),
     keys: Object.fromEntries(counts),
     ...progressOf(watchesOf(cluster)),

@@ -88,11 +88,6 @@ class KvstoreMeshProcess implements ServedProcess {
       ...stateDescriptions(clusters),
       clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
       clusters.gauge(
-        'dpcache_kvstoremesh_services_expired',
-        '1 if the copied services of a cluster were deleted because it was unreachable for the service TTL, else 0.',
-        'servicesExpired',
-      ),
-      clusters.gauge(
         'dpcache_kvstoremesh_pending_keys',
         'Keys of the copy that are not yet written to the local kvstore.',
         ({ copy }) => copy.pending,

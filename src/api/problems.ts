@@ -90,8 +90,9 @@ function stepProblem(
 function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
   const { name, state, ready, connected, connectedSince: changedAt, knownAt, missing, lastFailure } = cluster;
   if (ready) return [];
-  const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served.`;
-  const severity = connected || knownAt !== undefined ? 'warning' : 'error';
+  const lost = cluster.servicesExpired === true ? ', without services, whose TTL has ended' : '';
+  const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served${lost}.`;
+  const severity = lost === '' && (connected || knownAt !== undefined) ? 'warning' : 'error';
   const common = {
     severity,
     subject: `cluster ${name}`,

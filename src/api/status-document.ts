@@ -70,6 +70,8 @@ export interface ClusterDocument extends FailureFields, ReadProgress {
   /** True if the kvstore answers. */
   readonly connected: boolean;
   readonly connectedSince: string;
+  /** True if its services were withdrawn because their TTL has ended; undefined for the local cluster. */
+  readonly servicesExpired?: boolean | undefined;
 }
 
 /** A step of the agent's start. */

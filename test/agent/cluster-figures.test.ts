@@ -40,6 +40,10 @@ it('shows the progress of each store of a cluster, and its configuration', async
     identities: new IdentityResolver({ local: own, mesh: agent.mesh }),
   };
   expect(clusterDetail(followed, OWN)).toMatchObject({ local: true, id: 9 });
+  expect([OWN, 'a'].map((name) => clusterDetail(followed, name)?.servicesExpired)).toEqual([
+    undefined,
+    false,
+  ]);
   expect(clusterDetail(followed, 'nobody')).toBeUndefined();
   expect(clusterDetail(followed, 'b')?.config).toBeUndefined();
   expect(clusterDetail(followed, 'b')?.stores[0]).toMatchObject({ state: 'stopped', complete: false });

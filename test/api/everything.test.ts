@@ -46,7 +46,7 @@ class FullModel extends SteeringModel {
       ...status,
       clusters: [
         { ...baltic, ready: true, connected: true, knownAt: '2026-01-02T03:04:05.000Z' },
-        { ...baltic, name: 'nordic', ready: false, connected: false, knownAt: undefined },
+        { ...baltic, name: 'nordic', ready: false, connected: false, servicesExpired: true },
       ] as StatusDocument['clusters'],
       syncedMs: 4500,
       tape: { folder: '/t', bytes: 51, maxBytes: 52, lines: 53, lost: 54 },
@@ -133,6 +133,8 @@ it('each metric has its type, its labels and its value', async () => {
       "gauge dpcache_cluster_connected",
       "dpcache_cluster_connected{cluster="baltic"} 1",
       "dpcache_cluster_connected{cluster="nordic"} 0",
+      "gauge dpcache_cluster_services_expired",
+      "dpcache_cluster_services_expired{cluster="nordic"} 1",
       "gauge dpcache_cluster_stale_since_timestamp_seconds",
       "dpcache_cluster_stale_since_timestamp_seconds{cluster="baltic"} 1767323045",
       "counter dpcache_cluster_failures_total",

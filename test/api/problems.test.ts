@@ -120,6 +120,14 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'an unreachable kvstore whose services have expired (regression: the state is served)',
+      { clusters: [cluster('baltic', { knownAt: ago(120), servicesExpired: true })] },
+      {
+        severity: 'error',
+        text: 'Kvstore unreachable for 2 min. The state of 2 min ago is served, without services, whose TTL has ended.',
+      },
+    ],
+    [
       'an unreachable kvstore whose state was never known',
       { clusters: [cluster('own', { local: true })] },
       { severity: 'error', subject: 'cluster own', remedy: 'Run dpcache clustermesh troubleshoot.' },

@@ -1,3 +1,4 @@
+import type { ClusterDocument } from '../status-document.ts';
 import {
   type Description,
   type ItemMetrics,
@@ -8,8 +9,8 @@ import {
   timestamp,
 } from './description.ts';
 
-/** Returns whether the state of each cluster is complete, and whether it is connected. */
-export function stateDescriptions<T extends { readonly ready: boolean; readonly connected: boolean }>(
+/** Returns whether each cluster is complete and connected, and whether its services have expired. */
+export function stateDescriptions<T extends Pick<ClusterDocument, 'ready' | 'connected' | 'servicesExpired'>>(
   clusters: ItemMetrics<T>,
 ): readonly Description[] {
   return [
@@ -22,6 +23,11 @@ export function stateDescriptions<T extends { readonly ready: boolean; readonly 
       'dpcache_cluster_connected',
       '1 if the kvstore of a cluster answers, else 0.',
       ({ connected }) => connected,
+    ),
+    clusters.gauge(
+      'dpcache_cluster_services_expired',
+      '1 if the services of a remote cluster were withdrawn because their TTL has ended, else 0.',
+      ({ servicesExpired }) => servicesExpired,
     ),
   ];
 }

@@ -46,6 +46,10 @@ const CLUSTER_FIELDS = {
   rejected: z.int(),
   connected: z.boolean(),
   connectedSince: z.string().describe('Time of the last change of `connected`, to true or to false'),
+  servicesExpired: z
+    .boolean()
+    .optional()
+    .describe('True if its services were withdrawn because their TTL has ended; only of remote clusters'),
   failures: z.int(),
   lastFailure: z.string().optional(),
   lastFailureAt: z.string().optional(),
