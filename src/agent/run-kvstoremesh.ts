@@ -53,6 +53,28 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
   readonly configProblems: readonly string[];
 }
 
+/** Returns the metrics of the copied clusters, which are read once per scrape. */
+export function kvstoreMeshMetrics(
+  copied: () => KvstoreMeshStatus['clusters'],
+  scrape: Scrape,
+): readonly Description[] {
+  const clusters = itemMetrics('cluster', scrape.once(copied));
+  return [
+    ...stateDescriptions(clusters),
+    clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
+    clusters.gauge(
+      'dpcache_kvstoremesh_pending_keys',
+      'Keys of the copy that are not yet written to the local kvstore.',
+      ({ copy }) => copy.pending,
+    ),
+    clusters.counter(
+      'dpcache_kvstoremesh_failures_total',
+      'Failed writes to the local kvstore.',
+      ({ copy }) => copy.failures,
+    ),
+  ];
+}
+
 class KvstoreMeshProcess implements ServedProcess {
   readonly #options: KvstoreMeshProcessOptions;
   readonly #context: ProcessContext;
@@ -80,24 +102,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   metrics(scrape: Scrape): readonly Description[] {
-    const clusters = itemMetrics(
-      'cluster',
-      scrape.once(() => this.#mesh?.status().clusters ?? []),
-    );
-    return [
-      ...stateDescriptions(clusters),
-      clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
-      clusters.gauge(
-        'dpcache_kvstoremesh_pending_keys',
-        'Keys of the copy that are not yet written to the local kvstore.',
-        ({ copy }) => copy.pending,
-      ),
-      clusters.counter(
-        'dpcache_kvstoremesh_failures_total',
-        'Failed writes to the local kvstore.',
-        ({ copy }) => copy.failures,
-      ),
-    ];
+    return kvstoreMeshMetrics(() => this.#mesh?.status().clusters ?? [], scrape);
   }
 
   status(): Omit<KvstoreMeshDocument, keyof ProcessDocument> {

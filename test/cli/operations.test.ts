@@ -3,6 +3,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { operatorMetrics } from '../../src/agent/operator/operator-metrics.ts';
+import { kvstoreMeshMetrics } from '../../src/agent/run-kvstoremesh.ts';
+import type { Description } from '../../src/api/metrics/description.ts';
+import { Scrape } from '../../src/api/metrics/scrape.ts';
 import { agentSettings } from '../../src/cli/configuration.ts';
 import { EXIT } from '../../src/cli/io.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -19,6 +23,8 @@ const scraped = await (await testApp().app.request('/metrics')).text();
 const METRICS = new Map(
   [...scraped.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type] as const),
 );
+
+const NO_OPERATOR = { clusterName: '', duties: () => ({ all: [], published: [] }), isLeader: () => false };
 
 /** Folder of scripts/ensure-tools.sh, used if promtool is not on the PATH. */
 const KEPT = fileURLToPath(new URL('../../node_modules/.cache/promtool/promtool', import.meta.url));
@@ -86,15 +92,38 @@ describe('examples/operations', () => {
 });
 
 describe('docs/METRICS.md', () => {
-  it('explains every metric of this project with its type, and no other', () => {
-    const [ofAgent = ''] = documentText('METRICS').split('## Operator');
-    const rows = ofAgent.matchAll(/^\| `(dpcache_\w+)(?:\{[\w,]+\})?`( \(h\))? \|/gm);
-    const explained = Array.from(rows, ([, name = '', mark]) => {
-      const type = name.endsWith('_total') ? 'counter' : 'gauge';
-      return [name, mark === undefined ? type : 'histogram'];
-    });
-    expect(explained.sort()).toEqual([...METRICS].filter(([name]) => name.startsWith('dpcache_')).sort());
+  const [ofAgent = '', ofOperator = '', ofKvstoreMesh = ''] = documentText('METRICS').split(
+    /^## (?:Operator|kvstoremesh)$/m,
+  );
+
+  /** Name, type and labels of each metric in the tables of a section. */
+  function explained(section: string): readonly string[] {
+    const cells = Array.from(section.matchAll(/^\| (`dpcache_.+?) \|/gm), ([, cell = '']) => cell);
+    const metrics = cells.flatMap((cell) => [...cell.matchAll(/`(dpcache_\w+)(?:\{([\w,]+)\})?`( \(h\))?/g)]);
+    return metrics
+      .map(([, name = '', labels = '', mark]) => {
+        const type = name.endsWith('_total') ? 'counter' : 'gauge';
+        return `${name} ${mark === undefined ? type : 'histogram'} ${labels}`;
+      })
+      .sort();
+  }
+
+  it('explains every metric of the agent with its type, and no other', () => {
+    const withoutLabels = explained(ofAgent).map((line) => line.replace(/ [\w,]*$/, ''));
+    const own = [...METRICS].filter(([name]) => name.startsWith('dpcache_'));
+    expect(withoutLabels).toEqual(own.map(([name, type]) => `${name} ${type}`).sort());
   });
+
+  it.each<[string, string, readonly Description[]]>([
+    ['the operator', ofOperator, operatorMetrics(NO_OPERATOR, new Scrape())],
+    ['kvstoremesh', ofKvstoreMesh, kvstoreMeshMetrics(() => [], new Scrape())],
+  ])(
+    'explains every metric of %s with its type and its labels, and no other',
+    (_process, section, metrics) => {
+      const lines = metrics.map(({ name, type, labels = [] }) => `${name} ${type} ${labels.join(',')}`);
+      expect(explained(section)).toEqual(lines.sort());
+    },
+  );
 });
 
 describe('docs/OPERATIONS.md', () => {
