@@ -22,6 +22,9 @@ import type { NetlinkRequest } from './netlink-socket.ts';
 /** Types of messages about routes. */
 export const RTM_ROUTE = { add: 24, delete: 25, get: 26 } as const;
 
+/** The multicast group that reports changes of IPv6 routes (`RTNLGRP_IPV6_ROUTE`). */
+export const IPV6_ROUTES_GROUP = 11;
+
 const RTN_UNICAST = 1;
 const RT_SCOPE_NOWHERE = 255;
 const RTNH_F_ONLINK = 4;

@@ -13,7 +13,15 @@ import type { NetlinkMessage } from '../netlink/message-reader.ts';
 import { NLM_F } from '../netlink/message-writer.ts';
 import { type Neighbor, neighborDump, RTM_NEIGHBOR, readNeighbor } from '../netlink/neighbor.ts';
 import { type NetlinkRequest, NetlinkSocket, type NetlinkSocketOptions } from '../netlink/netlink-socket.ts';
-import { type NextHop, type Route, RTM_ROUTE, readRoute, routeDump, routeRequest } from '../netlink/route.ts';
+import {
+  IPV6_ROUTES_GROUP,
+  type NextHop,
+  type Route,
+  RTM_ROUTE,
+  readRoute,
+  routeDump,
+  routeRequest,
+} from '../netlink/route.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
@@ -112,8 +120,10 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     using socket = this.open();
     yield* this.#dumpTunnel(socket);
     for (const family of [4, 6] as const) {
+      // If IPv6 routes change during a dump, it may miss others, and the kernel does not flag this.
+      using notified = this.open({ groups: family === 4 ? [] : [IPV6_ROUTES_GROUP] });
       yield* this.#readEntries(
-        socket,
+        notified,
         routeDump(family, ROUTE_TABLE),
         readRoute,
         (route) => this.#recordRoute(route),
