@@ -18,34 +18,31 @@ export async function* watchChanges(
 ): AsyncGenerator<void, void, void> {
   let hasChanged = false;
   let hasEnded = false;
-  let failure: unknown;
   let wake = (): void => {};
   const following = (async () => {
-    for await (const _ of agentEvents(client, { types: type })) {
-      hasChanged = true; // also after `synced`, the first event: lists that are read from now on miss no change
-      wake();
-    }
-  })()
-    .catch((error: unknown) => {
-      failure = error;
-    })
-    .finally(() => {
+    try {
+      for await (const _ of agentEvents(client, { types: type })) {
+        hasChanged = true; // also after `synced`, the first event: lists that are read from now on miss no change
+        wake();
+      }
+    } finally {
       hasEnded = true;
       wake();
-    });
-  while (!signal.aborted) {
+    }
+  })();
+  following.catch(() => {}); // thrown at the end, after the last changes
+  while (!signal.aborted && (hasChanged || !hasEnded)) {
     if (hasChanged) {
       hasChanged = false;
       yield;
       await sleep(systemClock, INTERVAL_MS, signal);
-    } else if (hasEnded) {
-      break;
     } else {
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
     }
   }
-  await following;
-  if (failure !== undefined && !signal.aborted) throw failure;
+  await following.catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
 }
