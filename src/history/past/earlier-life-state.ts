@@ -21,7 +21,7 @@ interface WriterClaim {
 
 /** The changes of one key in an earlier life, read newest first. */
 class EarlierLifeKey {
-  readonly claims = new Map<string, WriterClaim & { readonly writer: ClaimWriter }>();
+  readonly #claims = new Map<string, WriterClaim & { readonly writer: ClaimWriter }>();
   /** The nearest changes of the effective claim: the last one at or before the moment, and the first one after it. */
   #lastBefore: TimelineChange | undefined;
   #firstAfter: TimelineChange | undefined;
@@ -29,14 +29,14 @@ class EarlierLifeKey {
   add(change: TimelineChange, isLater: boolean): void {
     const { writer, before, after, effect, ms } = change;
     const name = writerText(writer);
-    const known = this.claims.get(name);
+    const known = this.#claims.get(name);
     if (isLater) {
-      this.claims.set(name, { writer, claim: before, since: undefined, until: ms });
+      this.#claims.set(name, { writer, claim: before, since: undefined, until: ms });
       if (effect !== 0) this.#firstAfter = change;
       return;
     }
     if (known?.since === undefined)
-      this.claims.set(name, { writer, claim: after, since: ms, until: known?.until });
+      this.#claims.set(name, { writer, claim: after, since: ms, until: known?.until });
     if (effect !== 0) this.#lastBefore ??= change;
   }
 
@@ -53,6 +53,19 @@ class EarlierLifeKey {
     if (isLeft && isRight && !sameEntry(left.after, right.before)) return undefined;
     if (isLeft) return { claim: left.after };
     return isRight ? { claim: right.before } : undefined;
+  }
+
+  /** Returns the claims with their times: the effective one if it is known, then the others by precedence. */
+  sortedClaims(known: Known): readonly (CompleteClaim & Pick<WriterClaim, 'since' | 'until'>)[] {
+    if (known !== undefined && known.claim === undefined) return [];
+    const claims = [...this.#claims.values()]
+      .flatMap(({ claim, since, until }) => (claim === undefined ? [] : [{ ...claim, since, until }]))
+      .sort(compareWriters);
+    const effective = known?.claim;
+    if (effective === undefined) return claims;
+    const { since, until } = this.#claims.get(writerText(effective)) ?? {};
+    const others = claims.filter((claim) => writerText(claim) !== writerText(effective));
+    return [{ ...effective, since, until }, ...others];
   }
 }
 
@@ -87,38 +100,25 @@ export class EarlierLifeState {
 
   /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
   result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EarlierLifePrefix {
-    let isKnown = true;
-    /** True once the key with the visible claim was found, or is unknown. */
-    let isSelected = false;
-    let since = Number.NEGATIVE_INFINITY;
-    let until = Number.POSITIVE_INFINITY;
-    const claims = Array.from(this.#keys, ([key, state]) => {
-      const known = state.known(ms, isLost);
-      // The endpoint is first. If it has a claim, the CIDR is shadowed (I4).
-      if (!isSelected) {
-        if (known === undefined) isKnown = false;
-        isSelected = known === undefined || known.claim !== undefined;
-        const times = state.effectiveTimes;
-        // The visible claim of the CIDR began and ends with a change of either key.
-        since = Math.max(since, times.since ?? since);
-        until = Math.min(until, times.until ?? until);
-      }
-      const named = [...state.claims.values()].flatMap(({ claim, ...times }) =>
-        claim === undefined ? [] : [{ ...claim, since: times.since, until: times.until }],
-      );
-      const first = known?.claim;
-      const isFirst = (claim: ClaimWriter): boolean => writerText(claim) === (first && writerText(first));
-      const matching = named.find(isFirst);
-      const effective = first && { ...first, since: matching?.since, until: matching?.until };
-      const others = known !== undefined && first === undefined ? [] : named.filter((one) => !isFirst(one));
-      return [...(effective === undefined ? [] : [effective]), ...others.sort(compareWriters)].map(
-        (claim, index) => ({ ...claim, key, effective: index === 0 }),
-      );
-    }).flat();
-    const decidedBy = decidingRule(claims);
-    const [effectiveSince, effectiveUntil] = [since, until].map((ms) =>
-      Number.isFinite(ms) ? ms : undefined,
+    const keys = Array.from(this.#keys, ([key, state]) => ({ key, state, known: state.known(ms, isLost) }));
+    // The endpoint is first. If it has a claim, or may have one, the CIDR is shadowed (I4).
+    const visible = keys.findIndex(({ known }) => known === undefined || known.claim !== undefined);
+    const deciding = keys.slice(0, visible < 0 ? keys.length : visible + 1);
+    // The visible claim of the CIDR began and ends with a change of either key.
+    const times = deciding.map(({ state }) => state.effectiveTimes);
+    const claims = keys.flatMap(({ key, state, known }) =>
+      state.sortedClaims(known).map((claim, index) => ({ ...claim, key, effective: index === 0 })),
     );
-    return { claims, decidedBy, effectiveSince, effectiveUntil, isKnown };
+    return {
+      claims,
+      decidedBy: decidingRule(claims),
+      effectiveSince: finite(Math.max(...times.flatMap(({ since }) => since ?? []))),
+      effectiveUntil: finite(Math.min(...times.flatMap(({ until }) => until ?? []))),
+      isKnown: deciding.every(({ known }) => known !== undefined),
+    };
   }
+}
+
+function finite(ms: number): number | undefined {
+  return Number.isFinite(ms) ? ms : undefined;
 }
