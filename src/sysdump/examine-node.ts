@@ -147,42 +147,29 @@ class NodeExamination {
     isForDisagreements = true,
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
-    const { truth, disagreements, onReject } = this.#examination;
-    const counts: Partial<Record<Difference['kind'], number>> = {};
-    let younger = 0;
+    const { truth, onReject } = this.#examination;
+    const disagreements = isForDisagreements ? this.#examination.disagreements : undefined;
+    const command = table === 'agent' ? 'ip list' : 'bpf ipcache list';
+    const counts: Partial<Record<Difference['kind'] | 'younger', number>> = {};
     const comparison = new TableComparison(truth, this.#owner, (difference) => {
-      if (this.#isYoungerThanSources(difference.prefix)) younger++;
-      else {
-        counts[difference.kind] = (counts[difference.kind] ?? 0) + 1;
-        this.#addDifference(table, difference);
-      }
+      const isYounger = this.#isYoungerThanSources(difference.prefix);
+      const kind = isYounger ? 'younger' : difference.kind;
+      counts[kind] = (counts[kind] ?? 0) + 1;
+      if (!isYounger) this.#addDifference(table, difference);
     });
-    const at = this.#at(table === 'agent' ? 'ip list' : 'bpf ipcache list');
-    if (isForDisagreements) disagreements.beginNode(this.#name);
-    const isRead = read(output, {
-      at,
-      onReject,
-      onEntry: (entry) => {
-        const verdict = comparison.add(entry);
-        if (isForDisagreements) this.#addForDisagreements(table, entry, verdict);
-      },
-    });
-    if (!isRead) {
-      if (isForDisagreements) disagreements.cancelNode();
-      this.#add(
-        'unreadable',
-        table === 'agent' ? 'ip list' : 'bpf ipcache list',
-        'the output is not in a known format',
-      );
+    disagreements?.beginNode(this.#name);
+    const onEntry = (entry: TableEntry): void => {
+      const verdict = comparison.add(entry);
+      if (isForDisagreements) this.#addForDisagreements(table, entry, verdict);
+    };
+    if (!read(output, { at: this.#at(command), onReject, onEntry })) {
+      disagreements?.cancelNode();
+      this.#add('unreadable', command, 'the output is not in a known format');
       return undefined;
     }
     const { entries, equal, expected } = comparison.finish();
-    return {
-      entries,
-      equal,
-      differences: counts,
-      expected: younger === 0 ? expected : { ...expected, younger },
-    };
+    const { younger, ...differences } = counts;
+    return { entries, equal, differences, expected: { ...expected, ...(younger && { younger }) } };
   }
 
   /** Adds an entry that the sources cannot confirm, so that only other nodes can contradict it. */

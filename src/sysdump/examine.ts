@@ -22,7 +22,7 @@ import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './clust
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
-import { commandFile, NodeDumpBuilder } from './node-dump.ts';
+import { commandFile, type NodeDump, NodeDumpBuilder } from './node-dump.ts';
 import { isConfigFile, kindOfFile, objectsOf } from './object-files.ts';
 import { PLURALS, TruthBuilder } from './truth-builder.ts';
 
@@ -306,15 +306,14 @@ class Sysdump {
         .join(', ');
       this.#findings.add({ kind: 'claimed-twice', subject: address, text });
     }
-    if (!truth.kinds.identities) return;
+    if (truth.kinds.identities) this.#addUnknownIdentities(truth);
+  }
+
+  #addUnknownIdentities(truth: Truth): void {
     const unknown = new Map<number, { count: number; first: string }>();
     for (const [prefix, { identity, kind, name }] of truth.prefixes) {
-      if (
-        kind !== 'endpoint' ||
-        identity < MINIMAL_ALLOCATED_IDENTITY ||
-        truth.labelsOf(identity) !== undefined
-      )
-        continue;
+      const isAllocated = kind === 'endpoint' && identity >= MINIMAL_ALLOCATED_IDENTITY;
+      if (!isAllocated || truth.labelsOf(identity) !== undefined) continue;
       const known = unknown.get(identity);
       if (known === undefined) unknown.set(identity, { count: 1, first: `${prefix} of ${name}` });
       else known.count++;
@@ -334,23 +333,24 @@ class Sysdump {
     }
   }
 
-  /** Examines the bug reports, one at a time. The files of a report must be consecutive in the archive. */
+  /** Examines the bug reports, one at a time. */
   async #examineNodes(examination: Examination): Promise<readonly NodeResult[]> {
     const nodes: NodeResult[] = [];
     const reports = new Set<string>();
-    let current: NodeDumpBuilder | undefined;
-    let bytes = 0;
-    const finish = (): void => {
-      if (current === undefined) return;
-      this.#ignored += current.ignored;
-      if (reports.has(current.path))
-        this.#notes.push(`${current.path}: its files are not together; only the first ones were read`);
-      else nodes.push(examineNode(current, examination));
-      reports.add(current.path);
+    for await (const dump of this.#dumps()) {
+      this.#ignored += dump.ignored;
+      if (reports.has(dump.path))
+        this.#notes.push(`${dump.path}: its files are not together; only the first ones were read`);
+      else nodes.push(examineNode(dump, examination));
+      reports.add(dump.path);
       this.#options.onProgress?.(`examined ${nodes.at(-1)?.name}, ${counted(nodes.length, 'node')} so far`);
-      current = undefined;
-      bytes = 0;
-    };
+    }
+    return nodes;
+  }
+
+  /** Yields the bug reports. Files of a report that are not consecutive in the archive are several reports. */
+  async *#dumps(): AsyncGenerator<NodeDump, void, void> {
+    let current: NodeDumpBuilder | undefined;
     for await (const entry of this.#entries()) {
       this.#checkSignal();
       const command = commandFile(entry.name);
@@ -358,7 +358,10 @@ class Sysdump {
         if (kindOfFile(entry.name) === undefined) this.#ignored++;
         continue;
       }
-      if (current?.path !== command.report) finish();
+      if (current !== undefined && current.path !== command.report) {
+        yield current;
+        current = undefined;
+      }
       // Of an output that is not compared, only the end is read, because it contains the error of a failed command.
       const isRead = outputKind(command.file) !== undefined;
       const text = await this.#text(
@@ -366,17 +369,15 @@ class Sysdump {
       );
       if (text === undefined) continue;
       current ??= new NodeDumpBuilder(command.report);
-      bytes += text.length;
-      if (bytes > MAX_NODE_BYTES)
+      current.add(command.file, text);
+      if (current.length > MAX_NODE_BYTES)
         throw new ArchiveError(
           'entry-too-large',
           entry.name,
           `the report has more than ${MAX_NODE_BYTES >> 20} MiB of output`,
         );
-      current.add(command.file, text);
     }
-    finish();
-    return nodes;
+    if (current !== undefined) yield current;
   }
 
   /** Returns {@link textUnlessBroken}. A broken file becomes a finding. */

@@ -25,6 +25,8 @@ export class NodeDumpBuilder implements NodeDump {
   readonly outputs: Map<OutputKind, string> = new Map();
   readonly failures: CommandFailure[] = [];
   ignored = 0;
+  /** Length of all files together. */
+  length = 0;
 
   constructor(path: string) {
     this.path = path;
@@ -39,6 +41,7 @@ export class NodeDumpBuilder implements NodeDump {
    * older programs and map versions.
    */
   add(file: string, content: string): void {
+    this.length += content.length;
     const kind = outputKind(file);
     const { text, failure } = commandOutput(content);
     if (failure !== undefined) this.failures.push(failure);
