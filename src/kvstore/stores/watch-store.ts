@@ -363,32 +363,27 @@ export class WatchStore<T> {
   #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
     const { onEvent, onRow } = this.#options;
     const prefixLength = bytesOfKey(run.prefix).length;
-    let decodedFirst = decoded;
     for (const event of batch) {
       const { type } = event;
       if (type === 'list-done') continue;
       const kv = event instanceof TableEvent ? event.kv : event;
-      let row = rowOf(event, this.#keys, prefixLength);
-      if (onRow !== undefined) {
-        const isObserved = onRow(row, event);
-        row = rowOf(event, this.#keys, prefixLength); // the writer may have added or freed it
-        if (!isObserved) {
-          if (type === 'delete') this.#release(row);
-          else this.#markReceived(row, kv, prefixLength);
-          decodedFirst = undefined;
-          continue;
-        }
+      const isObserved = onRow?.(rowOf(event, this.#keys, prefixLength), event) ?? true;
+      const row = rowOf(event, this.#keys, prefixLength); // `onRow` may have added or freed it
+      if (!isObserved) {
+        if (type === 'delete') this.#release(row);
+        else this.#markReceived(row, kv, prefixLength);
+        continue;
       }
       const name = nameOf(event, run.prefix, prefixLength);
       onEvent?.(name, event);
       if (type === 'delete') {
         if (mayDelete) this.#drop(row, name);
-      } else {
-        const value = decodedFirst === undefined ? this.#scan(name, kv) : undefined;
-        if (value === undefined) this.#receive(row, name, kv, decodedFirst ?? this.#decode(name, kv), run);
-        else this.#update(row, name, kv, value, prefixLength);
+        continue;
       }
-      decodedFirst = undefined;
+      const decodedBefore = event === batch[0] ? decoded : undefined;
+      const value = decodedBefore === undefined ? this.#scan(name, kv) : undefined;
+      if (value === undefined) this.#receive(row, name, kv, decodedBefore ?? this.#decode(name, kv), run);
+      else this.#update(row, name, kv, value, prefixLength);
     }
   }
 
