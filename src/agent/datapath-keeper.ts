@@ -10,6 +10,7 @@ import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
 import type { HostDatapathContext, HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { LinuxDatapath } from '../datapath/linux/linux-datapath.ts';
+import type { ProbeAnswer } from '../datapath/linux/probe.ts';
 import { NOTHING_KNOWN, type ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { Step } from '../process/start-step.ts';
 import type { AgentParts } from './agent.ts';
@@ -44,12 +45,11 @@ const PAUSE_FACTOR = 200;
 export class DatapathKeeper implements DatapathModel {
   readonly #options: DatapathKeeperOptions;
   #datapath: LinuxDatapath | undefined;
-  #kernel = '';
-  #cgroup: string | undefined;
+  #probe: ProbeAnswer | undefined;
   #failure: string | undefined;
   #isSynced = false;
-  #isComplete = false;
   #inputs: ServiceInputs = NOTHING_KNOWN;
+  /** The incomplete inputs. Once there are none, found items may be deleted. */
   #waitsFor: readonly string[] = ['the agent is starting'];
   #checkTimer: Timer | undefined;
   #repairTimer: Timer | undefined;
@@ -86,16 +86,12 @@ export class DatapathKeeper implements DatapathModel {
 
   /** Releases the found items whose inputs are complete. Checks again later until all inputs are complete. */
   #check(): void {
-    if (this.#datapath === undefined || this.#isComplete) return;
+    if (this.#datapath === undefined || this.#waitsFor.length === 0) return;
     this.#checkTimer?.cancel();
     this.#releaseServices(this.#datapath);
     if (this.#isSynced) this.#waitsFor = this.#options.blockers();
-    if (this.#waitsFor.length > 0) {
-      this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
-      return;
-    }
-    this.#isComplete = true;
-    this.#datapath.allowDeletes();
+    if (this.#waitsFor.length === 0) this.#datapath.allowDeletes();
+    else this.#checkTimer = this.#options.clock.after(POLL_MS, () => this.#check());
   }
 
   #releaseServices(datapath: LinuxDatapath): void {
@@ -130,14 +126,14 @@ export class DatapathKeeper implements DatapathModel {
     const { parts = [], tables = [], failures = [] } = this.#datapath?.status() ?? {};
     return {
       kind: 'linux',
-      kernel: this.#kernel,
+      kernel: this.#probe?.kernel ?? '',
       pinFolder,
-      cgroup: this.#cgroup,
+      cgroup: this.#probe?.cgroup,
       layout,
       dryRun,
       parts,
       tables,
-      waitsFor: this.#isComplete ? [] : this.#waitsFor,
+      waitsFor: this.#waitsFor,
       failures: this.#failure === undefined ? failures : [this.#failure, ...failures],
     };
   }
@@ -147,8 +143,7 @@ export class DatapathKeeper implements DatapathModel {
     const { openHostDatapath } = await import('../datapath/linux/host-datapath.ts');
     const { probe, datapath } = openHostDatapath(options, { engines, clock, random, nodeName, clusterName });
     this.#datapath = datapath;
-    this.#kernel = probe.kernel;
-    this.#cgroup = probe.cgroup;
+    this.#probe = probe;
     for (const { name, state, missing } of datapath.status().parts)
       if (state === 'unavailable')
         for (const reason of missing)
