@@ -88,20 +88,26 @@ function reportedWhileWatching(state: ClusterState, facts: ClusterFacts): Remote
   return found === 'none' && keys === 0 && failStatic ? 'no-configuration' : 'ready';
 }
 
+/** The parts of a status whose changes are reported. */
+interface Reported {
+  readonly state: RemoteClusterState;
+  readonly connected: boolean;
+  readonly failures: number;
+  /** Message of the last failure. */
+  readonly reason: string | undefined;
+}
+
 /** Records the reported state of a cluster and the times of its changes. */
 export class ReportedStatus {
   readonly #clock: Clock;
-  #reportedState: RemoteClusterState = 'connecting';
+  /** The last recorded state. */
+  #reported: Reported = { state: 'connecting', connected: false, failures: 0, reason: undefined };
   #knownAt: number | undefined;
-  #connected = false;
   #connectedSince: number;
   /** Start of the current incomplete period, monotonic time. */
   #incompleteSince: number | undefined;
   #firstSyncMs: number | undefined;
   #lastSyncMs: number | undefined;
-  #failures = 0;
-  /** True if the message of the last failure changed since the last `update`. */
-  #isReasonNew = false;
   #lastFailure: { readonly message: string; readonly at: number } | undefined;
   #arrived = 0;
   #progressAt: number;
@@ -119,7 +125,7 @@ export class ReportedStatus {
 
   /** The last recorded `connected`. */
   get connected(): boolean {
-    return this.#connected;
+    return this.#reported.connected;
   }
 
   status(): Pick<
@@ -134,11 +140,12 @@ export class ReportedStatus {
     | 'lastFailure'
     | 'lastFailureAt'
   > {
+    const { state, connected } = this.#reported;
     return {
-      state: this.#reportedState,
-      ready: this.#reportedState === 'ready',
+      state,
+      ready: state === 'ready',
       knownAt: this.#knownAt,
-      connected: this.#connected,
+      connected,
       connectedSince: this.#connectedSince,
       firstSyncMs: this.#firstSyncMs,
       lastSyncMs: this.#lastSyncMs,
@@ -148,7 +155,6 @@ export class ReportedStatus {
   }
 
   recordFailure(message: string): void {
-    this.#isReasonNew ||= message !== this.#lastFailure?.message;
     this.#lastFailure = { message, at: this.#clock.wallTime() };
   }
 
@@ -167,23 +173,26 @@ export class ReportedStatus {
    * last failure has changed.
    */
   update(state: ClusterState, facts: ClusterFacts): boolean {
-    const reported = reportedStateOf(state, facts);
+    const last = this.#reported;
     const { connected, complete } = facts;
     const { failures } = state;
-    const isChanged =
-      this.#isReasonNew ||
-      reported !== this.#reportedState ||
-      connected !== this.#connected ||
-      failures !== this.#failures;
-    this.#isReasonNew = false;
-    if (connected !== this.#connected) this.#connectedSince = this.#clock.wallTime();
-    if (reported === 'ready') this.#knownAt = undefined;
-    else if (this.#reportedState === 'ready') this.#knownAt = this.#clock.wallTime();
-    this.#failures = failures;
-    this.#connected = connected;
-    this.#reportedState = reported;
+    const next = {
+      state: reportedStateOf(state, facts),
+      connected,
+      failures,
+      reason: this.#lastFailure?.message,
+    };
+    this.#reported = next;
+    if (connected !== last.connected) this.#connectedSince = this.#clock.wallTime();
+    if (next.state === 'ready') this.#knownAt = undefined;
+    else if (last.state === 'ready') this.#knownAt = this.#clock.wallTime();
     this.#measure(complete);
-    return isChanged;
+    return (
+      next.state !== last.state ||
+      connected !== last.connected ||
+      failures !== last.failures ||
+      next.reason !== last.reason
+    );
   }
 
   #measure(complete: boolean): void {
