@@ -129,33 +129,26 @@ const BYTES_PER_WEIGHT = 4096;
 export async function decodeRange(buffer: Buffer, gate?: TurnGate): Promise<RangeResponse> {
   const reader = new ProtoReader(buffer);
   const kvs: KeyValue[] = [];
-  let header = NO_HEADER;
-  let more = false;
-  let count = 0;
-  let isDone = false;
+  const answer = { header: NO_HEADER, kvs, more: false, count: 0 };
   const readSlice = (): void => {
     const end = kvs.length + SLICE_KEYS;
-    while (kvs.length < end) {
-      if (!reader.next(buffer.length)) {
-        isDone = true;
-        return;
-      }
+    while (kvs.length < end && reader.next(buffer.length)) {
       if (reader.field === 2) kvs.push(readKeyValue(reader, reader.open()));
-      else if (reader.field === 1) header = readHeader(reader, reader.open());
-      else if (reader.field === 3) more = reader.bool();
-      else if (reader.field === 4) count = reader.number();
+      else if (reader.field === 1) answer.header = readHeader(reader, reader.open());
+      else if (reader.field === 3) answer.more = reader.bool();
+      else if (reader.field === 4) answer.count = reader.number();
       else reader.skip();
     }
   };
   const weight = Math.min(SLICE_WEIGHT, 1 + Math.floor(buffer.length / BYTES_PER_WEIGHT));
-  while (!isDone) {
+  while (reader.at !== buffer.length) {
     if (gate !== undefined) await gate.run(weight, readSlice);
     else {
+      if (kvs.length > 0) await eventLoopTurn();
       readSlice();
-      if (!isDone) await eventLoopTurn();
     }
   }
-  return { header, kvs, more, count };
+  return answer;
 }
 
 /** A decoded message of a watch stream. */
