@@ -14,7 +14,7 @@ import type { ResponseHeader, Transport, TransportEvent } from '../session/trans
 import { Cursor } from './cursor.ts';
 import { EventQueue } from './event-queue.ts';
 import { PageSize } from './page-size.ts';
-import type { Reconnects } from './reconnects.ts';
+import type { Outage, Reconnects } from './reconnects.ts';
 import { proveHistory, type SyncOptions, sync } from './sync.ts';
 import { WATCH_LIMITS, type WatchLimits } from './watch-limits.ts';
 import { WatchSession } from './watch-session.ts';
@@ -107,9 +107,8 @@ export class ListAndWatch implements Watch {
   #listings = 0;
   #streams = 0;
   #failures = 0;
-  #failuresInRow = 0;
-  /** Time of the first failure in a row. */
-  #failingSince = 0;
+  /** The failures in a row; undefined if the last attempt succeeded. */
+  #outage: Outage | undefined;
   #lastFailure: Failure | undefined;
   readonly #delays = new LatencyHistogram();
   /** Arrival time of the oldest event of the stream that the reader has not received yet. */
@@ -238,12 +237,12 @@ export class ListAndWatch implements Watch {
         whenNotFull: () => this.#waitForReader(session),
       });
       // The lifetime of the stream is over.
-      this.#failuresInRow = 0;
+      this.#outage = undefined;
       this.#compareAt = clock.now();
     } finally {
       if (this.#session !== undefined) {
         this.#followedUntil = clock.now();
-        if (this.#followedUntil - followedSince >= STABLE_MS) this.#failuresInRow = 0;
+        if (this.#followedUntil - followedSince >= STABLE_MS) this.#outage = undefined;
       }
       this.#session = undefined;
       session.close();
@@ -275,19 +274,20 @@ export class ListAndWatch implements Watch {
       this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
     }
     this.#failures++;
-    if (++this.#failuresInRow === 1) this.#failingSince = clock.now();
+    const { failures, since } = this.#outage ?? { failures: 0, since: clock.now() };
+    const outage = { failures: failures + 1, since };
+    this.#outage = outage;
     this.#lastFailure = failureOf(withMissingRight(error, 'read', prefix), clock);
     const isForbidden = error.code === 'forbidden';
     this.#enter(isForbidden ? 'forbidden' : 'waiting');
-    const since = this.#failingSince;
     const outageBackoff = isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
     const backoff = isForbidden ? FORBIDDEN_BACKOFF : outageBackoff;
-    const delay = backoff.baseMs / 2 + backoffDelay(this.#failuresInRow, backoff, random);
+    const delay = backoff.baseMs / 2 + backoffDelay(outage.failures, backoff, random);
     const { signal } = this.#ended;
     const isReachable = !UNREACHABLE.has(error.code);
     if (isReachable) reconnects?.wakeAll();
     await sleep(clock, delay, signal);
-    if (!isReachable) await reconnects?.wait(this, { failures: this.#failuresInRow, since }, signal);
+    if (!isReachable) await reconnects?.wait(this, outage, signal);
   }
 
   #rereadAt(): number {
@@ -410,7 +410,7 @@ export class ListAndWatch implements Watch {
   }
 
   #receive(events: readonly TransportEvent[], isPartial: boolean): void {
-    this.#failuresInRow = 0;
+    this.#outage = undefined;
     this.#arrivedAt ??= this.#options.clock.now();
     this.#cursor.receive(events, isPartial);
     this.#nextRevision = Math.max(this.#nextRevision, this.#cursor.nextRevision);
