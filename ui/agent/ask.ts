@@ -81,44 +81,36 @@ export function useRead<T>(
   const latest = useRef(version);
   const current = useRef<AbortController>();
   latest.current = version;
-  const begin = (): void => {
+  const begin = async (): Promise<void> => {
     if (name === undefined) return;
     const ended = new AbortController();
     const readVersion = latest.current;
     const began = performance.now();
-    let isLost = false;
     current.current = ended;
-    void read(ended.signal)
-      .then(
-        (document) => ended.signal.aborted || setState({ name, document }),
-        (error: Error) => {
-          if (ended.signal.aborted) return;
-          const failed = { name, problem: error.message };
-          isLost = error instanceof NoAnswer;
-          setState((before) => (isLost && before.name === name ? { ...before, ...failed } : failed));
-        },
-      )
-      .then(() => {
-        const pause = setTimeout(
-          () => {
-            if (current.current !== ended) return;
-            current.current = undefined;
-            if (isLost || latest.current !== readVersion) begin();
-          },
-          isLost ? RETRY_MS : PAUSE_FACTOR * (performance.now() - began),
-        );
-        ended.signal.addEventListener('abort', () => clearTimeout(pause));
-      });
+    const [answer, isLost] = await read(ended.signal).then(
+      (document) => [{ name, document }, false] as const,
+      (error: Error) => [{ name, problem: error.message }, error instanceof NoAnswer] as const,
+    );
+    if (ended.signal.aborted) return;
+    setState((before) => (isLost && before.name === name ? { ...before, ...answer } : answer));
+    setTimeout(
+      () => {
+        if (current.current !== ended) return;
+        current.current = undefined;
+        if (isLost || latest.current !== readVersion) void begin();
+      },
+      isLost ? RETRY_MS : PAUSE_FACTOR * (performance.now() - began),
+    );
   };
   useEffect(() => {
-    begin();
+    void begin();
     return () => {
       current.current?.abort();
       current.current = undefined;
     };
   }, [name]);
   useEffect(() => {
-    if (current.current === undefined) begin();
+    if (current.current === undefined) void begin();
   }, [version]);
   return state.name === name ? state : {};
 }
