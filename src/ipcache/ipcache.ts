@@ -234,12 +234,12 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the names of the pods of a namespace, unordered. The first call costs the same as that of
-   * {@link IPCache.lookupByPod}. If the cache is written during the iteration, a pod that exists all the time is
-   * yielded once.
+   * Yields the names of the pods of a namespace, unordered, at most `limit` (default: all). The first call costs the
+   * same as that of {@link IPCache.lookupByPod}. If the cache is written during the iteration, a pod that exists all
+   * the time is yielded once.
    */
-  podsOf(namespace: string): Iterable<string> {
-    return this.#trackedPods().podsOf(namespace);
+  podsOf(namespace: string, limit?: number): Iterable<string> {
+    return this.#trackedPods().podsOf(namespace, limit);
   }
 
   /**

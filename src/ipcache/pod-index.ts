@@ -61,14 +61,18 @@ export class PodIndex implements EntryIndex {
   }
 
   /**
-   * Yields the names of the pods of a namespace, unordered. If the index changes during the iteration, a pod that
-   * exists all the time is yielded once.
+   * Yields the names of the pods of a namespace, unordered, at most `limit`. If the index changes during the iteration,
+   * a pod that exists all the time is yielded once. The first pod costs one pass over the pods up to the limit.
    */
-  *podsOf(namespace: string): Generator<string, void, void> {
+  *podsOf(namespace: string, limit: number = Number.POSITIVE_INFINITY): Generator<string, void, void> {
     const { rows = 0, podCount = 0 } = this.#namespaces.get(namespace) ?? {};
-    const copy = new Int32Array(podCount); // because the iteration cannot continue from a row that was deleted
-    let at = podCount;
-    for (const row of this.#links.of(rows)) copy[--at] = row;
+    // A copy, because the iteration cannot continue from a row that was deleted.
+    const copy = new Int32Array(Math.min(podCount, limit));
+    let at = copy.length;
+    for (const row of this.#links.of(rows)) {
+      if (at === 0) break;
+      copy[--at] = row;
+    }
     for (const row of copy) {
       const pod = this.#podAt(row);
       if (pod?.namespace === namespace) yield pod.podName;

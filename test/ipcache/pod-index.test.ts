@@ -1,5 +1,6 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { Int32Rows } from '../../src/columns/int32-rows.ts';
 import { hashText } from '../../src/columns/mix.ts';
 import { PodIndex } from '../../src/ipcache/pod-index.ts';
 import type { IPCacheEntry, K8sMetadata } from '../../src/ipcache/types.ts';
@@ -94,6 +95,20 @@ describe('the index of pods', () => {
         for (const name of always) expect(yielded.filter((other) => other === name)).toEqual([name]);
       }),
     );
+  });
+
+  it('visits no more pods of a namespace than the limit (regression: all, in one turn)', () => {
+    const subject = new Subject(SEED);
+    for (let slot = 0; slot < 10_000; slot++)
+      subject.write(slot, { namespace: 'shop', podName: `web-${slot}` });
+    const reads = vi.spyOn(Int32Rows.prototype, 'get');
+    try {
+      expect(new Set(subject.index.podsOf('shop', 5)).size).toBe(5);
+      expect(reads.mock.calls.length).toBeLessThan(100);
+      expect([...subject.index.podsOf('shop', 0)]).toEqual([]);
+    } finally {
+      reads.mockRestore();
+    }
   });
 
   it('reads few entries for 65,536 names that have one hash under another seed', () => {
