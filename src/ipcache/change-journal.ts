@@ -72,6 +72,10 @@ export class ChangeJournal implements ClaimSink {
     return this.#previousImages !== undefined;
   }
 
+  get claimObserver(): ClaimObserver | undefined {
+    return this.#observers.length === 0 ? undefined : this.#claimChanged;
+  }
+
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void {
     const images = this.#previousImages;
     if (images === undefined) return;
@@ -114,19 +118,12 @@ export class ChangeJournal implements ClaimSink {
     });
   }
 
-  /** Adds an observer of claims. Returns the function that must receive all changes. */
-  addObserver(observer: ClaimObserver): ClaimObserver {
+  addObserver(observer: ClaimObserver): void {
     this.#observers = [...this.#observers.filter((other) => other !== observer), observer];
-    return this.#claimChanged;
   }
 
-  /**
-   * Removes an observer of claims. Returns the function that must receive all changes; undefined if no observer is
-   * left.
-   */
-  removeObserver(observer: ClaimObserver): ClaimObserver | undefined {
+  removeObserver(observer: ClaimObserver): void {
     this.#observers = this.#observers.filter((other) => other !== observer);
-    return this.#observers.length === 0 ? undefined : this.#claimChanged;
   }
 
   addMirror(mirror: EntryMirror): void {

@@ -341,10 +341,8 @@ export class IPCache extends CacheReads {
    * writes cost one comparison more. See {@link ClaimObserver}.
    */
   observeClaims(observer: ClaimObserver): Unsubscribe {
-    this.#state.observer = this.#journal.addObserver(observer);
-    return unsubscribeOnce(() => {
-      this.#state.observer = this.#journal.removeObserver(observer);
-    });
+    this.#journal.addObserver(observer);
+    return unsubscribeOnce(() => this.#journal.removeObserver(observer));
   }
 
   /**

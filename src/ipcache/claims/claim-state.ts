@@ -34,6 +34,8 @@ export interface KeyImage {
 export interface ClaimSink {
   /** True in a batch. Only then is {@link ClaimSink.willChange} called. */
   readonly inBatch: boolean;
+  /** Receives the changes of claims; undefined if there is no observer. */
+  readonly claimObserver: ClaimObserver | undefined;
   /** Called before the claims of `key` change. `image` has the current claims; undefined if there are none. */
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void;
   /** Called if the visible entry of the prefix of `key` may have changed. The two entries may be equal. */
@@ -96,8 +98,6 @@ export class ClaimState {
   readonly table: PrefixTable;
   readonly rows: RowStore;
   readonly overruled: OverruledClaims = new OverruledClaims();
-  /** Receives the changes of claims; undefined if there is no observer. */
-  observer: ClaimObserver | undefined;
   /** Each set receives the slots whose claims may have changed, also in a batch that throws. */
   changedSlots: readonly ChangedRows[] = [];
   readonly #sink: ClaimSink;
@@ -258,7 +258,8 @@ export class ClaimState {
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
     this.#markChanged(slot);
-    if (this.observer !== undefined) this.#observe(key, undefined, this.rows.claim(slot), BEFORE_AND_AFTER);
+    if (this.#sink.claimObserver !== undefined)
+      this.#observe(key, undefined, this.rows.claim(slot), BEFORE_AND_AFTER);
     return 'applied';
   }
 
@@ -267,7 +268,7 @@ export class ClaimState {
     if (this.rows.holds(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
     this.#markChanged(slot);
-    const before = this.observer && this.rows.claim(slot);
+    const before = this.#sink.claimObserver && this.rows.claim(slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
@@ -292,7 +293,7 @@ export class ClaimState {
       if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toCompleteClaim(claim, host));
       return 'overruled';
     }
-    const before = this.observer && this.overruled.find(slot, challenger);
+    const before = this.#sink.claimObserver && this.overruled.find(slot, challenger);
     if (this.#retainOverruled) {
       this.overruled.remove(slot, challenger);
       this.overruled.put(slot, holder);
@@ -301,19 +302,20 @@ export class ClaimState {
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
     this.#sink.ownerChanged(key, holder, challenger);
-    if (this.observer !== undefined) this.#observe(key, before, this.rows.claim(slot), EFFECT.after);
+    if (this.#sink.claimObserver !== undefined)
+      this.#observe(key, before, this.rows.claim(slot), EFFECT.after);
     return 'applied';
   }
 
   #putOverruled(slot: number, key: PrefixRegister, claim: CompleteClaim): void {
-    const before = this.observer && this.overruled.find(slot, claim);
+    const before = this.#sink.claimObserver && this.overruled.find(slot, claim);
     this.overruled.put(slot, claim);
     if (before === undefined || !sameEntry(before, claim)) this.#observe(key, before, claim, 0);
   }
 
   #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
     this.#markChanged(slot);
-    const before = this.observer && this.overruled.find(slot, by);
+    const before = this.#sink.claimObserver && this.overruled.find(slot, by);
     this.overruled.remove(slot, by);
     if (before !== undefined) this.#observe(key, before, undefined, 0);
   }
@@ -325,7 +327,7 @@ export class ClaimState {
     effect: number,
   ): void {
     const writer = after ?? before;
-    if (writer !== undefined) this.observer?.(key, writer, before, after, effect);
+    if (writer !== undefined) this.#sink.claimObserver?.(key, writer, before, after, effect);
   }
 
   /**
@@ -334,29 +336,19 @@ export class ClaimState {
    */
   #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     this.#markChanged(slot);
-    const before = this.observer && this.rows.claim(slot);
-    const isLast = this.#promoteNext(slot, key, old);
-    if (before !== undefined)
-      this.#observe(key, before, undefined, isLast ? BEFORE_AND_AFTER : EFFECT.before);
-  }
-
-  /** Does the work of {@link ClaimState.#promote}. Returns true if the key was deleted. */
-  #promoteNext(slot: number, key: PrefixRegister, old: IPCacheEntry): boolean {
-    if (!this.rows.has(slot, FLAG.contested)) {
-      this.#disappear(slot, key, old);
-      return true;
-    }
-    const holder = this.rows.writers.writer(this.rows.writer(slot));
-    const [next] = this.overruled.of(slot);
-    if (next === undefined) {
-      this.#disappear(slot, key, old);
-    } else {
+    const before = this.#sink.claimObserver && this.rows.claim(slot);
+    const isContested = this.rows.has(slot, FLAG.contested);
+    const holder = isContested ? this.rows.writers.writer(this.rows.writer(slot)) : undefined;
+    const next = isContested ? this.overruled.of(slot)[0] : undefined;
+    if (next === undefined) this.#disappear(slot, key, old);
+    else {
       this.overruled.remove(slot, next);
       this.rows.replace(slot, next, this.rows.hosts.resolve(next.hostIP));
       this.#entryChanged(slot, key, old);
     }
-    this.#sink.ownerChanged(key, holder, next);
-    return next === undefined;
+    if (isContested) this.#sink.ownerChanged(key, holder, next);
+    const effect = next === undefined ? BEFORE_AND_AFTER : EFFECT.before;
+    if (before !== undefined) this.#observe(key, before, undefined, effect);
   }
 
   /** Inserts a key with its first claim. It may shadow its counterpart, or be shadowed by it. */
