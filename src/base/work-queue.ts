@@ -30,11 +30,10 @@ interface Delay {
 export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;
-  /** Of a key that is worked on: when it is due again; {@link NEVER} if it was not added since the work began. */
-  dueAt: number;
+  /** Of a key that is worked on: when it is due again; undefined if it was not added since the work began. */
+  dueAt: number | undefined;
 }
 
-const NEVER = Number.POSITIVE_INFINITY;
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
 
 /**
@@ -98,7 +97,13 @@ export class WorkQueue<K> {
       return;
     }
     this.#undelay(key);
-    const entry: WorkEntry<K> = { key, isWorking: false, dueAt: NEVER, previous: undefined, next: undefined };
+    const entry: WorkEntry<K> = {
+      key,
+      isWorking: false,
+      dueAt: undefined,
+      previous: undefined,
+      next: undefined,
+    };
     this.#entries.set(key, entry);
     this.#count++;
     this.#due.append(entry);
@@ -110,7 +115,7 @@ export class WorkQueue<K> {
     const at = clock.now() + delayMs;
     const entry = this.#entries.get(key);
     if (entry !== undefined) {
-      entry.dueAt = Math.min(entry.dueAt, at);
+      entry.dueAt = Math.min(entry.dueAt ?? at, at);
       return;
     }
     const delay = this.#delayed.get(key);
@@ -157,7 +162,7 @@ export class WorkQueue<K> {
     this.#due.remove(first);
     this.#inWork.append(first);
     first.isWorking = true;
-    first.dueAt = NEVER;
+    first.dueAt = undefined;
     this.#working++;
     return first.key;
   }
@@ -172,7 +177,7 @@ export class WorkQueue<K> {
     this.#remove(entry);
     this.#working--;
     const { dueAt } = entry;
-    if (dueAt === NEVER) return true;
+    if (dueAt === undefined) return true;
     const delayMs = dueAt - this.#options.clock.now();
     if (delayMs > 0) this.addAfter(key, delayMs);
     else this.add(key);
@@ -185,7 +190,7 @@ export class WorkQueue<K> {
     this.#failures.delete(key);
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
-    if (entry.isWorking) entry.dueAt = NEVER;
+    if (entry.isWorking) entry.dueAt = undefined;
     else this.#remove(entry);
   }
 
@@ -199,7 +204,7 @@ export class WorkQueue<K> {
     for (const { timer } of this.#delayed.values()) timer.cancel();
     this.#delayed.clear();
     this.#failures.clear();
-    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) entry.dueAt = NEVER;
+    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) entry.dueAt = undefined;
     for (let entry = this.#due.first; entry !== undefined; entry = this.#due.first) this.#remove(entry);
   }
 
