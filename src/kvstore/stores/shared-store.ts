@@ -26,7 +26,7 @@ export interface SharedStoreOptions<T>
   readonly observer: StoreObserver<T>;
   /**
    * @internal False if the observer does not need the local keys. It then does not receive events of keys that are
-   * local keys at the time of the event. Default true.
+   * local keys at the time of the event, nor values that {@link SharedStore.visitFound} visits. Default true.
    */
   readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
@@ -147,6 +147,11 @@ export class SharedStore<T> {
   /** Declares the local keys complete. Resolves when all writes queued before are stored and the canary is written. */
   markSynced(): Promise<void> {
     return this.#local.markSynced();
+  }
+
+  /** @internal See {@link SyncStore.visitFound}. */
+  visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
+    return this.#local.visitFound(slice, visit);
   }
 
   /** Ends `adoptLeases`: local keys that are set from now on are written, even if the kvstore has them. */

@@ -281,7 +281,7 @@ export class SyncStore {
 
   /**
    * @internal Like {@link SyncStore.receiveEvent}, with the row of the key in the shared table; -1 if the table does
-   * not have it. Returns true if the name is wanted.
+   * not have it. Returns true if the name is wanted, or if {@link SyncStore.visitFound} will visit the value.
    */
   receiveEventAt(row: number, event: WatchEvent): boolean {
     return this.#receiveEvent(row, undefined, event);
@@ -290,9 +290,9 @@ export class SyncStore {
   #receiveEvent(row: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
     const key = this.#keys.at(row);
-    if (this.#isAdopting && key?.stored === undefined && key?.isWriting !== true)
-      this.#recordFound(key, row, name, event);
-    if (key?.wanted === undefined) return false;
+    const isFound = this.#isAdopting && key?.stored === undefined && key?.isWriting !== true;
+    if (isFound) this.#recordFound(key, row, name, event);
+    if (key?.wanted === undefined) return isFound && type !== 'delete';
     if (key.stored === undefined && !key.isWriting) return true; // written soon
     const isEcho = modRevision === key.echoRevision && key.wanted === key.stored;
     const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
@@ -351,6 +351,18 @@ export class SyncStore {
   /** Resolves when the watch of the prefix has delivered all keys that existed when it began. */
   get allListed(): Promise<void> {
     return this.#allListed.promise;
+  }
+
+  /**
+   * @internal Calls `visit` with each unwanted key that exists and its value, while leases are adopted. Yields after
+   * each `slice` keys.
+   */
+  *visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
+    if (!this.#isAdopting) return;
+    yield* this.#keys.visit(slice, ({ name, wanted, inherited, isPending }) => {
+      const isUnwanted = wanted === undefined && !isPending;
+      if (isUnwanted && inherited !== undefined) visit(name, bytesOfCharacters(inherited.value));
+    });
   }
 
   /** Forgets unwanted values of earlier sessions. Keys that become wanted later are written. */

@@ -194,6 +194,7 @@ export class PublishedPrefix {
   async markSynced(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
     await this.#wantedPublished;
+    await gate.runSteps(this.#collectLeftovers(gate.slice));
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     await gate.runSteps(this.#sweep(gate.slice));
     await this.#store.markSynced();
@@ -206,9 +207,17 @@ export class PublishedPrefix {
     return this.#store.whenFlushed();
   }
 
+  /** Adds the existing keys that the store has recorded to the leftovers, in steps of `slice` keys. */
+  #collectLeftovers(slice: number): Generator<void, void, void> {
+    return this.#store.visitFound(slice, (name, value) => {
+      if (this.#options.isOwned(name, value)) this.#leftovers.add(name);
+    });
+  }
+
   /** Deletes the leftovers, in steps of `slice` keys. A key that is desired in the meantime stays. */
   *#sweep(slice: number): Generator<void, void, void> {
     const { keepWhenEmpty, onSweep } = this.#options;
+    yield* this.#collectLeftovers(slice);
     this.#isSweepDue = keepWhenEmpty === true && this.status().keys === 0;
     if (this.#isSweepDue || this.#leftovers.size === 0) return;
     onSweep?.(this.#leftovers.size);

@@ -20,6 +20,8 @@ type Content = Readonly<Record<string, string>>;
 class Session {
   readonly backend: FaultyMemoryBackend;
   readonly prefix: PublishedPrefix;
+  /** The names for which `isOwned` was called. */
+  readonly examined: string[] = [];
   readonly #ended = new AbortController();
   readonly #running: Promise<void>;
 
@@ -32,7 +34,7 @@ class Session {
       clock,
       random: () => 0.5,
       rejections: new RejectionLog(),
-      isOwned: () => true,
+      isOwned: (name) => this.examined.push(name) > 0,
       canary: 'synced/p',
     });
     this.#running = this.prefix.run(this.#ended.signal);
@@ -98,6 +100,16 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     expect(below('p/').map(({ key, modRevision }) => [key, modRevision])).toEqual(before);
     await sessions.pop()?.end(false);
     expect(content()).toEqual({}); // the keys belong to the session
+  });
+
+  it('examines only the existing keys that are not published (regression: all that were listed before they were published)', async () => {
+    await leave({ a: '1', b: '1', c: '1' });
+    const session = begin();
+    await settle(20);
+    session.set({ a: '1', b: '2' });
+    await session.prefix.markSynced();
+    expect(new Set(session.examined)).toEqual(new Set(['c']));
+    expect(content()).toEqual({ a: '1', b: '2' });
   });
 
   it('has the new content, whatever an earlier session has left, in any order', async () => {
