@@ -43,7 +43,10 @@ const MAX_CHECK_MS = 5000;
  */
 export class HeldLease {
   readonly id: LeaseID;
-  readonly keys: Set<string> = new Set();
+  /** Number of keys. */
+  size = 0;
+  /** The rows of the keys; also rows that have left the lease, and some rows repeatedly. */
+  rows: number[] = [];
   /** False if the lease was lost, or its keeper was closed. */
   isHeld = true;
   /** True if an earlier session was granted the lease. */
@@ -87,7 +90,7 @@ export class HeldLease {
    * no key is bound, because such a lease may expire.
    */
   get dueIn(): number {
-    if (this.#isRenewing || this.keys.size === 0) return Number.POSITIVE_INFINITY;
+    if (this.#isRenewing || this.size === 0) return Number.POSITIVE_INFINITY;
     const untilThird = this.#ttlMs / 3 - this.#age().max;
     const untilRetry = this.#retryAt - this.#terms.clock.now();
     return Math.ceil(Math.max(untilThird, untilRetry));
@@ -96,7 +99,7 @@ export class HeldLease {
   /** Milliseconds until the next check. Only a check detects a changed clock or a suspended machine. */
   get checkIn(): number {
     const { exclusive = false } = this.#terms;
-    if (this.keys.size === 0) return this.#ttlMs;
+    if (this.size === 0) return this.#ttlMs;
     const check = exclusive
       ? this.#ttlMs / CHECKS_PER_EXCLUSIVE_LEASE
       : Math.min(MAX_CHECK_MS, this.#ttlMs / CHECKS_PER_LEASE);

@@ -4,7 +4,7 @@ import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
 import { asKvstoreError, closedError, type KvstoreErrorCode } from './errors.ts';
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
-import { KeyFolders } from './key-folders.ts';
+import { LeasedKeys } from './leased-keys.ts';
 import { untilAborted } from './shared-signal.ts';
 import type { LeaseID, Transport } from './transport.ts';
 
@@ -34,32 +34,32 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   onRenewed?(): void;
 }
 
-/** The binding of a key to a lease. Each write under a lease creates a new one. */
+/** The binding of a key to a lease. Each write under a lease makes a new one. */
 export interface Binding {
   readonly key: string;
   /** @internal */
   readonly held: HeldLease;
-  /** Number of bindings that the keeper made before this one. */
+  /** @internal The row of the key. It belongs to another binding if its order differs. */
+  readonly row: number;
+  /** Number of bindings that the keeper has made, including this one, modulo 2³². */
   readonly order: number;
   /**
-   * @internal Number of bindings that the keeper had removed before this one was made; {@link REPLACED} after the key
-   * was bound again.
+   * Revision of the store after the last write of the key that may have taken effect, when this object was created; 0
+   * if unknown, {@link UNWRITTEN} if no such write was known.
    */
-  removed: number;
-  /**
-   * Revision of the store after the last write of the key that may have taken effect; 0 if unknown, {@link UNWRITTEN}
-   * if no such write is known.
-   */
-  writtenAt: number;
+  readonly writtenAt: number;
 }
 
+/** The value of a new row. */
 const UNWRITTEN = -1;
-const REPLACED = -1;
 
 // etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
 const KEYS_PER_LEASE = 1000;
-/** Keys that one step of {@link LeaseKeeper.unbindBelow} unbinds. */
+/** When the rows of a lease exceed this multiple of its keys, those that have left it are dropped. */
+const MAX_ROWS_PER_KEY = 4;
+/** Keys that one step of {@link LeaseKeeper.unbindBelow} unbinds, and rows that it visits, at about 5 ns each. */
 const KEYS_PER_STEP = 256;
+const ROWS_PER_STEP = 1 << 16;
 /**
  * Below this TTL, the default deadline of the transport, 10 s, is too long for keepalives. The lease of locks, 25 s,
  * has time for two: they begin after 8.3 s and 18.8 s, and the lease counts as lost after 22.5 s. If the transport
@@ -81,6 +81,11 @@ const REVOCATION_MS = 3500;
  */
 const LEASES_PER_MS = 10;
 
+/** Returns the number of a lease in the rows of its keys. */
+function numberOf({ order }: HeldLease): number {
+  return order + 1;
+}
+
 /**
  * Keeps the leases of a client alive and distributes its keys over them, at most 1000 on each. A lease is *lost* if the
  * server does not have it, or if no keepalive succeeded during its TTL. A loss is an event and not an error, because
@@ -97,10 +102,10 @@ export class LeaseKeeper {
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
   /** Leases that must not be adopted: they are lost, or have another time to live. */
   readonly #unadoptable = new Set<LeaseID>();
-  readonly #bindings = new KeyFolders<Binding>();
+  /** The held leases by {@link numberOf}. */
+  readonly #byNumber = new Map<number, HeldLease>();
+  readonly #keys = new LeasedKeys();
   #bindingCount = 0;
-  /** Number of bindings removed so far. */
-  #removed = 0;
   readonly #closed = new AbortController();
   #granting: Promise<void> | undefined;
   #isKeepingAlive = false;
@@ -135,8 +140,8 @@ export class LeaseKeeper {
    * @param signal ends the wait for a new lease; nothing is bound then
    */
   bind(key: string, signal?: AbortSignal): Promise<Binding> {
-    const find = (): HeldLease | undefined => this.bindingOf(key)?.held ?? this.#withRoom.first;
-    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.bindingOf(key)), signal);
+    const find = (): HeldLease | undefined => this.#leaseAt(this.#keys.find(key)) ?? this.#withRoom.first;
+    return this.#withLease(find, (lease) => this.#bindTo(lease, key, this.#keys.find(key)), signal);
   }
 
   /** Like {@link bind} for several keys. If it rejects, only keys that were written before are bound. */
@@ -148,11 +153,11 @@ export class LeaseKeeper {
     let unexpired: HeldLease | undefined; // checked in this turn
     try {
       for (const { key } of writes) {
-        const bound = this.bindingOf(key);
-        const lease = bound?.held ?? this.#withRoom.first;
+        const row = this.#keys.find(key);
+        const lease = this.#leaseAt(row) ?? this.#withRoom.first;
         if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
         const isChecked = lease !== undefined && lease === unexpired;
-        const binding = isChecked ? this.#bindTo(lease, key, bound) : await this.bind(key, signal);
+        const binding = isChecked ? this.#bindTo(lease, key, row) : await this.bind(key, signal);
         if (!isChecked) unexpired = undefined;
         bindings.push(binding);
       }
@@ -179,7 +184,7 @@ export class LeaseKeeper {
   ): Promise<boolean> {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
-    for (const key of keys) this.#bindTo(lease, key).writtenAt = 0;
+    for (const key of keys) this.#keys.setWrittenAt(this.#bindTo(lease, key, this.#keys.find(key)).row, 0);
     return true;
   }
 
@@ -239,13 +244,25 @@ export class LeaseKeeper {
    * the delete.
    */
   bindingOf(key: string): Binding | undefined {
-    const binding = this.#bindings.isEmpty ? undefined : this.#bindings.get(key);
-    return binding?.held.isHeld === true ? binding : undefined;
+    const row = this.#keys.isEmpty ? -1 : this.#keys.find(key);
+    const held = this.#leaseAt(row);
+    if (held === undefined) return undefined;
+    return { key, held, row, order: this.#keys.orderOf(row), writtenAt: this.#keys.writtenAt(row) };
+  }
+
+  /** Returns the lease of a row if it is held. */
+  #leaseAt(row: number): HeldLease | undefined {
+    return row < 0 ? undefined : this.#byNumber.get(this.#keys.leaseOf(row));
+  }
+
+  /** Returns true if the key was neither unbound nor bound again. */
+  #isCurrent({ row, order }: Binding): boolean {
+    return this.#keys.orderOf(row) === order;
   }
 
   /**
-   * Number of bindings made so far. Read it before a delete of a prefix, and pass it to {@link unbindBelow} after the
-   * delete.
+   * Number of bindings made so far, modulo 2³². Read it before a delete of a prefix, and pass it to {@link unbindBelow}
+   * after the delete.
    */
   get bindingCount(): number {
     return this.#bindingCount;
@@ -256,13 +273,19 @@ export class LeaseKeeper {
    * @param revision revision of the delete or write; if the binding was written at a later revision, it stays
    */
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
-    if (binding === undefined || this.#bindings.get(binding.key) !== binding) return;
-    if (binding.writtenAt > revision) return;
-    this.#removed++;
-    this.#bindings.delete(binding.key);
-    const { held: lease } = binding;
-    lease.keys.delete(binding.key);
-    if (lease.isHeld && lease.keys.size === KEYS_PER_LEASE - 1) this.#withRoom.set(lease, true);
+    if (binding !== undefined && this.#isCurrent(binding)) this.#unbindRow(binding.row, revision);
+  }
+
+  #unbindRow(row: number, revision: number): void {
+    if (this.#keys.writtenAt(row) > revision) return;
+    this.#leaveLease(row);
+    this.#keys.delete(row);
+  }
+
+  /** Removes a row from its lease, if that is held. */
+  #leaveLease(row: number): void {
+    const lease = this.#leaseAt(row);
+    if (lease !== undefined && lease.size-- === KEYS_PER_LEASE) this.#withRoom.set(lease, true);
   }
 
   /**
@@ -274,11 +297,15 @@ export class LeaseKeeper {
    * @returns one iteration for each step, with the keys that the step has visited
    */
   *unbindBelow(prefix: string, revision: number, previous: number): Generator<readonly string[], void, void> {
+    const keyBelow = this.#keys.below(prefix);
     let keys: string[] = [];
-    for (const binding of this.#bindings.below(prefix)) {
-      if (binding.order < previous) this.unbind(binding, revision);
-      keys.push(binding.key);
-      if (keys.length < KEYS_PER_STEP) continue;
+    for (let row = 0; row < this.#keys.limit; row++) {
+      const key = keyBelow(row);
+      if (key !== undefined) {
+        keys.push(key);
+        if (((this.#keys.orderOf(row) - previous) | 0) <= 0) this.#unbindRow(row, revision);
+      }
+      if (keys.length < KEYS_PER_STEP && (row + 1) % ROWS_PER_STEP > 0) continue;
       yield keys;
       keys = [];
     }
@@ -293,17 +320,17 @@ export class LeaseKeeper {
    * @param revision revision of the write; undefined if its outcome is unknown
    */
   confirm(binding: Binding, revision?: number): void {
-    binding.writtenAt = Math.max(binding.writtenAt, revision ?? 0);
-    const { held: lease, key } = binding;
-    const isCurrent = binding.removed === this.#removed; // no lookup if nothing was removed or bound again since
-    if (!lease.isHeld || (isCurrent && revision !== undefined)) return;
-    const current = this.bindingOf(key);
-    if (current !== undefined) current.writtenAt = Math.max(current.writtenAt, binding.writtenAt);
-    if (revision === undefined) this.#bindTo(current?.held ?? lease, key, current ?? binding);
-    else if (current === undefined) {
-      this.#bindings.set(key, binding);
-      this.#addKey(lease, key);
-    }
+    const { held, key, order } = binding;
+    if (!held.isHeld) return;
+    const known = this.#isCurrent(binding) ? binding.row : this.#keys.find(key);
+    const lease = this.#leaseAt(known);
+    let row = known;
+    if (lease === undefined) {
+      row = this.#bindTo(held, key, known).row;
+      if (revision !== undefined) this.#keys.bind(row, numberOf(held), order); // as before the delete
+    } else if (revision === undefined) this.#bindTo(lease, key, known);
+    const writtenAt = Math.max(binding.writtenAt, revision ?? 0);
+    if (writtenAt > this.#keys.writtenAt(row)) this.#keys.setWrittenAt(row, writtenAt);
   }
 
   /**
@@ -313,7 +340,7 @@ export class LeaseKeeper {
   settle(bindings: readonly Binding[], mayBeWritten: boolean, revision?: number): void {
     for (const binding of bindings)
       if (mayBeWritten) this.confirm(binding, revision);
-      else if (binding.writtenAt === UNWRITTEN) this.unbind(binding);
+      else this.unbind(binding, UNWRITTEN);
   }
 
   /** Removes a lease that the server does not have any more. */
@@ -343,8 +370,9 @@ export class LeaseKeeper {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      if (lease.keys.size > 0 || isRestored) this.#unadoptable.add(lease.id);
+      if (lease.size > 0 || isRestored) this.#unadoptable.add(lease.id);
       this.#leases.delete(lease.id);
+      this.#byNumber.delete(numberOf(lease));
       this.#withRoom.delete(lease);
       onEnded?.(lease.id);
     }
@@ -356,11 +384,10 @@ export class LeaseKeeper {
   *#reportLost(leases: readonly HeldLease[]): Generator<void, void, void> {
     for (const lease of leases) {
       const lost: string[] = [];
-      for (const key of lease.keys) {
-        if (this.#bindings.get(key)?.held !== lease) continue; // bound again, or deleted
-        this.#removed++;
-        this.#bindings.delete(key);
-        lost.push(key);
+      for (const row of lease.rows) {
+        if (this.#keys.leaseOf(row) !== numberOf(lease)) continue; // bound again, or deleted
+        lost.push(this.#keys.keyAt(row) ?? '');
+        this.#keys.delete(row);
       }
       if (lost.length > 0) {
         this.#lost++; // a lease without keys was left to expire
@@ -382,7 +409,8 @@ export class LeaseKeeper {
     for (const lease of this.#leases.values()) lease.isHeld = false;
     this.#leases.clear();
     this.#withRoom.clear();
-    this.#bindings.clear();
+    this.#byNumber.clear();
+    this.#keys.clear();
     if (!revoke) return true;
     const remaining = leases.values(); // one iterator for all loops, so that each lease is taken by one of them
     const loops = Array.from({ length: MAX_REVOCATIONS }, () => this.#revoke(remaining, deadlineMs));
@@ -417,25 +445,29 @@ export class LeaseKeeper {
     }
   }
 
-  /** @param previous the present binding of the key, if it has one */
-  #bindTo(lease: HeldLease, key: string, previous?: Binding): Binding {
-    if (previous !== undefined) previous.removed = REPLACED;
-    const binding: Binding = {
-      key,
-      held: lease,
-      order: this.#bindingCount++,
-      removed: this.#removed,
-      writtenAt: previous?.writtenAt ?? UNWRITTEN,
-    };
-    this.#bindings.set(key, binding);
-    this.#addKey(lease, key);
-    return binding;
+  /** @param known the row of the key, or -1 */
+  #bindTo(lease: HeldLease, key: string, known: number): Binding {
+    const row = known < 0 ? this.#keys.add(key) : known;
+    this.#bindingCount = (this.#bindingCount + 1) | 0 || 1; // 0 is the order of a free row
+    const order = this.#bindingCount;
+    const isMoved = this.#keys.leaseOf(row) !== numberOf(lease);
+    if (isMoved && known >= 0) {
+      this.#leaveLease(row);
+      this.#keys.setWrittenAt(row, UNWRITTEN);
+    }
+    this.#keys.bind(row, numberOf(lease), order);
+    if (isMoved) this.#addRow(lease, row);
+    return { key, held: lease, row, order, writtenAt: this.#keys.writtenAt(row) };
   }
 
-  #addKey(lease: HeldLease, key: string): void {
-    const isFirst = lease.keys.size === 0;
-    lease.keys.add(key);
-    if (lease.keys.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
+  #addRow(lease: HeldLease, row: number): void {
+    const isFirst = lease.size++ === 0;
+    const rows = lease.rows.push(row);
+    if (rows > MAX_ROWS_PER_KEY * Math.max(lease.size, KEYS_PER_LEASE)) {
+      const isBound = (one: number): boolean => this.#keys.leaseOf(one) === numberOf(lease);
+      lease.rows = [...new Set(lease.rows)].filter(isBound);
+    }
+    if (lease.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
     if (isFirst) this.#shortenPauseFor(lease); // checks are more frequent from now on
   }
 
@@ -463,6 +495,7 @@ export class LeaseKeeper {
   #hold(id: LeaseID, requestedAt: ClockReading, isAdopted: boolean): HeldLease {
     const lease = new HeldLease(id, requestedAt, this.#options, this.#grants++, isAdopted);
     this.#leases.set(id, lease);
+    this.#byNumber.set(numberOf(lease), lease);
     this.#withRoom.set(lease, true);
     this.#options.onGranted?.(id);
     this.#shortenPauseFor(lease);

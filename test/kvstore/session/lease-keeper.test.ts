@@ -338,11 +338,11 @@ describe('a lease keeper', () => {
     const before = await keeper.bind('a');
     const again = await keeper.bind('a');
     keeper.unbind(before);
-    expect(keeper.bindingOf('a')).toBe(again);
+    expect(keeper.bindingOf('a')).toEqual(again);
     keeper.unbind(again);
     expect(keeper.bindingOf('a')).toBeUndefined();
     keeper.confirm(again, 1);
-    expect(keeper.bindingOf('a')).toBe(again);
+    expect(keeper.bindingOf('a')).toEqual({ ...again, writtenAt: 1 });
     keeper.unbind(undefined);
     keeper.markLost(again.held.id);
     expect(lost).toEqual([['a']]);
@@ -354,7 +354,7 @@ describe('a lease keeper', () => {
     const binding = await keeper.bind('a');
     keeper.confirm(binding, 7);
     keeper.unbind(binding, 6);
-    expect(keeper.bindingOf('a')).toBe(binding);
+    expect(keeper.bindingOf('a')).toEqual({ ...binding, writtenAt: 7 });
     keeper.unbind(binding, 7);
     expect(keeper.bindingOf('a')).toBeUndefined();
     const [lease = ''] = server.leases;
@@ -443,7 +443,7 @@ describe('a lease keeper', () => {
     expect([keys.length, keys.at(-1), keeper.lost]).toEqual([299_999, 'reported', 300]);
     expect(keys).not.toContain('k299999');
     expect([again.held.id === before?.held.id, keeper.bindingOf('k299999')]).toEqual([false, again]);
-    expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)]).toEqual([['k299999']]);
+    expect([...keeper.unbindBelow('k', 1, keeper.bindingCount)].flat()).toEqual(['k299999']);
   });
 
   it('examines each lease a few times for its keepalive, however many there are (regression: all of them)', async () => {
@@ -597,10 +597,9 @@ describe('a lease keeper', () => {
     const refused = await keeper.bind('a');
     keeper.confirm(written, 3);
     keeper.settle([refused], false);
-    expect(keeper.bindingOf('a')).toBe(refused);
-    expect(refused.writtenAt).toBe(3);
+    expect(keeper.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
     keeper.unbind(refused, 2); // by an earlier delete, whose answer is late
-    expect(keeper.bindingOf('a')).toBe(refused);
+    expect(keeper.bindingOf('a')).toEqual({ ...refused, writtenAt: 3 });
   });
 
   it('a refused write does not bind a key again that a delete has removed (regression: it was reported as lost)', async () => {

@@ -1,0 +1,197 @@
+import { ByteRows } from '../../columns/byte-rows.ts';
+import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
+
+/** Columns of a row: the number of the folder, the lease, the order, and the revision plus one in two words. */
+const FOLDER = 0;
+const LEASE = 1;
+const ORDER = 2;
+const LOW = 3;
+const HIGH = 4;
+const COLUMNS = 5;
+
+const TWO_32 = 2 ** 32;
+/** The number of the folder, before the name of the key in it. */
+const FOLDER_BYTES = 4;
+const ASCII_END = 0x80;
+
+/** The part of keys up to their last slash. */
+interface Folder {
+  readonly name: string;
+  /** At least 1; used again when the folder is empty. */
+  readonly number: number;
+  keys: number;
+}
+
+/**
+ * The keys of a client under its leases, one row of integers each, so that a key needs no object on the heap. A key is
+ * stored as the number of its folder and its name in the folder.
+ *
+ *     row    folder │ lease │ order of the binding │ revision of the last write
+ */
+export class LeasedKeys {
+  #rows = newRows();
+  readonly #folders = new Map<string, Folder>();
+  readonly #byNumber: (Folder | undefined)[] = [undefined];
+  readonly #freeNumbers: number[] = [];
+  /** The folder of the last key, because successive keys usually have the same one; undefined if it has no keys. */
+  #selected: Folder | undefined;
+  #selectedName = '';
+  /** The stored bytes of the last key. */
+  #buffer = new Uint8Array(256);
+
+  get isEmpty(): boolean {
+    return this.#folders.size === 0;
+  }
+
+  /** One more than the highest row ever used. */
+  get limit(): number {
+    return this.#rows.limit;
+  }
+
+  /** Returns the row of a key, or -1. */
+  find(key: string): number {
+    const folder = this.#select(key);
+    if (folder === undefined) return -1;
+    const end = this.#encode(folder, key);
+    return this.#rows.find(this.#buffer, 0, end);
+  }
+
+  /** Adds a row, without a lease, for a key that has none. */
+  add(key: string): number {
+    const folder = this.#select(key) ?? this.#addFolder();
+    const end = this.#encode(folder, key);
+    const row = this.#rows.add(this.#buffer, 0, end);
+    this.#rows.rows.set(row, FOLDER, folder.number);
+    folder.keys++;
+    return row;
+  }
+
+  delete(row: number): void {
+    const folder = this.#folderOf(row);
+    if (folder === undefined) return;
+    this.#rows.delete(row);
+    if (--folder.keys > 0) return;
+    this.#folders.delete(folder.name);
+    this.#byNumber[folder.number] = undefined;
+    this.#freeNumbers.push(folder.number);
+    if (this.#selected === folder) this.#selected = undefined;
+  }
+
+  clear(): void {
+    this.#rows = newRows();
+    this.#folders.clear();
+    this.#byNumber.length = 1;
+    this.#freeNumbers.length = 0;
+    this.#selected = undefined;
+  }
+
+  /** Returns the key of a row; undefined if the row is free. */
+  keyAt(row: number): string | undefined {
+    const bytes = this.#rows.textAt(row);
+    return bytes && `${this.#folderOf(row)?.name ?? ''}${keyOfBytes(bytes.subarray(FOLDER_BYTES))}`;
+  }
+
+  /** Returns a function that returns the key of a row if it starts with `prefix`, otherwise undefined. */
+  below(prefix: string): (row: number) => string | undefined {
+    let last: Folder | undefined;
+    let isWhole = false;
+    let isPart = false;
+    return (row) => {
+      const folder = this.#folderOf(row);
+      if (folder !== last) {
+        isWhole = folder?.name.startsWith(prefix) === true;
+        isPart = folder !== undefined && prefix.startsWith(folder.name);
+        last = folder;
+      }
+      const key = isWhole || isPart ? this.keyAt(row) : undefined;
+      return isWhole || key?.startsWith(prefix) === true ? key : undefined;
+    };
+  }
+
+  /** Returns the number of the lease of a key; 0 if it has none. */
+  leaseOf(row: number): number {
+    return this.#rows.rows.get(row, LEASE);
+  }
+
+  /** Returns the low 32 bits of the order of a binding; 0 if the row is free. */
+  orderOf(row: number): number {
+    return this.#rows.rows.get(row, ORDER);
+  }
+
+  bind(row: number, lease: number, order: number): void {
+    const page = this.#rows.rows.writablePageOf(row);
+    const at = this.#rows.rows.offsetOf(row);
+    page[at + LEASE] = lease;
+    page[at + ORDER] = order;
+  }
+
+  /** Returns the revision of a key; -1 for a new row. */
+  writtenAt(row: number): number {
+    const page = this.#rows.rows.pageOf(row);
+    const at = this.#rows.rows.offsetOf(row);
+    return ((page[at + HIGH] ?? 0) >>> 0) * TWO_32 + ((page[at + LOW] ?? 0) >>> 0) - 1;
+  }
+
+  setWrittenAt(row: number, revision: number): void {
+    const page = this.#rows.rows.writablePageOf(row);
+    const at = this.#rows.rows.offsetOf(row);
+    page[at + LOW] = (revision + 1) % TWO_32;
+    page[at + HIGH] = Math.floor((revision + 1) / TWO_32);
+  }
+
+  #folderOf(row: number): Folder | undefined {
+    return this.#byNumber[this.#rows.rows.get(row, FOLDER)];
+  }
+
+  /** Selects the folder of a key, and returns it if it has keys. */
+  #select(key: string): Folder | undefined {
+    const end = key.lastIndexOf('/') + 1;
+    if (end !== this.#selectedName.length || !key.startsWith(this.#selectedName)) {
+      this.#selectedName = key.slice(0, end);
+      this.#selected = this.#folders.get(this.#selectedName);
+    }
+    return this.#selected;
+  }
+
+  /** Adds the selected folder, which has no keys. */
+  #addFolder(): Folder {
+    const number = this.#freeNumbers.pop() ?? this.#byNumber.length;
+    const folder: Folder = { name: this.#selectedName, number, keys: 0 };
+    this.#folders.set(folder.name, folder);
+    this.#byNumber[number] = folder;
+    this.#selected = folder;
+    return folder;
+  }
+
+  /** Writes the stored bytes of a key into the buffer. Returns their number. */
+  #encode({ name, number }: Folder, key: string): number {
+    const from = name.length;
+    const end = FOLDER_BYTES + key.length - from;
+    if (end > this.#buffer.length) this.#buffer = new Uint8Array(2 * end);
+    const buffer = this.#buffer;
+    for (let i = 0; i < FOLDER_BYTES; i++) buffer[i] = number >>> (8 * i);
+    for (let i = FOLDER_BYTES; i < end; i++) {
+      const code = key.charCodeAt(from + i - FOLDER_BYTES);
+      if (code >= ASCII_END) return this.#encodeText(key.slice(from));
+      buffer[i] = code;
+    }
+    return end;
+  }
+
+  /** Writes a name that is not ASCII after the number of the folder. Returns the number of all bytes. */
+  #encodeText(name: string): number {
+    const bytes = bytesOfKey(name);
+    const end = FOLDER_BYTES + bytes.length;
+    if (end > this.#buffer.length) {
+      const longer = new Uint8Array(2 * end);
+      longer.set(this.#buffer.subarray(0, FOLDER_BYTES));
+      this.#buffer = longer;
+    }
+    this.#buffer.set(bytes, FOLDER_BYTES);
+    return end;
+  }
+}
+
+function newRows(): ByteRows {
+  return new ByteRows(COLUMNS, Math.random() * TWO_32);
+}
