@@ -34,8 +34,8 @@ export interface KernelFrontend {
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
   backends: number | undefined;
   readonly slots: string[];
-  /** Slot numbers of `MAX_SLOTS` or more: foreign elements. */
-  readonly foreignSlots: number[];
+  /** Foreign elements: slots of `MAX_SLOTS` or more, other verdicts, and a second set of frontends. */
+  readonly foreign: { readonly set: string; readonly key: Uint8Array }[];
   /** Protocols with which the masquerade sets or `clusterIPs` contain it. */
   readonly listedProtocols: Set<number>;
   /** The chain that admits clients. `undefined`: all clients are admitted. */
@@ -50,7 +50,7 @@ export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
     isAny: isAnyPort(endpoint),
     backends: undefined,
     slots: [],
-    foreignSlots: [],
+    foreign: [],
     listedProtocols: new Set(),
     sourceChain: undefined,
     ranges: new Set(),
@@ -62,7 +62,7 @@ export function itemOf({
   isAny,
   backends,
   slots,
-  foreignSlots,
+  foreign,
   listedProtocols,
   sourceChain,
   ranges,
@@ -71,7 +71,7 @@ export function itemOf({
     sourceChain === undefined ? undefined : { policy: policyOf(sourceChain), ranges: [...ranges] };
   const hasAllRanges = sources === undefined ? ranges.size === 0 : sourceChainName(sources) === sourceChain;
   const hasAllElements = isAny ? listedProtocols.size === PROTOCOLS.length : backends === slots.length;
-  const isComplete = hasAllElements && hasAllRanges && foreignSlots.length === 0;
+  const isComplete = hasAllElements && hasAllRanges && foreign.length === 0;
   const masquerade = !isAny && listedProtocols.size > 0;
   return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade, sources };
 }
@@ -88,7 +88,7 @@ export function changedFrontend(
     isAny,
     backends: isAny ? undefined : slots.length,
     slots,
-    foreignSlots: [],
+    foreign: [],
     listedProtocols: new Set(protocolsOf(endpoint, item)),
     sourceChain: item.sources && sourceChainName(item.sources),
     ranges: new Set(item.sources?.ranges),
@@ -97,8 +97,9 @@ export function changedFrontend(
 
 /**
  * Returns the requests that change a frontend from its current state to `item`, in steps; undefined deletes it. Each
- * step must be in one transaction, because it replaces backends, or the frontend itself. New backends are added before
- * the frontend refers to their slots, and surplus ones are deleted last.
+ * step must be in one transaction, because it replaces backends, or the frontend itself. Foreign elements are deleted
+ * first, because they may have the key of the frontend. New backends are added before the frontend refers to their
+ * slots, and surplus ones are deleted last.
  */
 export function changeRequests(
   table: NftTable,
@@ -120,6 +121,7 @@ export function changeRequests(
   const remove = (slots: readonly number[]): readonly NetlinkRequest[] =>
     slots.length === 0 ? [] : [deleteElements(table, backends, slots.map(keyOf))];
   return [
+    ...inSteps(state.foreign, (some) => some.map(({ set, key }) => deleteElements(table, set, [key]))),
     ...clients.before,
     ...inSteps(added, (slots) => [
       ...remove(slots.map(({ slot }) => slot).filter(isUsed)),
@@ -130,7 +132,7 @@ export function changeRequests(
       ),
     ]),
     [...listing, ...clients.together, ...frontendRequests(table, frontend, state.backends, count)],
-    ...inSteps([...surplus, ...state.foreignSlots], remove),
+    ...inSteps(surplus, remove),
     ...clients.after,
   ];
 }

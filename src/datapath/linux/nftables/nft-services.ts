@@ -288,16 +288,20 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       const { ip, protocol } = readClusterIP(key, family);
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
     } else if (contents === undefined) {
-      this.#frontendAt(family, readFrontend(key, family)).backends = pickSizeOf(chain) ?? 0;
+      const frontend = this.#frontendAt(family, readFrontend(key, family));
+      const backends = set === SETS.refused ? 0 : pickSizeOf(chain) || undefined;
+      const isForeign = backends === undefined || frontend.backends !== undefined || frontend.isAny;
+      if (isForeign) frontend.foreign.push({ set, key });
+      else frontend.backends = backends;
     } else if (contents.kind === 'masquerade') {
       const { protocol } = contents;
       this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
     } else {
       const { protocol } = contents;
       const { frontend, slot } = readSlot(key, family, protocol);
-      const { slots, foreignSlots } = this.#frontendAt(family, frontend);
+      const { slots, foreign } = this.#frontendAt(family, frontend);
       if (slot >= MAX_SLOTS) {
-        foreignSlots.push(slot);
+        foreign.push({ set, key });
         return;
       }
       while (slots.length < slot) slots.push(EMPTY_SLOT);
@@ -461,7 +465,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 }
 
-/** Reads the elements of a set, one dump message at a time, and returns those of each message. */
+/** Reads the elements of a set, one dump message at a time, and returns those of each message, each element once. */
 function* readSet(
   socket: NetlinkSocket,
   table: NftTable,
@@ -478,11 +482,12 @@ function* readSet(
         isComplete = true;
         continue;
       }
-      const elements = piece.flat();
-      for (const { key } of elements) {
-        const text = Buffer.from(key).toString('latin1');
-        isComplete &&= !keys.has(text);
-        keys.add(text);
+      const elements: NftElement[] = [];
+      for (const element of piece.flat()) {
+        const key = Buffer.from(element.key).toString('latin1');
+        if (keys.has(key)) isComplete = false;
+        else elements.push(element);
+        keys.add(key);
       }
       pieces.push(elements);
       yield;

@@ -464,6 +464,30 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('10.96.0.1:80/TCP', undefined);
   });
 
+  it('are written despite foreign elements with their keys, which are deleted (regression: ENOENT for ever)', () => {
+    const key = '10.96.0.1:80/TCP';
+    const foreign = (set: string, verdict = ''): unknown =>
+      host.run('nft', `add element ip ${TABLE} ${set} { 10.96.0.1 . tcp . 80${verdict} }`);
+    set('10.96.0.2:80/TCP', ['10.0.0.1:80/TCP']);
+    for (const verdict of [' : accept', ' : goto layout-3', ' : goto pick-0']) {
+      if (verdict.includes('pick')) host.run('nft', `add chain ip ${TABLE} pick-0`);
+      foreign('services', verdict);
+      expect(entries(services).map(([name]) => name)).toContain(key);
+      set(key, undefined);
+      expect(found().has(key)).toBe(false);
+      foreign('services', verdict);
+      entries(services);
+      set(key, ['10.0.0.2:80/TCP']);
+      expect(found().get(key)).toEqual(['10.0.0.2:80/TCP']);
+      set(key, undefined);
+    }
+    set(key, ['10.0.0.2:80/TCP']);
+    foreign('refused');
+    expect(new Map(entries(services)).get(key)?.backends).not.toEqual(['10.0.0.2:80/TCP']);
+    set(key, ['10.0.0.2:80/TCP', '10.0.0.3:80/TCP']);
+    expect(found().get(key)).toEqual(['10.0.0.2:80/TCP', '10.0.0.3:80/TCP']);
+  });
+
   it('are read despite foreign sets and elements of ranges (regression: invalid prefix, then ENOENT)', () => {
     const key = '10.96.0.1:80/TCP';
     const item = { backends: ['10.0.0.1:80/TCP'], affinitySeconds: 0 };
