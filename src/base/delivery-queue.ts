@@ -23,14 +23,14 @@ export class DeliveryQueue {
   /** Runs `deliver` now, or after the current delivery. */
   run(deliver: () => void): void {
     if (this.#running) this.#waiting.push(deliver);
-    else this.deferUntilReturn(deliver);
+    else this.deliverAfter(deliver);
   }
 
   /**
    * Runs `work` now. Deliveries that `work` requests start when `work` has returned. If `work` throws, these deliveries
    * run before the error is thrown to the caller.
    */
-  deferUntilReturn<T>(work: () => T): T {
+  deliverAfter<T>(work: () => T): T {
     if (this.#running) return work();
     this.#running = true;
     try {

@@ -99,7 +99,7 @@ export class Reconciler<Entry, Change> {
     // One iterator: each new one would step over the slots of deleted entries.
     const remaining = this.#previous.entries();
     while (this.#previous.size > 0) {
-      this.#deliveries.deferUntilReturn(() => {
+      this.#deliveries.deliverAfter(() => {
         const deletes = this.#takeDeletes(remaining);
         if (this.#guard.call(() => this.#listener.onChanges(deletes)) || this.#ended) return;
         this.#guard.call(() => this.onEnded());

@@ -77,7 +77,7 @@ export class ChangeHub {
       return;
     }
     // Deferred, so that writes of these listeners are delivered after all three kinds of changes.
-    this.#deliveries.deferUntilReturn(() => {
+    this.#deliveries.deliverAfter(() => {
       if (changes.length > 0) this.#listeners.notify(deliverChanges, changes);
       if (ownerChanges.length > 0) this.#ownerListeners.notify(deliverOwnerChanges, ownerChanges);
       if (namedPortsChanged) this.#namedPortsListeners.notify(deliverNamedPortsChange, undefined);

@@ -178,7 +178,7 @@ export class NodeManager {
     this.#assertNotWriting();
     if (this.#closed) return;
     const configuration = { ...this.configuration, ...changes };
-    this.#feeds.deferUntilReturn(() => {
+    this.#feeds.deliverAfter(() => {
       const entries = [...this.#nodes.entries()];
       this.#addresses.updateAll(entries, configuration);
       this.#feeds.configure(configuration);
@@ -409,7 +409,7 @@ export class NodeManager {
       changed.push(entry);
       if (previous !== undefined && entry.effective === undefined) this.#nodes.remove(previous);
     }
-    this.#feeds.deferUntilReturn(() => {
+    this.#feeds.deliverAfter(() => {
       this.#addresses.updateAll(changed);
       for (const entry of changed) this.#announce(entry);
     });
@@ -434,7 +434,7 @@ export class NodeManager {
 
   /** Updates the IPCache, then the handlers, with the effective node. */
   #write(entry: NodeEntry): void {
-    this.#feeds.deferUntilReturn(() => {
+    this.#feeds.deliverAfter(() => {
       this.#addresses.update(entry);
       this.#announce(entry);
     });

@@ -617,7 +617,7 @@ export class ServiceCache {
       return;
     }
     // Deferred, so that writes of these listeners are delivered after the events and `onInputsComplete`.
-    this.#deliveries.deferUntilReturn(() => {
+    this.#deliveries.deliverAfter(() => {
       if (events.length > 0) this.#listeners.notify(deliverEvents, events);
       this.#listeners.notify(deliverInputsComplete, undefined);
     });

@@ -17,7 +17,7 @@ class Log {
   #words: readonly string[] = [];
 
   write(...words: string[]): void {
-    this.#queue.deferUntilReturn(() => {
+    this.#queue.deliverAfter(() => {
       for (const word of words) {
         this.listeners.beforeChange();
         this.#words = [...this.#words, word];
