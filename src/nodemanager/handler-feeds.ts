@@ -89,9 +89,12 @@ export class HandlerFeeds {
     return unsubscribe;
   }
 
-  /** Runs `work` before any handler is called. A handler may change nodes, so the state must be consistent first. */
-  deferUntilReturn(work: () => void): void {
-    this.#deliveries.deferUntilReturn(work);
+  /**
+   * Runs `work`, then calls handlers. A handler may change nodes, so the state must be consistent before the first
+   * call.
+   */
+  deliverAfter(work: () => void): void {
+    this.#deliveries.deliverAfter(work);
   }
 
   change(change: NodeChange): void {
@@ -109,12 +112,12 @@ export class HandlerFeeds {
   /** Resolves when every handler has applied all changes up to `revision`, or those of `node` if it is given. */
   whenApplied(revision: number, node: string | undefined): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
-      // After the current delivery, because only then all its lanes exist.
+      // After the current delivery, because it may add lanes for these changes.
       this.#deliveries.run(() => {
         const lanes = new Set<NodeLane>();
         for (const feed of this.#feeds.current) {
           for (const lane of feed.lanes) {
-            if (lane.since <= revision && (node === undefined || lane.node === node)) lanes.add(lane);
+            if (lane.pendingSince <= revision && (node === undefined || lane.node === node)) lanes.add(lane);
           }
         }
         if (lanes.size === 0) resolve('applied');
@@ -123,7 +126,10 @@ export class HandlerFeeds {
     });
   }
 
-  /** Deletes the previous nodes of a handler that are not announced, within a delivery after its replay. */
+  /**
+   * Deletes the nodes that a handler had when it subscribed (`previous`) and that are not announced. This is a delivery
+   * after the replay.
+   */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {
@@ -134,7 +140,10 @@ export class HandlerFeeds {
     });
   }
 
-  /** Ends all subscriptions, with `deleted` like {@link HandlerFeed.stop}. Waiters resolve to `closed`. */
+  /**
+   * Ends all subscriptions. With `deleted`, the announced nodes, handlers delete their nodes first; see
+   * {@link HandlerFeed.stop}. Waiters resolve to `closed`.
+   */
   stop(deleted?: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
@@ -152,7 +161,8 @@ export class HandlerFeeds {
 
   #progress(lane: NodeLane): void {
     for (const waiter of this.#waiters) {
-      if (lane.since <= waiter.revision || !waiter.lanes.delete(lane) || waiter.lanes.size > 0) continue;
+      if (lane.pendingSince > waiter.revision) waiter.lanes.delete(lane);
+      if (waiter.lanes.size > 0) continue;
       this.#waiters.delete(waiter);
       waiter.resolve('applied');
     }

@@ -39,7 +39,7 @@ export class NodeLane {
   failures = 0;
   error: Failure | undefined;
   /** Revision of the earliest change that is not applied; infinite if there is none. */
-  since: number = Number.POSITIVE_INFINITY;
+  pendingSince: number = Number.POSITIVE_INFINITY;
   /** The desired version when the running call began. */
   #desired: Node | undefined;
   /** True if a delete of `applied` failed. It must be completed before any other call. */
@@ -56,7 +56,7 @@ export class NodeLane {
   /** Sets the desired version by a change of the given revision. */
   retarget(target: Node | undefined, revision: number): void {
     this.target = target;
-    if (this.running === undefined) this.since = Math.min(this.since, revision);
+    if (this.running === undefined) this.pendingSince = Math.min(this.pendingSince, revision);
     else this.#changedWhileRunning = Math.min(this.#changedWhileRunning, revision);
   }
 
@@ -88,13 +88,13 @@ export class NodeLane {
       if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
       this.applied = step.call === 'delete' ? undefined : step.node;
     }
-    this.#updateSince(this.applied === this.#desired);
+    this.#updatePendingSince(this.applied === this.#desired);
   }
 
   /** Records a failed call. `HandlerCalls.recordFailure` counts it. */
   failed(step: NodeStep): void {
     this.running = undefined;
-    this.#updateSince(false);
+    this.#updatePendingSince(false);
     if (step.call === 'validate' || this.#cleansUp(step)) return;
     if (step.call === 'delete') this.#deleting = true;
     else this.residue = step.node;
@@ -102,15 +102,17 @@ export class NodeLane {
 
   /** Marks all changes as applied, before the lane is deleted. */
   settle(): void {
-    this.since = Number.POSITIVE_INFINITY;
+    this.pendingSince = Number.POSITIVE_INFINITY;
   }
 
   /**
-   * Updates `since` after a call. `isReached` is true if the handler has the version that was desired when the call
-   * began.
+   * Updates `pendingSince` after a call. `isReached` is true if the handler has the version that was desired when the
+   * call began.
    */
-  #updateSince(isReached: boolean): void {
-    this.since = isReached ? this.#changedWhileRunning : Math.min(this.since, this.#changedWhileRunning);
+  #updatePendingSince(isReached: boolean): void {
+    this.pendingSince = isReached
+      ? this.#changedWhileRunning
+      : Math.min(this.pendingSince, this.#changedWhileRunning);
     this.#changedWhileRunning = Number.POSITIVE_INFINITY;
   }
 
