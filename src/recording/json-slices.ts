@@ -2,9 +2,10 @@ import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { parseJsonInPieces } from '../base/json-pieces.ts';
 
 /**
- * Parses a text in pieces, one per turn of the event loop. Resolves to the value; undefined if the text is not JSON.
+ * Resolves to the value of a JSON text; undefined if the text is not JSON. Parses one piece in each turn of the event
+ * loop.
  */
-export async function parseJsonInTurns(text: string): Promise<unknown> {
+export async function parseIfJson(text: string): Promise<unknown> {
   const pieces = parseJsonInPieces(text);
   try {
     for (let piece = pieces.next(); ; piece = pieces.next()) {

@@ -5,7 +5,7 @@ import { readRegularFile } from '../base/files/regular-file.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
-import { parseJsonInTurns } from './json-in-turns.ts';
+import { parseIfJson } from './json-slices.ts';
 import { plainValue, yamlDocuments } from './yaml-documents.ts';
 
 /** A Kubernetes object of a manifest. Its fields are unchecked. */
@@ -19,7 +19,7 @@ type Reject = (rejection: Rejection) => void;
 
 const EXTENSIONS = ['.yaml', '.yml', '.json'];
 
-/** Returns the manifests of a folder sorted by name, without subfolders. Returns a file itself. */
+/** Returns the paths of the manifests in a folder, sorted by name, without its subfolders; of a file, its own path. */
 async function manifestFiles(path: string): Promise<readonly string[]> {
   if (!(await stat(path)).isDirectory()) return [path];
   const names = await readdir(path);
@@ -51,7 +51,8 @@ export async function* parseManifests(
   file: string,
   onReject: Reject,
 ): AsyncGenerator<Manifest, void, void> {
-  const json = /^\s{0,64}[{[]/.test(text) ? await parseJsonInTurns(text) : undefined;
+  // A YAML text may begin like JSON, too.
+  const json = /^\s{0,64}[{[]/.test(text) ? await parseIfJson(text) : undefined;
   if (json === undefined) yield* parseYamlManifests(text, file, onReject);
   else yield* objectsOf(json, `${file}:1`, (index) => `${file} items[${index}]`, onReject);
 }
@@ -83,7 +84,10 @@ function* objectsOf(
   const { kind, items } = value;
   // Only `List` itself and objects with `items` are lists, because a kind of a CRD may end in `List`, too.
   const isList = kind === 'List' || (typeof kind === 'string' && kind.endsWith('List') && 'items' in value);
-  if (!isList) return yield { at, object: value };
+  if (!isList) {
+    yield { at, object: value };
+    return;
+  }
   if (items === null) return; // Go writes an empty list as null
   if (!Array.isArray(items)) return onReject(malformed('items', items, 'must be a list', at));
   for (const [index, object] of listItems(value, items).entries()) {

@@ -8,7 +8,7 @@ import { bytesOfText, keyOfBytes } from '../kvstore/codec/bytes.ts';
 import { CLUSTER_CONFIG_PREFIX } from '../kvstore/codec/keys.ts';
 import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/fields.ts';
 import { unreadable } from '../process/input-error.ts';
-import { parseJsonInTurns } from './json-in-turns.ts';
+import { parseIfJson } from './json-slices.ts';
 
 /** A key of a recorded mesh, in the kvstore of cluster `store`. */
 export interface RecordedKey {
@@ -64,7 +64,7 @@ async function* parseLine(
 }
 
 async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined> {
-  const json = await parseJsonInTurns(line);
+  const json = await parseIfJson(line);
   const { kvs } = isObject(json) ? json : {};
   return Array.isArray(kvs) ? kvs : undefined;
 }
