@@ -28,7 +28,7 @@ function decodeAddress(list: Fields<never>, index: number): NodeAddress | undefi
     : fields.reject('IP', 'invalid-address', 'is not a valid IP address', '');
 }
 
-/** Returns a CIDR: an object, or a text, which readers of 1.21 accept and 1.22 is to write. */
+/** Returns the CIDR of a field: an object or a text. Cilium 1.21 reads both, and 1.22 is to write texts. */
 function readCIDR(family: Family, parent: Fields<never>, name: string | number): string {
   const text = typeof parent.value(name) === 'string' ? parent.cidr(name) : undefined;
   if (text !== undefined)
@@ -43,9 +43,9 @@ function readCIDR(family: Family, parent: Fields<never>, name: string | number):
 }
 
 /**
- * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`, because the kvstore determines the source for
- * the reader. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`, `invalid-json`,
- * `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`, `invalid-cidr`.
+ * Decodes the value of `…/nodes/v1/<cluster>/<name>`. Ignores `Source`: the reader assigns the source of the kvstore,
+ * `kvstore` or `clustermesh`. Reasons of rejection: `too-large`, `too-many`, `missing-field`, `key-mismatch`,
+ * `invalid-json`, `wrong-type`, `out-of-range`, `invalid-address`, `wrong-family`, `invalid-mask`, `invalid-cidr`.
  */
 export function decodeNode(
   expected: NodeName,
@@ -107,9 +107,9 @@ function encodeAddress({ type, ip }: NodeAddress): string {
   ]);
 }
 
-/** Format and source of a written node. */
+/** The program whose format {@link encodeNode} writes. */
 export interface NodeWriter {
-  /** Default `1.17`. */
+  /** Its version; default `1.17`. */
   readonly version?: FormatVersion | undefined;
   /** `local`: the agent of the node, the default. `custom-resource`: an operator, from the CiliumNode. */
   readonly source?: 'local' | 'custom-resource' | undefined;
@@ -139,6 +139,7 @@ export function encodeNode(
       ['ClusterID', String(node.clusterID)],
       ['Source', jsonString(source)],
       ['EncryptionKey', String(node.encryptionKey)],
+      // An agent writes empty labels as `{}`, an operator as `null`.
       ['Labels', source === 'local' ? labels : nullIfEmpty(node.labels.size, labels)],
       ['Annotations', since117(nullIfEmpty(node.annotations.size, jsonStringMap(node.annotations)))],
       ['NodeIdentity', since117(String(node.nodeIdentity))],
