@@ -4,28 +4,28 @@ import { sleep } from '../../base/sleep.ts';
 import type { KeptItems } from './kept-items.ts';
 
 /**
- * Delay of deletes after the last change. Connections to backends that were selected before the change are established
- * by then.
+ * Delay of deletes after the last change of the referring tables. A client that selected a backend before the change
+ * has connected to it by then.
  */
 const SETTLE_MS = 500;
 /** Maximum time for which a table that cannot be written delays the deletes of another one. */
 const MAX_HOLD_MS = 10_000;
 
-/** A table that deletes wait for. */
+/** A referring table, which deletes wait for. */
 export type DependentTable = Pick<KeptItems, 'flushed' | 'missing'>;
 
 /**
  * Delays the deletes of a table until the tables that refer to its items have their desired content. For example, a
  * service refers to the route to its backend. Two tables cannot change together, and if the route is deleted first,
- * clients see errors. Deletes are released half a second after the referring tables have no pending changes, if no item
- * of theirs is missing then. After about ten seconds they are released in any case.
+ * clients see errors. Deletes are released half a second after the referring tables have written their pending
+ * changes, if these tables then contain all desired items. After about ten seconds they are released in any case.
  */
 export class DeleteHold implements Disposable {
   readonly #clock: Pick<Clock, 'now' | 'after'>;
   readonly #dependents: Iterable<DependentTable>;
   readonly #disposed = new AbortController();
 
-  /** The tables are read when deletes wait, because tables may be added later. */
+  /** `dependents` is iterated at each wait, because tables may be added later. */
   constructor(clock: Pick<Clock, 'now' | 'after'>, dependents: Iterable<DependentTable>) {
     this.#clock = clock;
     this.#dependents = dependents;
