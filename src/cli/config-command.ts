@@ -83,7 +83,7 @@ function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
       }),
     );
   const help =
-    'Durations are in milliseconds, that of kvstore-lease-ttl in seconds; sizes are in bytes. --socket names an ' +
-    'operator or a kvstoremesh.';
+    'Durations are in milliseconds (kvstore-lease-ttl: in seconds), sizes in bytes. To ask an operator or a ' +
+    'kvstoremesh, set --socket to its socket.';
   addConfiguration(addSocketOption(addHelp(command, 'after', help)), io);
 }

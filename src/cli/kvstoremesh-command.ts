@@ -19,7 +19,7 @@ interface KvstoreMeshFlags extends ClusterFlags, LogFlags, ServeFlags {
 const KVSTOREMESH: AskedProcess = {
   name: 'kvstoremesh',
   socketName: 'kvstoremesh.sock',
-  question: async () => (await import('../agent/process-answers.ts')).askKvstoreMesh,
+  loadStatusQuestion: async () => (await import('../agent/process-answers.ts')).askKvstoreMesh,
 };
 
 /** Adds `dpcache kvstoremesh`. */

@@ -12,7 +12,7 @@ import { type AskedProcess, addProcessOptions, processRun } from './process-comm
 const OPERATOR: AskedProcess = {
   name: 'operator',
   socketName: 'operator.sock',
-  question: async () => (await import('../agent/process-answers.ts')).askOperator,
+  loadStatusQuestion: async () => (await import('../agent/process-answers.ts')).askOperator,
 };
 
 /** Adds `dpcache operator`. */
@@ -83,5 +83,6 @@ export function addOperatorCommand(program: Command, io: CommandIO, run: RunActi
       return EXIT.ok;
     }),
   );
-  addProcessOptions(command, OPERATOR, io, run, 'info'); // the log contains each delete
+  // By default, the log contains each delete.
+  addProcessOptions(command, OPERATOR, io, run, 'info');
 }

@@ -22,7 +22,8 @@ export interface AskedProcess {
   readonly name: string;
   /** Default name of its socket: `kvstoremesh.sock`. */
   readonly socketName: string;
-  readonly question: () => Promise<Question>;
+  /** Loads the code that asks for the status of the process. */
+  readonly loadStatusQuestion: () => Promise<Question>;
 }
 
 interface StatusFlags extends SocketFlags {
@@ -53,17 +54,17 @@ export function addProcessOptions(
   process: AskedProcess,
   io: CommandIO,
   run: RunAction,
-  level?: LogLevel,
+  defaultLogLevel?: LogLevel,
 ): void {
   addListenOptions(command, process.socketName);
-  addLogOptions(command, level);
+  addLogOptions(command, defaultLogLevel);
   addProcessConfiguration(command, io);
   addProcessStatus(command, process, io, run);
 }
 
 function addProcessStatus(
   parent: Command,
-  { name, socketName, question }: AskedProcess,
+  { name, socketName, loadStatusQuestion }: AskedProcess,
   io: CommandIO,
   run: RunAction,
 ): void {
@@ -75,7 +76,7 @@ function addProcessStatus(
     .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>
       run(async () => {
-        const ask = await question();
+        const ask = await loadStatusQuestion();
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
         const socketFlags = { ...flags, ...parent.opts<SocketFlags>() };

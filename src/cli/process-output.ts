@@ -99,14 +99,13 @@ export class LogOutput implements Output {
 const POOL_REQUEST = /^(FSReq|Get(Addr|Name)Info)/;
 
 /**
- * Interval of the checks if requests of the thread pool have ended, and the maximum number of checks: one second in
- * total.
+ * Interval and maximum number of the checks whether requests of the thread pool have ended: one second in total.
  */
 const POOL_CHECK = { everyMs: 50, count: 20 };
 
 /**
- * Ends the process after one second, even if its log is not read or an open handle keeps it alive. The status is
- * `process.exitCode`, or `status` if it is not set.
+ * Ends the process after one second (two, if a thread of the pool is busy), even if its log is not read or an open
+ * handle keeps it alive. The status is `process.exitCode`, or `status` if it is not set.
  */
 export function exitSoon(status: ExitStatus = EXIT.ok): void {
   setTimeout(() => exitWithPool(status, POOL_CHECK.count), DRAIN_MS).unref();
