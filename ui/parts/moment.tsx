@@ -34,7 +34,7 @@ function localOf(time: number): string {
   return new Date(time - offset).toISOString().slice(0, 19);
 }
 
-/** Opens the time picker. */
+/** Opens the banner of the current second, where an earlier time can be selected. */
 export function MomentButton(): VNode {
   return (
     <button
@@ -57,14 +57,16 @@ const FIRST_WINDOW_MS = 1_000;
 
 /** Returns the time of the first change after a moment; undefined if there is none. */
 async function nextChange(key: string | undefined, time: number): Promise<string | undefined> {
-  for (let window = FIRST_WINDOW_MS; ; window *= 8) {
-    const to = Math.min(time + window, agentNow());
-    const range = { from: new Date(time + 1).toISOString(), to: new Date(to).toISOString() };
-    if (to <= time) return undefined;
-    const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, ...range, limit: '1000' }));
+  const now = agentNow();
+  const from = new Date(time + 1).toISOString();
+  let end = time;
+  for (let window = FIRST_WINDOW_MS; end < now; window *= 8) {
+    end = Math.min(time + window, now);
+    const to = new Date(end).toISOString();
+    const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, from, to, limit: '1000' }));
     if (items.length > 0) return items.at(-1)?.at;
-    if (to < time + window) return undefined;
   }
+  return undefined;
 }
 
 /** Opens the state at the change before or after a moment. If there is no later change, opens the current state. */
