@@ -12,7 +12,8 @@ export function readEndpointList(
 }
 
 /**
- * Returns all words that are addresses, because their columns depend on the version, and labels are on separate lines.
+ * Returns all words that are addresses. Columns are not parsed, because their order depends on the version, and a line
+ * with a further label of an endpoint has only this column.
  */
 function addressesOfTable(text: string): ReadonlySet<string> {
   const addresses = new Set<string>();
