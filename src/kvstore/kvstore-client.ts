@@ -192,30 +192,31 @@ export class KvstoreClient implements KvstoreBackend {
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
-    const keeper = (name: string, ttlSeconds: number): LeaseKeeper =>
-      new LeaseKeeper({
-        transport,
-        clock,
-        random,
-        supervisor,
-        name,
-        ttlSeconds,
-        gate: options.gate,
-        onLost: (keys) => {
-          for (const key of keys) this.#clientWrites.forget(key);
-          this.#leaseLosses.notifyLost(keys);
-        },
-        onLeasesLost: (reported) => this.#leaseLosses.notifyReporting(reported),
-        onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
-        onEnded: (lease) => witnesses?.stop(lease),
-        onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
-      });
-    this.#leases = keeper('leases', leaseSeconds);
-    this.#firstExpiringLeases = keeper(
-      'first leases',
-      Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART)),
-    );
+    const firstSeconds = Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART));
+    this.#leases = this.#newKeeper('leases', leaseSeconds, witnesses);
+    this.#firstExpiringLeases = this.#newKeeper('first leases', firstSeconds, witnesses);
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
+  }
+
+  #newKeeper(name: string, ttlSeconds: number, witnesses: LeaseWitnesses | undefined): LeaseKeeper {
+    const { clock, random, gate } = this.#options;
+    return new LeaseKeeper({
+      transport: this.#transport,
+      clock,
+      random,
+      supervisor: this.#supervisor,
+      name,
+      ttlSeconds,
+      gate,
+      onLost: (keys) => {
+        for (const key of keys) this.#clientWrites.forget(key);
+        this.#leaseLosses.notifyLost(keys);
+      },
+      onLeasesLost: (reported) => this.#leaseLosses.notifyReporting(reported),
+      onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
+      onEnded: (lease) => witnesses?.stop(lease),
+      onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
+    });
   }
 
   #newWitnesses(): LeaseWitnesses {
@@ -365,18 +366,18 @@ export class KvstoreClient implements KvstoreBackend {
     }
     const { succeeded, deleted } = answer;
     const { revision } = answer.header;
+    // A transaction that may omit writes succeeds if their values are equal.
     const mayOmit = request.otherwise !== undefined;
     const isComplete = succeeded !== mayOmit;
     const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
     keeper?.settle(bindings, condition === undefined || succeeded, revision);
-    for (const { write, holder, binding } of released) if (isApplied(write)) holder.unbind(binding, revision);
-    for (const put of puts.filter(isApplied))
-      if (keeper === undefined) this.#clientWrites.forget(put.key);
-      else this.#clientWrites.put(put.key, put.value, revision);
+    const ended = released.filter(({ write }) => isApplied(write));
+    for (const { holder, binding } of ended) holder.unbind(binding, revision);
+    for (const { key, value } of puts.filter(isApplied))
+      if (keeper === undefined) this.#clientWrites.forget(key);
+      else this.#clientWrites.put(key, value, revision);
     // One delete is enough, because a transaction is applied completely or not at all.
-    const deletion = released.find(
-      ({ write }) => write.value === undefined && isApplied(write) && !this.#isBound(write.key),
-    );
+    const deletion = ended.find(({ write }) => write.value === undefined && !this.#isBound(write.key));
     if (deletion !== undefined) this.#clientWrites.recordDelete(deletion.write.key, revision);
     return { revision, isComplete, deleted };
   }
