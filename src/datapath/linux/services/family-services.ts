@@ -102,37 +102,25 @@ export class FamilyServices {
     const backends = new Map<string, BackendRow>();
     const frontends = new Map<string, InstalledFrontend>();
     const byNumber = new Map<number, string>();
-    for (const entry of this.maps.readBackends()) {
-      if (entry === undefined) {
-        yield;
-        continue;
-      }
-      const [number, text] = entry;
+    yield* forEachEntry(this.maps.readBackends(), ([number, text]) => {
       const name = backends.has(text) ? `${text}#${number}` : text;
       byNumber.set(number, name);
       backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
-    }
-    for (const entry of this.maps.readServices()) {
-      if (entry === undefined) {
-        yield;
-        continue;
-      }
+    });
+    yield* forEachEntry(this.maps.readServices(), (entry) => {
       const installed = installedIn(frontends, entry.frontend);
       if (entry.slot > 0) fillSlot(installed, entry, byNumber, backends);
       else {
         installed.count = entry.count;
         installed.affinitySeconds = entry.affinitySeconds;
       }
-    }
-    for (const entry of this.maps.readMembers()) {
-      if (entry === undefined) yield;
-      else {
-        const text = byNumber.get(entry[1]) ?? `#${entry[1]}`;
-        installedIn(frontends, entry[0]).members.add(text);
-        const row = backends.get(text);
-        if (row !== undefined) row.uses++;
-      }
-    }
+    });
+    yield* forEachEntry(this.maps.readMembers(), ([frontend, number]) => {
+      const text = byNumber.get(number) ?? `#${number}`;
+      installedIn(frontends, frontend).members.add(text);
+      const row = backends.get(text);
+      if (row !== undefined) row.uses++;
+    });
     this.#backends = backends;
     this.#frontends = frontends;
     this.#unfinished.clear();
@@ -389,6 +377,16 @@ function outcomeOf(step: FrontendStep, onSuccess: () => void): OnOutcome {
     if (error === undefined) onSuccess();
     else step.error ??= error;
   };
+}
+
+/** Passes each entry to `use`. Yields at each undefined one, which ends a batch. */
+function* forEachEntry<T>(
+  entries: Iterable<T | undefined>,
+  use: (entry: T) => void,
+): Generator<undefined, void, void> {
+  for (const entry of entries)
+    if (entry === undefined) yield;
+    else use(entry);
 }
 
 /** Returns the state of a frontend; adds an empty one if there is none. */
