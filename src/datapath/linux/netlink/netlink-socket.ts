@@ -132,13 +132,14 @@ export class NetlinkSocket implements Disposable {
       let isComplete = true;
       let isChanged = false;
       for (let events = this.events(); events !== undefined; events = this.events()) {
-        if (events === 'overrun') isComplete = false;
-        else {
-          if (events.some(({ flags }) => (flags & NLM_F.dumpInterrupted) !== 0)) isComplete = false;
-          isChanged ||= events.some(({ port }) => port !== this.port);
-          const values = this.#valuesIn(events, request.operation, read);
-          if (values.length > 0) yield values;
+        if (events === 'overrun') {
+          isComplete = false;
+          continue;
         }
+        isComplete &&= events.every(({ flags }) => (flags & NLM_F.dumpInterrupted) === 0);
+        isChanged ||= events.some(({ port }) => port !== this.port);
+        const values = this.#valuesIn(events, request.operation, read);
+        if (values.length > 0) yield values;
       }
       if ((isComplete && (tries > 1 || !isChanged)) || tries === DUMP_TRIES) return;
       if (!isComplete) yield 'again';
