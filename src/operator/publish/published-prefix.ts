@@ -265,18 +265,16 @@ export class PublishedPrefix {
     const { isOwned, isEquivalent } = this.#options;
     return {
       onUpdate: (name, value) => {
-        if (isEquivalent !== undefined) {
-          this.#found.set(name, value);
-          if (this.#wanted.has(name)) {
-            if (this.#isListed) this.#publish(name);
-            return;
-          }
-        }
+        if (isEquivalent !== undefined) this.#found.set(name, value);
         // Without `isEquivalent`, the desired keys are the local keys of the store, whose events it does not pass on.
-        if ((!this.#isComplete || this.#store.isReturned) && isOwned(name, value)) {
-          this.#leftovers.add(name);
-          if (this.#isComplete) this.#sweepLater();
+        if (isEquivalent !== undefined && this.#wanted.has(name)) {
+          if (this.#isListed) this.#publish(name);
+          return;
         }
+        const mayBeLeftover = !this.#isComplete || this.#store.isReturned;
+        if (!mayBeLeftover || !isOwned(name, value)) return;
+        this.#leftovers.add(name);
+        if (this.#isComplete) this.#sweepLater();
       },
       onDelete: (name) => {
         this.#found.delete(name);
