@@ -269,13 +269,11 @@ export class MemoryStore {
     const commit: Commit = { revision: this.#revision + 1, leases: [], createRevisions: [], prefix: '' };
     const versions: Version[] = [];
     const replaced: (Version | undefined)[] = [];
-    let isOneLease = true;
     const removed = new Set<string>();
     const add = (key: string, value: string | undefined, lease: LeaseID, old: Version | undefined): void => {
       const index = versions.length;
       if (index === 0) commit.prefix = key;
       while (!key.startsWith(commit.prefix)) commit.prefix = commit.prefix.slice(0, -1);
-      isOneLease &&= index === 0 || lease === commit.leases[0];
       commit.leases.push(lease);
       if (old !== undefined) commit.createRevisions[index] = old.createRevision;
       versions.push(new Version(key, value, commit, index));
@@ -297,7 +295,7 @@ export class MemoryStore {
         add(old.key, undefined, NO_LEASE, old);
       }
     }
-    if (isOneLease) commit.leases.splice(1);
+    if (commit.leases.every((lease) => lease === commit.leases[0])) commit.leases.splice(1);
     return { versions, replaced, deleted: removed.size };
   }
 
