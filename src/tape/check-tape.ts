@@ -25,15 +25,13 @@ export async function checkTape(
   const cuts: TapeCut[] = [];
   const clusters = new Set<string>();
   let [to, events, seq] = [0, 0, 0];
-  let from: number | undefined;
-  let life: string | undefined;
   for (const [index, part] of parts.entries()) {
     const { path: file, head } = part;
     readTapeSettings(head.settings, `${file}:1`);
-    const lost = head.life === life ? linesLost(part, seq) : 0;
-    if (from === undefined) from = head.wall + head.ms;
-    else if (head.life !== life || lost > 0) cuts.push({ at: `${file}:1`, lost });
-    life = head.life;
+    const previous = parts[index - 1]?.head;
+    const isSameLife = head.life === previous?.life;
+    const lost = isSameLife ? linesLost(part, seq) : 0;
+    if (previous !== undefined && (!isSameLife || lost > 0)) cuts.push({ at: `${file}:1`, lost });
     seq = head.seq - 1;
     let { wall } = head;
     for await (const lines of readTapePart(file)) {
@@ -50,9 +48,10 @@ export async function checkTape(
       }
     }
   }
+  const [first] = parts;
   const scrubbed = parts.every(({ head }) => head.scrubbed === true);
   return {
-    from: from ?? 0,
+    from: first === undefined ? 0 : first.head.wall + first.head.ms,
     to,
     events,
     files: parts.length,
