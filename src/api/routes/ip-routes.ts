@@ -18,7 +18,7 @@ import { limitConcurrency } from '../server/request-limits.ts';
 import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
-import { ListPages, type PagedSource } from './list-pages.ts';
+import { type ListPage, ListPages } from './list-pages.ts';
 import { PastLists, pastEntry, pastExplained, prefixMoment, unknownProblem } from './past-entries.ts';
 import {
   AT,
@@ -148,20 +148,20 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   model.services.lookupAddress('');
   const limitSorts = limitConcurrency(MAX_SORTS, 'sorted lists');
   const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
+  const pageFrom = async (offset: number, limit: number): Promise<ListPage<EntryDocument>> => {
+    const { snapshot, revision } = views.snapshot(pages.isFull ? 'recent' : 'current');
+    const items: EntryDocument[] = [];
+    await gate.run(limit, () => {
+      for (const entry of snapshot.entries({ skip: offset }))
+        if (items.push(entryDocument(entry, model)) === limit) break;
+    });
+    return { items, revision };
+  };
   app.openapi(LIST, async (c) => {
     const query = c.req.valid('query');
     const { at, sort, after, offset, ...rest } = query;
     checkOrder(query);
-    if (offset !== undefined) {
-      const { snapshot, revision } = views.snapshot(pages.isFull ? 'recent' : 'current');
-      const items: EntryDocument[] = [];
-      await gate.run(query.limit, () => {
-        for (const entry of snapshot.entries({ skip: offset })) {
-          if (items.push(entryDocument(entry, model)) === query.limit) break;
-        }
-      });
-      return answerJSON(c, { items, revision });
-    }
+    if (offset !== undefined) return answerJSON(c, await pageFrom(offset, query.limit));
     const page = await readPage(pages, gate, query, async () => {
       if (at !== undefined) return pastLists.list(c, at, rest);
       const filters = parseFilters(query, model);
@@ -171,18 +171,15 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
       const view = views.snapshot(pages.isFull && !isCurrent ? 'recent' : 'current');
       const { snapshot, revision } = view;
       const name = listName(instance, 'ipcache', snapshot.revision, query);
-      const list = (items: Iterable<KeyedEntry | undefined>): PagedSource<EntryDocument> => ({
-        name,
-        revision,
-        view,
-        items: documents(model, items),
-      });
-      if (sort === undefined) return list(matching(model, snapshot, filters));
-      const sorted: KeyedEntry[] = [];
-      const first = after === undefined ? undefined : prefixParameter('after', after);
-      const steps = selectSorted(matching(model, snapshot, filters), sort, first, sorted);
-      await limitSorts(c, () => runWhileConnected(c, gate, steps));
-      return list(sorted);
+      let entries: Iterable<KeyedEntry | undefined> = matching(model, snapshot, filters);
+      if (sort !== undefined) {
+        const sorted: KeyedEntry[] = [];
+        const first = after === undefined ? undefined : prefixParameter('after', after);
+        const steps = selectSorted(entries, sort, first, sorted);
+        await limitSorts(c, () => runWhileConnected(c, gate, steps));
+        entries = sorted;
+      }
+      return { name, revision, view, items: documents(model, entries) };
     });
     return answerJSON(c, page);
   });
