@@ -136,8 +136,8 @@ export async function followMesh(
     if (live === undefined) for (const line of addresses) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
-      // Only recorded input has no reloads, and it does not change.
-      const last = `${reloads === undefined ? '' : 'Changes follow; '}Ctrl-C stops.`;
+      // A recorded state has no settings, and does not change.
+      const last = `${run.settings === undefined ? '' : 'Changes follow; '}Ctrl-C stops.`;
       for (const line of [...addresses, last]) terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
