@@ -116,6 +116,7 @@ function clusterDocument(
     rejected: cluster.rejections.total,
     connectedSince: new Date(cluster.connectedSince).toISOString(),
     servicesExpired: cluster.servicesExpired,
+    heartbeat: cluster.heartbeat,
     lastFailureAt: isoTime(cluster.lastFailureAt),
     keys: Object.fromEntries(counts),
     ...progressOf(watchesOf(cluster)),

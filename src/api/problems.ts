@@ -89,7 +89,7 @@ function stepProblem(
 
 function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
   const { name, state, ready, connected, connectedSince: changedAt, knownAt, missing, lastFailure } = cluster;
-  if (ready) return [];
+  if (ready && cluster.heartbeat !== 'stale') return [];
   const lost = cluster.servicesExpired === true ? ', without services, whose TTL has ended' : '';
   const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served${lost}.`;
   const severity = lost === '' && (connected || knownAt !== undefined) ? 'warning' : 'error';
@@ -98,6 +98,15 @@ function clusterProblem(cluster: ClusterDocument, now: number): readonly Reporte
     subject: `cluster ${name}`,
     blockerPrefixes: [`cluster ${name} is incomplete: `],
   } as const;
+  if (ready)
+    return [
+      {
+        ...common,
+        severity: 'warning',
+        text: 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.',
+        remedy: 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.',
+      },
+    ];
   const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
   if (!connected) {
     const why = lastFailure === undefined ? '' : `: ${lastFailure}`;

@@ -72,6 +72,8 @@ export interface ClusterDocument extends FailureFields, ReadProgress {
   readonly connectedSince: string;
   /** True if its services were withdrawn because their TTL has ended; undefined for the local cluster. */
   readonly servicesExpired?: boolean | undefined;
+  /** Heartbeat in the kvstore; undefined if it was not read. */
+  readonly heartbeat?: 'never' | 'fresh' | 'stale' | undefined;
 }
 
 /** A step of the agent's start. */

@@ -3,6 +3,7 @@ import type { RejectionStatus } from '../base/rejection.ts';
 import type { TaskStatus } from '../base/supervisor.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { BackendStatus } from '../kvstore/session/backend.ts';
+import type { KvstoreHealthStatus } from '../kvstore/session/health.ts';
 import type { ClusterPhase, ClusterState } from './cluster-state.ts';
 import type { ResourceStatuses } from './resource-stores.ts';
 
@@ -48,6 +49,8 @@ export interface RemoteClusterStatus {
   readonly rejections: RejectionStatus;
   /** True if its services were withdrawn because the cluster was unreachable for the service TTL. */
   readonly servicesExpired: boolean;
+  /** Heartbeat of the process that writes the kvstore, such as the operator; undefined if it could not be read. */
+  readonly heartbeat: KvstoreHealthStatus['heartbeat'] | undefined;
   /** Number of failed attempts to follow the cluster. Retries within its watches are not counted. */
   readonly failures: number;
   /** The last failure of an attempt or a watch, even if a later one succeeded. */

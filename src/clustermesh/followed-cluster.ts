@@ -12,6 +12,7 @@ import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
 import type { ValueLimits } from '../kvstore/codec/value.ts';
 import type { KeyRead, KvstoreBackend } from '../kvstore/session/backend.ts';
+import { HEARTBEAT_INTERVAL_MS, KvstoreHealth } from '../kvstore/session/health.ts';
 import { IdentityCache } from '../model/identity-cache.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type {
@@ -106,6 +107,8 @@ export class FollowedCluster {
   readonly #tasks: Supervisor;
   readonly #watchStates = new WatchStates();
   readonly #status: ReportedStatus;
+  /** Reads only the heartbeat, because the watches show whether the kvstore answers. */
+  readonly #health: KvstoreHealth;
   readonly #inputs: ClusterInput[] = [];
   #isStepping = false;
   #state: ClusterState;
@@ -132,6 +135,12 @@ export class FollowedCluster {
     );
     this.#tasks = new Supervisor({ clock, random });
     this.#status = new ReportedStatus(clock);
+    this.#health = new KvstoreHealth({
+      backend: { get: (key, call) => this.#client.get(key, call), endpoints: () => Promise.resolve([]) },
+      clock,
+      random,
+      intervalMs: HEARTBEAT_INTERVAL_MS / 2, // each heartbeat is read, although both intervals have jitter
+    });
     this.#stores = options.stores({
       identities: this.identities,
       rejections: this.#rejections,
@@ -178,6 +187,7 @@ export class FollowedCluster {
 
   status(): RemoteClusterStatus {
     const { config, expired, failures } = this.#state;
+    const { quorum, heartbeat } = this.#health.status();
     return {
       name: this.name,
       ...this.#status.status(),
@@ -186,6 +196,7 @@ export class FollowedCluster {
       resources: this.#stores.status(),
       rejections: this.#rejections.status(),
       servicesExpired: expired,
+      heartbeat: quorum === 'ok' ? heartbeat : undefined,
       failures,
       tasks: this.#tasks.status().tasks,
     };
@@ -401,6 +412,7 @@ export class FollowedCluster {
       this.#dispatch({ type: 'refilled', attempt });
     };
     if (options.refill) void this.#tasks.runWithRestart('refill', refill);
+    void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving));
     const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });

@@ -12,6 +12,7 @@ import {
 import {
   clusterConfigKey,
   DEFAULT_ADDRESS_SPACE,
+  HEARTBEAT_KEY,
   MESH_RESOURCES,
   parseKvstoreKey,
   syncedKey,
@@ -133,6 +134,10 @@ export class RecordedMesh {
       if (signal.aborted) return keys;
       onProgress?.();
       keys++;
+      if (recorded.key === HEARTBEAT_KEY) {
+        this.#open(recorded.store); // without the key, because nothing writes it again
+        continue;
+      }
       const stray = strayKeyRejection(recorded);
       if (stray !== undefined) {
         onReject(stray);

@@ -280,8 +280,14 @@ describe('the metrics and readiness of a kvstoremesh', () => {
     const copied = { keys: 1, pending: 2, failures: 3, canaries: { nodes: true } };
     const clusters = [
       cluster('far', {}),
-      cluster('near', { ready: true, connected: true, servicesExpired: true, copy: copied }),
-      cluster('held', { connected: true, copy: copied }),
+      cluster('near', {
+        ready: true,
+        connected: true,
+        servicesExpired: true,
+        heartbeat: 'stale',
+        copy: copied,
+      }),
+      cluster('held', { connected: true, heartbeat: 'never', copy: copied }),
     ];
     vi.spyOn(Mesh.prototype, 'status').mockReturnValue({
       ready: false,
@@ -306,6 +312,9 @@ describe('the metrics and readiness of a kvstoremesh', () => {
         "dpcache_cluster_services_expired{cluster="far"} 0",
         "dpcache_cluster_services_expired{cluster="near"} 1",
         "dpcache_cluster_services_expired{cluster="held"} 0",
+        "# TYPE dpcache_cluster_heartbeat_stale gauge",
+        "dpcache_cluster_heartbeat_stale{cluster="near"} 1",
+        "dpcache_cluster_heartbeat_stale{cluster="held"} 0",
         "# TYPE dpcache_kvstoremesh_keys gauge",
         "dpcache_kvstoremesh_keys{cluster="far"} 11",
         "dpcache_kvstoremesh_keys{cluster="near"} 1",

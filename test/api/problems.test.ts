@@ -128,6 +128,16 @@ describe('the problems of a status', () => {
       },
     ],
     [
+      'a ready cluster without a current heartbeat',
+      { clusters: [cluster('baltic', { ready: true, connected: true, heartbeat: 'stale' })] },
+      {
+        severity: 'warning',
+        subject: 'cluster baltic',
+        text: 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.',
+        remedy: 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.',
+      },
+    ],
+    [
       'an unreachable kvstore whose state was never known',
       { clusters: [cluster('own', { local: true })] },
       { severity: 'error', subject: 'cluster own', remedy: 'Run dpcache clustermesh troubleshoot.' },

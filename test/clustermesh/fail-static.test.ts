@@ -357,6 +357,28 @@ describe('the status of a connection', () => {
     expect(statusOf().lastFailure).toBe('connection refused');
   });
 
+  it('contains the heartbeat, which is stale if it was not written for two minutes', async () => {
+    const server = fullCluster();
+    await follow(server);
+    await advance(clock, 60_000);
+    expect(statusOf().heartbeat).toBe('never');
+    write(server, 'cilium/.heartbeat', 'now');
+    await advance(clock, 120_000);
+    expect(statusOf()).toMatchObject({ heartbeat: 'fresh', ready: true });
+    await advance(clock, 120_000);
+    expect(statusOf()).toMatchObject({ heartbeat: 'stale', ready: true });
+    agent.links.get('a')?.link.down();
+    await advance(clock, 300_000);
+    expect(statusOf()).toMatchObject({ heartbeat: undefined, ready: false });
+    write(server, 'cilium/.heartbeat', 'later');
+    agent.links.get('a')?.link.up();
+    for (let i = 0; i < 60; i++) {
+      await advance(clock, 1000);
+      expect(statusOf().heartbeat).not.toBe('stale');
+    }
+    expect(statusOf()).toMatchObject({ heartbeat: 'fresh', ready: true });
+  });
+
   it('reports that rights were revoked (freeze: ready, connected)', async () => {
     const server = fullCluster();
     await follow(server);

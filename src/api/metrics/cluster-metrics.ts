@@ -9,10 +9,10 @@ import {
   timestamp,
 } from './description.ts';
 
-/** Returns whether each cluster is complete and connected, and whether its services have expired. */
-export function stateDescriptions<T extends Pick<ClusterDocument, 'ready' | 'connected' | 'servicesExpired'>>(
-  clusters: ItemMetrics<T>,
-): readonly Description[] {
+/** Returns whether each cluster is complete and connected, and whether its services or its heartbeat have expired. */
+export function stateDescriptions<
+  T extends Pick<ClusterDocument, 'ready' | 'connected' | 'servicesExpired' | 'heartbeat'>,
+>(clusters: ItemMetrics<T>): readonly Description[] {
   return [
     clusters.gauge(
       'dpcache_cluster_ready',
@@ -28,6 +28,11 @@ export function stateDescriptions<T extends Pick<ClusterDocument, 'ready' | 'con
       'dpcache_cluster_services_expired',
       '1 if the services of a remote cluster were withdrawn because their TTL has ended, else 0.',
       ({ servicesExpired }) => servicesExpired,
+    ),
+    clusters.gauge(
+      'dpcache_cluster_heartbeat_stale',
+      '1 if the heartbeat in the kvstore of a cluster has not changed for 2 minutes, else 0.',
+      ({ heartbeat }) => (heartbeat === undefined ? undefined : heartbeat === 'stale'),
     ),
   ];
 }

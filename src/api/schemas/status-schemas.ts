@@ -50,6 +50,10 @@ const CLUSTER_FIELDS = {
     .boolean()
     .optional()
     .describe('True if its services were withdrawn because their TTL has ended; only of remote clusters'),
+  heartbeat: z
+    .enum(['never', 'fresh', 'stale'])
+    .optional()
+    .describe('Heartbeat in the kvstore. stale: it has not changed for 2 min; never: there is none'),
   failures: z.int(),
   lastFailure: z.string().optional(),
   lastFailureAt: z.string().optional(),

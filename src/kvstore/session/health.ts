@@ -27,6 +27,8 @@ export interface KvstoreHealthStatus {
 /** Options of {@link KvstoreHealth}. */
 export interface KvstoreHealthOptions extends RuntimeOptions {
   readonly backend: Pick<KvstoreBackend, 'get' | 'endpoints'>;
+  /** Interval of the checks in milliseconds. Default: 15,000. */
+  readonly intervalMs?: number | undefined;
   /** Receives the failures of checks. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
@@ -35,9 +37,9 @@ export interface KvstoreHealthOptions extends RuntimeOptions {
 export const HEARTBEAT_INTERVAL_MS = 60_000;
 /** Age of a heartbeat that has been missed twice. */
 export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
-const POLL_MS = 15_000;
+const CHECK_MS = 15_000;
 
-/** Checks the quorum, the heartbeat and each endpoint every 15 s. */
+/** Checks the quorum, the heartbeat and each endpoint, by default every 15 s. */
 export class KvstoreHealth {
   readonly #options: KvstoreHealthOptions & Runtime;
   readonly #tasks: Supervisor;
@@ -66,9 +68,10 @@ export class KvstoreHealth {
 
   /** Runs checks until the signal fires, even if the backend ignores the signal. */
   async run(signal: AbortSignal): Promise<void> {
+    const { clock, intervalMs = CHECK_MS } = this.#options;
     while (!signal.aborted) {
       await this.check(signal);
-      await sleep(this.#options.clock, POLL_MS, signal);
+      await sleep(clock, intervalMs, signal);
     }
   }
 
