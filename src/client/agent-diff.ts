@@ -19,8 +19,8 @@ import {
 } from './diff-reasons.ts';
 
 /**
- * Maximum number of ranges of places in a request: the limit of the agent. The fewer there are, the more equal places
- * lie in them. A place is the hash of a key, see `GroupDigestDocument`.
+ * Maximum number of ranges of places in a request: the limit of the agent. A place is the hash of a key; see
+ * `GroupDigestDocument`.
  */
 const MAX_RANGES = 256;
 
@@ -133,13 +133,13 @@ interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'reasons' | 'diffe
   readonly documents: readonly DifferingDocument[];
 }
 
-/** Sources of the local cluster that confirm its restored claims; the first of which an agent has claims is used. */
+/** Sources that may confirm restored claims of the local cluster. The first one with claims in an agent is used. */
 const CONFIRMING_SOURCES: readonly string[] = ['kvstore', 'custom-resource', 'k8s'];
 
 /**
- * Returns the names of the groups of both agents by the name under which they are compared: the restored claims of a
- * cluster are compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. They are first,
- * because the other claim on the same key is newer.
+ * Returns the groups that are compared as one, by the name of the confirmed group: the restored claims of a cluster are
+ * compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. The restored group is
+ * first, because the last claim on a key is used, and the confirmed one is newer.
  */
 function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<string, readonly string[]> {
   const writers = new Set([...a.writers, ...b.writers].map(({ writer }) => writer));
@@ -199,7 +199,7 @@ async function compareGroups(
       localSource += maxClaims;
       continue;
     }
-    const parts = differingPlaces(askA, askB, names, maxClaims);
+    const parts = differingParts(askA, askB, names, maxClaims);
     const { differ, onlyA, onlyB, ...skipped } = await addDifferences(
       { claims, documents },
       writer,
@@ -210,7 +210,7 @@ async function compareGroups(
     localNode += skipped.localNode;
     notCompared += skipped.notCompared;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
-    // A restored claim and the confirmed one of the same agent are compared as one, but have two terms in the sums.
+    // With a restored group, unequal sums prove nothing: they add a restored claim and the confirmed one on its key.
     else if (skipped.localNode + skipped.notCompared === 0 && names.length === 1) digestsOnly.push(writer);
   }
   const total = writers.reduce((sum, { differ }) => sum + differ, 0);
@@ -248,7 +248,7 @@ async function addDifferences(
 /**
  * Returns true if a difference is about an address of a node on which one of the agents runs. The agent on this node
  * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
- * other agent.
+ * other agent. The owner of a claim on the address of a node is `cluster/name`.
  */
 function isLocalNode({ a, b }: Pair<DigestClaim>, nodeA: string, nodeB: string): boolean {
   if (a === undefined) return b?.owner === nodeA;
@@ -280,50 +280,64 @@ interface Pair<T> {
   readonly b: T | undefined;
 }
 
-/** Yields the differences of groups of about `claims` claims. Sends one request to each agent at a time. */
-async function* differingPlaces(
+/** The same part of the digests of both agents. */
+type BothParts = readonly [a: ComparedGroup, b: ComparedGroup];
+
+/**
+ * Yields the differences of groups that are compared as one. An agent has about `claims` claims in them. Sends one
+ * request to each agent at a time.
+ */
+async function* differingParts(
   askA: Ask,
   askB: Ask,
   writers: readonly string[],
   claims: number,
 ): AsyncGenerator<DifferingPart, void, void> {
-  const both = async (query: string): Promise<[ComparedGroup, ComparedGroup]> =>
+  const readBoth = async (query: string): Promise<BothParts> =>
     Promise.all([groupOf(askA, writers, query), groupOf(askB, writers, query)]);
-  const [a, b] = await both('');
+  const places = await unequalPlaces(readBoth);
+  const perRequest = Math.max(1, Math.floor((CLAIMS_PER_REQUEST * PLACES) / Math.max(claims, 1)));
+  for (let at = 0; at < places.length; ) {
+    const { ranges, end } = rangesOf(places, at, perRequest);
+    const both = await readBoth(`?place=${ranges.join(',')}`);
+    const next = Math.min(...both.map((part) => part.next ?? PLACES));
+    yield differencesBefore(next, both);
+    at++; // an answer has at least the first place, or names it in `tooMany`
+    while (at < end && (places[at] ?? 0) < next) at++;
+  }
+}
+
+/** Returns the places with unequal sums, in order. Reads the sums of all buckets, then those of unequal buckets. */
+async function unequalPlaces(readBoth: (query: string) => Promise<BothParts>): Promise<readonly number[]> {
+  const [a, b] = await readBoth('');
   const buckets = unequalIndexes(a.buckets ?? [], b.buckets ?? []);
   const places: number[] = [];
   for (let from = 0; from < buckets.length; from += BUCKETS_PER_REQUEST) {
     const part = buckets.slice(from, from + BUCKETS_PER_REQUEST);
-    const [inA, inB] = await both(`?bucket=${part.join(',')}`);
-    const all = new Set([...Object.keys(inA.places ?? {}), ...Object.keys(inB.places ?? {})]);
-    for (const place of all) if (inA.places?.[place] !== inB.places?.[place]) places.push(Number(place));
+    const [{ places: inA = {} }, { places: inB = {} }] = await readBoth(`?bucket=${part.join(',')}`);
+    const all = new Set([...Object.keys(inA), ...Object.keys(inB)]);
+    for (const place of all) if (inA[place] !== inB[place]) places.push(Number(place));
   }
-  places.sort((x, y) => x - y);
-  const perRequest = Math.max(1, Math.floor((CLAIMS_PER_REQUEST * PLACES) / Math.max(claims, 1)));
-  for (let at = 0; at < places.length; ) {
-    const { ranges, end } = rangesOf(places, at, perRequest);
-    const [inA, inB] = await both(`?place=${ranges.join(',')}`);
-    // Only places that both answers contain are compared.
-    const next = Math.min(inA.next ?? PLACES, inB.next ?? PLACES);
-    const skipped = [inA, inB].flatMap(({ tooMany }) => tooMany ?? []);
-    const isCompared = ({ place }: { readonly place: number }): boolean =>
-      place < next && skipped.every((other) => other.place !== place);
-    yield {
-      claims: pairsOf<ComparedClaim>(
-        inA.claims,
-        inB.claims,
-        isCompared,
-        ({ key, owner }) => `${key} ${owner ?? ''}`,
-        sameClaim,
-      ),
-      documents: pairsOf(inA.documents, inB.documents, isCompared, ({ key }) => key, sameItem).map(
-        ({ key, a: itemA, b: itemB }) => ({ key, a: itemA?.fields, b: itemB?.fields }),
-      ),
-      notCompared: Math.max(0, ...skipped.map((place) => place.claims)),
-    };
-    const first = places[at] ?? 0;
-    while (at < end && (places[at] ?? 0) < Math.max(next, first + 1)) at++;
-  }
+  return places.sort((x, y) => x - y);
+}
+
+/** Compares the places before `next`, which both answers contain, except those with too many claims for an answer. */
+function differencesBefore(next: number, [a, b]: BothParts): DifferingPart {
+  const skipped = [a, b].flatMap(({ tooMany }) => tooMany ?? []);
+  const isCompared = ({ place }: { readonly place: number }): boolean =>
+    place < next && skipped.every((other) => other.place !== place);
+  const documents = pairsOf(a.documents, b.documents, isCompared, ({ key }) => key, sameItem);
+  return {
+    claims: pairsOf<ComparedClaim>(
+      a.claims,
+      b.claims,
+      isCompared,
+      ({ key, owner }) => `${key} ${owner ?? ''}`,
+      sameClaim,
+    ),
+    documents: documents.map((pair) => ({ key: pair.key, a: pair.a?.fields, b: pair.b?.fields })),
+    notCompared: Math.max(0, ...skipped.map(({ claims }) => claims)),
+  };
 }
 
 /**
