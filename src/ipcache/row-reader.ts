@@ -58,23 +58,26 @@ export class RowReader {
   protected readonly columns: EntryColumns;
   /** Undefined before the first lookup by identity, because writes touch fewer cache lines without them. */
   protected lists: IdentityLists | undefined;
-  /** Shared by all forks. When one of them has built its lists, each other one builds them when it is forked. */
-  readonly #wanted: { lists: boolean };
+  /**
+   * Shared by all forks: true after a lookup by identity in one of them. Each reader then builds its lists before it is
+   * forked, so that the fork has them.
+   */
+  readonly #usesLists: { value: boolean };
   /** Hash seed of the lists. */
   readonly #seed: number;
 
-  constructor(columns: EntryColumns, seed = 0, wanted: { lists: boolean } = { lists: false }) {
+  constructor(columns: EntryColumns, seed = 0, usesLists: { value: boolean } = { value: false }) {
     this.columns = columns;
     this.#seed = seed;
-    this.#wanted = wanted;
+    this.#usesLists = usesLists;
   }
 
   /** Returns the current rows. Later writes do not change the copy. Costs a few words a page. */
   fork(): RowReader {
     const { rows, k8s, hosts, writers } = this.columns;
     const columns = { rows: rows.fork(), k8s: k8s.fork(), hosts: hosts.fork(), writers: writers.fork() };
-    const fork = new RowReader(columns, this.#seed, this.#wanted);
-    if (this.#wanted.lists) fork.lists = this.#allLists().fork();
+    const fork = new RowReader(columns, this.#seed, this.#usesLists);
+    if (this.#usesLists.value) fork.lists = this.#allLists().fork();
     return fork;
   }
 
@@ -173,7 +176,7 @@ export class RowReader {
       if (this.isUsed(slot)) lists.add(slot, rows.get(slot, IDENTITY_WORD));
     }
     this.lists = lists;
-    this.#wanted.lists = true;
+    this.#usesLists.value = true;
     return lists;
   }
 }
