@@ -43,7 +43,7 @@ export class TapeReplay {
   readonly #digest: ClaimDigest;
   /** Keys and objects of the lines since the last equal digest, oldest first. */
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
-  /** False until a snapshot is complete. While false, digests are not compared. */
+  /** False from the beginning of a snapshot until its end. While false, digests are not compared. */
   #isComplete = true;
   #skippedDigestVersion: number | undefined;
 
@@ -95,14 +95,14 @@ export class TapeReplay {
       case 'clock':
         this.clock.wall = line.wall;
         return undefined;
-      case 'whole':
+      case 'whole': // the end of a snapshot
         this.#isComplete = true;
         return undefined;
       case 'digest':
         return this.#isComplete && this.#skippedDigestVersion === undefined
           ? this.#compare(line.sums)
           : undefined;
-      case 'complete':
+      case 'complete': // the end of the agent's initial sync
         this.services.markSynced();
         return undefined;
       case 'snapshot':
@@ -166,7 +166,7 @@ export class TapeReplay {
   }
 
   #compare(sums: Readonly<Record<string, string>>): DigestDifference | undefined {
-    for (const _ of this.#digest.read());
+    for (const _ of this.#digest.read()); // runs all steps of the update
     const replayed = new Map(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
     const writers = new Set([...Object.keys(sums), ...replayed.keys()]);
     for (const writer of writers) {
