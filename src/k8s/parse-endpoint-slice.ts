@@ -35,6 +35,7 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   const labels = fields.map('metadata').map('labels');
   const name = labels.string(SERVICE_NAME_LABEL);
   if (name) return { service: { namespace: id.namespace, name }, name: id.name };
+  // A label that is no string was rejected when it was read.
   if (name === '' || labels.value(SERVICE_NAME_LABEL) === undefined)
     labels.reject(SERVICE_NAME_LABEL, 'missing', 'must be the name of the service', name);
   return undefined;

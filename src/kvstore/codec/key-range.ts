@@ -28,6 +28,7 @@ export function prefixRange(prefix: string): KeyRange {
   return { start: prefix === '' ? '\0' : prefix, end: prefixEnd(prefix) };
 }
 
+/** Returns the range of a single key. */
 export function keyRange(key: string): KeyRange {
   return { start: key, end: keyAfter(key) };
 }

@@ -35,7 +35,7 @@ export class ObservedTransport implements Transport {
   /**
    * @param onRefused called if a call was refused because of a missing right
    * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored;
-   *   `followedUntil` is the time at which the higher revision was received
+   *   `followedUntil` is the last time at which the lost history was received
    */
   constructor(
     inner: Transport,
