@@ -1,6 +1,7 @@
 /**
  * The entry `datapath-cache/linux`: the datapath of this Linux host. Keeps the tables of the kernel equal to the
- * content of the engines. An import loads no native code; opening a datapath loads koffi.
+ * content of the engines. An import loads no native code; opening a datapath loads koffi. The types of nodes and
+ * services are exported, too, because the signatures contain them.
  */
 
 export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
