@@ -149,17 +149,7 @@ export class McsObjects implements Duty {
 
   async #follow(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    let missingSince: number | undefined;
-    let version: McsVersion | undefined;
-    while (!signal.aborted) {
-      version = await this.#findVersion(signal);
-      if (version !== undefined) break;
-      missingSince ??= clock.now();
-      this.#version = 'none';
-      this.#missing = failureOf(new Error(this.notReadyReason()), clock);
-      if (clock.now() - missingSince >= MISSING_MS) this.#markComplete();
-      await sleep(clock, this.#isComplete ? POLL_MS.complete : POLL_MS.version, signal);
-    }
+    const version = await this.#firstVersion(signal);
     if (version === undefined) return;
     this.#missing = undefined;
     let ended = this.#followVersion(version, signal);
@@ -169,6 +159,22 @@ export class McsObjects implements Duty {
         ended = await this.#changeVersion(ended, signal);
       await sleep(clock, this.#isComplete ? POLL_MS.complete : POLL_MS.lists, signal);
     }
+  }
+
+  /** Returns the version of the CRDs as soon as they exist; undefined if the signal fires first. */
+  async #firstVersion(signal: AbortSignal): Promise<McsVersion | undefined> {
+    const { clock } = this.#options;
+    let missingSince: number | undefined;
+    while (!signal.aborted) {
+      const version = await this.#findVersion(signal);
+      if (version !== undefined) return version;
+      missingSince ??= clock.now();
+      this.#version = 'none';
+      this.#missing = failureOf(new Error(this.notReadyReason()), clock);
+      if (clock.now() - missingSince >= MISSING_MS) this.#markComplete();
+      await sleep(clock, this.#isComplete ? POLL_MS.complete : POLL_MS.version, signal);
+    }
+    return undefined;
   }
 
   async #findVersion(signal: AbortSignal): Promise<McsVersion | undefined> {
