@@ -228,6 +228,21 @@ describe('published keys below a prefix', () => {
     expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
   });
 
+  it('are not synced with a canary while a later value or delete is not written', async () => {
+    const prefix = publish({ canary: CANARY });
+    say(prefix, { a: '1' });
+    await prefix.markSynced();
+    expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
+    say(prefix, { a: '2' });
+    expect(prefix.status()).toMatchObject({ synced: false, pending: 1 });
+    await settle(6);
+    expect(prefix.status()).toMatchObject({ synced: true, pending: 0 });
+    prefix.delete('a');
+    expect(prefix.status()).toMatchObject({ synced: false, pending: 1 });
+    await settle(6);
+    expect([prefix.status().synced, CANARY in there()]).toEqual([true, true]);
+  });
+
   it('keep leftovers of an earlier run while none is desired, if configured', async () => {
     await put('own-old', '1');
     const prefix = publish({ keepWhenEmpty: true });
