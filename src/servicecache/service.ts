@@ -92,8 +92,10 @@ type ServiceCollections =
   | 'selector';
 
 /** The input of {@link createService}. Collections may be any iterables. */
-export interface ServiceFields extends Partial<Omit<Service, 'id' | ServiceCollections>> {
+export interface ServiceFields extends Partial<Omit<Service, 'id' | 'addressing' | ServiceCollections>> {
   readonly id: ServiceID;
+  /** Default: `assigned` if there are `clusterIPs`, else `unassigned`. */
+  readonly addressing?: Addressing | undefined;
   readonly clusterIPs?: Iterable<string> | undefined;
   readonly ports?: Iterable<readonly [string, ServicePort]> | undefined;
   readonly externalIPs?: Iterable<string> | undefined;
@@ -108,11 +110,12 @@ export interface ServiceFields extends Partial<Omit<Service, 'id' | ServiceColle
  * collections are kept, others are copied.
  */
 export function createService(fields: ServiceFields): Service {
+  const clusterIPs = List(fields.clusterIPs);
   return {
     id: fields.id,
     type: fields.type ?? 'ClusterIP',
-    addressing: fields.addressing ?? 'unassigned',
-    clusterIPs: List(fields.clusterIPs),
+    addressing: fields.addressing ?? (clusterIPs.isEmpty() ? 'unassigned' : 'assigned'),
+    clusterIPs,
     ports: ImmutableMap(fields.ports),
     externalIPs: ImmutableSet(fields.externalIPs),
     ingressIPs: ImmutableSet(fields.ingressIPs),

@@ -1,6 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
-import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
+import { type BackendState, createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { createService, equalServices } from '../../src/servicecache/service.ts';
 import { cacheOf, transcript } from './support/scene.ts';
 
@@ -33,21 +33,29 @@ describe('values from own code', () => {
     expect(equalServices(native, immutable)).toBe(true);
     expect(native.sourceRanges?.size).toBe(0);
     expect(createService({ id }).sourceRanges).toBeUndefined();
+    const addressings = [{}, { clusterIPs: [] }, { clusterIPs: new Set(['172.16.0.10']) }].map(
+      (fields) => createService({ id, ...fields }).addressing,
+    );
+    expect(addressings).toEqual(['unassigned', 'unassigned', 'assigned']);
   });
 
   it('are served like those of Kubernetes', () => {
     const cache = cacheOf();
     const told = transcript(cache);
-    const backend = (address: string) => createBackend({ address, ports: new Map([['http', target]]) });
-    cache.updateService(createService({ id, addressing: 'assigned', clusterIPs: ['172.16.0.10'] }));
+    const backend = (address: string, state: BackendState = 'active') =>
+      createBackend({ address, state, ports: new Map([['http', target]]) });
+    expect(cache.updateService(createService({ id, clusterIPs: ['172.16.0.10'] }))).toBe('applied');
     const slice = createEndpointSlice({ service: id, backends: [backend('10.0.0.1'), backend('10.0.0.2')] });
     expect(slice.name).toBe('checkout');
     cache.updateEndpoints(slice);
     cache.updateEndpoints(
       createEndpointSlice({
         service: id,
-        backends: new Set([backend('10.0.0.2')]),
-        notReady: [backend('10.0.0.1'), backend('10.0.0.2')],
+        backends: new Set([
+          backend('10.0.0.2'),
+          backend('10.0.0.1', 'not-ready'),
+          backend('10.0.0.2', 'not-ready'),
+        ]),
       }),
     );
     expect(told).toEqual([
