@@ -184,7 +184,7 @@ export class ServicePartReader {
     this.#unfinished = fields.boolean('more') === true ? { partKey, backends, notReady } : undefined;
     if (this.#unfinished !== undefined) return undefined;
     if (kind === 'offer') return { kind, id, cluster, backends };
-    const slice = createEndpointSlice({ service: id, name, backends, notReady });
+    const slice = createEndpointSlice({ service: id, name, backends: [...backends, ...notReady] });
     return kind === 'slice' ? { kind, id, slice } : { kind, id, cluster, slice };
   }
 }

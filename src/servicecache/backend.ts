@@ -165,23 +165,17 @@ export interface EndpointSliceFields {
   readonly service: ServiceID;
   /** Default: the name of the service, as for a whole `Endpoints` object. */
   readonly name?: string | undefined;
+  /** Ready or not: those with the state `not-ready` become `notReady` of the slice. */
   readonly backends: Iterable<Backend>;
-  readonly notReady?: Iterable<Backend> | undefined;
 }
 
-/**
- * Returns a slice. If several backends have the same address, the last ready one is used, or else the last not-ready
- * one.
- */
-export function createEndpointSlice(fields: EndpointSliceFields): EndpointSlice {
-  const { service, name = service.name } = fields;
-  const backends = byAddress(fields.backends);
-  const notReady = byAddress(fields.notReady ?? []).deleteAll(backends.keys());
-  return { service, name, backends, notReady };
-}
-
-function byAddress(backends: Iterable<Backend>): Backends {
-  return ImmutableMap(Array.from(backends, (backend): [string, Backend] => [backend.address, backend]));
+/** Returns a slice. If several backends have the same address, the first ready one is used, or else the first. */
+export function createEndpointSlice({
+  service,
+  name = service.name,
+  backends,
+}: EndpointSliceFields): EndpointSlice {
+  return { service, name, ...backendsByReadiness(backends) };
 }
 
 /** Returns true if two port maps are equal. Fast if they are the same object. */

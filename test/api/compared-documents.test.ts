@@ -73,8 +73,11 @@ it('the compared documents contain every node and every part of a service, with 
     createEndpointSlice({
       service: CART,
       name: 's-1',
-      backends: [backend('10.0.0.9', { nodeName: 'n-2', zone: 'a' }), backend('10.0.0.1')],
-      notReady: [backend('10.0.0.5', { state: 'not-ready' })],
+      backends: [
+        backend('10.0.0.9', { nodeName: 'n-2', zone: 'a' }),
+        backend('10.0.0.1'),
+        backend('10.0.0.5', { state: 'not-ready' }),
+      ],
     }),
   );
   services.updateEndpoints(

@@ -401,17 +401,18 @@ describe('a slice', () => {
     );
   });
 
-  it('consists of backends by address, the last of equal ones, ready ones first', () => {
+  it('consists of backends by address, the first of equal ones, ready ones first', () => {
     const [a, b, c] = [
       createBackend({ ports: [], address: '10.0.0.1', nodeName: 'first' }),
       createBackend({ ports: [], address: '10.0.0.1', nodeName: 'second' }),
       createBackend({ ports: [], address: '10.0.0.2', state: 'not-ready' }),
     ];
+    const notReady = { ...a, state: 'not-ready' } as const;
     const [id] = IDS;
     if (id === undefined) throw new Error('ids');
-    const slice = createEndpointSlice({ service: id, backends: [a, b], notReady: [c, a] });
+    const slice = createEndpointSlice({ service: id, backends: [notReady, a, b, c] });
     expect(slice.name).toBe('a');
-    expect([...slice.backends.values()]).toEqual([b]);
+    expect([...slice.backends.values()]).toEqual([a]);
     expect([...slice.notReady.values()]).toEqual([c]);
     expect(createEndpointSlice({ service: id, name: 's', backends: [] })).toMatchObject({ name: 's' });
     expect(createEndpointSlice({ service: id, backends: [] }).notReady.size).toBe(0);
