@@ -253,7 +253,9 @@ it('three operators build a mesh in which every agent has the state of the objec
   for (const cluster of clusters) {
     const agent = cluster.agent(join(folder, 'mesh'), join(folder, 'services.yaml'));
     agents.push(agent);
-    expect(await agent.start(new AbortController().signal)).toEqual([]);
+    await agent.start(new AbortController().signal);
+    // On a busy machine, the lease of an operator expires, and its cluster is incomplete until it is published again.
+    await until(`the agent of ${cluster.name} is complete`, () => agent.blockers().length === 0);
   }
   await agree('at first');
 
