@@ -8,6 +8,7 @@ import {
   addressSpaceOf,
   decodeIPIdentityPair,
   type IPIdentityPair,
+  isPlainPair,
 } from '../kvstore/codec/ip-identity-pair.ts';
 import { scanIdentity, scanIPIdentityPair } from '../kvstore/codec/ip-pair-scanner.ts';
 import type { CopiedResource } from '../kvstore/codec/keys.ts';
@@ -99,9 +100,12 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
   /**
    * A fast form of {@link ClusterDecoders.ip} that creates no objects: returns true if the decoder accepts the value,
    * and the value has the form that Go writes.
+   *
+   * @param pair the pair that was encoded last
    */
-  checkIP(name: string, value: Uint8Array): boolean {
-    const identity = scanIdentity(name, value, this.#valueLimits);
+  checkIP(pair: IPIdentityPair, value: Uint8Array): boolean {
+    const isPlain = value.length <= this.#valueLimits.bytes && isPlainPair(pair);
+    const identity = isPlain ? pair.identity : scanIdentity(pair.key, value, this.#valueLimits);
     return identity >= 0 && this.#isAllowed(identity);
   }
 

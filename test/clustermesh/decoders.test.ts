@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   ClusterDecoders,
@@ -7,7 +8,7 @@ import {
 } from '../../src/clustermesh/decoders.ts';
 import { bytesOfText } from '../../src/kvstore/codec/bytes.ts';
 import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.ts';
-import type { ValueDecoder } from '../../src/kvstore/codec/value.ts';
+import { VALUE_LIMITS, type ValueDecoder } from '../../src/kvstore/codec/value.ts';
 import { rawZstdFrame } from '../../src/kvstore/codec/zstd/zstd-frame.ts';
 import type { ClusterEndpointSlice } from '../../src/model/cluster-endpoint-slice.ts';
 import type { IdentityRange } from '../../src/model/numeric-identity.ts';
@@ -57,13 +58,56 @@ describe('the scanner of IPs', () => {
         const decoded = decoders.ip(key, value, AT);
         const expected = decoded.ok && !key.includes('@') ? decoded.value : undefined;
         expect([key, identity, scanned]).toEqual([key, identity, expected]);
-        expect([key, identity, decoders.checkIP(key, value)]).toEqual([
-          key,
-          identity,
-          expected !== undefined,
-        ]);
       }
     }
+  });
+
+  it.each([
+    ['of a cluster', LIMITS],
+    ['without limits', NO_LIMITS],
+  ])('checks a pair as it reads the value: %s', (_, limits) => {
+    const valueLimits = { ...VALUE_LIMITS, bytes: 300 };
+    const decoders = new ClusterDecoders({ cluster: 'a', limits: () => limits, valueLimits });
+    const text = fc.oneof(
+      fc.constantFrom('', 'a', '"', '<', '\u00e9', '\ud800', 'x'.repeat(200)),
+      fc.string(),
+    );
+    const address = fc.constantFrom(
+      '',
+      '10.0.0.1',
+      '010.0.0.1',
+      'fd00::1',
+      'FD00::1',
+      '::ffff:10.0.0.1',
+      'x',
+    );
+    const port = { port: 80, protocol: 6 };
+    const anyPair = fc.record({
+      key: fc.oneof(fc.constantFrom(...names, '10.0.0.1/8', 'FD00::1', ''), address),
+      identity: fc.oneof(fc.constantFrom(...ids, 0, -1, 0.5, 2 ** 32, Number.NaN), fc.nat()),
+      hostIP: fc.option(address, { nil: undefined }),
+      encryptKey: fc.constantFrom(0, 1, 255, 256, 0.5),
+      k8s: fc.option(
+        fc.record({
+          namespace: text,
+          podName: text,
+          serviceAccount: text,
+          namedPorts: fc.constantFrom(undefined, new Map([['http', port]]), new Map([['', port]])),
+        }),
+        { nil: undefined },
+      ),
+    });
+    let checked = 0;
+    fc.assert(
+      fc.property(anyPair, (pair) => {
+        const value = Buffer.from(encodeIPIdentityPair(pair));
+        const isRead = decoders.scanIP(pair.key, value, 0, value.length) !== undefined;
+        expect(decoders.checkIP(pair, value)).toBe(isRead);
+        if (isRead) checked++;
+      }),
+      { numRuns: 1000 },
+    );
+    expect(checked).toBeGreaterThan(5);
   });
 });
 

@@ -1,7 +1,13 @@
 import { MAX_IDENTITY } from '../../model/numeric-identity.ts';
 import { type Decoded, type Fields, type RejectField, rejectInput } from '../../net/fields.ts';
 import { protocolName } from '../../net/port.ts';
-import { canonicalKey, formatKeyOf, parsePrefix, prefixRegister } from '../../net/prefix.ts';
+import {
+  canonicalAddress,
+  canonicalKey,
+  formatKeyOf,
+  parsePrefix,
+  prefixRegister,
+} from '../../net/prefix.ts';
 import { jsonArray, jsonObject, jsonString } from './go-json.ts';
 import { scanIPIdentityPair } from './ip-pair-scanner.ts';
 import { JsonBytes } from './json-bytes.ts';
@@ -162,6 +168,27 @@ export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
 export function viewOfIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   write(pair);
   return out.view();
+}
+
+/**
+ * Returns true if the pair that was encoded last has no named ports and a value in the form that Go writes, which each
+ * decoder accepts if it is not too large. If false, a decoder must check the value. Reads no bytes, because the
+ * processor waits for bytes that were just written.
+ */
+export function isPlainPair({ key, identity, hostIP = '', encryptKey, k8s }: IPIdentityPair): boolean {
+  return (
+    out.isPlain &&
+    isInteger(identity, MAX_IDENTITY) &&
+    isInteger(encryptKey, 0xff) &&
+    k8s?.namedPorts === undefined &&
+    (hostIP === '' || canonicalAddress(hostIP) === hostIP) &&
+    canonicalKey(key) === key &&
+    !key.includes('@')
+  );
+}
+
+function isInteger(value: number, max: number): boolean {
+  return Number.isInteger(value) && value >= 0 && value <= max;
 }
 
 function write(pair: IPIdentityPair): void {

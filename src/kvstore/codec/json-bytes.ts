@@ -34,12 +34,19 @@ export function writeNumber(block: Uint8Array, at: number, value: number): numbe
 export class JsonBytes {
   #buffer = Buffer.alloc(FIRST_BYTES);
   #end = 0;
+  #isPlain = true;
   /** Views of the first bytes of the buffer, by their number. */
   #views: Uint8Array[] = [];
 
   /** Begins a new value. */
   begin(): void {
     this.#end = 0;
+    this.#isPlain = true;
+  }
+
+  /** True if all strings since {@link begin} are ASCII and without escapes. */
+  get isPlain(): boolean {
+    return this.#isPlain;
   }
 
   /** Returns the bytes since {@link begin}. They are valid until the next call of it. */
@@ -102,6 +109,7 @@ export class JsonBytes {
   }
 
   #utf8(text: string): void {
+    this.#isPlain = false;
     const bytes = Buffer.from(text);
     this.#reserve(bytes.length);
     this.#buffer.set(bytes, this.#end);

@@ -216,8 +216,9 @@ export class ClusterPublisher {
   /** Publishes an endpoint's address or a CIDR. The key is made canonical because readers reject other spellings. */
   upsertIP(pair: IPIdentityPair): void {
     const key = canonicalKey(pair.key) ?? pair.key;
-    const value = viewOfIPIdentityPair(key === pair.key ? pair : { ...pair, key });
-    if (this.#decoders.checkIP(key, value)) this.#prefixes.ip.upsert(key, value);
+    const named = key === pair.key ? pair : { ...pair, key };
+    const value = viewOfIPIdentityPair(named);
+    if (this.#decoders.checkIP(named, value)) this.#prefixes.ip.upsert(key, value);
     else this.#upsert('ip', key, value);
   }
 
