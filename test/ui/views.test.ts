@@ -525,6 +525,27 @@ describe('the page at an earlier moment', () => {
     expect(page.url()).not.toContain('at=');
   });
 
+  it('steps to the next of many changes (regression: to the oldest of the last 1,000 in the same second)', async () => {
+    const model = new MeshModel();
+    const upsertAll = (identity: number): void => {
+      for (let i = 0; i < 1_100; i++)
+        model.ipcache.upsert(`10.9.${i >> 8}.${i & 0xff}`, { identity, source: 'k8s' });
+    };
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const before = new Date().toISOString();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    upsertAll(100);
+    const between = Date.now();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    upsertAll(200);
+    const { page } = await open(`#/prefixes?at=${before}`, { model });
+    const shown = (): string => new URLSearchParams(page.url().split('?')[1]).get('at') ?? '';
+    await page.getByRole('button', { name: 'next change' }).click();
+    await until('another moment is shown', async () => shown() !== before);
+    expect(Date.parse(shown())).toBeGreaterThan(Date.parse(before));
+    expect(Date.parse(shown())).toBeLessThanOrEqual(between);
+  });
+
   it('shows the prefixes of a node at that moment (regression: those of now)', async () => {
     const model = new MeshModel();
     model.nodes.nodeUpdated({

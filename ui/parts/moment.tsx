@@ -49,22 +49,28 @@ export function MomentButton(): VNode {
   );
 }
 
-/**
- * Length of the first time window that is searched for the next change. After each search without a result, the window
- * is longer.
- */
+/** Length of the first time window that is searched for the next change. */
 const FIRST_WINDOW_MS = 1_000;
 
-/** Returns the time of the first change after a moment; undefined if there is none. */
+/**
+ * Returns the time of the first change after a moment; undefined if there is none. Searches one time window after the
+ * other: a longer one after a window without a change, a shorter one if a window has more changes than an answer.
+ */
 async function nextChange(key: string | undefined, time: number): Promise<string | undefined> {
   const now = agentNow();
-  const from = new Date(time + 1).toISOString();
-  let end = time;
-  for (let window = FIRST_WINDOW_MS; end < now; window *= 8) {
-    end = Math.min(time + window, now);
-    const to = new Date(end).toISOString();
-    const { items } = await ask<HistoryDocument>(withQuery('/v1/history', { key, from, to, limit: '1000' }));
-    if (items.length > 0) return items.at(-1)?.at;
+  let begin = time; // there is no change between `time` and `begin`
+  for (let window = FIRST_WINDOW_MS; begin < now; ) {
+    const end = Math.min(begin + window, now);
+    const range = { from: new Date(begin + 1).toISOString(), to: new Date(end).toISOString() };
+    const { items, more } = await ask<HistoryDocument>(
+      withQuery('/v1/history', { key, ...range, limit: '1000' }),
+    );
+    if (more && end - begin > 1) window = Math.ceil((end - begin) / 2);
+    else if (items.length > 0) return items.at(-1)?.at;
+    else {
+      begin = end;
+      window *= 8;
+    }
   }
   return undefined;
 }
