@@ -47,6 +47,8 @@ function metricOf(destination: string): number {
 }
 
 const MAX_PROBLEMS = 16;
+/** Number of IPv4 routes that double the time of adding one. 256 routes beside 2,048 take about 20 ms. */
+const ROUTES_PER_CHANGE = 2_048;
 
 /** The consequences of an event of the kernel. */
 export interface PathEvent {
@@ -107,6 +109,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
 
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
+  }
+
+  /** The kernel compares each new IPv4 route with all others of the same protocol, metric and interface. */
+  weight(key: string, item: PathItem | undefined): number {
+    const isCompared = item?.kind === 'route' && familyOf(splitKey(key)[1]) === 4;
+    return isCompared ? 1 + this.#routes.size / ROUTES_PER_CHANGE : 1;
   }
 
   print(item: PathItem): string {

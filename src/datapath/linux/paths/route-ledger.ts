@@ -18,6 +18,11 @@ export class RouteLedger {
   readonly #ours = new Map<string, readonly Route[]>();
   readonly #foreign = new Map<string, readonly Route[]>();
 
+  /** Number of destinations of our routes. */
+  get size(): number {
+    return this.#ours.size;
+  }
+
   clear(): void {
     this.#ours.clear();
     this.#foreign.clear();

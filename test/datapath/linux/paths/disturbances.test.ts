@@ -391,6 +391,21 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(new Set(found)).toEqual(new Set([four, ...pods].map(({ key }) => key)));
   });
 
+  it('count as more changes of a turn, the more routes exist (regression: 256 beside 65,000 took half a second)', () => {
+    using table = new PathTable(kernel, host.path);
+    const index = table.addresses().find(({ address }) => address === '192.168.0.1')?.interface ?? 0;
+    const item = { kind: 'route', gateway: '192.168.0.2', interface: index } as const;
+    const pods = Array.from({ length: 512 }, (_, at) => ({
+      key: `route 10.${at >> 8}.${at & 255}.0/24`,
+      item,
+    }));
+    expect(table.weight('route 10.9.0.0/24', item)).toBe(1);
+    expect(table.apply(pods).filter(Boolean)).toEqual([]);
+    expect(table.weight('route 10.9.0.0/24', item)).toBe(1.25);
+    expect(table.weight('route fd10::/64', item)).toBe(1);
+    expect(table.weight('route 10.9.0.0/24', undefined)).toBe(1);
+  });
+
   it('are deleted in one call with the interface that they require', async () => {
     const one = under();
     await one.start();
