@@ -16,61 +16,64 @@ import {
 import { readLocalExport } from './local-export.ts';
 import type { McsObjects } from './mcs-objects.ts';
 
-interface ExportValue extends PublishedValue {
+interface ServiceExportValue extends PublishedValue {
   readonly namespace: string;
 }
 
-type ExportObjects = Pick<McsObjects, 'objects' | 'listen' | 'complete'>;
+type ServiceExportObjects = Pick<McsObjects, 'objects' | 'listen' | 'complete'>;
 
 /** The keys of the ServiceExports that have a Service of the same name. */
-class ExportKeys {
+class ServiceExportKeys {
   readonly #context: InputContext;
-  readonly #objects: ExportObjects;
-  readonly #values = new Map<string, ExportValue>();
-  readonly exported: NamespacedValues<ExportValue>;
+  readonly #objects: ServiceExportObjects;
+  readonly #values = new Map<string, ServiceExportValue>();
+  readonly exported: NamespacedValues<ServiceExportValue>;
 
-  constructor(context: InputContext, objects: ExportObjects) {
+  constructor(context: InputContext, objects: ServiceExportObjects) {
     this.#context = context;
     this.#objects = objects;
-    const namespaceOf = ({ namespace }: ExportValue): string => namespace;
-    this.exported = exportedValues('others', { namespaceOf, change: publishTo(context) }, context);
+    const namespaceOf = ({ namespace }: ServiceExportValue): string => namespace;
+    this.exported = exportedValues({ namespaceOf, change: publishTo(context) }, context);
   }
 
   /** Puts or deletes a key, depending on its objects. `name` is `namespace/name`. */
   review(name: string): void {
     const previous = this.#values.get(name);
-    const { current, faults } = this.#read(name);
+    const { current, rejections } = this.#read(name);
     if (current !== undefined && previous !== undefined && equalBytes(previous.value, current.value)) return;
-    for (const fault of faults) this.#context.rejections.add(fault);
+    for (const rejection of rejections) this.#context.rejections.add(rejection);
     if (current === undefined) this.#values.delete(name);
     else this.#values.set(name, current);
     if (current !== undefined || previous !== undefined) this.exported.change(current, previous);
   }
 
   #read(name: string): {
-    readonly current: ExportValue | undefined;
-    readonly faults: readonly Rejection[];
+    readonly current: ServiceExportValue | undefined;
+    readonly rejections: readonly Rejection[];
   } {
     const { clusterName } = this.#context;
     const serviceExport = this.#objects.objects('serviceexports').get(name);
-    if (serviceExport === undefined) return { current: undefined, faults: [] };
+    if (serviceExport === undefined) return { current: undefined, rejections: [] };
     const service = this.#objects.objects('services').get(name);
     const read = readLocalExport(clusterName, serviceExport, service);
     if (!read.isValid)
-      return { current: undefined, faults: read.rejection === undefined ? [] : [read.rejection] };
+      return { current: undefined, rejections: read.rejection === undefined ? [] : [read.rejection] };
     const { namespace } = read.service;
-    return { current: { name, namespace, value: encodeServiceExport(read.service) }, faults: read.dropped };
+    return {
+      current: { name, namespace, value: encodeServiceExport(read.service) },
+      rejections: read.dropped,
+    };
   }
 }
 
-function follow(context: InputContext, objects: ExportObjects): FollowedInputs {
+function follow(context: InputContext, objects: ServiceExportObjects): FollowedInputs {
   const { onChange } = context;
-  const keys = new ExportKeys(context, objects);
+  const keys = new ServiceExportKeys(context, objects);
   for (const name of objects.objects('serviceexports').keys()) keys.review(name);
   const leave = objects.listen((kind, events) => {
     if (kind === 'services' || kind === 'serviceexports')
       for (const { object } of events) keys.review(objectKey(object));
-    if (events.length === 0) onChange();
+    if (events.length === 0) onChange(); // the objects may be complete now
   });
   const inputs: FollowedInputs = {
     get complete() {
@@ -82,15 +85,15 @@ function follow(context: InputContext, objects: ExportObjects): FollowedInputs {
       return Promise.resolve();
     },
   };
-  return withNamespaces(inputs, 'others', keys.exported, context);
+  return withNamespaces(inputs, keys.exported, context);
 }
 
 /**
- * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` for each ServiceExport in a global namespace
- * with a valid Service of the same name that is not of type ExternalName. Without the CRD there are no keys, and the
+ * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` (OPERATOR 66) for each ServiceExport in a
+ * global namespace with a valid Service of the same name that is not of type ExternalName. Without the CRD only the
  * canary is written.
  */
-export function exportSync(options: ProducerOptions, objects: ExportObjects): Producer {
+export function exportSync(options: ProducerOptions, objects: ServiceExportObjects): Producer {
   const name = 'service export sync';
   return new Producer(
     { name, resource: 'serviceexports', follow: (context) => follow(context, objects) },

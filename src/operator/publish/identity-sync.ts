@@ -55,13 +55,13 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
 function follow(context: InputContext): ReturnType<typeof followKind> {
   const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
   // Publishes only identities that are always exported or whose namespace is global.
-  const values = exportedValues('identities', { namespaceOf, change: publishTo(context) }, context);
+  const values = exportedValues({ namespaceOf, change: publishTo(context) }, context, 'identities');
   const reader: KindReader<IdentityKey> = {
     kind: 'CiliumIdentity',
     read: (fields) => readKey(fields, context),
     change: (current, previous) => values.change(current, previous),
   };
-  return withNamespaces(followKind(CILIUM_IDENTITIES, reader, context), 'identities', values, context);
+  return withNamespaces(followKind(CILIUM_IDENTITIES, reader, context), values, context, 'identities');
 }
 
 /**

@@ -53,7 +53,6 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
   const holders = new AddressHolders(ipcache);
   // The filter precedes `holders`, so that only endpoints of exported namespaces compete for an address.
   const exported = exportedValues<EndpointClaim>(
-    'others', // an address contains an identity: it is put after all identities of a namespace, and deleted before
     {
       namespaceOf: ({ k8s }) => k8s?.namespace ?? '',
       change: (current, previous) => holders.change(current, previous),
@@ -65,7 +64,7 @@ function follow(context: InputContext, endpoints: IPSyncOptions['endpoints']): F
     endpoints === 'ciliumendpointslices'
       ? followKind(CILIUM_ENDPOINT_SLICES, new SlicedEndpointReader(sinks), context)
       : followKind(CILIUM_ENDPOINTS, ciliumEndpointReader(sinks), context);
-  return withNamespaces(inputs, 'others', exported, context);
+  return withNamespaces(inputs, exported, context);
 }
 
 /**

@@ -202,9 +202,9 @@ export function followKind<T>(
  */
 export function withNamespaces(
   inputs: FollowedInputs,
-  stage: ExportStage,
   values: Pick<NamespacedValues<object>, 'review' | 'count'>,
   { namespaces, keys, onChange: onComplete }: InputContext,
+  stage: ExportStage = 'others',
 ): FollowedInputs {
   if (namespaces === undefined) return inputs;
   const leave = namespaces.join({
@@ -233,9 +233,9 @@ export function withNamespaces(
  * values.
  */
 export function exportedValues<T extends object>(
-  stage: ExportStage,
   { namespaceOf, change, valuesPerStep }: Omit<NamespacedValuesOptions<T>, 'isExported'>,
   { namespaces }: InputContext,
+  stage: ExportStage = 'others',
 ): NamespacedValues<T> {
   if (namespaces === undefined)
     return new NamespacedValues({ namespaceOf: () => undefined, change, isExported: () => true });

@@ -51,7 +51,7 @@ class ServiceKeys {
     const namespaceOf = ({ namespace }: ServiceID): string => namespace;
     const change = (current: ServiceID | undefined, previous: ServiceID | undefined): void =>
       this.#write(current, previous);
-    this.exported = exportedValues('others', { namespaceOf, change }, context);
+    this.exported = exportedValues({ namespaceOf, change }, context);
     this.#cache = new ServiceCache({ clusterName: context.clusterName });
     this.#cache.markSynced(); // services are published as soon as they exist
   }
@@ -188,7 +188,7 @@ function follow(context: InputContext, objects: ServiceObjects): FollowedInputs 
       await joined?.stop();
     },
   };
-  return withNamespaces(inputs, 'others', services.exported, context);
+  return withNamespaces(inputs, services.exported, context);
 }
 
 /**

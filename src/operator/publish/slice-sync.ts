@@ -46,7 +46,6 @@ class SliceKeys {
   constructor(context: InputContext) {
     this.#context = context;
     this.exported = exportedValues(
-      'others',
       {
         namespaceOf: ({ namespace }) => namespace,
         change: (current, previous) => this.#write(current, previous),
@@ -156,7 +155,7 @@ function follow(context: InputContext, objects: Pick<ServiceObjects, 'join'>): F
     },
     stop: () => joined.stop(),
   };
-  return withNamespaces(inputs, 'others', keys.exported, context);
+  return withNamespaces(inputs, keys.exported, context);
 }
 
 /**
