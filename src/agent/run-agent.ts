@@ -8,7 +8,7 @@ import { showState } from '../client/summary.ts';
 import { InputError } from '../process/input-error.ts';
 import type { ReloadedSettings, Reloads } from '../process/reload.ts';
 import type { RunContext } from '../process/run-context.ts';
-import { type RunOptions, runStepped } from '../process/served-process.ts';
+import { type RunOptions, runWithApi } from '../process/served-process.ts';
 import { type ColourEnvironment, type Output, Terminal, writeLines } from '../process/terminal.ts';
 import { play } from '../recording/play.ts';
 import { readPlayScript } from '../recording/play-script.ts';
@@ -59,10 +59,10 @@ function withAgent<T>(
   const agent = new Agent(options, { log, clock: systemClock, random: Math.random });
   const { serve, settings } = run;
   const api = new AgentApi(agent, { log, clock: systemClock, page: serve?.page, settings });
-  return runStepped(agent, api, run, context, (incomplete, reloads) => {
-    if (signal.aborted && incomplete.length > 0) return onInterrupt();
-    for (const sentence of incomplete) log.error(sentence);
-    return use({ agent, api, complete: incomplete.length === 0, reloads });
+  return runWithApi(agent, api, run, context, (problems, reloads) => {
+    if (signal.aborted && problems.length > 0) return onInterrupt();
+    for (const problem of problems) log.error(problem);
+    return use({ agent, api, complete: problems.length === 0, reloads });
   });
 }
 
@@ -93,7 +93,9 @@ export interface MeshAnswer<T> {
   readonly complete: boolean;
 }
 
-/** Calls `use` with an agent whose initial sync is complete or has stalled. Stops the agent afterwards. */
+/**
+ * Starts an agent, calls `use` with its API when the initial sync is complete or has stalled, and stops the agent.
+ */
 export function askMesh<T>(
   options: AgentOptions,
   use: (ask: Ask) => Promise<T>,
@@ -108,7 +110,7 @@ export function askMesh<T>(
 export interface FollowMeshOptions extends RunOptions<ReloadedAgentSettings> {
   /** Path of a script of changes to play. */
   readonly script?: string | undefined;
-  /** If true, all changes of a burst are shown. */
+  /** If true, all changes of a burst are shown; by default the first ones, and the number of the others. */
   readonly all?: boolean | undefined;
   /**
    * If true, no changes are shown and messages are written to the log, for collectors that read the log and the output
@@ -118,8 +120,7 @@ export interface FollowMeshOptions extends RunOptions<ReloadedAgentSettings> {
 }
 
 /**
- * Shows the first state, then each change until the signal fires, also during the initial sync. Plays a script if there
- * is one.
+ * Shows the state after the initial sync, then each change, until the signal fires. Plays a script if there is one.
  */
 export async function followMesh(
   options: AgentOptions,

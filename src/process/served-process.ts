@@ -37,7 +37,7 @@ export interface SteppedProcess<T> {
  * runs the steps of the start, and calls `use` with its result. Finally stops everything, also after a failure. A
  * reload request (SIGHUP) that arrives earlier does not end the process: it waits until `use` handles requests.
  */
-export async function runStepped<T, R, S extends ReloadedSettings>(
+export async function runWithApi<T, R, S extends ReloadedSettings>(
   process: SteppedProcess<T>,
   api: ServedApi,
   { serve, reload }: RunOptions<S>,
@@ -111,7 +111,7 @@ export async function runProcess(
     stop: () => startup.stop(),
   };
   const context = { log, signal: either.signal };
-  await runStepped(
+  await runWithApi(
     stepped,
     new ServedApi(app, { log, clock, metrics, page }),
     options,
