@@ -9,8 +9,7 @@ export interface LeaseTerms extends Runtime {
   readonly ttlSeconds: number;
   /**
    * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the
-   * server can expire it. It also counts as lost if only the system time shows that it may have expired, because the
-   * machine was suspended.
+   * server can expire it.
    */
   readonly exclusive?: boolean | undefined;
 }
@@ -38,8 +37,8 @@ const MAX_CHECK_MS = 5000;
  * A lease as its client knows it: its age, its expiry, and the time of its next keepalive. The age counts from the
  * sending of the last answered request, not from its answer.
  *
- * Monotonic time may stop while a machine is suspended (ETCD, "Time"). If the age by the system time is greater, it is
- * used instead.
+ * Monotonic time may stop while a machine is suspended (ETCD, "Time"). Keepalives and the expiry of an exclusive lease
+ * therefore use the greater age of both clocks.
  */
 export class HeldLease {
   readonly id: LeaseID;
@@ -81,8 +80,8 @@ export class HeldLease {
   /** True if the lease may have expired on the server. */
   get isExpired(): boolean {
     const { exclusive = false } = this.#terms;
-    const { min, max } = this.#age();
-    return exclusive ? max >= this.#ttlMs * EXCLUSIVE_FRACTION : min >= this.#ttlMs;
+    const { monotonic, greater } = this.#age();
+    return exclusive ? greater >= this.#ttlMs * EXCLUSIVE_FRACTION : monotonic >= this.#ttlMs;
   }
 
   /**
@@ -91,7 +90,7 @@ export class HeldLease {
    */
   get dueIn(): number {
     if (this.#isRenewing || this.size === 0) return Number.POSITIVE_INFINITY;
-    const untilThird = this.#ttlMs / 3 - this.#age().max;
+    const untilThird = this.#ttlMs / 3 - this.#age().greater;
     const untilRetry = this.#retryAt - this.#terms.clock.now();
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
@@ -128,10 +127,10 @@ export class HeldLease {
     return this.#ttlSeconds * 1000;
   }
 
-  /** Returns the time since the last answered request: by the monotonic clock, and the greater of both clocks. */
-  #age(): { readonly min: number; readonly max: number } {
-    const { monotonic, wall } = clockReading(this.#terms.clock);
-    const min = monotonic - this.#requestedAt.monotonic;
-    return { min, max: Math.max(min, wall - this.#requestedAt.wall) };
+  /** Returns the time since the last answered request: by the monotonic clock, and the greater one of both clocks. */
+  #age(): { readonly monotonic: number; readonly greater: number } {
+    const now = clockReading(this.#terms.clock);
+    const monotonic = now.monotonic - this.#requestedAt.monotonic;
+    return { monotonic, greater: Math.max(monotonic, now.wall - this.#requestedAt.wall) };
   }
 }

@@ -93,7 +93,7 @@ export class Cursor {
 
   /**
    * Confirms a listed key. If the key is new or differs from the known version, queues it. Throws {@link DivergedError}
-   * if the key was last written before the cursor, but is not known with this revision and value.
+   * if all writes up to the key's revision are known, but not this one.
    *
    * @param isCovered true if the key is in the covered range
    * @param listed receives the row of a key that is confirmed
@@ -117,9 +117,7 @@ export class Cursor {
 
   /** Returns the revision before which all writes of a key are known. */
   knownBefore(key: string): number {
-    return this.#nextRevision === this.#unconfirmedNext || inRange(key, this.covered)
-      ? this.#nextRevision
-      : this.#unconfirmedNext;
+    return inRange(key, this.covered) ? this.#nextRevision : this.#unconfirmedNext;
   }
 
   /**
@@ -146,6 +144,7 @@ export class Cursor {
 
   /** Starts a new listing of the whole prefix. */
   beginListing(): void {
+    // An interrupted listing has not confirmed the rest of the prefix: `unconfirmedNext` still applies.
     if (this.isComplete) this.#unconfirmedNext = this.#nextRevision;
     this.#covered = this.range.start;
     this.knownKeys.unconfirm();
@@ -161,7 +160,7 @@ export class Cursor {
   }
 }
 
-/** Returns how a key was read, which the store now has at `modRevision`. */
+/** Returns how a key was read earlier. The store now has it at `modRevision`. */
 function knownText(known: number | undefined, modRevision: number): string {
   if (known === modRevision) return 'with another value';
   return known === undefined ? 'as absent' : `at revision ${known}`;
