@@ -20,10 +20,10 @@ const INTERVAL_MS = 10_000;
 
 function ratesOf({ intervalMs, from, counts }: RatesDocument): Rates {
   const intervals = HOUR_MS / intervalMs;
-  const before = intervals - counts.ip.length;
-  const begin = Date.parse(from) - before * intervalMs;
+  const missing = intervals - counts.ip.length;
+  const begin = Date.parse(from) - missing * intervalMs;
   const seriesOf = (type: ChangeType): readonly (number | null)[] => [
-    ...new Array<null>(before).fill(null),
+    ...new Array<null>(missing).fill(null),
     ...counts[type].map((count) => count / (intervalMs / 1_000)),
   ];
   return {

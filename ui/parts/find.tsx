@@ -26,7 +26,7 @@ function SearchBox({
   id: string;
   inputRef: { current: HTMLInputElement | null };
   onDone: () => void;
-  /** True in the palette, whose results stay in place. */
+  /** True in the palette of {@link Find}, whose results stay open. */
   isOpenAlways?: boolean;
 }): VNode {
   const [text, setText] = useState('');
@@ -85,15 +85,20 @@ function SearchBox({
             setOpen(true);
           }}
           onFocus={() => setOpen(true)}
-          onBlur={() => setTimeout(() => setOpen(false), 150)}
+          onBlur={() => setOpen(false)}
           onKeyDown={pressed}
         />
         {!isOpenAlways && <kbd>/</kbd>}
       </div>
       {isShown && (
-        <ResultList id={id} groups={results?.groups ?? []} chosen={chosen} onChoose={setChosen} onOpen={open}>
-          {problem ?? (results === undefined ? 'Searching…' : noteOf(items.length, results.truncated))}
-        </ResultList>
+        <ResultList
+          id={id}
+          groups={results?.groups ?? []}
+          chosen={chosen}
+          onChoose={setChosen}
+          onOpen={open}
+          note={problem ?? (results === undefined ? 'Searching…' : noteOf(items.length, results.truncated))}
+        />
       )}
     </>
   );
@@ -110,16 +115,17 @@ function ResultList({
   chosen,
   onChoose,
   onOpen,
-  children,
+  note,
 }: {
   id: string;
   groups: SearchDocument['groups'];
   chosen: number;
-  onChoose: (place: number) => void;
+  onChoose: (index: number) => void;
   onOpen: (result: Result) => void;
-  children: string;
+  /** Text below the results; if empty, their number is announced to screen readers. */
+  note: string;
 }): VNode {
-  let place = 0;
+  const results = groups.flatMap((group) => group.items);
   return (
     <div class="results">
       <div role="listbox" id={`${id}-results`} aria-label="Results">
@@ -130,15 +136,15 @@ function ResultList({
               {total > items.length && ` · ${countText(items.length)} of ${countText(total)}`}
             </h3>
             {items.map((result) => {
-              const at = place++;
+              const index = results.indexOf(result);
               return (
                 <div
                   key={result.key}
-                  id={`${id}-${at}`}
+                  id={`${id}-${index}`}
                   role="option"
                   tabIndex={-1}
-                  aria-selected={at === chosen}
-                  onMouseMove={() => onChoose(at)}
+                  aria-selected={index === chosen}
+                  onMouseMove={() => onChoose(index)}
                   onMouseDown={(event) => {
                     event.preventDefault();
                     onOpen(result);
@@ -152,16 +158,9 @@ function ResultList({
           </div>
         ))}
       </div>
-      {children !== '' && (
-        <p class="note" role="status">
-          {children}
-        </p>
-      )}
-      {children === '' && (
-        <p class="hidden" role="status">
-          {counted(place, 'result')}
-        </p>
-      )}
+      <p class={note === '' ? 'hidden' : 'note'} role="status">
+        {note === '' ? counted(results.length, 'result') : note}
+      </p>
     </div>
   );
 }
