@@ -9,9 +9,9 @@ import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
   readonly quiet?: true;
-  /** True if an agent can be run for the answer. If not, only a running agent can answer. */
+  /** Set by {@link addAskOptions}: false if an option such as `--watch` requires a running agent. */
   readonly canRunAgent?: boolean;
-  /** True if an agent is run for the answer. */
+  /** Set by {@link addAskOptions}: true if an option names a source, so that an agent is run for the answer. */
   readonly runsAgent?: boolean;
 }
 
@@ -20,21 +20,21 @@ const NEEDS_RUNNING: ReadonlySet<string | undefined> = new Set(['--at', '--watch
 
 /** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
 export function addAskOptions(command: Command, io: CommandIO): Command {
-  const known = command.options.length;
+  const ownOptions = command.options.length;
   addMeshOptions(command);
   const log = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
-  const ofMesh = command.options.slice(known).filter((option) => !log.has(option.attributeName()));
+  const ofMesh = command.options.slice(ownOptions).filter((option) => !log.has(option.attributeName()));
   addSocketOption(command).hook('preAction', () => {
     // Only flags select sources: the environment and the configuration file belong to the running agent.
     const runsAgent = namesSource(command.opts());
     command.setOptionValue('runsAgent', runsAgent);
     const isSet = (option: Option): boolean => command.getOptionValueSource(option.attributeName()) === 'cli';
-    const running = command.options.find((option) => NEEDS_RUNNING.has(option.long) && isSet(option));
-    if (runsAgent && running !== undefined)
+    const needsRunning = command.options.find((option) => NEEDS_RUNNING.has(option.long) && isSet(option));
+    if (runsAgent && needsRunning !== undefined)
       command.error(
-        `dpcache: ${running.long} requires a running agent: remove the options that name a source`,
+        `dpcache: ${needsRunning.long} requires a running agent: remove the options that name a source`,
       );
-    command.setOptionValue('canRunAgent', running === undefined);
+    command.setOptionValue('canRunAgent', needsRunning === undefined);
     const ignored = ofMesh.find(isSet);
     if (!runsAgent && ignored !== undefined) refuseMeshOption(command, ignored);
   });

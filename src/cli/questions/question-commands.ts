@@ -281,6 +281,7 @@ function addIdentityCommands(program: Command, questioner: Questioner): void {
     .addCommand(identity, 'list', 'list all identities with their labels')
     .option('--of-cluster <name>', 'only identities of this cluster')
     .option('--label <label>', 'only identities with this label, such as app=web or k8s:app=web');
+  // There are no changes of identities: the list is printed again after a change of a prefix.
   questioner.addList<ClusterFlags>(identities, 'ip', async ({ ofCluster: cluster, ...flags }) =>
     (await identityAnswers()).listIdentities({ ...filtersOf(flags, ['label']), cluster }),
   );
