@@ -10,6 +10,7 @@ export interface SyncProgress {
   readonly synced: boolean;
   /** Time of the last progress, monotonic. Progress means more arrived items than ever before. */
   readonly progressAt: number;
+  /** Number of failures since the cluster was last followed. */
   readonly failures: number;
   /** True if the kvstore has answered but has nothing to follow, so waiting longer would not help. */
   readonly settled: boolean;
@@ -22,7 +23,7 @@ export interface SyncDeadline {
    * some meshes and too long for others.
    */
   readonly deadlineMs: number;
-  /** Like `deadlineMs`, for a cluster that has failed since it was last followed. Default: `deadlineMs`. */
+  /** Like `deadlineMs`, for a cluster with failures. Default: `deadlineMs`. */
   readonly failedDeadlineMs?: number | undefined;
   /** Number of failures of a cluster after which the wait for it ends. Default: no limit. */
   readonly failures?: number | undefined;

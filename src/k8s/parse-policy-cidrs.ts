@@ -51,14 +51,15 @@ class CIDRCollector {
   addBlock(fields: ObjectFields): void {
     const listed = fields.list('except', MAX_EXCEPTIONS);
     const except = readPrefixes(listed);
-    if (except.length < listed.size || (listed.size === 0 && this.#hasInvalidExceptions(fields))) return;
+    if (except.length < listed.size || (listed.size === 0 && this.#hasExceptions(fields))) return;
     const group = fields.string('cidrGroupRef') ?? '';
     if (group !== '') this.#groups.push({ group, except });
     const cidr = readPrefix(fields, 'cidr');
     if (cidr !== undefined) this.#rules.push({ cidr, except });
   }
 
-  #hasInvalidExceptions(fields: ObjectFields): boolean {
+  /** Returns true if `except` has content, which is read as an empty list if it is not a list or is too long. */
+  #hasExceptions(fields: ObjectFields): boolean {
     const except = fields.value('except');
     return except !== undefined && !(Array.isArray(except) && except.length === 0);
   }

@@ -9,7 +9,7 @@ export interface TableChange<Item> {
 
 /**
  * The outcome of a change: undefined, or the error. `unfinished`: a part was applied, and the change must be applied
- * again in a later turn. A table with ranks has no such outcome.
+ * again in a later turn. A table with {@link KernelTable.rank} never returns `unfinished`.
  */
 export type ApplyOutcome = SyscallError | 'unfinished' | undefined;
 
@@ -30,13 +30,15 @@ export interface KernelTable<Item> {
   readonly capacity?: number | undefined;
   /** Returns the usage of each map if an item takes entries of several maps. */
   maps?(): readonly MapUse[];
-  /** Number of changes in one call of `apply`, which blocks the event loop. Default and maximum: 256. */
+  /**
+   * Maximum weight of the changes in one call of `apply`, which blocks the event loop. Default and maximum: 256.
+   */
   readonly chunk?: number | undefined;
-  /** Returns how many changes of a chunk a change counts as, 1 or more. Default 1. */
+  /** Returns the weight of a change, 1 or more. Default 1. */
   weight?(key: string, item: Item | undefined): number;
   /**
-   * Yields our items, which are read during the iteration. If a key is yielded twice, the last item counts. `undefined`
-   * is no item: it marks the end of a step that took long, so that the caller may pause.
+   * Yields the items of this program in the kernel, which it reads step by step. If a key is yielded twice, the last
+   * item counts. `undefined` is no item: it marks the end of a step that took long, so that the caller may pause.
    */
   dump(): Iterable<readonly [key: string, item: Item] | undefined>;
   equal(a: Item, b: Item): boolean;

@@ -6,7 +6,7 @@ const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const NO_MESH_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
 
-/** The services to list and watch (KUBERNETES 14, and "Requested objects"). */
+/** The services to list and watch (KUBERNETES 14). */
 export interface ServiceSelection {
   /** Only services of this proxy. Default: services without a proxy name. */
   readonly proxyName?: string | undefined;

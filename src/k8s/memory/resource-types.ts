@@ -1,4 +1,4 @@
-/** A kind of an API server. */
+/** A kind of objects that an API server serves. */
 export interface ResourceType {
   readonly group: string;
   readonly version: string;
@@ -28,7 +28,7 @@ export const MCS_TYPES: readonly ResourceType[] = ['v1beta1', 'v1alpha1'].flatMa
   ),
 );
 
-/** The kinds of a cluster with Cilium that are followed here. */
+/** The kinds of a cluster with Cilium that the agent and the operator use. */
 export const CLUSTER_TYPES: readonly ResourceType[] = [
   resourceType('', 'v1', 'Namespace', 'Cluster', true),
   resourceType('', 'v1', 'Node', 'Cluster', true),

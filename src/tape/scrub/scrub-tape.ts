@@ -20,9 +20,9 @@ function textOf({ seq, ms, ev, ...content }: TapeLine): string {
 }
 
 /**
- * Writes a copy of a tape with other names and addresses to a folder, which must be empty. The lines and their numbers
- * are the same, except that digests and notes are empty. Reads the tape twice; lines that are added between the two
- * reads are not copied. Throws `TapeError` with the first invalid line.
+ * Writes a copy of a tape with other names and addresses to a folder, which must be empty. Each line keeps its number;
+ * digests and notes become empty notes. Reads the tape twice; lines that are added between the two reads are not
+ * copied. Throws `TapeError` with the first invalid line.
  */
 export async function scrubTape(
   path: string,

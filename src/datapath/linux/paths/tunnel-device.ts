@@ -53,7 +53,7 @@ export function setDevice(socket: LinkSocket, item: DeviceItem | undefined): voi
   if (found !== undefined && !canStay) socket.change(deleteRequest(found));
   if (item === undefined) return;
   const link: Link = {
-    index: canStay ? (found?.index ?? 0) : 0,
+    index: canStay ? (found?.index ?? 0) : 0, // 0: it is created
     name: TUNNEL_DEVICE,
     up: true,
     mtu: item.mtu,
@@ -87,7 +87,7 @@ function createOrChange(socket: LinkSocket, link: Link): void {
       ? [request('create', NLM_F.create | NLM_F.exclusive), request('change', 0)]
       : [request('change', 0)];
   let error = socket.transact(requests).find((one) => one !== undefined);
-  // Before Linux 6.2, an interface that is up cannot be renamed.
+  // Before Linux 6.2, an interface that is up cannot be renamed. It is set down first, without a name in the request.
   if (error?.errno === EBUSY)
     error = socket
       .transact([request('change', 0, { ...link, name: '', up: false }), request('change', 0)])
