@@ -43,6 +43,8 @@ export interface KindStatus {
  */
 export const MISSING_LIMIT_MS: number = 10 * 60_000;
 
+const NO_FAILURES = { failures: 0, last: undefined };
+
 /**
  * One kind of object: its feed, and the current reflector that passes objects to the feed. The feed outlives its
  * reflectors.
@@ -59,8 +61,8 @@ export class FollowedKind {
   /** Runs while the API server does not serve the kind, and objects of it are known. */
   #missingTimer: Timer | undefined;
   #progressAt: number;
-  #discoveryFailures = 0;
-  #lastDiscoveryFailure: string | undefined;
+  /** The failed discoveries in a row. */
+  #discovery: { readonly failures: number; readonly last: string | undefined } = NO_FAILURES;
 
   constructor(name: string, feed: AnyFeed, options: FollowedKindOptions) {
     this.name = name;
@@ -89,12 +91,14 @@ export class FollowedKind {
 
   /** The number of failures of the current reflector; without a reflector, those of discovery. */
   get failures(): number {
-    return this.#following === undefined ? this.#discoveryFailures : (this.#resource?.status().failures ?? 0);
+    return this.#following === undefined
+      ? this.#discovery.failures
+      : (this.#resource?.status().failures ?? 0);
   }
 
   /** The message of the last failure that {@link failures} counts. */
   get lastFailure(): string | undefined {
-    if (this.#following === undefined) return this.#lastDiscoveryFailure;
+    if (this.#following === undefined) return this.#discovery.last;
     return this.#resource?.status().lastFailure?.message;
   }
 
@@ -103,15 +107,13 @@ export class FollowedKind {
    */
   expect(): void {
     this.#progressAt = this.#options.clock.now();
-    this.#discoveryFailures = 0;
-    this.#lastDiscoveryFailure = undefined;
+    this.#discovery = NO_FAILURES;
     this.#change('listing');
   }
 
   /** Counts a failed discovery of the kind to follow. */
   discoveryFailed(why: string): void {
-    this.#discoveryFailures++;
-    this.#lastDiscoveryFailure = why;
+    this.#discovery = { failures: this.#discovery.failures + 1, last: why };
     this.#options.onChange();
   }
 

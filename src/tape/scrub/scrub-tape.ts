@@ -48,7 +48,6 @@ export async function scrubTape(
   }
   scrub.finish();
   const writer = new TapeWriter({ folder, clock: systemClock, maxBytes: Number.POSITIVE_INFINITY });
-  let events = 0;
   for (const [index, part] of parts.entries()) {
     writer.begin();
     const length = lengths[index] ?? 0;
@@ -60,8 +59,8 @@ export async function scrubTape(
       const { failure } = writer;
       if (failure !== undefined) throw new InputError(`--out: ${failure.message}`);
     }
-    events += length;
   }
   await writer.close();
+  const events = lengths.reduce((sum, length) => sum + length, 0);
   return { files: parts.length, events, scrub };
 }
