@@ -43,18 +43,21 @@ export const NO_CORRELATION: Correlation = {
 /**
  * Returns the winner's backend with the ports that all slices of its cluster have for its address, because a pod can be
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
- * strongest claim is used. If `known` is given, the scan ends when the names of all its ports have been found.
+ * strongest claim is used.
+ *
+ * @param sources backends whose ports include every port name of the result, if they are known: the scan of the claims
+ *   ends when all their names have been found
  */
 function withMergedPorts(
   winner: BackendClaim,
   claims: readonly BackendClaim[],
-  known: readonly Backend[] | undefined,
+  sources: readonly Backend[] | undefined,
 ): Backend {
   let { ports } = winner.backend;
   for (const { origin, backend } of claims) {
     if (origin.cluster !== winner.origin.cluster) break;
     for (const [name, port] of backend.ports) if (!ports.has(name)) ports = ports.set(name, port);
-    if (known?.every((each) => each.ports.every((_, name) => ports.has(name))) === true) break;
+    if (sources?.every((each) => each.ports.every((_, name) => ports.has(name))) === true) break;
   }
   return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });
 }
@@ -105,7 +108,7 @@ class SideDraft {
 
 /** A mutable draft of a correlation. */
 class Correlator {
-  readonly #current: Correlation;
+  readonly #original: Correlation;
   readonly #change: OriginChange;
   readonly #backends: Backends;
   readonly #side: SideDraft | undefined;
@@ -113,11 +116,11 @@ class Correlator {
   readonly #index: OriginIndex;
   readonly #contested: Correlation['contested'];
 
-  constructor(current: Correlation, change: OriginChange, origins: Origins, index: OriginIndex) {
-    this.#current = current;
-    this.#backends = current.backends.asMutable();
-    this.#side = current.preferred && new SideDraft(current.preferred);
-    this.#contested = current.contested.asMutable();
+  constructor(original: Correlation, change: OriginChange, origins: Origins, index: OriginIndex) {
+    this.#original = original;
+    this.#backends = original.backends.asMutable();
+    this.#side = original.preferred && new SideDraft(original.preferred);
+    this.#contested = original.contested.asMutable();
     this.#change = change;
     this.#origins = origins;
     this.#index = index;
@@ -127,35 +130,35 @@ class Correlator {
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
     const claims = this.#contested.get(address);
-    // Replacing the only claim does not need the current winner, unless the service has an affinity.
-    const current = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
+    // Replacing the only claim does not need the winner so far, unless the service has an affinity.
+    const winner = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
     const claim: BackendClaim = { origin: this.#change.origin, backend };
-    if (claims !== undefined) this.#contest(address, current, claims, isNew ? 0 : 1, claim);
-    else if (isNew && current !== undefined)
-      this.#contest(address, current, [this.#holderOf(current)], 0, claim);
+    if (claims !== undefined) this.#replaceClaim(address, winner, claims, !isNew, claim);
+    else if (isNew && winner !== undefined)
+      this.#replaceClaim(address, winner, [this.#holderOf(winner)], false, claim);
     else {
       if (isNew) this.#index.set(address, this.#change.origin);
-      this.#setWinner(address, current, backend);
+      this.#setWinner(address, winner, backend);
     }
   }
 
   /** Removes this origin's claim on an address. */
   release(address: string): void {
     const claims = this.#contested.get(address);
-    const current = this.#side || claims ? this.#backends.get(address) : undefined;
+    const winner = this.#side || claims ? this.#backends.get(address) : undefined;
     if (claims !== undefined) {
-      this.#contest(address, current, claims, 1);
+      this.#replaceClaim(address, winner, claims, true, undefined);
       return;
     }
     this.#index.delete(address);
-    this.#side?.replace(address, current, undefined);
+    this.#side?.replace(address, winner, undefined);
     this.#backends.delete(address);
   }
 
   finish(): Correlation {
     return {
-      backends: sharedIfEmpty(immutableResult(this.#backends, this.#current.backends)),
-      contested: immutableResult(this.#contested, this.#current.contested),
+      backends: sharedIfEmpty(immutableResult(this.#backends, this.#original.backends)),
+      contested: immutableResult(this.#contested, this.#original.contested),
       preferred: this.#side?.finish(),
     };
   }
@@ -168,34 +171,36 @@ class Correlator {
   }
 
   /**
-   * Replaces `removed` claims of this origin on an address, 0 or 1, by `added`. Sets the winner if it differs from
-   * `current` (I3).
+   * Replaces the claim of this origin on an address, if `hasClaim`, by `added`, or removes it. Sets the winner if it
+   * differs from the winner so far (I3).
    */
-  #contest(
+  #replaceClaim(
     address: string,
-    current: Backend | undefined,
-    before: readonly BackendClaim[],
-    removed: number,
-    ...added: BackendClaim[]
+    winnerSoFar: Backend | undefined,
+    claims: readonly BackendClaim[],
+    hasClaim: boolean,
+    added: BackendClaim | undefined,
   ): void {
-    const place = lowerBound(before, ({ origin }) => compareOrigins(origin, this.#change.origin) < 0);
-    const claims = before.toSpliced(place, removed, ...added);
-    const [winner, second] = claims;
-    assert(winner !== undefined, `no claim is left on the backend ${address}`);
+    const place = lowerBound(claims, ({ origin }) => compareOrigins(origin, this.#change.origin) < 0);
+    const next = claims.toSpliced(place, hasClaim ? 1 : 0, ...(added ? [added] : []));
+    const [first, second] = next;
+    assert(first !== undefined, `no claim is left on the backend ${address}`);
     if (second === undefined) {
       this.#contested.delete(address);
-      this.#index.set(address, winner.origin);
-    } else this.#contested.set(address, claims);
-    const { cluster } = winner.origin;
-    const merged = added.filter(({ origin }) => origin.cluster === cluster).map(({ backend }) => backend);
-    const known = current && before[0]?.origin.cluster === cluster ? [current, ...merged] : undefined;
-    const effective = withMergedPorts(winner, claims, known);
-    if (current === undefined || !equalBackends(current, effective))
-      this.#setWinner(address, current, effective);
+      this.#index.set(address, first.origin);
+    } else this.#contested.set(address, next);
+    const { cluster } = first.origin;
+    // The winner so far has the ports of all its claims. If its cluster still wins, only `added` can have further ones.
+    const further = added?.origin.cluster === cluster ? [added.backend] : [];
+    const isSameCluster = claims[0]?.origin.cluster === cluster;
+    const sources = winnerSoFar && isSameCluster ? [winnerSoFar, ...further] : undefined;
+    const winner = withMergedPorts(first, next, sources);
+    if (winnerSoFar === undefined || !equalBackends(winnerSoFar, winner))
+      this.#setWinner(address, winnerSoFar, winner);
   }
 
-  #setWinner(address: string, current: Backend | undefined, winner: Backend): void {
-    this.#side?.replace(address, current, winner);
+  #setWinner(address: string, winnerSoFar: Backend | undefined, winner: Backend): void {
+    this.#side?.replace(address, winnerSoFar, winner);
     this.#backends.set(address, winner);
   }
 }
