@@ -27,11 +27,11 @@ export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'bef
 export const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
 
-/** Returns the point of a moment in memory. `now` is the wall time. Call `noticeClockStep` of the log before. */
+/** Returns the point of a moment in memory. `now` is the wall time. First call `noticeClockStep` of the log. */
 export function pointIn(log: ChangeLog, when: When, now: number): RequestedMoment {
   if (typeof when === 'object') return pointOfSequence(log, when.sequence);
   const { clock } = log.life;
-  const times = clock.timesOf(when).filter((one) => one >= 0);
+  const times = clock.timesOf(when).filter((one) => one >= 0); // not before the life
   const ms = times.at(-1);
   if (ms === undefined) {
     // The clock was set forward over this time. The state is that of the moment when the clock was set.

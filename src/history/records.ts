@@ -16,7 +16,7 @@ import type {
   PrefixRecord,
 } from './types.ts';
 
-/** Returns a record, without the visible claims of a prefix. */
+/** Returns a record. That of a prefix has no effective claims (`effective`). */
 export function recordAt(segment: Segment, position: number, sequence: number, at: number): HistoryRecord {
   const kind = segment.kindAt(position);
   if (kind !== KIND.prefix) return textRecord(segment, position, { sequence, at, kind });
@@ -104,6 +104,7 @@ export function recordFilter({
 function causeOf(segment: Segment, position: number): ChangeCause | undefined {
   const batch = segment.batchOf(position);
   if (batch < 0) return undefined;
+  // A batch head uses the fields of a text record for the parts of the cause.
   const { key: store, writer, before: kind, after: revision = '' } = segment.textAt(batch);
   if (store === '') return undefined;
   return {
