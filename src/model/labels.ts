@@ -31,7 +31,7 @@ export function formatLabels(labels: Labels): string {
 }
 
 /**
- * Parses a query for a label, `source:key=value`, and returns a function that tests if labels match. If the source or
+ * Parses a query for a label, `source:key=value`, and returns a function that tests labels. If the source or
  * the value is missing, any source or value matches. Returns `undefined` if the key is missing, or the source before
  * the colon. A colon after the first `=` belongs to the value.
  */

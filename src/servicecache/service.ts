@@ -9,7 +9,7 @@ import type { ServiceID } from './service-id.ts';
 export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName' | 'unknown';
 
 /**
- * States if a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`:
+ * Whether a service has a cluster IP. `assigned`: it has one, even if its text is invalid. `headless`:
  * `clusterIP: None`. `unassigned`: it has none; only external IPs can make it reachable.
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
