@@ -66,8 +66,8 @@ export interface ResourceKind {
   readonly version: string;
   /** Name in URLs: `ciliumendpoints`. */
   readonly plural: string;
-  readonly labelSelector?: string;
-  readonly fieldSelector?: string;
+  readonly labelSelector?: string | undefined;
+  readonly fieldSelector?: string | undefined;
 }
 
 /**

@@ -4,6 +4,7 @@ import { prefixRange } from '../../src/kvstore/codec/key-range.ts';
 import { LEASE_WITNESSES_PREFIX } from '../../src/kvstore/codec/keys.ts';
 import { KvstoreClient, type KvstoreClientOptions } from '../../src/kvstore/kvstore-client.ts';
 import { FaultyLink } from '../../src/kvstore/memory/faulty-link.ts';
+import { FaultyMemoryBackend } from '../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../src/kvstore/session/errors.ts';
@@ -303,4 +304,20 @@ describe('a client of a kvstore', () => {
   it.each(Object.keys(call))('says what is wrong in its arguments: %s', async (where) => {
     await expect((async () => call[where]?.())()).rejects.toThrow(where);
   });
+});
+
+it('a client with injected faults uses the system clock by default, like other clients', async () => {
+  vi.useFakeTimers();
+  try {
+    const client = new FaultyMemoryBackend({
+      server: new MemoryServer({ clusterID: undefined, keepRevisions: undefined }),
+    });
+    client.link.blackHole();
+    const failed = client.get('p/a').catch((error: unknown) => error);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(await failed).toMatchObject({ code: 'deadline' });
+    await client.close();
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -44,9 +44,9 @@ export type ApiFault =
 
 /** The requests that a fault applies to; default all. */
 export interface FaultScope {
-  readonly matches?: (request: ServedRequest) => boolean;
+  readonly matches?: ((request: ServedRequest) => boolean) | undefined;
   /** Default 1. */
-  readonly times?: number;
+  readonly times?: number | undefined;
 }
 
 interface Order {

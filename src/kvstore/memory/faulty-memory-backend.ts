@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { systemClock } from '../../base/system-clock.ts';
 import { KvstoreClient } from '../kvstore-client.ts';
 import { FaultyLink } from './faulty-link.ts';
 import type { MemoryBackendOptions } from './memory-backend.ts';
@@ -11,11 +11,11 @@ export class FaultyMemoryBackend extends KvstoreClient {
   /** The link of this client. Other clients of the server have separate links. */
   readonly link: FaultyLink;
 
-  constructor(options: MemoryBackendOptions & { readonly clock: Clock }) {
-    const { clock, random = () => 0.5 } = options;
+  constructor(options: MemoryBackendOptions = {}) {
+    const { clock = systemClock, random = () => 0.5 } = options;
     const { server = new MemoryServer({ clock }) } = options;
     const link = new FaultyLink(new MemoryTransport(server), clock);
-    super({ ...options, kind: 'memory', transport: link, random });
+    super({ ...options, kind: 'memory', transport: link, clock, random });
     this.server = server;
     this.link = link;
   }

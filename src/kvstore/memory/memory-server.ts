@@ -27,12 +27,12 @@ import { MemoryWatchStream } from './memory-watch-stream.ts';
 /** Options of a {@link MemoryServer}. */
 export interface MemoryServerOptions extends Pick<RuntimeOptions, 'clock'> {
   /** Default `memory`. Clients treat a server with another id as another store. */
-  readonly clusterID?: string;
+  readonly clusterID?: string | undefined;
   /**
    * Number of revisions of history to keep. If there are more than twice as many, or 1,000 more, the server compacts.
    * Default 50,000.
    */
-  readonly keepRevisions?: number;
+  readonly keepRevisions?: number | undefined;
   /** @internal Maximum number of events of a delivery; it may split a revision. Default 512. */
   readonly sliceEvents?: number;
 }
