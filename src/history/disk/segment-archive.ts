@@ -19,7 +19,10 @@ import {
 
 /** The storage of the segments of a history. */
 export interface HistoryDisk {
-  /** A folder for segments only. */
+  /**
+   * A folder for segments only, and for one `History` at a time. To read the history of a running process, copy its
+   * folder first.
+   */
   readonly folder: StateFolder;
   /** Maximum size of all segments in bytes; minimum 1 MiB. */
   readonly maxBytes: number;

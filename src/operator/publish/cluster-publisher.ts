@@ -44,7 +44,10 @@ export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   readonly gate?: TurnGate | undefined;
   /** Receives each value that is not published because readers would reject it, after the rejection was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives background failures, with the name of the task. All are retried, and are in `status()`. */
+  /**
+   * Receives failures of the heartbeat and of background tasks, with the name of the task. All are retried. Failed
+   * writes of keys are only in `status()`.
+   */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
