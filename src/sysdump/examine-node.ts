@@ -35,7 +35,7 @@ export interface Examination {
   readonly disagreements: Disagreements;
   readonly onReject: (rejection: Rejection) => void;
   /** Receives the nodes of other clusters that an agent knows. */
-  readonly onOtherNode: (node: ListedNode) => void;
+  readonly onRemoteNode: (node: ListedNode) => void;
 }
 
 /** The result of one node. Its findings are in {@link Examination.findings}. */
@@ -96,9 +96,9 @@ class NodeExamination {
 
   run(): NodeResult {
     const { outputs, path, failures } = this.#dump;
-    const { truth, onOtherNode } = this.#examination;
+    const { truth, onRemoteNode } = this.#examination;
     for (const { command, error } of failures) this.#add('failed-command', command, error);
-    for (const node of this.#nodes ?? []) if (this.#isOfOtherCluster(node)) onOtherNode(node);
+    for (const node of this.#nodes ?? []) if (this.#isOfOtherCluster(node)) onRemoteNode(node);
     const agent = this.#compareTable('agent', outputs.get('ip-list'), readIPList);
     const map = this.#compareTable('map', outputs.get('bpf-ipcache'), readMapList, agent === undefined);
     if (agent === undefined && map === undefined && failures.length === 0)

@@ -173,7 +173,7 @@ class Sysdump {
     this.#noteMissing(truth);
     this.#examineSources(truth, builder);
     const disagreements = new Disagreements();
-    const others = new Map<string, NodePods>();
+    const remotePods = new Map<string, NodePods>();
     const nodes = await this.#examineNodes({
       truth,
       agents: builder.agents,
@@ -182,14 +182,14 @@ class Sysdump {
       findings: this.#findings,
       disagreements,
       onReject: this.#onReject,
-      onOtherNode: ({ cluster, name, podCIDRs }) => {
+      onRemoteNode: ({ cluster, name, podCIDRs }) => {
         for (const podCIDR of podCIDRs)
-          others.set(`${cluster}/${name} ${podCIDR}`, { node: `${cluster}/${name}`, podCIDR });
+          remotePods.set(`${cluster}/${name} ${podCIDR}`, { node: `${cluster}/${name}`, podCIDR });
       },
     });
     if (nodes.length === 0 && builder.counts.size === 0) throw this.#nothingRead();
     this.#addDisagreements(disagreements);
-    this.#addOverlaps(truth, others.values());
+    this.#addOverlaps(truth, remotePods.values());
     for (const [name, { message }] of this.#broken)
       this.#findings.add({ kind: 'unreadable', subject: name, text: withoutPath(message, `${name}: `) });
     return this.#report(truth, builder, survey.endpoints, nodes);
@@ -420,11 +420,11 @@ class Sysdump {
       );
   }
 
-  #addOverlaps(truth: Truth, others: Iterable<NodePods>): void {
+  #addOverlaps(truth: Truth, remotePods: Iterable<NodePods>): void {
     const localPods = Array.from(truth.nodes, ([node, { podCIDRs }]) =>
       podCIDRs.map((podCIDR) => ({ node, podCIDR })),
     );
-    for (const [a, b] of overlappingPods([...localPods.flat(), ...others])) {
+    for (const [a, b] of overlappingPods([...localPods.flat(), ...remotePods])) {
       const text = `${a.podCIDR} of ${a.node} and ${b.podCIDR} of ${b.node}`;
       this.#findings.add({ kind: 'overlapping-pod-cidrs', subject: b.podCIDR, text });
     }
