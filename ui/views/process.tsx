@@ -105,8 +105,9 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
   const objects = entries.filter(
     ([name, value]) => name !== 'rejected' && typeof value === 'object' && !Array.isArray(value),
   );
-  const isMesh = duties === undefined;
-  const width = objects.length % 3 === 1 ? 'third' : 'half';
+  const isKvstoreMesh = duties === undefined;
+  // Three panels in a row, if the two fixed ones and those of `objects` fill all rows.
+  const width = (2 + objects.length) % 3 === 0 ? 'third' : 'half';
   return (
     <div class="grid">
       <Panel title={titleOf(processName(status))} className={width}>
@@ -135,13 +136,15 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
           <Table label="Table of duties" rows={duties} keyOf={({ name }) => name} columns={DUTY_COLUMNS} />
         </Panel>
       )}
-      {clusters !== undefined && (isMesh || clusters.length > 0) && (
-        <Panel title={isMesh ? 'Copied clusters' : 'Remote clusters'} flush>
+      {clusters !== undefined && (isKvstoreMesh || clusters.length > 0) && (
+        <Panel title={isKvstoreMesh ? 'Copied clusters' : 'Remote clusters'} flush>
           <Table
             label="Table of clusters"
             rows={clusters}
             keyOf={({ name }) => name}
-            columns={isMesh ? CLUSTER_COLUMNS : CLUSTER_COLUMNS.filter(({ name }) => FOLLOWED.includes(name))}
+            columns={
+              isKvstoreMesh ? CLUSTER_COLUMNS : CLUSTER_COLUMNS.filter(({ name }) => FOLLOWED.includes(name))
+            }
           />
         </Panel>
       )}
