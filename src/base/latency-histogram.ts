@@ -14,8 +14,8 @@ export interface LatencyStatus {
 }
 
 /**
- * Returns the smallest bound in milliseconds that at least `share` (0 to 1) of all durations do not exceed; null if all
- * bounds are too small, `undefined` if there are no durations.
+ * Returns an upper bound of the quantile `share` (0 to 1) of all durations: one of {@link LATENCY_BOUNDS_MS}; null if
+ * the quantile exceeds all bounds, `undefined` if there are no durations.
  */
 export function quantileBound(statuses: readonly LatencyStatus[], share: number): number | null | undefined {
   const counts = [...LATENCY_BOUNDS_MS, undefined].map((_, at) =>

@@ -26,8 +26,8 @@ export function timeAt(value: unknown, ...names: readonly string[]): number | un
 }
 
 /**
- * Returns a value without empty parts, which an API server may omit or add, and with sorted names. Empty are null,
- * lists and objects without content, and the value `empty`.
+ * Returns a value with sorted names and without the parts that an API server may omit or add: null, lists and objects
+ * without content, and the value `empty`.
  */
 export function normalForm(value: unknown, empty?: ''): unknown {
   if (Array.isArray(value))
