@@ -85,9 +85,8 @@ function formatIPv6(words: Readonly<AddressWords>): string {
 }
 
 /**
- * Returns true if the text from which these words were parsed is canonical: no upper case, no leading zeros, `::` at
- * the longest run of zeros, and eight groups (a dotted tail has one less). Several times faster than formatting the
- * words.
+ * Returns true if the text from which these words were parsed is canonical: no upper case, no leading zeros, no dotted
+ * tail, `::` at the longest run of zeros, and eight groups. Several times faster than formatting the words.
  */
 function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
   setGroups(words);
@@ -107,7 +106,7 @@ function isCanonicalIPv6(text: string, words: Readonly<AddressWords>): boolean {
       digits = 0;
       continue;
     }
-    if (code > NINE && code < LOWER_A) return false;
+    if (code < ZERO || (code > NINE && code < LOWER_A)) return false;
     if (digits === 1 && text.charCodeAt(i - 1) === ZERO) return false;
     digits++;
   }

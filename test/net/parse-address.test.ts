@@ -38,6 +38,10 @@ describe('an address', () => {
     );
   });
 
+  it('with a dotted tail is not canonical (regression: was, if :: stood before another group of zero)', () => {
+    expect(canonicalAddress('1000:0:1000::0:fff:183.0.255.255')).toBe('1000:0:1000::fff:b700:ffff');
+  });
+
   it('is its own canonical form once it is canonical', () => {
     fc.assert(
       fc.property(addressText, (text) => {
