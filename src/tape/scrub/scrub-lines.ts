@@ -49,7 +49,7 @@ export class LineScrub {
   /** Collects the names of a line. */
   learn(line: TapeLine): void {
     assert(this.#isLearning, 'all lines are learned before the first is replaced');
-    this.line(line); // passes each word to `#word`
+    this.replaceLine(line); // passes each word to `#replaceWord`
   }
 
   /** Ends the collection: names receive their replacements. */
@@ -65,7 +65,7 @@ export class LineScrub {
    * Returns a line with other names and addresses. Digests and notes become empty notes, so that the numbers of lines
    * are kept.
    */
-  line(line: TapeLine): TapeLine {
+  replaceLine(line: TapeLine): TapeLine {
     switch (line.ev) {
       case 'tape': {
         const { seq, ms, ev, format, version, life, wall, settings } = line;
@@ -89,24 +89,25 @@ export class LineScrub {
   }
 
   /** Returns a text with other names and addresses. */
-  text(text: string): string {
+  replaceText(text: string): string {
     if (PROTOCOL_WORDS.has(text) || parseTime(text) !== undefined) return text;
-    return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#part(part));
+    return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#replacePart(part));
   }
 
-  #part(part: string): string {
+  #replacePart(part: string): string {
     const address = this.#addresses.replace(part);
     if (address !== undefined) return address;
     const slash = part.indexOf('/');
     const [host, rest] = slash < 0 ? [part, ''] : [part.slice(0, slash), part.slice(slash)];
-    return `${this.#addresses.replace(host) ?? host.replace(WORDS, (word) => this.#word(word))}${rest}`;
+    const replaced = this.#addresses.replace(host) ?? host.replace(WORDS, (word) => this.#replaceWord(word));
+    return replaced + rest;
   }
 
-  #word(word: string): string {
+  #replaceWord(word: string): string {
     if (PROTOCOL_WORDS.has(word) || NUMBER.test(word)) return word;
     for (const prefix of PROTOCOL_PREFIXES)
       if (word.startsWith(prefix) && word !== prefix)
-        return `${prefix}${this.#word(word.slice(prefix.length))}`;
+        return `${prefix}${this.#replaceWord(word.slice(prefix.length))}`;
     if (this.#isLearning) {
       this.#names.set(word, '');
       return word;
@@ -117,7 +118,7 @@ export class LineScrub {
   }
 
   #json(value: unknown, depth = 0): unknown {
-    if (typeof value === 'string') return this.text(value);
+    if (typeof value === 'string') return this.replaceText(value);
     if (depth === MAX_DEPTH) return null;
     if (Array.isArray(value)) return value.map((item) => this.#json(item, depth + 1));
     return isObject(value) ? this.#object(value, depth + 1) : value;
@@ -127,7 +128,7 @@ export class LineScrub {
     const masked = 'IP' in object && 'Mask' in object ? this.#masked(object) : undefined;
     return Object.fromEntries(
       Object.entries(object).map(([key, value]) => [
-        this.text(key),
+        this.replaceText(key),
         masked?.get(key) ?? this.#json(value, depth),
       ]),
     );
@@ -158,7 +159,7 @@ export class LineScrub {
     const { value, value64 } = line;
     if (value64 !== undefined) return NOT_UTF8;
     if (value === undefined) return {};
-    if (!/^\s*[[{]/.test(value)) return { value: this.text(value) };
+    if (!/^\s*[[{]/.test(value)) return { value: this.replaceText(value) };
     const json = parseJson(value);
     return { value: json === undefined ? INVALID_JSON : JSON.stringify(this.#json(json)) };
   }
@@ -173,7 +174,7 @@ export class LineScrub {
     if (!decoded.ok) return INVALID_SLICE;
     const slice: ClusterEndpointSlice = decoded.value;
     const texts = (map: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
-      new Map([...map].map(([label, value]) => [this.text(label), this.text(value)]));
+      new Map([...map].map(([label, value]) => [this.replaceText(label), this.replaceText(value)]));
     const scrubJSON = <T>(value: T): T => this.#json(value) as T;
     const scrubbed: ClusterEndpointSlice = {
       ...scrubJSON({ ...slice, labels: undefined, annotations: undefined, endpoints: [] }),

@@ -54,7 +54,7 @@ export async function scrubTape(
     for await (const lines of readTapePart(part.path)) {
       signal.throwIfAborted();
       onProgress?.(progressLine('copying', part, index + 1, parts.length, lines));
-      for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.line(line)));
+      for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.replaceLine(line)));
       await writer.flush();
       const { failure } = writer;
       if (failure !== undefined) throw new InputError(`--out: ${failure.message}`);

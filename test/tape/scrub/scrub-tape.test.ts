@@ -92,7 +92,7 @@ async function sameStructure(script: readonly Happening[]): Promise<string> {
       const { scrub, events, files } = await scrubTape(plain, new StateFiles(out), NEVER);
       const [before, after] = [await checkTape(plain, NEVER), await checkTape(out, NEVER)];
       expect(after).toMatchObject({ events, files, from: before.from, to: before.to, scrubbed: true });
-      expect(after.clusters).toEqual(before.clusters.map((name) => scrub.text(name)));
+      expect(after.clusters).toEqual(before.clusters.map((name) => scrub.replaceText(name)));
       const services = LOCAL_SERVICES.map((service) => replaced(service, scrub) as typeof service);
       const [original, copy] = [await replayMesh(plain), await replayMesh(out, {}, services)];
       expect(copy.report).toMatchObject({ isScrubbed: true, digests: 0, events: original.report.events });
@@ -142,7 +142,7 @@ describe('a scrubbed tape', () => {
         for (const name of names) scrub.learn(line(name));
         scrub.finish();
         const unknown = names.filter((name) => !PROTOCOL_WORDS.has(name)).sort();
-        const others = unknown.map((name) => scrub.text(name));
+        const others = unknown.map((name) => scrub.replaceText(name));
         expect(others).toEqual(others.toSorted());
         expect(new Set(others).size).toBe(new Set(unknown).size);
       }),
@@ -179,7 +179,7 @@ describe('a scrubbed tape', () => {
     scrub.learn(line);
     scrub.finish();
     const twice = new LineScrub(Buffer.alloc(32));
-    const other = scrub.line(line);
+    const other = scrub.replaceLine(line);
     twice.learn(other);
     twice.finish();
     expect(other).toMatchObject({ rev: 7, key: replaced(key, scrub), store: scrub.names.get('baltic') });
@@ -187,7 +187,7 @@ describe('a scrubbed tape', () => {
     // Decoded again: all its names are replacements.
     for (const name of twice.names.keys()) expect([...scrub.names.values()]).toContain(name);
     expect(twice.names.size).toBe(scrub.names.size);
-    expect(scrub.line({ ...put, value64: 'AA==' })).toMatchObject({ value64: 'AA==' });
+    expect(scrub.replaceLine({ ...put, value64: 'AA==' })).toMatchObject({ value64: 'AA==' });
   });
 
   it.each([101, 200_000])('has null in place of lists of %i levels, so that the stack suffices', (depth) => {
@@ -196,7 +196,7 @@ describe('a scrubbed tape', () => {
     const line: TapeLine = { seq: 1, ms: 0, ev: 'put', store: 'a', from: 'ip', key: 'k', rev: 1, value };
     scrub.learn(line);
     scrub.finish();
-    const scrubbed = JSON.stringify(scrub.line(line));
+    const scrubbed = JSON.stringify(scrub.replaceLine(line));
     expect(scrubbed).toContain('null');
     expect(scrubbed).toContain('300');
   });

@@ -6,7 +6,7 @@ const WORDS = /[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
 export function replaced(value: unknown, scrub: LineScrub): unknown {
   const text = (one: string): string => {
     try {
-      return scrub.text(one);
+      return scrub.replaceText(one);
     } catch {
       return one.replace(WORDS, (word) => scrub.names.get(word) ?? word);
     }
