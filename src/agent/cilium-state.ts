@@ -285,7 +285,7 @@ async function readEndpoint(
   }
   reader.reject(
     name,
-    rejection('no-endpoint', 'file', undefined, `contains none of ${ENDPOINT_FILES.join(', ')}`),
+    rejection('no-endpoint', 'folder', name, `must contain one of ${ENDPOINT_FILES.join(', ')}`),
   );
   return undefined;
 }

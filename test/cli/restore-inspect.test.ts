@@ -172,11 +172,13 @@ describe('dpcache restore inspect', () => {
       '5/ep_config.json IPv4',
       '6/ep_config.json ID',
       '7/ep_config.json ',
-      '9 file',
+      '9 folder',
       'nodes.json [1] Cluster',
       'local_allocator_state.json identities',
     ]);
     expect(stderr.trim().split('\n').length).toBe(problems.length);
+    // Regression: "9: file undefined: contains none of …"
+    expect(stderr).toContain('9: folder "9": must contain one of ep_config.json, ep_config.h, lxc_config.h');
   });
 
   it('is not imported by an agent that would not keep it', async () => {
