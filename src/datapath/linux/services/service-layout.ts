@@ -71,14 +71,10 @@ export function parseEndpoint(text: string): Endpoint {
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
 }
 
-/** Returns the text of address, port, two unused bytes and protocol, the start of service keys and backend values. */
-export function endpointText(view: DataView, at: number, family: Family, protocolAt: number): string {
-  const bytes = addressBits(family) / 8;
-  return formatFrontend({
-    ip: readAddressAt(view, at, family),
-    port: view.getUint16(at + bytes),
-    protocol: view.getUint8(at + protocolAt),
-  });
+/** Returns the text of an address and port at `at`, which begin service keys and backend values, with a protocol. */
+export function endpointText(view: DataView, at: number, family: Family, protocol: number): string {
+  const port = view.getUint16(at + addressBits(family) / 8);
+  return formatFrontend({ ip: readAddressAt(view, at, family), port, protocol });
 }
 
 /** Returns the texts of a sorted list that another sorted list does not have. */

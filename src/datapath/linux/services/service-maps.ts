@@ -69,7 +69,7 @@ export class ServiceMaps {
     const { keys, values } = this.maps.backends;
     return this.#entries('backends', (keyAt, valueAt) => [
       keys.view.getUint32(keyAt, true),
-      endpointText(values.view, valueAt, this.family, this.#addressBytes + 2),
+      endpointText(values.view, valueAt, this.family, values.view.getUint8(valueAt + this.#addressBytes + 2)),
     ]);
   }
 
@@ -78,8 +78,10 @@ export class ServiceMaps {
     const { keys, values } = this.maps.services;
     return this.#entries('services', (keyAt, valueAt) => {
       const number = values.view.getUint32(valueAt, true);
+      // With scope and padding: a foreign key with other ones is another frontend.
+      const protocol = keys.view.getUint32(keyAt + this.#addressBytes + 4, true);
       return {
-        frontend: endpointText(keys.view, keyAt, this.family, this.#addressBytes + 4),
+        frontend: endpointText(keys.view, keyAt, this.family, protocol),
         slot: keys.view.getUint16(keyAt + this.#addressBytes + 2, true),
         number,
         count: values.view.getUint16(valueAt + 4, true),
@@ -92,7 +94,8 @@ export class ServiceMaps {
   readMembers(): Iterable<readonly [frontend: string, backend: number] | undefined> {
     const { view } = this.maps.members.keys;
     return this.#entries('members', (keyAt) => [
-      endpointText(view, keyAt, this.family, this.#addressBytes + 2),
+      // With the padding, as above.
+      endpointText(view, keyAt, this.family, view.getUint16(keyAt + this.#addressBytes + 2, true)),
       view.getUint32(keyAt + this.#addressBytes + 4, true),
     ]);
   }

@@ -260,6 +260,26 @@ describe('services in the maps of a kernel', () => {
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
   });
 
+  it('lose foreign keys that differ in the scope or in padding only (regression: others were deleted, and these stayed)', async () => {
+    const { world, turns, table, kept, map } = await setUp();
+    kept.allowDeletes();
+    world.take(service(1, 30));
+    world.take(slice(1, '10.0.0.1', '10.0.0.2'));
+    await turns.settle();
+    const before = { services: [...map('services').content], members: [...map('members').content] };
+    for (const [name, at] of [['services', 18] as const, ['members', 14] as const])
+      for (const [key, value] of before[name])
+        map(name).content.set(`${key.slice(0, at)}01${key.slice(at + 2)}`, value);
+    const foreign = ['172.16.0.1:53/273', '172.16.0.1:80/262'];
+    expect((await turns.until(kept.plan())).map(({ key }) => key)).toEqual(expect.arrayContaining(foreign));
+    await turns.until(kept.repair());
+    await turns.settle();
+    for (const name of ['services', 'members'] as const)
+      expect(new Map(map(name).content)).toEqual(new Map(before[name]));
+    expect(sorted(printed(table))).toEqual(sorted(world.expected()));
+    expect(await turns.until(kept.plan())).toEqual([]);
+  });
+
   it('are known as before after an interrupted read: deleted ones are deleted in the kernel', async () => {
     const { world, turns, table, kept, map } = await setUp();
     kept.allowDeletes();
