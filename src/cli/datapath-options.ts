@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import { canonicalCIDR } from '../net/prefix.ts';
-import { numberParser } from './option-table.ts';
+import { numberParser, RepeatableOption } from './option-table.ts';
 
 /** Default folder of the pins. It is not that of Cilium, `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
@@ -38,13 +38,17 @@ function parseAbsolute(path: string): string {
   throw new InvalidArgumentError('It must be an absolute path.');
 }
 
-/** Parses `203.0.113.0/24,2001:db8::/32`. Throws `InvalidArgumentError` with the invalid part. */
-function parseCIDRs(text: string): readonly string[] {
-  return text.split(',').map((word) => {
+/**
+ * Parses `203.0.113.0/24,2001:db8::/32`, and appends the CIDRs to the previous ones. Throws `InvalidArgumentError` with
+ * the invalid part.
+ */
+function parseCIDRs(text: string, previous: readonly string[] = []): readonly string[] {
+  const cidrs = text.split(',').map((word) => {
     const cidr = canonicalCIDR(word.trim());
     if (cidr !== undefined) return cidr;
     throw new InvalidArgumentError(`It must be one or more CIDRs, separated by commas: '${word}'.`);
   });
+  return [...previous, ...cidrs];
 }
 
 /** Cilium's limit of its maps (pkg/option, 1.17: `bpf-*-map-max`). */
@@ -86,10 +90,11 @@ export function addDatapathOptions(command: Command): Command {
       choice('--datapath-source-ranges <frontends>', 'frontends of loadBalancerSourceRanges', SOURCE_RANGES),
     )
     .addOption(choice('--datapath-routing <mode>', 'routes to pods of other nodes', ROUTING))
-    .option(
-      '--datapath-remote-cidrs <cidrs>',
-      'CIDRs allowed for pods of remote clusters, in addition to private ranges',
-      parseCIDRs,
+    .addOption(
+      new RepeatableOption(
+        '--datapath-remote-cidrs <cidrs>',
+        'CIDRs allowed for pods of remote clusters, in addition to private ranges; may be repeated',
+      ).argParser(parseCIDRs),
     )
     .addOption(choice('--datapath-layout <version>', 'map layout of this Cilium version', LAYOUTS))
     .option(

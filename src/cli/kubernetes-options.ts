@@ -9,6 +9,7 @@ import {
   kubeconfigOption,
   parseEncryptKey,
   parseLabelValue,
+  RepeatableOption,
 } from './option-table.ts';
 
 /** Options of a Kubernetes API server as parsed by commander. */
@@ -34,15 +35,16 @@ export interface OtherSources {
   readonly mesh: boolean;
 }
 
-/** Parses some of {@link KUBERNETES_PARTS}: `services,nodes`. */
-function parseParts(text: string): readonly KubernetesPart[] {
-  return text.split(',').map((word) => {
+/** Parses some of {@link KUBERNETES_PARTS}, `services,nodes`, and appends them to the previous ones. */
+function parseParts(text: string, previous: readonly KubernetesPart[] = []): readonly KubernetesPart[] {
+  const parts = text.split(',').map((word) => {
     const part = KUBERNETES_PARTS.find((one) => one === word);
     if (part !== undefined) return part;
     throw new InvalidArgumentError(
       `It must be one or more of ${KUBERNETES_PARTS.join(', ')}, separated by commas: '${word}'.`,
     );
   });
+  return [...previous, ...parts];
 }
 
 /** Adds the options of {@link KubernetesFlags}. */
@@ -60,10 +62,11 @@ export function addKubernetesOptions(command: Command): Command {
       ),
     )
     .addOption(k8sLoadOption())
-    .option(
-      '--k8s-watch <parts>',
-      `resources to follow: ${KUBERNETES_PARTS.join(',')} (default: all)`,
-      parseParts,
+    .addOption(
+      new RepeatableOption(
+        '--k8s-watch <parts>',
+        `resources to follow: ${KUBERNETES_PARTS.join(',')} (default: all); may be repeated`,
+      ).argParser(parseParts),
     )
     .addOption(
       choice(

@@ -61,6 +61,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   'datapath-routing': { flags: ['--datapath', 'linux', '--datapath-routing', 'tunnel'] },
   'datapath-remote-cidrs': {
     flags: ['--datapath', 'linux', '--datapath-remote-cidrs', '203.0.113.0/24, 2001:db8::/32'],
+    file: '[203.0.113.0/24, "2001:db8::/32"]',
   },
   'datapath-layout': { flags: ['--datapath', 'linux', '--datapath-layout', '1.8'] },
   'datapath-capacity': { flags: ['--datapath', 'linux', '--datapath-capacity', '16777216'] },
@@ -96,7 +97,7 @@ const SAID: Readonly<Record<string, { flags: readonly string[]; env?: string; fi
   context: { flags: ['--kubeconfig', '/k', '--context', 'a'], env: 'a' },
   k8s: { flags: ['--k8s', 'off'] },
   'k8s-load': { flags: ['--k8s-load', '/a', '--k8s-load', '/b'], env: '/a,/b', file: '[/a, /b]' },
-  'k8s-watch': { flags: ['--k8s-watch', 'services,nodes'] },
+  'k8s-watch': { flags: ['--k8s-watch', 'services,nodes'], file: '[services, nodes]' },
   'k8s-endpoints': { flags: ['--k8s-endpoints', 'pods'] },
   'k8s-identities': { flags: ['--k8s-identities', 'crd'] },
   'k8s-service-proxy-name': { flags: ['--k8s-service-proxy-name', 'mine'] },
