@@ -6,12 +6,16 @@ import type { EndpointSlice } from '../servicecache/backend.ts';
 import type { Service } from '../servicecache/service.ts';
 
 /**
- * An assumed change. `remove-cluster`: the remote cluster leaves the mesh. `remove-node`: all claims on a node
- * (`cluster/name`) are deleted. `remove-source`: all claims of a source, or those of one of its owners, are deleted. An
- * owner is a cluster or a node. Services of remote clusters have the source `clustermesh`, those of the local cluster
- * `k8s`. `rank`: the source ranks directly above or below another. `setting`: settings of the node manager. `upsert`,
- * `delete`: the claim of a writer on a prefix is set or deleted. `service`, `slice`: a Kubernetes service or one of its
- * endpoint slices is created or replaced.
+ * An assumed change:
+ *
+ * - `remove-cluster`: the remote cluster leaves the mesh
+ * - `remove-node`: all claims on a node (`cluster/name`) are deleted
+ * - `remove-source`: all claims of a source are deleted, or those of one owner, which is a cluster or a node. Services
+ *   of remote clusters have the source `clustermesh`, those of the local cluster `k8s`
+ * - `rank`: the source ranks directly above or below another
+ * - `setting`: settings of the node manager are changed
+ * - `upsert`, `delete`: the claim of a writer on a prefix is set or deleted
+ * - `service`, `slice`: a Kubernetes service, or one of its endpoint slices, is created or replaced
  */
 export type Edit =
   | { readonly edit: 'remove-cluster'; readonly cluster: string }
