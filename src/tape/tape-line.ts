@@ -73,16 +73,20 @@ export type TapeEntry =
   | ({ readonly ev: 'delete' | 'sweep' | 'ignored' } & KeyPlace)
   /** The configuration from a handshake; without a value if the cluster has none. */
   | ({ readonly ev: 'config'; readonly store: string; readonly key: string } & TapeValue)
+  /** A resource is followed, until `end`. */
   | {
       readonly ev: 'follow';
       readonly store: string;
       readonly from: CopiedResource;
       readonly prefix: string;
-      /** True if the run neither deletes keys nor removes them because of a rejected value. */
+      /** True if no keys are removed until `end`, neither deleted ones nor those with a rejected value. */
       readonly keeps: boolean;
     }
+  /** A resource is not followed any more (`end`), or its list is complete (`listed`). */
   | { readonly ev: 'end' | 'listed'; readonly store: string; readonly from: CopiedResource }
+  /** The state of a watch has changed. For readers only. */
   | { readonly ev: 'state'; readonly store: string; readonly from: string; readonly state: string }
+  /** The state of a cluster was withdrawn: its services, or everything. */
   | { readonly ev: 'withdrawn'; readonly store: string; readonly scope: 'services' | 'everything' }
   /**
    * A version of an object of Kubernetes. If the object was deleted (`gone`), its last version. If `more`, the next
@@ -98,7 +102,8 @@ export type TapeEntry =
   /** Kubernetes is followed, as a cluster with this id. */
   | { readonly ev: 'kubernetes'; readonly clusterID: number; readonly snap?: 1 }
   /**
-   * A reflector of a kind begins, its list is applied (absent in older tapes), or missing objects are deleted, too.
+   * A step of the reflector of a kind. `start`: it begins. `received`: its list is applied (absent in older tapes).
+   * `listed`: the objects that the list lacks are deleted, too.
    */
   | { readonly ev: 'kind'; readonly kind: string; readonly do: ListStep; readonly snap?: 1 }
   /** The sums of the claims of each group of writers. */
