@@ -24,8 +24,8 @@ export class PageSize {
   }
 
   /**
-   * Records the number of keys of a page and the time that it took. The page may be incomplete because the range is
-   * small.
+   * Records the number of keys of a page and the time that it took. A page may have fewer keys than requested, because
+   * its range is small. If it was fast, it does not reduce the size.
    */
   recordPage(keys: number, durationMs: number): void {
     const fitting = (keys * TARGET_MS) / Math.max(durationMs, 1);

@@ -53,6 +53,7 @@ export class RevisionBuffer {
   add(events: readonly TransportEvent[], isPartial: boolean): ReadyEvents {
     if (!isPartial) return { events: this.#release(events), isPartial: false };
     const last = events.at(-1)?.modRevision ?? this.#splitRevision;
+    // More of a split revision; or no events and no split revision, both 0.
     if (last === this.#splitRevision) return { events, isPartial: this.#splitRevision > 0 };
     const cut = events.findIndex(({ modRevision }) => modRevision === last);
     const isContinued = cut === 0 && this.#events[0]?.modRevision === last; // all events are of the held revision
