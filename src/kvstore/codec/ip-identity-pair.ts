@@ -63,7 +63,7 @@ function nameInValue(fields: Fields<never>): string {
   if (fields.value('Mask') === undefined) return ip;
   const address = fields.address('IP') ?? '';
   const length = readMask(address.includes(':') ? 6 : 4, fields);
-  return length === undefined ? ip : `${ip}/${length}`;
+  return length === undefined ? ip : `${address}/${length}`;
 }
 
 function checkAgreement(fields: Fields<never>, key: string): void {

@@ -284,6 +284,15 @@ describe('an IPIdentityPair, field by field', () => {
     expect(decode({ Mask: '' })).toMatchObject({ key: '10.0.0.1' });
     expect(decode({ IP: null, Mask: '/////w==' })).toBe('invalid-address IP');
   });
+
+  it('may have a mapped address before a mask of IPv4 (regression: was the prefix of that length of IPv6)', () => {
+    const mapped = new TextEncoder().encode('{"IP":"::ffff:10.1.0.0","Mask":"//8AAA==","ID":7}');
+    expect(decodeIPIdentityPair('10.1.0.0/16', mapped, '')).toMatchObject({ ok: true });
+    expect(decodeIPIdentityPair('::/16', mapped, '')).toMatchObject({
+      ok: false,
+      rejection: { reason: 'key-mismatch', field: 'IP' },
+    });
+  });
 });
 
 describe('a cluster config, field by field', () => {
