@@ -26,6 +26,10 @@ afterAll(async () => {
   expect(await agent.ended).toBe(0);
 });
 
+it('an agent that ends before it shows changes fails its start with its output (regression: the tests waited for ever)', async () => {
+  await expect(startAgent(['--nothing'], stop.signal)).rejects.toThrow(/status 2 .*--nothing/s);
+});
+
 describe('a running agent', () => {
   it.each(QUESTIONS.map((words) => [words.join(' '), words] as const))('answers %s', async (_, words) => {
     const own = await dpcache(...words, ...ATLANTIC, '--manifests', example('services.yaml'));

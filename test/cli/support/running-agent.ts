@@ -9,7 +9,7 @@ export interface RunningAgent {
   readonly ended: Promise<number>;
 }
 
-/** Resolves when the agent shows every change. */
+/** Resolves when the agent shows every change; rejects with its output if it has ended before. */
 export async function startAgent(words: readonly string[], signal: AbortSignal): Promise<RunningAgent> {
   let shown = '';
   let ready = (): void => {};
@@ -24,7 +24,10 @@ export async function startAgent(words: readonly string[], signal: AbortSignal):
   };
   const output = { stdout, stderr: stdout, stdin: nothing() };
   const ended = runCommand(['agent', ...words], { ...output, env: {}, signal });
-  await started;
+  const endedBefore = ended.then((status) => {
+    throw new Error(`the agent ended with status ${status} before it showed changes:\n${shown}`);
+  });
+  await Promise.race([started, endedBefore]);
   return { shown: () => shown, ended };
 }
 
