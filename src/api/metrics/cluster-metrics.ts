@@ -9,7 +9,7 @@ import {
   timestamp,
 } from './description.ts';
 
-/** Returns whether each cluster is complete and connected, and whether its services or its heartbeat have expired. */
+/** Returns the metrics of the state of each cluster: ready, connected, services expired, heartbeat stale. */
 export function stateDescriptions<
   T extends Pick<ClusterDocument, 'ready' | 'connected' | 'servicesExpired' | 'heartbeat'>,
 >(clusters: ItemMetrics<T>): readonly Description[] {
@@ -43,7 +43,7 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
     ...stateDescriptions(clusters),
     clusters.gauge(
       'dpcache_cluster_stale_since_timestamp_seconds',
-      'Time of the state of a cluster, present only if stale state is served.',
+      'Time since which the state of a cluster is stale, present only if stale state is served.',
       ({ knownAt }) => timestamp(knownAt),
     ),
     clusters.counter(

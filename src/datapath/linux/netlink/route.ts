@@ -82,6 +82,7 @@ export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 
   if (metric !== 0) writer.attributeU32(RTA.priority, metric);
 }
 
+/** Returns the request for all routes of a table. */
 export function routeDump(family: Family, table: number): NetlinkRequest {
   const write = (writer: MessageWriter): void => {
     writer.u8(familyNumber(family)).u8(0).u16(0).u32(0).u32(0).attributeU32(RTA.table, table);
@@ -89,6 +90,7 @@ export function routeDump(family: Family, table: number): NetlinkRequest {
   return { operation: 'routes', type: RTM_ROUTE.get, flags: 0, write };
 }
 
+/** Returns the request for the route by which the kernel sends packets to an address. */
 export function routeRequest(address: string): NetlinkRequest {
   const [family, length] = [familyNumber(familyOf(address)), prefixLength(address)];
   const write = (writer: MessageWriter): void => {
