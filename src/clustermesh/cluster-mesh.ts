@@ -32,9 +32,9 @@ export interface ClusterMeshOptions extends ClusterSetOptions, RuntimeOptions, M
   /** The format of the services to read. Default `auto`. */
   readonly serviceV2?: ServiceV2 | undefined;
   /**
-   * If true, a cluster is not followed before its kvstore contains its configuration, which Cilium 1.13 and later
-   * write. If false, an empty kvstore without a configuration counts as complete at the first connection. Default
-   * false.
+   * If true, a cluster is followed only when its kvstore contains its configuration, which Cilium 1.13 and later write.
+   * If false, a cluster that never had a configuration is followed, too, as one of an older version. With an empty
+   * kvstore, its initial sync then ends without keys. Default false.
    */
   readonly needsConfig?: boolean | undefined;
 }
@@ -86,7 +86,10 @@ export class ClusterMesh extends ClusterSet {
     return [found.identities];
   }
 
-  /** Like `LocalCluster.versionOf`, for a remote cluster; `undefined` also if the cluster is unknown. */
+  /**
+   * Returns the kvstore key and revision of a name of a resource; `undefined` if the cluster is unknown or does not
+   * have the name.
+   */
   versionOf(cluster: string, resource: CopiedResource, name: string): KeyVersion | undefined {
     return this.clusters.get(cluster)?.versionOf(resource, name);
   }
