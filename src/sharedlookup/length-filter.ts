@@ -5,13 +5,13 @@ import { FILTER, filterWords, maskWordsOf, stemOf } from './layout.ts';
 import { NumberList } from './number-list.ts';
 import type { SharedHeap } from './shared-memory.ts';
 
-/** Lengths of a mask: 0 to 127. */
+/** Number of bits of a length (0 to 127) in a key of `LengthFilter.#counts`. The index of the mask precedes them. */
 const LENGTH_BITS = 7;
 
 /**
- * The prefix lengths of one family that a longest match must try ({@link FILTER}). One thread writes it, readers of
- * other threads read it. The filter contains every length that the lookups of any revision need: a bit is set before
- * the prefix is published, and deleted in the batch after the one that deletes the last prefix.
+ * The prefix lengths of one family that a longest match must try ({@link FILTER}). One thread writes the filter, other
+ * threads read it. The bit of a length is set before the first prefix of this length is published. It is deleted one
+ * batch after the last such prefix, because lookups of the previous revision may still need it.
  */
 export class LengthFilter {
   readonly #heap: SharedHeap;
@@ -20,11 +20,12 @@ export class LengthFilter {
   readonly #root: number;
   /** Position of the masks. 0 before the first prefix that is shorter than an address. */
   #masks = 0;
-  /** Number of prefixes of each mask and length. */
+  /** Number of prefixes by mask and length. */
   readonly #counts = new Int32Map();
-  /** Masks and lengths that have lost their last prefix in this batch. */
+  /** Keys of `#counts` that have lost their last prefix in this batch. */
   readonly #unused = new NumberList();
 
+  /** @param root index of the header word that contains the position of the masks */
   constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
     this.#heap = heap;
     this.#family = family;
@@ -33,14 +34,14 @@ export class LengthFilter {
   }
 
   /** Adds (`by` 1) or removes (-1) a prefix that is shorter than an address. */
-  adjust(key: Readonly<PrefixRegister>, by: 1 | -1): void {
+  adjust(prefix: Readonly<PrefixRegister>, by: 1 | -1): void {
     const stemBits = this.#family === 4 ? FILTER.stemBits4 : FILTER.stemBits6;
-    const mask = key.length <= stemBits ? 0 : stemOf(this.#seed, this.#family, key);
-    const bit = (mask << LENGTH_BITS) | key.length;
-    const count = this.#counts.get(bit) + by;
-    this.#counts.exchange(bit, count);
-    if (count === 0) this.#unused.push(bit);
-    else if (by > 0 && count === 1) this.#set(bit, true);
+    const mask = prefix.length <= stemBits ? 0 : stemOf(this.#seed, this.#family, prefix);
+    const key = (mask << LENGTH_BITS) | prefix.length;
+    const count = this.#counts.get(key) + by;
+    this.#counts.exchange(key, count);
+    if (count === 0) this.#unused.push(key);
+    else if (by > 0 && count === 1) this.#set(key, true);
   }
 
   /**
@@ -49,19 +50,21 @@ export class LengthFilter {
    */
   begin(): void {
     for (let i = 0; i < this.#unused.length; i++) {
-      const bit = this.#unused.at(i);
-      if (this.#counts.get(bit) === 0) this.#set(bit, false);
+      const key = this.#unused.at(i);
+      if (this.#counts.get(key) === 0) this.#set(key, false);
     }
     this.#unused.clear();
   }
 
-  #set(bit: number, value: boolean): void {
+  #set(key: number, value: boolean): void {
     if (this.#masks === 0) this.#allocate();
-    const length = bit & ((1 << LENGTH_BITS) - 1);
-    const at = this.#masks + (bit >>> LENGTH_BITS) * maskWordsOf(this.#family) + (length >>> 5);
+    const mask = key >>> LENGTH_BITS;
+    const length = key & ((1 << LENGTH_BITS) - 1);
+    const at = this.#masks + mask * maskWordsOf(this.#family) + (length >>> 5);
+    const bit = 1 << (length & 31);
     const { words } = this.#heap;
-    const mask = words[at] ?? 0;
-    words[at] = value ? mask | (1 << (length & 31)) : mask & ~(1 << (length & 31));
+    const word = words[at] ?? 0;
+    words[at] = value ? word | bit : word & ~bit;
   }
 
   #allocate(): void {

@@ -252,8 +252,8 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
   {
     name: 'a filter that deletes lengths that readers need',
     file: 'length-filter.ts',
-    text: 'if (count === 0) this.#unused.push(bit);',
-    by: 'if (count === 0) this.#set(bit, false);',
+    text: 'if (count === 0) this.#unused.push(key);',
+    by: 'if (count === 0) this.#set(key, false);',
   },
 ];
 
