@@ -216,6 +216,7 @@ export class McsDuty implements Duty {
     return clusters.names.find((name) => clusters.stateOf(name) === 'incomplete');
   }
 
+  /** Queues the names of changed objects. After a list, there are no events. */
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     if (events.length === 0)
       for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind))) {

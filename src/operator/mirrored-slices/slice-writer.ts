@@ -151,7 +151,10 @@ export class SliceWriter implements Duty {
     this.#queue.add(key);
   }
 
-  /** Receives the events of slices on the server, including those of the writes of this process. */
+  /**
+   * Receives the events of slices on the server, including those of the writes of this process. After a list, there are
+   * no events.
+   */
   #observe(events: readonly ResourceEvent[]): void {
     if (events.length === 0)
       for (const key of this.#own.forgetUnlisted('', this.#options.slices.objects)) this.#enqueue(key);

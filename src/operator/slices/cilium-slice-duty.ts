@@ -163,11 +163,11 @@ export class CiliumSliceDuty implements Duty {
     this.#retries.wake();
   }
 
-  /** Handles the events of slices, of other writers and of this process. */
+  /** Handles the events of slices, of other writers and of this process. After a list, there are no events. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
     if (events.length === 0)
-      for (const name of this.#own.forgetUnlisted('', this.#options.slices.objects))
-        this.#slices.recordDelete(name.slice(1));
+      for (const key of this.#own.forgetUnlisted('', this.#options.slices.objects))
+        this.#slices.recordDelete(key.slice('/'.length));
     for (const event of events) {
       const { type, object } = event;
       if (this.#own.observe(objectKey(object), event)) continue;
@@ -189,19 +189,27 @@ export class CiliumSliceDuty implements Duty {
     await this.#retries.whenDue(signal);
   }
 
-  /** Writes the changed slices. Slices that others wait for are written first. */
+  /**
+   * Writes the changed slices that wait neither for another slice nor for a retry. Each write can end the wait of other
+   * slices, which are written then, too.
+   */
   async #flush(signal: AbortSignal): Promise<void> {
-    for (let name = this.#retries.get(); name !== undefined; name = this.#retries.get())
-      this.#retries.done(name);
+    this.#endDueRetries();
     for (let progress = true; progress; ) {
       progress = false;
       for (const name of [...this.#slices.dirty]) {
         const slice = this.#slices.get(name);
-        if (slice === undefined || slice.after.size > 0 || this.#retries.has(name) || signal.aborted)
+        if (slice === undefined || slice.waitsFor.size > 0 || this.#retries.has(name) || signal.aborted)
           continue;
         progress = (await this.#write(name, signal)) || progress;
       }
     }
+  }
+
+  /** Removes the slices whose delay has ended from the retries. They are still dirty. */
+  #endDueRetries(): void {
+    for (let name = this.#retries.get(); name !== undefined; name = this.#retries.get())
+      this.#retries.done(name);
   }
 
   /** Writes a slice. Returns true if it is written; otherwise plans a retry. */
@@ -228,19 +236,23 @@ export class CiliumSliceDuty implements Duty {
       this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
     this.#retries.delete(name);
-    this.#recordResult(name, written, answer.outcome === 'done' ? answer.object : known);
+    const object = answer.outcome === 'done' ? answer.object : known; // a dry run changes nothing
+    this.#recordResult(name, written, object);
     return true;
   }
 
-  /** Records a write, unless the watch has delivered a later version, which was adopted. */
+  /**
+   * Records a write, unless a later version of the slice is known. The watch has delivered that version, and it was
+   * adopted.
+   */
   #recordResult(
     name: string,
     written: ReadonlyMap<string, CoreEndpoint>,
     object: KubernetesObject | undefined,
   ): void {
     const result = written.size === 0 ? undefined : object;
-    const isLatest = this.#own.endRequest(result);
-    if (isLatest || this.#known(name)?.metadata.resourceVersion === result?.metadata.resourceVersion)
+    this.#own.endRequest(result);
+    if (this.#known(name)?.metadata.resourceVersion === result?.metadata.resourceVersion)
       this.#slices.recordWrite(name, written);
   }
 

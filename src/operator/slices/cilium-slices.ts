@@ -20,13 +20,13 @@ export interface PlannedSlice {
   readonly namespace: string;
   /** The endpoints by name. If there are none, the slice is to be deleted. */
   readonly endpoints: ReadonlyMap<string, CoreEndpoint>;
-  /** Slices that must be written before this one, because an endpoint has moved to them. */
-  readonly after: ReadonlySet<string>;
+  /** Slices that must be written before this one, because an endpoint of this one has moved to them. */
+  readonly waitsFor: ReadonlySet<string>;
 }
 
 interface MutableSlice extends PlannedSlice {
   readonly endpoints: Map<string, CoreEndpoint>;
-  readonly after: Set<string>;
+  readonly waitsFor: Set<string>;
   /** The group of the slice in `#withRoom`; `undefined` if the slice is full or empty. */
   group: string | undefined;
 }
@@ -80,7 +80,7 @@ export class CiliumSlices {
   readonly #withRoom = new SetMap<MutableSlice>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
-  /** By the name of a slice: the slices that have this name in `after`. */
+  /** By the name of a slice: the slices that have this name in `waitsFor`. */
   readonly #waitersOf = new SetMap<MutableSlice>();
   readonly #dirty = new Set<string>();
 
@@ -154,7 +154,7 @@ export class CiliumSlices {
     this.#dirty.add(to.name);
     if (from === undefined) return;
     this.#leave(from, core.name);
-    from.after.add(to.name);
+    from.waitsFor.add(to.name);
     this.#waitersOf.add(to.name, from);
   }
 
@@ -180,7 +180,7 @@ export class CiliumSlices {
 
   /** Ends the wait of all slices for the slice `name`. */
   #endWaits(name: string): void {
-    for (const { after } of this.#waitersOf.take(name)) after.delete(name);
+    for (const { waitsFor } of this.#waitersOf.take(name)) waitsFor.delete(name);
   }
 
   #enter(slice: MutableSlice, key: string, core: CoreEndpoint): void {
@@ -213,14 +213,20 @@ export class CiliumSlices {
   #forget(name: string): void {
     const slice = this.#slices.get(name);
     if (slice === undefined) return;
-    for (const other of slice.after) this.#waitersOf.delete(other, slice);
+    for (const other of slice.waitsFor) this.#waitersOf.delete(other, slice);
     this.#slices.delete(name);
     this.#dirty.delete(name);
     this.#endWaits(name);
   }
 
   #make(name: string, namespace: string): MutableSlice {
-    const slice: MutableSlice = { name, namespace, endpoints: new Map(), after: new Set(), group: undefined };
+    const slice: MutableSlice = {
+      name,
+      namespace,
+      endpoints: new Map(),
+      waitsFor: new Set(),
+      group: undefined,
+    };
     this.#slices.set(name, slice);
     return slice;
   }
@@ -232,7 +238,7 @@ export class CiliumSlices {
   #roomFor(namespace: string, core: CoreEndpoint, excluded: MutableSlice | undefined): MutableSlice {
     let best: MutableSlice | undefined;
     for (const slice of this.#withRoom.get(this.#groupOf(namespace, core))) {
-      if (slice === excluded || slice.after.size > 0) continue;
+      if (slice === excluded || slice.waitsFor.size > 0) continue;
       if (slice.endpoints.size > (best?.endpoints.size ?? 0)) best = slice;
     }
     return best ?? this.#make(this.#newName(), namespace);

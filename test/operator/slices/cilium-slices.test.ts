@@ -95,7 +95,7 @@ class World {
   /** Sends one of the due writes; {@link answer} delivers its answer. */
   send(pick: number): void {
     if (this.#under !== undefined) return;
-    const due = [...this.slices.dirty].filter((name) => this.slices.get(name)?.after.size === 0);
+    const due = [...this.slices.dirty].filter((name) => this.slices.get(name)?.waitsFor.size === 0);
     const name = due[pick % Math.max(1, due.length)];
     const slice = name === undefined ? undefined : this.slices.get(name);
     if (name === undefined || slice === undefined) return;
@@ -170,7 +170,7 @@ class World {
         expect(planned.has(`${slice.namespace}/${endpoint}`)).toBe(false);
         planned.set(`${slice.namespace}/${endpoint}`, core);
       }
-      for (const other of slice.after) expect(this.slices.dirty).toContain(other);
+      for (const other of slice.waitsFor) expect(this.slices.dirty).toContain(other);
       // Content that needs no write is equal to the plan.
       const stored = new Map(this.server.get(name)?.endpoints.map((core) => [core.name, core]));
       if (!this.slices.dirty.has(name)) expect(stored).toEqual(slice.endpoints);
