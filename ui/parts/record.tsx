@@ -21,8 +21,8 @@ export function signOf({ kind, before, after }: HistoryRecordDocument): Sign {
   return after === undefined ? 'removed' : 'changed';
 }
 
-/** The fields of a claim, a part of a service or a node, as a record has them. */
-export interface Recorded {
+/** The fields of a claim, a service or a node. If a service has changed, only those that differ. */
+interface Recorded {
   readonly identity?: number;
   readonly namespace?: string;
   readonly podName?: string;
@@ -33,17 +33,18 @@ export interface Recorded {
   readonly [field: string]: unknown;
 }
 
-/** Returns the old or the new value of a record. */
-export function recorded(value: unknown): Recorded {
+/** Returns the fields of `before` or `after` of a record; undefined if it is absent. */
+function fieldsOf(value: unknown): Recorded | undefined {
+  if (value === undefined) return undefined;
   return typeof value === 'object' && value !== null ? (value as Recorded) : {};
 }
 
-/** An identity of a document that has only its number. */
+/** A link to an identity of which only the number is known. Its labels are requested from the agent. */
 export function NamedIdentity({ identity }: { identity: number }): VNode {
   return <IdentityLink identity={identity} labels={useLabels(identity)} />;
 }
 
-/** An old and a new value; only one of them if they are equal or the other is missing. */
+/** An old and a new value, of which one may be missing. */
 function Change({ from, to }: { from: ComponentChildren; to: ComponentChildren }): VNode {
   return (
     <span>
@@ -63,19 +64,19 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
     ['on', from?.hostIP, to?.hostIP],
     ['key', from?.encryptKey?.toString(), to?.encryptKey?.toString()],
   ];
-  const newIdentity = to?.identity ?? from?.identity;
-  const oldIdentity = from?.identity;
+  const identity = to?.identity ?? from?.identity;
+  const replaced = from?.identity === identity ? undefined : from?.identity;
   return (
     <span class="fields">
-      {oldIdentity !== undefined && to !== undefined && oldIdentity !== newIdentity && (
+      {replaced !== undefined && (
         <>
           <del>
-            <NamedIdentity identity={oldIdentity} />
+            <NamedIdentity identity={replaced} />
           </del>
           <span class="arrow">→</span>
         </>
       )}
-      {newIdentity !== undefined && <NamedIdentity identity={newIdentity} />}{' '}
+      {identity !== undefined && <NamedIdentity identity={identity} />}{' '}
       {fields.map(([name, old, now]) =>
         old === undefined && now === undefined ? null : (
           <span key={name}>
@@ -92,7 +93,7 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
   );
 }
 
-/** The backends that a cluster added, removed or changed in a service. */
+/** The backends of a service that were added, changed or removed, and the names of its other changed fields. */
 function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
   const [gone, came] = [from.backends ?? [], to.backends ?? []];
   const isIn = (list: typeof gone, address: string): boolean =>
@@ -136,10 +137,14 @@ export function RecordText({ record }: { record: HistoryRecordDocument }): VNode
         {mark} <span class="faint">{detail}</span>
       </span>
     );
-  const from = before === undefined ? undefined : recorded(before);
-  const to = after === undefined ? undefined : recorded(after);
+  const [from, to] = [fieldsOf(before), fieldsOf(after)];
   if (kind === 'prefix') return <PrefixChange from={from} to={to} />;
   if (kind === 'service') return <ServiceChange from={from ?? {}} to={to ?? {}} />;
+  return <NodeChange from={from} to={to} />;
+}
+
+/** The old and the new addresses of a node. If they are equal, the names of the fields that have changed. */
+function NodeChange({ from, to }: { from: Recorded | undefined; to: Recorded | undefined }): VNode {
   const text = (of: Recorded | undefined): string | undefined => of?.addresses?.map(({ ip }) => ip).join(' ');
   const [old, now] = [text(from), text(to)];
   if (from === undefined || to === undefined || old === now) {
