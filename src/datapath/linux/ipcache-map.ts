@@ -7,9 +7,9 @@ import type {
   OwnerListener,
 } from '../../ipcache/types.ts';
 import { sourceRank } from '../../model/source.ts';
-import { addressBits } from '../../net/address-words.ts';
+import { addressBits, maskWords } from '../../net/address-words.ts';
 import { formatAddress } from '../../net/format-address.ts';
-import { scanIPv4 } from '../../net/parse-address.ts';
+import { isMapped, scanIPv4 } from '../../net/parse-address.ts';
 import {
   formatPrefixOf,
   MAX_CLUSTER_ID,
@@ -235,10 +235,8 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const family = head >>> 24 === FAMILIES[4] ? 4 : 6;
     const clusterID = head & 0xffff;
     const isKnown = head === ((FAMILIES[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
-    if (!isKnown || length < 0 || length > addressBits(family))
-      return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
     // Without a spread, which takes ten times as long as the rest.
-    return formatPrefixOf('', {
+    const key: PrefixRegister = {
       family,
       w0: view.getInt32(at + 8),
       w1: view.getInt32(at + 12),
@@ -247,7 +245,12 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
       length,
       form: 'cidr',
       clusterID,
-    });
+    };
+    maskWords(key, length);
+    // The text of a mapped prefix would be parsed as IPv4.
+    if (!isKnown || length < 0 || length > addressBits(family) || isMapped(key))
+      return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
+    return formatPrefixOf('', key);
   }
 
   #readValue(index: number): IPCacheItem {

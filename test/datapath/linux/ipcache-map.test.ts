@@ -512,6 +512,25 @@ it('the ipcache in a map is dumped correctly while single entries are looked up'
   expect(dumped).toEqual(items);
 });
 
+it('the ipcache in a map deletes a mapped address under its own key (regression: deleted the IPv4 address)', () => {
+  const map = new FakeMap(ipcacheShape('1.17', 8));
+  const table = new IPCacheTable(map);
+  const item = { identity: 7, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, strength: 0 };
+  table.apply([{ key: '10.1.2.3/32', item }]);
+  const mapped = 'a0000000 00000002 0000000000000000 0000ffff 0a010203'.replaceAll(' ', '');
+  map.content.set(mapped, new Uint8Array(12));
+  expect(Object.keys(printed(table))).toEqual(['10.1.2.3/32', `raw:${mapped}`]);
+  table.apply([{ key: `raw:${mapped}`, item: undefined }]);
+  expect(printed(table)).toEqual({ '10.1.2.3/32': 'identity 7' });
+});
+
+it('the ipcache in a map is read without the host bits of keys of others, which the kernel ignores', () => {
+  const map = new FakeMap(ipcacheShape('1.17', 8));
+  for (const key of ['38000000 00000001 0a010203', '60000000 00000002 fd000000000000010000000000000005'])
+    map.content.set(key.replaceAll(' ', '').padEnd(48, '0'), new Uint8Array(12));
+  expect(Object.keys(printed(new IPCacheTable(map)))).toEqual(['10.1.2.0/24', 'fd00:0:0:1::/64']);
+});
+
 it('the ipcache in a map is read nearly as fast as it is written (regression: 50 times slower)', () => {
   const [keys, values] = [new Uint8Array(24 * 1024), new Uint8Array(12 * 1024)];
   const map: BatchedMap = {
