@@ -229,12 +229,13 @@ export class LeaseKeeper {
 
   /** Returns the TTL of the leases that the server grants to this session. */
   async #grantedTTL(): Promise<number> {
-    const { lease } = await this.anyGranted();
+    const { lease, isNew } = await this.anyGranted();
     try {
       return await this.#options.transport.keepLeaseAlive(lease, { signal: this.#closed.signal });
     } catch (error) {
       if (asKvstoreError(error).code !== 'lease-not-found') throw error;
       this.markLost(lease);
+      if (isNew) throw error; // the server loses each lease that it grants
       return this.#grantedTTL(); // of another lease
     }
   }

@@ -499,6 +499,23 @@ describe('a lease keeper', () => {
     expect([lost, keeper.holds(own)]).toEqual([[['b']], false]);
   });
 
+  it('does not adopt a lease of a server that loses each lease which it grants (regression: an endless loop)', async () => {
+    const grant = link.grantLease.bind(link);
+    let grants = 0;
+    link.grantLease = (ttl, options) => {
+      if (++grants === 100) throw new Error('too many leases');
+      return grant(2 * ttl, options);
+    };
+    const earlier = newKeeper();
+    const { id } = (await earlier.bind('a')).held;
+    await earlier.close(false);
+    const keepAlive = link.keepLeaseAlive.bind(link);
+    link.keepLeaseAlive = (lease, options) =>
+      lease === id ? keepAlive(lease, options) : Promise.reject(new KvstoreError('lease-not-found', 'lost'));
+    expect(await keeper.adopt(id, ['a'], async () => {})).toBe(false);
+    expect(grants).toBe(2);
+  });
+
   it('keeps an adopted key bound if a write of it is refused', async () => {
     const earlier = newKeeper();
     const { id } = (await earlier.bind('a')).held;
