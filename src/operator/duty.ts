@@ -48,7 +48,7 @@ export interface DutyStatus {
 
 /** The keys that a duty maintains in the kvstore. */
 export interface PublishedKeys {
-  /** True if all desired keys are in the kvstore, and the canary if there is one. */
+  /** True if the canary is in the kvstore. Without a canary: if the content is complete and no write is pending. */
   readonly synced: boolean;
   /** Number of desired keys. */
   readonly keys: number;

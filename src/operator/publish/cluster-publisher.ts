@@ -262,7 +262,7 @@ export class ClusterPublisher {
       ip: ip.status(),
     };
     const config = this.#config.status();
-    const isSynced = Object.values(resources).every((resource) => resource.synced);
+    const isSynced = Object.values(resources).every(({ synced, pending }) => synced && pending === 0);
     const synced = isSynced && config.published?.synced === true;
     return { synced, resources, config, heartbeat: this.#heartbeat.status() };
   }

@@ -129,7 +129,7 @@ export class PublishedPrefix {
     const waiting = isDirect ? 0 : this.#wanted.size - this.#published.size;
     const pending = local.pending + waiting;
     return {
-      synced: pending === 0 && (this.#options.canary === undefined ? this.#isComplete : local.canaryWritten),
+      synced: this.#options.canary === undefined ? this.#isComplete && pending === 0 : local.canaryWritten,
       keys: isDirect ? local.keys : this.#wanted.size,
       pending,
       writes: local.writes,

@@ -120,6 +120,16 @@ describe('the keys of a cluster beside other writers', () => {
     expect([there(KEY) !== undefined, there(CONFIG)]).toEqual([true, undefined]);
   });
 
+  it('are synced only while no write is pending', async () => {
+    const publisher = publish();
+    await advance(clock, 1000);
+    expect(publisher.status().synced).toBe(true);
+    publisher.upsertNode({ ...node, bootID: 'other' });
+    expect(publisher.status().synced).toBe(false);
+    await settle(6);
+    expect(publisher.status().synced).toBe(true);
+  });
+
   it('exclude a value that no reader accepts, and are complete without it (regression: the canary waited for it)', async () => {
     const publisher = publish();
     await advance(clock, 1000);
