@@ -411,8 +411,9 @@ export class FollowedCluster {
       while (!leaving.aborted && this.#stores.watchedKeys === 0);
       this.#dispatch({ type: 'refilled', attempt });
     };
-    if (options.refill) void this.#tasks.runWithRestart('refill', refill);
-    void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving));
+    // The signal may have fired during `configure`.
+    if (options.refill) void this.#tasks.runWithRestart('refill', refill, { signal });
+    void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving), { signal });
     const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);
     this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });

@@ -379,6 +379,37 @@ describe('the status of a connection', () => {
     expect(statusOf()).toMatchObject({ heartbeat: 'fresh', ready: true });
   });
 
+  it('contains no heartbeat while the cluster is not followed (regression: a stale one)', async () => {
+    const server = fullCluster();
+    await follow(server);
+    write(server, 'cilium/.heartbeat', 'now');
+    await advance(clock, 60_000);
+    expect(statusOf().heartbeat).toBe('fresh');
+    write(server, 'cilium/cluster-config/a', { id: 9 });
+    for (let i = 0; i < 5; i++) {
+      write(server, 'cilium/.heartbeat', `${i}`);
+      await advance(clock, 60_000);
+    }
+    expect(statusOf()).toMatchObject({ heartbeat: undefined, ready: false });
+    configure(server, 'a', 1);
+    await advance(clock, 60_000);
+    expect(statusOf()).toMatchObject({ heartbeat: 'fresh', ready: true });
+  });
+
+  it('contains no heartbeat that the user may not read; other reads are few (regression: each watch once a minute)', async () => {
+    const server = fullCluster();
+    await follow(server);
+    agent.links.get('a')?.link.forbid('cilium/.heartbeat');
+    const { ok: before = 0 } = statusOf().kvstore?.requests ?? {};
+    await advance(clock, 30 * 60_000);
+    const { ok: after = 0, forbidden } = statusOf().kvstore?.requests ?? {};
+    expect([statusOf().heartbeat, statusOf().ready, forbidden]).toEqual([undefined, true, 6]);
+    expect(after - before).toBeLessThan(60);
+    agent.links.get('a')?.link.allow('cilium/.heartbeat');
+    await advance(clock, 5 * 60_000);
+    expect(statusOf().heartbeat).toBe('never');
+  });
+
   it('reports that rights were revoked (freeze: ready, connected)', async () => {
     const server = fullCluster();
     await follow(server);

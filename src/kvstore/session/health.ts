@@ -7,11 +7,12 @@ import { type Runtime, type RuntimeOptions, systemClock, withRuntime } from '../
 import { HEARTBEAT_KEY } from '../codec/keys.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend } from './backend.ts';
+import { asKvstoreError } from './errors.ts';
 import type { EndpointStatus } from './transport.ts';
 
 /** Health of a kvstore as seen by this process. */
 export interface KvstoreHealthStatus {
-  /** `unknown` before the first check; `failing` if the quorum read of the last check failed. */
+  /** `unknown` before the first check and after {@link KvstoreHealth.run}; `failing` if the last quorum read failed. */
   readonly quorum: 'unknown' | 'ok' | 'failing';
   /**
    * `stale`: the heartbeat has not changed for two minutes, because its writer or the server is stuck. `never`: no
@@ -38,12 +39,16 @@ export const HEARTBEAT_INTERVAL_MS = 60_000;
 /** Age of a heartbeat that has been missed twice. */
 export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const CHECK_MS = 15_000;
+/** A refused check is repeated after this number of intervals, because all watches then check their rights. */
+const REFUSED_INTERVALS = 10;
 
 /** Checks the quorum, the heartbeat and each endpoint, by default every 15 s. */
 export class KvstoreHealth {
   readonly #options: KvstoreHealthOptions & Runtime;
   readonly #tasks: Supervisor;
   #quorum: KvstoreHealthStatus['quorum'] = 'unknown';
+  /** True if the user may not read the heartbeat. */
+  #isRefused = false;
   #endpoints: readonly EndpointStatus[] = [];
   /** Mod revision of the last heartbeat, 0 if there was none, and the time of the check that found it. */
   #heartbeatRevision = 0;
@@ -71,8 +76,9 @@ export class KvstoreHealth {
     const { clock, intervalMs = CHECK_MS } = this.#options;
     while (!signal.aborted) {
       await this.check(signal);
-      await sleep(clock, intervalMs, signal);
+      await sleep(clock, this.#isRefused ? REFUSED_INTERVALS * intervalMs : intervalMs, signal);
     }
+    this.#quorum = 'unknown';
   }
 
   /** Runs one check. Never rejects. */
@@ -80,7 +86,9 @@ export class KvstoreHealth {
     try {
       await this.#tasks.run('health', (until) => interruptible(() => this.#read(until), until), { signal });
       this.#quorum = 'ok';
-    } catch {
+      this.#isRefused = false;
+    } catch (error) {
+      this.#isRefused = asKvstoreError(error).code === 'forbidden';
       if (signal?.aborted !== true) this.#quorum = 'failing'; // the supervisor counts the failure
     }
   }

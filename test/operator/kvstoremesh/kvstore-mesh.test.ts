@@ -279,6 +279,16 @@ describe('the copy of a cluster', () => {
     expect(requests).toEqual({ ok: 2 }); // the configuration of `a`, and the list of that watch
   });
 
+  it('that stops before the local kvstore answers leaves no task (regression: one read the heartbeat for ever)', async () => {
+    const { clock, backend } = copied;
+    backend.link.down();
+    copied.add();
+    await settle(12);
+    expect(statusOf('a').tasks.map(({ name }) => name)).toEqual(['follow']);
+    await copied.stop();
+    expect(clock.pending).toBe(0);
+  });
+
   it('replaces keys that an earlier process has left without a configuration', async () => {
     const leftovers = [IP, 'cilium/cache/ip/v1/a/10.9.9.9', `${CANARIES}cilium/cache/ip/v1`];
     for (const key of leftovers) write(copied.local, key, 'old');
