@@ -119,8 +119,7 @@ export class NetlinkSocket implements Disposable {
   /**
    * Does the work of {@link dump} in pieces of one system call each, so that the event loop can run between them. The
    * socket must not be used for other requests during that time. The piece `again` means that the table has changed and
-   * is read from the start. If an event of a joined group arrives during the first attempt, the objects are read once
-   * more without `again`, because the kernel may have missed some without flagging it.
+   * is read from the start.
    */
   *dumpPieces<T>(
     request: Omit<NetlinkRequest, 'flags'>,
@@ -130,19 +129,16 @@ export class NetlinkSocket implements Disposable {
       this.#encode([{ ...request, flags: NLM_F.dump }], 0);
       this.#send();
       let isComplete = true;
-      let isChanged = false;
       for (let events = this.events(); events !== undefined; events = this.events()) {
         if (events === 'overrun') {
           isComplete = false;
           continue;
         }
         isComplete &&= events.every(({ flags }) => (flags & NLM_F.dumpInterrupted) === 0);
-        isChanged ||= events.some(({ port }) => port !== this.port);
-        const values = this.#valuesIn(events, request.operation, read);
-        if (values.length > 0) yield values;
+        yield this.#valuesIn(events, request.operation, read);
       }
-      if ((isComplete && (tries > 1 || !isChanged)) || tries === DUMP_TRIES) return;
-      if (!isComplete) yield 'again';
+      if (isComplete || tries === DUMP_TRIES) return;
+      yield 'again';
     }
   }
 
@@ -243,7 +239,7 @@ export class NetlinkSocket implements Disposable {
   ): readonly T[] {
     const values: T[] = [];
     for (const message of messages) {
-      if (message.sequence !== this.#sequence || message.port !== this.port) continue;
+      if (message.sequence !== this.#sequence) continue;
       if (endsAnswer(message)) {
         const error = errorIn(message, operation);
         if (error !== undefined) throw error;

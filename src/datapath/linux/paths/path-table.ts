@@ -127,17 +127,12 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#known.clear();
     using socket = this.open();
     yield* this.#dumpTunnel(socket);
-    for (const family of [4, 6] as const) {
-      // If IPv6 routes change during a dump, it may miss others, and the kernel does not flag this.
-      using notified = this.open({ groups: family === 4 ? [] : [IPV6_ROUTES_GROUP] });
-      yield* this.#readEntries(
-        notified,
-        routeDump(family, ROUTE_TABLE),
-        readRoute,
-        (route) => this.#recordRoute(route),
-        (route) => this.#routes.delete(route),
-      );
-    }
+    yield* this.#readRoutes(socket, 4);
+    // On a socket of its own, because a receive queue full of events would delay the dump.
+    using changes = this.open({ groups: [IPV6_ROUTES_GROUP] });
+    yield* this.#readRoutes(socket, 6);
+    // If IPv6 routes change during a dump, it may miss others, and the kernel does not flag this.
+    if (changes.events() !== undefined) yield* this.#readRoutes(socket, 6);
   }
 
   apply(changes: readonly TableChange<PathItem>[]): readonly (SyscallError | undefined)[] {
@@ -254,6 +249,19 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         (neighbor) => this.#removeEntry(this.#neighborEntry(neighbor)),
       );
     }
+  }
+
+  #readRoutes(
+    socket: NetlinkSocket,
+    family: 4 | 6,
+  ): Generator<readonly [string, PathItem] | undefined, void, void> {
+    return this.#readEntries(
+      socket,
+      routeDump(family, ROUTE_TABLE),
+      readRoute,
+      (route) => this.#recordRoute(route),
+      (route) => this.#routes.delete(route),
+    );
   }
 
   /**

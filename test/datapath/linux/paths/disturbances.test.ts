@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { keptItems } from '../../../../src/datapath/linux/kept-items.ts';
+import { ROUTE_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/netlink/link.ts';
 import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
@@ -389,6 +390,47 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     }
     expect(pieces).toBeGreaterThan(3);
     expect(new Set(found)).toEqual(new Set([four, ...pods].map(({ key }) => key)));
+  });
+
+  it('are read twice at most while another program changes IPv6 routes continuously (regression: eight times)', () => {
+    batch(host, ['address add fd01::1/64 dev eth0 nodad']);
+    using table = new PathTable(kernel, host.path);
+    using others = table.open();
+    const index = table.addresses().find(({ address }) => address === 'fd01::1')?.interface ?? 0;
+    const item = { kind: 'route', gateway: 'fd01::2', interface: index } as const;
+    const keys = Array.from({ length: 600 }, (_, at) =>
+      pathKey('route', `fd10:${(at + 1).toString(16)}::/64`),
+    );
+    expect(table.apply(keys.map((key) => ({ key, item }))).filter(Boolean)).toEqual([]);
+    const route = {
+      destination: 'fd20::/64',
+      table: ROUTE_TABLE,
+      protocol: 4,
+      gateway: 'fd01::2',
+      interface: index,
+      onlink: false,
+      metric: 1024,
+      isUnicast: true,
+    };
+    // More events than a receive queue of 8 MB can store.
+    const changes = Array.from({ length: 12_000 }, (_, at) => {
+      const change = at % 2 === 0 ? ('add' as const) : ('delete' as const);
+      return {
+        operation: change,
+        type: RTM_ROUTE[change],
+        flags: NLM_F.create,
+        write: (writer: MessageWriter) => writeRoute(writer, route, change),
+      };
+    });
+    const found = new Set<string>();
+    let pieces = 0;
+    for (const entry of table.dump()) {
+      if (entry !== undefined) found.add(entry[0]);
+      else if (++pieces % 3 === 1 && pieces < 30)
+        expect(others.transact(changes).filter(Boolean)).toEqual([]);
+    }
+    expect(pieces).toBeLessThan(12);
+    expect(found).toEqual(new Set(keys));
   });
 
   it('count as more changes of a turn, the more routes exist (regression: 256 beside 65,000 took half a second)', () => {
