@@ -9,6 +9,7 @@ import { type TestApp, testApp } from '../api/support/test-app.ts';
 import { until } from '../base/support/until.ts';
 
 interface Monitored extends TestApp {
+  /** Returns the output. Throws the error of a monitor that has failed. */
   readonly written: () => string;
   readonly server: ApiServer;
   /** Resolves when the monitor has ended. */
@@ -31,8 +32,16 @@ async function monitored(format: 'text' | 'json', from?: string): Promise<Monito
   };
   const client = new ApiClient(socket, stop.signal);
   const ended = monitor(client, { format, from }, { output, env: {}, signal: stop.signal });
-  await until('a first line', () => written !== '');
-  return { ...world, server, ended, written: () => written, stop: () => stop.abort() };
+  let failure: Error | undefined;
+  ended.catch((error: Error) => {
+    failure = error;
+  });
+  const checkedOutput = (): string => {
+    if (failure !== undefined) throw failure;
+    return written;
+  };
+  await until('a first line', () => checkedOutput() !== '');
+  return { ...world, server, ended, written: checkedOutput, stop: () => stop.abort() };
 }
 
 describe('the events of a monitor', () => {
@@ -107,6 +116,10 @@ describe('dpcache monitor', () => {
     expect(written()).toMatch(/^Changes were lost: read the lists again/);
     stop();
     await ended;
+  });
+
+  it('fails with the refusal of the agent (regression: the test waited for a first line until its timeout)', async () => {
+    await expect(monitored('text', 'soon')).rejects.toThrow('from is not a revision');
   });
 
   it('ends with the agent', async () => {
