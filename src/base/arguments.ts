@@ -6,6 +6,9 @@ import { assert } from './assert.ts';
  */
 export type Check = (value: unknown) => string | undefined;
 
+/** The fields of `T`, each of which may be omitted or undefined. */
+export type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
+
 /** Returns true if a value is an object of any kind, so that its members can be read. */
 export function isObjectOrList(value: unknown): value is Readonly<Record<string | symbol, unknown>> {
   return typeof value === 'object' && value !== null;

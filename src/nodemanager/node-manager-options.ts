@@ -1,3 +1,4 @@
+import type { Optional } from '../base/arguments.ts';
 import type { Clock, Random } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { Source } from '../model/source.ts';
@@ -7,7 +8,7 @@ import type { NodeIPCache } from './node-addresses.ts';
 import type { HandlerFault } from './node-handler.ts';
 
 /** Options of a `NodeManager`. */
-export interface NodeManagerOptions extends Partial<NodeConfiguration> {
+export interface NodeManagerOptions extends Optional<NodeConfiguration> {
   /** The IPCache for the nodes' addresses. If `retainOverruled` is false, the IPCache's must be false, too. */
   readonly ipcache: NodeIPCache;
   /** Default: the system clock. */
@@ -58,13 +59,25 @@ export interface NodeWithdrawal {
   readonly cluster?: string | undefined;
 }
 
-/** Returns the settings with defaults: all off except remote-node identities (as upstream since 1.9). */
-export function configurationOf(options: Partial<NodeConfiguration>): NodeConfiguration {
+/** The default settings: all off except remote-node identities (as upstream since 1.9). */
+const DEFAULTS: NodeConfiguration = {
+  remoteNodeIdentities: true,
+  encryption: false,
+  nodeEncryption: false,
+  hostFirewall: false,
+  underlay: 'ipv4',
+};
+
+/** Returns the settings, with those of `base` for omitted and undefined ones. */
+export function configurationOf(
+  options: Optional<NodeConfiguration>,
+  base: NodeConfiguration = DEFAULTS,
+): NodeConfiguration {
   return {
-    remoteNodeIdentities: options.remoteNodeIdentities ?? true,
-    encryption: options.encryption ?? false,
-    nodeEncryption: options.nodeEncryption ?? false,
-    hostFirewall: options.hostFirewall ?? false,
-    underlay: options.underlay ?? 'ipv4',
+    remoteNodeIdentities: options.remoteNodeIdentities ?? base.remoteNodeIdentities,
+    encryption: options.encryption ?? base.encryption,
+    nodeEncryption: options.nodeEncryption ?? base.nodeEncryption,
+    hostFirewall: options.hostFirewall ?? base.hostFirewall,
+    underlay: options.underlay ?? base.underlay,
   };
 }

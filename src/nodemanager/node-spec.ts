@@ -1,3 +1,4 @@
+import type { Optional } from '../base/arguments.ts';
 import type { ClusterNode, NodeAddress, NodeName } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 
@@ -13,8 +14,6 @@ export function nodeFullName({ cluster, name }: NodeName): string {
 export interface NodeSpec extends NodeName, Optional<Omit<ClusterNode, keyof NodeName>> {
   readonly source: Source;
 }
-
-type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
 /** All fields of a node, in canonical form. It is also a {@link NodeSpec}. Absent addresses are `undefined`. */
 export interface NodeFields extends Complete<ClusterNode> {

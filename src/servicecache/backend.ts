@@ -1,4 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
+import type { Optional } from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
 import type { PortProtocol } from '../net/port.ts';
@@ -124,7 +125,7 @@ function immutableBackends(backends: ReadonlyMap<string, Backend>): Backends {
 }
 
 /** The input of {@link createBackend}. Collections may be any iterables. */
-export interface BackendFields extends Partial<Omit<Backend, 'address' | 'ports' | 'forZones'>> {
+export interface BackendFields extends Optional<Omit<Backend, 'address' | 'ports' | 'forZones'>> {
   readonly address: string;
   readonly ports: Iterable<readonly [string, PortProtocol]>;
   readonly forZones?: Iterable<string> | undefined;

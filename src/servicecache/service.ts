@@ -1,4 +1,5 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
+import type { Optional } from '../base/arguments.ts';
 import type { PortProtocol } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
@@ -92,7 +93,7 @@ type ServiceCollections =
   | 'selector';
 
 /** The input of {@link createService}. Collections may be any iterables. */
-export interface ServiceFields extends Partial<Omit<Service, 'id' | 'addressing' | ServiceCollections>> {
+export interface ServiceFields extends Optional<Omit<Service, 'id' | 'addressing' | ServiceCollections>> {
   readonly id: ServiceID;
   /** Default: `assigned` if there are `clusterIPs`, else `unassigned`. */
   readonly addressing?: Addressing | undefined;

@@ -583,6 +583,14 @@ describe('the configuration', () => {
     expect(ipcache.size).toBe(0);
   });
 
+  it('keeps the settings that are omitted or undefined', () => {
+    const { manager } = fresh({ encryption: undefined, underlay: 'ipv6' });
+    const before = manager.configuration;
+    expect(before).toMatchObject({ remoteNodeIdentities: true, encryption: false, underlay: 'ipv6' });
+    manager.configure({ remoteNodeIdentities: undefined, underlay: undefined, encryption: true });
+    expect(manager.configuration).toEqual({ ...before, encryption: true });
+  });
+
   it('waits until no call runs; nodes wait until it has succeeded', async () => {
     const { manager, clock } = fresh();
     const handler = new ConfiguredHandler();

@@ -39,6 +39,15 @@ describe('values from own code', () => {
     expect(addressings).toEqual(['unassigned', 'unassigned', 'assigned']);
   });
 
+  it('have the same defaults for undefined as for omitted fields', () => {
+    const service = createService({ id, type: undefined, shared: undefined, nodeSelector: undefined });
+    expect(service).toEqual(createService({ id }));
+    const fields = { address: '10.0.0.1', ports: [['http', target]] } as const;
+    expect(createBackend({ ...fields, weight: undefined, cluster: undefined })).toEqual(
+      createBackend(fields),
+    );
+  });
+
   it('are served like those of Kubernetes', () => {
     const cache = cacheOf();
     const told = transcript(cache);
