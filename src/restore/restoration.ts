@@ -49,14 +49,19 @@ export interface RestorationOptions extends CheckpointEngines {
   readonly gate: TurnGate;
   /** Maximum size of a checkpoint in bytes. A larger file is not read. Default 2 GiB: about 50 million entries. */
   readonly maxBytes?: number | undefined;
+  /**
+   * If true, `read` changes nothing in the folder, which another process may use: it keeps unfinished checkpoints, and
+   * reports an unusable one as `unreadable` without renaming it. Default false.
+   */
+  readonly readOnly?: boolean | undefined;
   /** Receives every invalid record. The other records are restored. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
 /**
  * Result of reading the checkpoint at a start. `set-aside`: the checkpoint cannot be restored and was renamed.
- * `unreadable`: the file system returned an error. After both, the agent starts without a checkpoint, and `message` has
- * the reason.
+ * `unreadable`: the file system returned an error, or the checkpoint cannot be restored and was not renamed. After
+ * both, the agent starts without a checkpoint, and `message` has the reason.
  */
 export type RestoreOutcome =
   | { readonly kind: 'none' }
@@ -123,9 +128,9 @@ export class Restoration {
    * `signal` fires.
    */
   async read(signal?: AbortSignal, onProgress: () => void = () => {}): Promise<RestoreOutcome> {
-    const { folder, maxBytes = MAX_BYTES } = this.#options;
+    const { folder, maxBytes = MAX_BYTES, readOnly = false } = this.#options;
     try {
-      await removeUnfinished(folder);
+      if (!readOnly) await removeUnfinished(folder);
       const opened = await openCheckpoint(folder, maxBytes);
       if (opened === undefined) return { kind: 'none' };
       try {
@@ -356,9 +361,11 @@ export class Restoration {
   }
 
   async #setAside({ fault, message }: CheckpointError): Promise<RestoreOutcome> {
+    const { folder, readOnly = false } = this.#options;
     try {
-      const name = await setAside(this.#options.folder, fault);
+      const name = readOnly ? undefined : await setAside(folder, fault);
       this.#reject(rejection('unusable-checkpoint', 'checkpoint', fault, message));
+      if (name === undefined) return { kind: 'unreadable', message };
       return { kind: 'set-aside', fault, message: `${message}; renamed to ${name}` };
     } catch (error) {
       return { kind: 'unreadable', message: `${message}; cannot rename it: ${messageOf(error)}` };

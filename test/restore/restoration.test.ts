@@ -265,6 +265,28 @@ describe('a start', () => {
     expect(rejected[0]?.message).toContain(`checkpoint: ${field} `);
   });
 
+  it.each([
+    ['of another cluster', { ...HEADER, cluster: 'baltic' }, 'unreadable'],
+    ['of its cluster', HEADER, 'restored'],
+  ] as const)(
+    'leaves the folder of a running agent as it is if it is read-only: %s',
+    async (_, header, kind) => {
+      const folder = await folderOf([entriesSection({})], header);
+      folder.files.set(`${CHECKPOINT}.1.unfinished`, Buffer.from('x'));
+      const before = new Map(folder.files);
+      const rejected: Rejection[] = [];
+      const { restoration } = restart(folder, { readOnly: true, onReject: (one) => rejected.push(one) });
+      const outcome = await restoration.read();
+      expect([outcome.kind, rejected.length, folder.files]).toEqual([
+        kind,
+        kind === 'restored' ? 0 : 1,
+        before,
+      ]);
+      if (outcome.kind === 'unreadable')
+        expect(outcome.message).toBe('the state belongs to cluster baltic, not to own');
+    },
+  );
+
   it('that cannot set an invalid checkpoint aside leaves it, and reports both', async () => {
     const folder = new MemoryFolder();
     folder.files.set(CHECKPOINT, Buffer.from('x'));
