@@ -56,7 +56,7 @@ const interrupted = new Promise((resolve) => {
 await follower.start();
 const missing = await mesh.clustersSynced({ deadlineMs: 60_000 }); // counted from the last progress of each cluster
 for (const name of missing)
-  console.error(`cluster ${name}: ${mesh.statusOf(name)?.lastFailure ?? 'not complete'}`);
+  console.error(`cluster ${name}: ${mesh.statusOf(name)?.lastFailure?.message ?? 'not complete'}`);
 const [web] = [...ipcache.entries()].filter(({ k8s }) => k8s?.podName === 'web-0');
 console.log(`${mesh.names.join(', ')}: ${ipcache.size} prefixes, ${nodes.size} nodes`);
 if (web !== undefined) console.log(`${web.key} runs on ${web.hostIP}, says ${web.owner}`);

@@ -97,7 +97,7 @@ export function clusterCondition({
   lastFailure,
 }: FollowedStatus): ClusterCondition & Pick<ClusterDocument, 'missing'> {
   const missing = MESH_RESOURCES.filter((resource) => resources[resource]?.synced === false);
-  return { state, ready, connected, knownAt: isoTime(knownAt), missing, lastFailure };
+  return { state, ready, connected, knownAt: isoTime(knownAt), missing, lastFailure: lastFailure?.message };
 }
 
 function clusterDocument(
@@ -117,7 +117,7 @@ function clusterDocument(
     connectedSince: new Date(cluster.connectedSince).toISOString(),
     servicesExpired: cluster.servicesExpired,
     heartbeat: cluster.heartbeat,
-    lastFailureAt: isoTime(cluster.lastFailureAt),
+    lastFailureAt: isoTime(cluster.lastFailure?.at),
     keys: Object.fromEntries(counts),
     ...progressOf(watchesOf(cluster)),
   };

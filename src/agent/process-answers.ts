@@ -21,7 +21,7 @@ export const askKvstoreMesh: Question = async (ask, view) => {
     rejoins ? `${state}, rejoining` : state,
     String(copy.keys),
     String(copy.pending),
-    lastFailure ?? '',
+    lastFailure?.message ?? '',
   ]);
   const header = ['CLUSTER', 'ID', 'STATE', 'KEYS', 'PENDING', 'LAST FAILURE'];
   const unconfigured = status.clusters
@@ -95,8 +95,8 @@ function clustersText({ clusters }: OperatorDocument): readonly string[] {
   return clusters
     .filter(({ ready }) => !ready)
     .map(
-      ({ name, state, servicesExpired, lastFailure = '' }) =>
-        `cluster ${name} is ${state}${servicesExpired ? ', its services are expired' : ''}${lastFailure && `: ${lastFailure}`}`,
+      ({ name, state, servicesExpired, lastFailure }) =>
+        `cluster ${name} is ${state}${servicesExpired ? ', its services are expired' : ''}${lastFailure === undefined ? '' : `: ${lastFailure.message}`}`,
     );
 }
 

@@ -240,7 +240,7 @@ class KvstoreMeshProcess implements ServedProcess {
     const reported = new SetMap<string>();
     while (!signal.aborted) {
       for (const { name, copy } of mesh.status().clusters) {
-        const reason = copy.lastFailure ?? '';
+        const reason = copy.lastFailure?.message ?? '';
         if (!copy.isFailing) {
           if (reported.take(name).size > 0) log.warn(`cluster ${name}: its copy is written again`);
         } else if (!reported.get(name).has(reason)) {

@@ -9,6 +9,7 @@ import type {
   ClusterStep,
   ConfigReading,
   Destination,
+  FailureReason,
 } from './cluster-state.ts';
 
 const CONFIGURATION_DELETED =
@@ -50,18 +51,18 @@ function leave(state: ClusterState, next: Destination, change: Partial<ClusterSt
 /** Counts a failure and retries after a backoff. */
 function fail(
   state: ClusterState,
-  message: string,
+  reason: FailureReason,
   pendingWithdrawal: ClusterState['pendingWithdrawal'] = state.pendingWithdrawal,
 ): ClusterStep {
   return leave(state, 'failed', {
-    ...failureFields(state, message),
+    ...failureFields(state, reason),
     streak: state.streak + 1,
     pendingWithdrawal,
   });
 }
 
-function failureFields({ failures }: ClusterState, message: string): Partial<ClusterState> {
-  return { failures: failures + 1, lastFailure: message };
+function failureFields({ failures }: ClusterState, lastFailure: FailureReason): Partial<ClusterState> {
+  return { failures: failures + 1, lastFailure };
 }
 
 /** Returns true if the cluster is stopped or removed, or soon will be. A stopped cluster can still be removed. */
@@ -127,7 +128,10 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
   const failure =
     found === 'none' || found === state.found
       ? {}
-      : failureFields(state, found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others));
+      : failureFields(state, {
+          code: 'no-configuration',
+          message: found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others),
+        });
   const next: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
   if (state.local) return start(next, 'watching');
   if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
@@ -181,7 +185,9 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return afterHandshake(state, input);
     case 'validated':
       if (phase !== 'validating') break;
-      return input.objection === undefined ? accept(state) : fail(state, input.objection, 'everything');
+      return input.objection === undefined
+        ? accept(state)
+        : fail(state, { code: 'invalid', message: input.objection }, 'everything');
     case 'drained':
       if (phase !== 'draining') break;
       return afterWithdrawal(state);
@@ -197,7 +203,7 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
       return leave(state, 'handshake', { unproven: state.unproven || input.diverged });
     case 'failed':
       if (phase !== 'connecting' && phase !== 'handshake' && !isFollowing) break;
-      return fail(state, input.message);
+      return fail(state, input.reason);
     case 'left':
       if (phase !== 'leaving') break;
       return proceed(state, state.next ?? 'stopped');

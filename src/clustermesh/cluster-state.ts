@@ -1,3 +1,4 @@
+import type { Failure } from '../base/failure.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 
 /** Phase of a cluster while it is followed (SEMANTICS 6); `src/clustermesh/README.md` has a drawing. */
@@ -89,8 +90,11 @@ export interface ClusterState {
   /** Number of failures since the cluster was last watched: the exponent of the backoff. */
   readonly streak: number;
   readonly failures: number;
-  readonly lastFailure: string | undefined;
+  readonly lastFailure: FailureReason | undefined;
 }
+
+/** A failure without its time, which the state machine does not know. */
+export type FailureReason = Pick<Failure, 'code' | 'message'>;
 
 /** An input of the state machine. Inputs with an `attempt` answer an effect of that attempt. */
 export type ClusterInput =
@@ -107,7 +111,7 @@ export type ClusterInput =
   | { readonly type: 'refilled'; readonly attempt: number }
   /** The configuration differs from the handshake, or the kvstore was replaced (`diverged`). */
   | { readonly type: 'outdated'; readonly attempt: number; readonly diverged: boolean }
-  | { readonly type: 'failed'; readonly attempt: number; readonly message: string }
+  | { readonly type: 'failed'; readonly attempt: number; readonly reason: FailureReason }
   | { readonly type: 'left'; readonly attempt: number }
   | { readonly type: 'retry'; readonly attempt: number }
   /** The services were not followed for the service TTL. */

@@ -1,10 +1,11 @@
 import type { Clock } from '../base/clock.ts';
+import type { Failure } from '../base/failure.ts';
 import type { RejectionStatus } from '../base/rejection.ts';
 import type { TaskStatus } from '../base/supervisor.ts';
 import type { ClusterConfig } from '../kvstore/codec/cluster-config.ts';
 import type { BackendStatus } from '../kvstore/session/backend.ts';
 import type { KvstoreHealthStatus } from '../kvstore/session/health.ts';
-import type { ClusterPhase, ClusterState } from './cluster-state.ts';
+import type { ClusterPhase, ClusterState, FailureReason } from './cluster-state.ts';
 import type { ResourceStatuses } from './resource-stores.ts';
 
 /**
@@ -54,8 +55,7 @@ export interface RemoteClusterStatus {
   /** Number of failed attempts to follow the cluster. Retries within its watches are not counted. */
   readonly failures: number;
   /** The last failure of an attempt or a watch, even if a later one succeeded. */
-  readonly lastFailure: string | undefined;
-  readonly lastFailureAt: number | undefined;
+  readonly lastFailure: Failure | undefined;
   /** The running tasks. */
   readonly tasks: readonly TaskStatus[];
 }
@@ -111,7 +111,7 @@ export class ReportedStatus {
   #incompleteSince: number | undefined;
   #firstSyncMs: number | undefined;
   #lastSyncMs: number | undefined;
-  #lastFailure: { readonly message: string; readonly at: number } | undefined;
+  #lastFailure: Failure | undefined;
   #arrived = 0;
   #progressAt: number;
 
@@ -141,7 +141,6 @@ export class ReportedStatus {
     | 'firstSyncMs'
     | 'lastSyncMs'
     | 'lastFailure'
-    | 'lastFailureAt'
   > {
     const { state, connected } = this.#reported;
     return {
@@ -152,13 +151,12 @@ export class ReportedStatus {
       connectedSince: this.#connectedSince,
       firstSyncMs: this.#firstSyncMs,
       lastSyncMs: this.#lastSyncMs,
-      lastFailure: this.#lastFailure?.message,
-      lastFailureAt: this.#lastFailure?.at,
+      lastFailure: this.#lastFailure,
     };
   }
 
-  recordFailure(message: string): void {
-    this.#lastFailure = { message, at: this.#clock.wallTime() };
+  recordFailure({ code, message }: FailureReason): void {
+    this.#lastFailure = { code, message, at: this.#clock.wallTime() };
   }
 
   recordArrived(count: number): void {

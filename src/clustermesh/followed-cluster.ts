@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../base/backoff.ts';
 import type { Timer } from '../base/clock.ts';
-import { messageOf } from '../base/failure.ts';
+import { failureOf } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
@@ -145,7 +145,7 @@ export class FollowedCluster {
       identities: this.identities,
       rejections: this.#rejections,
       onApplied: () => this.#recordProgress(),
-      onFault: (error) => this.#status.recordFailure(`an engine failed: ${messageOf(error)}`),
+      onFault: (error) => this.#recordFailure(error, 'an engine failed: '),
     });
     this.#watchExpiry();
   }
@@ -282,7 +282,7 @@ export class FollowedCluster {
   /** Runs `work` as a task. `leave` ends it. */
   #runTask(attempt: number, name: string, work: Work<void>): void {
     this.#tasks.run(name, work).catch((error: unknown) => {
-      this.#dispatch({ type: 'failed', attempt, message: messageOf(error) });
+      this.#dispatch({ type: 'failed', attempt, reason: failureOf(error, this.#options.clock) });
     });
   }
 
@@ -304,7 +304,7 @@ export class FollowedCluster {
     this.#backend = undefined;
     if (backend === undefined || this.#state.local) return;
     await this.#runWithin(CLOSE_MS, 'its kvstore client was not closed', () => backend.close()).catch(
-      (error: unknown) => this.#status.recordFailure(messageOf(error)),
+      (error: unknown) => this.#recordFailure(error),
     );
   }
 
@@ -363,7 +363,9 @@ export class FollowedCluster {
     if (signal.aborted) return;
     if (config?.ok === false) {
       this.#rejections.add(config.rejection);
-      throw new Error(config.rejection.message);
+      const { reason: code, message } = config.rejection;
+      this.#dispatch({ type: 'failed', attempt, reason: { code, message } });
+      return;
     }
     for (const detail of config?.dropped ?? []) this.#rejections.add(detail);
     this.#options.retries?.succeeded();
@@ -393,7 +395,7 @@ export class FollowedCluster {
       else await this.#stores.withdraw(signal);
       return true;
     } catch (error) {
-      this.#status.recordFailure(`an engine failed to delete the state of the cluster: ${messageOf(error)}`);
+      this.#recordFailure(error, 'an engine failed to delete the state of the cluster: ');
       return false;
     }
   }
@@ -429,9 +431,14 @@ export class FollowedCluster {
   readonly #onReaderState: OnReaderState = (reader, state, failure) => {
     this.#watchStates.observe(reader, state);
     if (failure !== undefined && (state === 'waiting' || state === 'forbidden'))
-      this.#status.recordFailure(failure.message);
+      this.#status.recordFailure(failure);
     this.#update();
   };
+
+  #recordFailure(thrown: unknown, prefix: string = ''): void {
+    const failure = failureOf(thrown, this.#options.clock);
+    this.#status.recordFailure({ ...failure, message: `${prefix}${failure.message}` });
+  }
 
   #recordProgress(): void {
     this.#status.recordArrived(this.#stores.progressCount);

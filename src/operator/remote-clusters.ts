@@ -127,10 +127,10 @@ export class RemoteClusters implements Duty {
   status(): DutyStatus {
     const clusters = this.clusters();
     const isComplete = this.#configs?.status().listed === true && clusters.every(({ ready }) => ready);
-    const failed = clusters.flatMap(({ name, lastFailure, lastFailureAt }): Failure[] =>
+    const failed = clusters.flatMap(({ name, lastFailure }): Failure[] =>
       lastFailure === undefined
         ? []
-        : [{ code: 'unavailable', message: `cluster ${name}: ${lastFailure}`, at: lastFailureAt ?? 0 }],
+        : [{ ...lastFailure, message: `cluster ${name}: ${lastFailure.message}` }],
     );
     return {
       name: this.name,

@@ -34,7 +34,7 @@ describe('the status of kvstoremesh', () => {
       configProblems: ['bad file'],
       clusters: [
         cluster,
-        { ...cluster, name: 'near', config: undefined, rejoins: true, lastFailure: 'refused' },
+        { ...cluster, name: 'near', config: undefined, rejoins: true, lastFailure: { message: 'refused' } },
       ],
     };
     const { lines, succeeded, json } = await answerOf(askKvstoreMesh, status);
@@ -64,7 +64,7 @@ describe('the status of kvstoremesh', () => {
     [true, {}],
     [true, { problems: ['full'] }],
     [true, { configProblems: ['bad file'] }],
-    [true, { clusters: [{ ...cluster, state: 'failed', lastFailure: 'refused' }] }],
+    [true, { clusters: [{ ...cluster, state: 'failed', lastFailure: { message: 'refused' } }] }],
     [true, { steps: [STEP] }],
     [false, { blockers: ['standby'] }],
     [false, { blockers: ['far is not copied'], problems: ['full'] }],
@@ -179,7 +179,7 @@ describe('the status of an operator', () => {
   it('names each remote cluster that is not ready', async () => {
     const clusters = [
       { name: 'a', state: 'ready', ready: true },
-      { name: 'b', state: 'failed', ready: false, lastFailure: 'refused' },
+      { name: 'b', state: 'failed', ready: false, lastFailure: { message: 'refused' } },
       { name: 'c', state: 'connecting', ready: false },
     ];
     expect((await linesOf({ clusters })).slice(2)).toEqual([

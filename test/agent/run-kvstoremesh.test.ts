@@ -222,14 +222,14 @@ describe('a kvstoremesh', () => {
       await settle();
       return mesh.logged.slice(length);
     };
-    const solved = { pending: 7, failures: 1, lastFailure: 'solved', isFailing: false };
+    const solved = { pending: 7, failures: 1, lastFailure: { message: 'solved' }, isFailing: false };
     const idle = { pending: 3, failures: 0, isFailing: false };
-    const full = { pending: 5, failures: 1, lastFailure: 'no space', isFailing: true };
+    const full = { pending: 5, failures: 1, lastFailure: { message: 'no space' }, isFailing: true };
     expect(await passes(solved, idle, full)).toEqual([
       'warn  cluster c2: cannot write its copy to the local kvstore; retrying: no space',
     ]);
     expect(await passes(solved, idle, { ...full, pending: 9 })).toEqual([]);
-    expect(await passes(solved, idle, { ...full, lastFailure: 'refused' })).toEqual([
+    expect(await passes(solved, idle, { ...full, lastFailure: { message: 'refused' } })).toEqual([
       'warn  cluster c2: cannot write its copy to the local kvstore; retrying: refused',
     ]);
     // Regression: failures of two endpoints alternate, and each pass logged another one.

@@ -193,7 +193,12 @@ describe('an operator', () => {
   });
 
   it('logs the remote clusters that it cannot reach (regression: only its status named them)', async () => {
-    const lost = { state: 'unreachable', ready: false, connected: false, lastFailure: 'refused' };
+    const lost = {
+      state: 'unreachable',
+      ready: false,
+      connected: false,
+      lastFailure: { message: 'refused' },
+    };
     let notify = (_cluster: string): void => {};
     const clusters = {
       clusters: () => [],
@@ -388,7 +393,14 @@ describe('the metrics and the status of an operator', () => {
     },
     clusters: {
       clusters: () => [
-        { name: 'far', state: 'failed', ready: false, servicesExpired: true, lastFailure: 'x', more: 1 },
+        {
+          name: 'far',
+          state: 'failed',
+          ready: false,
+          servicesExpired: true,
+          lastFailure: { message: 'x' },
+          more: 1,
+        },
       ],
       onChange: () => () => {},
     },
@@ -450,7 +462,9 @@ describe('the metrics and the status of an operator', () => {
       duties: [{ name: 'a duty', published, rounds }],
       namespaces: { known: 5, global: 2 },
       mcs: { imports: 2 },
-      clusters: [{ name: 'far', state: 'failed', ready: false, servicesExpired: true, lastFailure: 'x' }],
+      clusters: [
+        { name: 'far', state: 'failed', ready: false, servicesExpired: true, lastFailure: { message: 'x' } },
+      ],
       rejected: { total: 0, recent: [] },
       blockers: ['namespaces is incomplete', 'a duty is incomplete: refused'],
     });

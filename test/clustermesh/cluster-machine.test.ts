@@ -21,7 +21,7 @@ const NOTHING_ELSE = {
   replaced: false,
   others: [],
   diverged: false,
-  message: 'failed',
+  reason: { code: 'unavailable', message: 'failed' },
 };
 
 interface Played {
@@ -85,7 +85,11 @@ describe('the state machine of a remote cluster', () => {
 
   it('withdraws the state of a rejected cluster, then frees its id, and retries', () => {
     const rejected = play([...AGAIN, read(config(2)), ['validated', { objection: 'taken' }]], WATCHING);
-    expect(rejected.state).toMatchObject({ phase: 'leaving', id: 1, lastFailure: 'taken' });
+    expect(rejected.state).toMatchObject({
+      phase: 'leaving',
+      id: 1,
+      lastFailure: { code: 'invalid', message: 'taken' },
+    });
     const { state, did } = play([['left'], ['drained'], ['retry']], rejected.state);
     expect(did).toEqual(['withdraw', 'wait', 'read-config']);
     expect(state).toMatchObject({
@@ -97,7 +101,13 @@ describe('the state machine of a remote cluster', () => {
   });
 
   it('reconnects if a client could not be created', () => {
-    const { did } = play([['connect'], ['left'], ['failed', { message: 'no CA' }], ['left'], ['retry']]);
+    const { did } = play([
+      ['connect'],
+      ['left'],
+      ['failed', { reason: { code: 'ENOENT', message: 'no CA' } }],
+      ['left'],
+      ['retry'],
+    ]);
     expect(did).toEqual(['leave', 'connect', 'leave', 'wait', 'connect']);
   });
 
@@ -162,7 +172,7 @@ describe('a remote cluster without configuration', () => {
       config: config(1),
       failures: 1,
     });
-    expect(gone.state.lastFailure).toContain('does not contain its configuration any more');
+    expect(gone.state.lastFailure?.message).toContain('does not contain its configuration any more');
     const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
     expect(back.did).toEqual(['leave', 'read-config', 'validate', 'follow']);
     expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
@@ -229,7 +239,7 @@ describe('a remote cluster without configuration', () => {
       ...Array.from({ length: 254 }, (_, i) => `d${i}`),
     ];
     const { lastFailure } = play([...TO_HANDSHAKE, read(undefined, { others })]).state;
-    expect(lastFailure).toBe(
+    expect(lastFailure?.message).toBe(
       `its kvstore does not contain its configuration, only that of b, "c\\u001b[2J\\nerror", "${'x'.repeat(118)}…, d0, d1, d2, d3, d4 and 249 more: check the name`,
     );
   });
@@ -238,7 +248,7 @@ describe('a remote cluster without configuration', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['b', 'c'] })]);
     expect(did.at(-1)).toBe('await-config');
     expect(state).toMatchObject({ phase: 'unconfigured', found: 'others', failures: 1 });
-    expect(state.lastFailure).toBe(
+    expect(state.lastFailure?.message).toBe(
       'its kvstore does not contain its configuration, only that of b, c: check the name',
     );
   });
@@ -329,7 +339,7 @@ describe('the local cluster', () => {
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
     expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
     expect(gone.state).toMatchObject({ found: 'gone', failures: 1 });
-    expect(gone.state.lastFailure).toContain('does not contain its configuration any more');
+    expect(gone.state.lastFailure?.message).toContain('does not contain its configuration any more');
     // The failure is counted once, however often the configuration is read.
     expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
     const back = play([...AGAIN, read(config(9)), ['validated']], gone.state);
@@ -363,7 +373,7 @@ describe('the local cluster', () => {
   it('whose kvstore has only the configuration of others is followed, and the problem is reported', () => {
     const { state, did } = play([...TO_HANDSHAKE, read(undefined, { others: ['atlantic'] })], OWN);
     expect(did.at(-1)).toBe('follow');
-    expect(state.lastFailure).toContain('only that of atlantic: check the name');
+    expect(state.lastFailure?.message).toContain('only that of atlantic: check the name');
   });
 
   it('without fail-static is trusted whatever it contains', () => {
@@ -393,7 +403,7 @@ const inputs = fc.array(
     behind: attempt,
     config: fc.option(fc.integer({ min: 0, max: 3 }).map(config), { nil: undefined }),
     objection: fc.option(fc.constant('no'), { nil: undefined }),
-    message: fc.constant('failed'),
+    reason: fc.constant({ code: 'unavailable', message: 'failed' }),
     replaced: fc.boolean(),
     diverged: fc.boolean(),
     others: fc.constantFrom([], ['other']),

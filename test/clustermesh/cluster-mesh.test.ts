@@ -171,10 +171,10 @@ describe('an invalid value of a remote cluster', () => {
     await agent.add('a', server);
     await settle(8);
     expect(statusOf('a')).toMatchObject({ state: 'failed', ready: false });
-    expect(statusOf('a').lastFailure).toContain('cilium/cluster-config/a: id');
+    expect(statusOf('a').lastFailure?.message).toContain('cilium/cluster-config/a: id');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { maxConnectedClusters: 511 } });
     await advance(clock, 20_000);
-    expect(statusOf('a').lastFailure).toContain('maxConnectedClusters 511');
+    expect(statusOf('a').lastFailure?.message).toContain('maxConnectedClusters 511');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     await advance(clock, 20_000);
     expect(statusOf('a').state).toBe('ready');
@@ -191,7 +191,7 @@ describe('cluster ids', () => {
     expect(['a', 'b', 'c', 'd'].map((name) => statusOf(name).state)).toEqual(
       [...'abc'].map(() => 'ready').concat('failed'),
     );
-    expect(statusOf('d').lastFailure).toBe('cluster d has id 256, but the maximum is 255');
+    expect(statusOf('d').lastFailure?.message).toBe('cluster d has id 256, but the maximum is 255');
     expect(agent.mesh.status().ready).toBe(false);
     await agent.mesh.remove('d');
     expect(agent.mesh.status().ready).toBe(true);
@@ -225,8 +225,8 @@ describe('cluster ids', () => {
     await agent.add('c', newCluster(clock, 'c', 9));
     await settle(8);
     expect(statusOf('b')).toMatchObject({ state: 'failed' });
-    expect(statusOf('b').lastFailure).toBe('cluster b has id 1, the same as cluster a');
-    expect(statusOf('c').lastFailure).toBe('cluster c has id 9, the same as this cluster (own)');
+    expect(statusOf('b').lastFailure?.message).toBe('cluster b has id 1, the same as cluster a');
+    expect(statusOf('c').lastFailure?.message).toBe('cluster c has id 9, the same as this cluster (own)');
     await agent.mesh.remove('a');
     await advance(clock, 20_000);
     expect(statusOf('b').state).toBe('ready');
@@ -326,7 +326,7 @@ describe('a kvstore that has lost its configuration, too', () => {
     server.restore(new MemoryServer({ clock }).snapshot());
     await advance(clock, 20_000);
     expect(agent.ipcache.size).toBe(1);
-    expect(statusOf('a').lastFailure).toContain('does not contain its configuration any more');
+    expect(statusOf('a').lastFailure?.message).toContain('does not contain its configuration any more');
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { syncedCanaries: true } });
     completeCluster(server, 'a');
     await advance(clock, 20_000);
@@ -346,10 +346,10 @@ describe('a client that cannot be created', () => {
     await settle(4);
     expect(statusOf('a')).toMatchObject({
       state: 'failed',
-      lastFailure: 'no such certificate',
+      lastFailure: { message: 'no such certificate' },
       connected: false,
     });
-    const { lastFailureAt } = statusOf('a');
+    const { lastFailure } = statusOf('a');
     broken = false;
     await advance(clock, 1000);
     expect(statusOf('a')).toMatchObject({ state: 'ready', connected: true });
@@ -358,8 +358,7 @@ describe('a client that cannot be created', () => {
     // The time stays that of the last ready state, whatever the cluster does afterwards.
     expect(statusOf('a')).toMatchObject({
       state: 'ready',
-      lastFailure: 'no such certificate',
-      lastFailureAt,
+      lastFailure,
     });
   });
 });

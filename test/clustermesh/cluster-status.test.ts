@@ -27,7 +27,6 @@ describe('the status of a cluster', () => {
       connected: false,
       connectedSince: WALL_TIME_AT_0,
       lastFailure: undefined,
-      lastFailureAt: undefined,
     });
   });
 
@@ -134,14 +133,16 @@ describe('a change of a cluster', () => {
 
   it('contains its last failure, with the time', () => {
     clock.advance(500);
-    reported.recordFailure('refused');
-    expect(reported.status()).toMatchObject({ lastFailure: 'refused', lastFailureAt: WALL_TIME_AT_0 + 500 });
+    reported.recordFailure({ code: 'unavailable', message: 'refused' });
+    expect(reported.status()).toMatchObject({
+      lastFailure: { code: 'unavailable', message: 'refused', at: WALL_TIME_AT_0 + 500 },
+    });
   });
 
   it('is reported if the reason of its failure changes, and not if it is the same', () => {
     update({ phase: 'watching' }, { connected: false });
     const changesAfter = (message: string): boolean => {
-      reported.recordFailure(message);
+      reported.recordFailure({ code: 'unavailable', message });
       return reported.update({ ...NEW_CLUSTER, phase: 'watching' }, { ...WELL, connected: false });
     };
     const reasons = ['refused', 'refused', 'certificate has expired', 'certificate has expired', 'refused'];

@@ -74,7 +74,7 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
         connected: true,
         knownAt: died,
       });
-      expect(statusOf().lastFailure).toContain('does not contain its configuration any more');
+      expect(statusOf().lastFailure?.message).toContain('does not contain its configuration any more');
     },
   );
 
@@ -250,7 +250,7 @@ describe('a publisher that dies, with its lease and all its keys,', () => {
     expect(ips()).toContain('10.1.0.1');
     expect(agent.nodes.exists('a/n2')).toBe(true);
     expect(statusOf()).toMatchObject({ state: 'unreachable', connected: false });
-    expect(statusOf().lastFailure).toContain('permission denied');
+    expect(statusOf().lastFailure?.message).toContain('permission denied');
     agent.links.get('a')?.link.allow(CLUSTER_CONFIG_PREFIX);
     await advance(clock, 120_000);
     expect(ips()).not.toContain('10.1.0.1');
@@ -309,7 +309,7 @@ describe('a wrong name', () => {
     await advance(clock, SETTLED_MS);
     expect(agent.ipcache.size).toBe(0);
     expect(statusOf('b')).toMatchObject({ state: 'no-configuration', ready: false, connected: true });
-    expect(statusOf('b').lastFailure).toBe(
+    expect(statusOf('b').lastFailure?.message).toBe(
       'its kvstore does not contain its configuration, only that of a: check the name',
     );
     // The start does not wait for it.
@@ -326,7 +326,7 @@ describe('a wrong name', () => {
     await settle(8);
     expect(agent.ipcache.get('10.1.0.1')?.source).toBe('kvstore');
     expect(own.status()).toMatchObject({ state: 'no-configuration', ready: false });
-    expect(own.status().lastFailure).toContain('only that of a: check the name');
+    expect(own.status().lastFailure?.message).toContain('only that of a: check the name');
   });
 });
 
@@ -346,15 +346,15 @@ describe('the status of a connection', () => {
       connected: false,
       connectedSince: lost,
       knownAt: lost,
-      lastFailure: 'connection refused',
+      lastFailure: { message: 'connection refused' },
     });
-    expect(statusOf().lastFailureAt).toBeGreaterThan(lost + 50_000);
+    expect(statusOf().lastFailure?.at).toBeGreaterThan(lost + 50_000);
     agent.links.get('a')?.link.up();
     await advance(clock, SETTLED_MS);
     expect(statusOf()).toMatchObject({ state: 'ready', connected: true, knownAt: undefined });
     expect(statusOf().connectedSince).toBeGreaterThan(lost + 59_000);
     // The failure is over but still reported.
-    expect(statusOf().lastFailure).toBe('connection refused');
+    expect(statusOf().lastFailure?.message).toBe('connection refused');
   });
 
   it('contains the heartbeat, which is stale if it was not written for two minutes', async () => {
@@ -417,7 +417,7 @@ describe('the status of a connection', () => {
     // The server ends no stream: the replacement is noticed when the watch sends a progress request (ETCD.md).
     await advance(clock, 12 * 60_000);
     expect(statusOf()).toMatchObject({ state: 'unreachable', ready: false, connected: false });
-    expect(statusOf().lastFailure).toContain('permission denied');
+    expect(statusOf().lastFailure?.message).toContain('permission denied');
     expect(ips()).toHaveLength(3);
     agent.links.get('a')?.link.allow('cilium/state/ip/');
     await advance(clock, 120_000);

@@ -91,7 +91,7 @@ it('the local cluster is retried by itself after a failed handshake', async () =
   await settle(8);
   expect(own.status()).toMatchObject({ state: 'failed', failures: 1 });
   await advance(clock, 5_000);
-  expect(own.status()).toMatchObject({ state: 'ready', failures: 3, lastFailure: 'no' });
+  expect(own.status()).toMatchObject({ state: 'ready', failures: 3, lastFailure: { message: 'no' } });
 });
 
 /**

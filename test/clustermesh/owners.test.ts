@@ -99,7 +99,7 @@ describe('a client whose creation never ends (freeze: remove and stop never reso
     expect([attempts, statusOf().state]).toEqual([1, 'connecting']);
     await advance(clock, 1_000);
     expect([attempts, statusOf().state]).toEqual([2, 'ready']);
-    expect(statusOf().lastFailure).toBe('its kvstore client was not created within 30 s');
+    expect(statusOf().lastFailure?.message).toBe('its kvstore client was not created within 30 s');
   });
 
   it('or whose close never ends is abandoned after some time', async () => {
@@ -119,7 +119,7 @@ describe('a client whose creation never ends (freeze: remove and stop never reso
     await adding;
     expect(statusOf()).toMatchObject({
       state: 'ready',
-      lastFailure: 'its kvstore client was not closed within 5 s',
+      lastFailure: { message: 'its kvstore client was not closed within 5 s' },
     });
   });
 
@@ -186,7 +186,7 @@ describe('an engine that throws', () => {
     // The others do not wait for it.
     expect([agent.ipcache.size, agent.nodes.size]).toEqual([0, 0]);
     expect(statusOf()).toMatchObject({ state: 'draining' });
-    expect(statusOf().lastFailure).toBe(
+    expect(statusOf().lastFailure?.message).toBe(
       'an engine failed to delete the state of the cluster: the sink failed',
     );
     await advance(clock, 1_000);
@@ -246,7 +246,10 @@ describe('an engine that throws', () => {
     const own = agent.followOwnOn(agent.connect(OWN, ownServer), { engines });
     await settle(8);
     for (const status of [statusOf(), own.status()]) {
-      expect(status).toMatchObject({ state: 'ready', lastFailure: 'an engine failed: the sink failed' });
+      expect(status).toMatchObject({
+        state: 'ready',
+        lastFailure: { message: 'an engine failed: the sink failed' },
+      });
       expect(status.resources.nodes).toMatchObject({ keys: 2, faults: 1 });
     }
     expect([...agent.nodes.nodes()].map(({ cluster: of, name }) => `${of}/${name}`).sort()).toEqual([

@@ -52,7 +52,7 @@ describe('traps of other mesh implementations', () => {
     address.moveTo(other);
     await advance(clock, READY_AGAIN_MS);
     expect(ips()).toEqual(['10.1.0.1']);
-    expect(agent.mesh.status().clusters[0]?.lastFailure).toContain(
+    expect(agent.mesh.status().clusters[0]?.lastFailure?.message).toContain(
       'does not contain its configuration any more',
     );
   });

@@ -94,7 +94,8 @@ describe('the page of an operator', () => {
     // An operator that follows remote clusters copies nothing from them.
     await page.route('**/v1/status', async (route) => {
       const response = await route.fetch();
-      const baltic = { name: 'baltic', state: 'connecting', ready: false, lastFailure: 'connection refused' };
+      const lastFailure = { message: 'connection refused' };
+      const baltic = { name: 'baltic', state: 'connecting', ready: false, lastFailure };
       await route.fulfill({ response, json: { ...(await response.json()), clusters: [baltic] } });
     });
     await page.getByRole('row', { name: /^baltic connecting connection refused$/ }).waitFor();

@@ -31,7 +31,7 @@ export interface FollowedClusterDocument {
   readonly connected?: boolean;
   readonly config?: { readonly id: number };
   readonly copy?: { readonly keys: number; readonly pending: number; readonly failures: number };
-  readonly lastFailure?: string;
+  readonly lastFailure?: { readonly message: string };
 }
 
 /** The status of a process without engines: an operator or a kvstoremesh. */

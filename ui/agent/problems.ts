@@ -42,7 +42,7 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
     ...clusters
       .filter(({ ready }) => !ready)
       .map(({ name, connected, state, lastFailure }) => {
-        const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
+        const why = lastFailure === undefined ? '' : `: ${lastFailure.message}`;
         const text = connected === false ? `Kvstore unreachable${why}.` : `Not complete: ${state}${why}.`;
         const isNeeded = blockers.some((blocker) => blocker.startsWith(`cluster ${name} `));
         return { severity: isNeeded ? 'error' : 'warning', subject: `cluster ${name}`, text } as const;

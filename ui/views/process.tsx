@@ -79,7 +79,7 @@ const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
   numberColumn('keys', ({ copy }) => copy?.keys),
   numberColumn('pending', ({ copy }) => copy?.pending),
   numberColumn('failed writes', ({ copy }) => copy?.failures),
-  { name: 'last failure', cell: ({ lastFailure }) => lastFailure ?? NONE },
+  { name: 'last failure', cell: ({ lastFailure }) => lastFailure?.message ?? NONE },
 ];
 
 /** Columns of the clusters of an operator, which copies nothing. */

@@ -136,7 +136,7 @@ export class KvstoreMesh extends ClusterSet {
         ),
         ...clusters.flatMap(({ name, copy: { isFailing, pending, lastFailure } }) =>
           isFailing
-            ? `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure}`
+            ? `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure?.message}`
             : [],
         ),
       ],

@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import type { Failure } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
@@ -37,7 +38,7 @@ export interface MirrorStatus extends Pick<SyncStoreStatus, 'keys' | 'pending' |
   /** By resource: true if the local canary declares it complete. */
   readonly canaries: Readonly<Partial<Record<CopiedResource, boolean>>>;
   /** The last failure. A retry may have resolved it, unless `isFailing` is true. */
-  readonly lastFailure: string | undefined;
+  readonly lastFailure: Failure | undefined;
 }
 
 /** Time for readers to disconnect from a removed cluster (OPERATOR 45). */
@@ -141,7 +142,7 @@ export class MirrorStores extends ResourceStores {
       pending: sum('pending'),
       canaries: Object.fromEntries(mirrors.map(([resource, { canaryWritten }]) => [resource, canaryWritten])),
       failures: sum('failures'),
-      lastFailure: last?.message,
+      lastFailure: last,
       isFailing: failing.length > 0,
     };
   }
