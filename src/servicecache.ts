@@ -29,7 +29,8 @@ export type {
 } from './servicecache/backend.ts';
 export { createBackend, createEndpointSlice } from './servicecache/backend.ts';
 export type { BackendClaim, Correlation } from './servicecache/correlation.ts';
-export type { ServiceEvent, ServiceListener } from './servicecache/events.ts';
+export type { BackendChange, ServiceEvent, ServiceListener } from './servicecache/events.ts';
+export { changedBackends } from './servicecache/events.ts';
 export type {
   BackendVerdict,
   ExplainedBackend,

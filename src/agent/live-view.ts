@@ -17,9 +17,8 @@ import { totalsText } from '../client/summary.ts';
 import type { Source } from '../model/source.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
-import { type Backends, NO_BACKENDS } from '../servicecache/backend.ts';
-import type { ServiceEvent } from '../servicecache/events.ts';
-import { everyDifference } from '../servicecache/offer-difference.ts';
+
+import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
 const COALESCE_MS = 100;
@@ -181,14 +180,10 @@ function namedBackends(sign: string, addresses: readonly string[]): string[] {
   return addresses.map((address) => `${sign}${address}`);
 }
 
-function backendDifference(before: Backends, after: Backends): string {
-  const added: string[] = [];
-  const removed: string[] = [];
-  everyDifference(before, after, (old, next) => {
-    if (old === undefined && next !== undefined) added.push(next.address);
-    if (old !== undefined && next === undefined) removed.push(old.address);
-    return true;
-  });
+function backendDifference(event: ServiceEvent): string {
+  const changes = changedBackends(event);
+  const added = changes.flatMap(({ before, after }) => (before === undefined && after?.address) || []);
+  const removed = changes.flatMap(({ before, after }) => (after === undefined && before?.address) || []);
   return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
 }
 
@@ -203,7 +198,7 @@ export function serviceChangeText(event: ServiceEvent): ChangeText {
   const subject = `${event.id.namespace}/${event.id.name}`;
   const detail = backendsText(backends.values());
   if (sign !== '~') return { sign, kind: 'service', subject, detail };
-  const difference = backendDifference(event.oldEndpoints?.backends ?? NO_BACKENDS, backends);
+  const difference = backendDifference(event);
   const changedParts = difference === '' ? 'ports, addresses or annotations' : difference;
   return { sign, kind: 'service', subject, detail: `${changedParts}, now ${detail}` };
 }

@@ -4,9 +4,8 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
-import { type Backend, NO_BACKENDS, NO_ENDPOINTS } from '../servicecache/backend.ts';
-import type { ServiceEvent } from '../servicecache/events.ts';
-import { everyDifference } from '../servicecache/offer-difference.ts';
+import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
+import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import type { AgentEngines } from './agent.ts';
@@ -57,7 +56,7 @@ function nodeFields(node: Node): PastFields {
 }
 
 function recordService(history: History, services: ServiceCache, event: ServiceEvent): void {
-  const { action, id, service, oldService, endpoints, oldEndpoints } = event;
+  const { action, id, service, oldService } = event;
   const view = { services, ...NO_AGE };
   const fields = (of: ServiceEvent['service']): PastFields => {
     const {
@@ -67,15 +66,9 @@ function recordService(history: History, services: ServiceCache, event: ServiceE
     } = serviceDocument({ service: of, endpoints: NO_ENDPOINTS }, view);
     return rest;
   };
-  const [old, next] =
-    action === 'delete' ? [oldEndpoints ?? endpoints, undefined] : [oldEndpoints, endpoints];
-  const removed: Backend[] = [];
-  const added: Backend[] = [];
-  everyDifference(old?.backends ?? NO_BACKENDS, next?.backends ?? NO_BACKENDS, (before, after) => {
-    if (before !== undefined) removed.push(before);
-    if (after !== undefined) added.push(after);
-    return true;
-  });
+  const changes = changedBackends(event);
+  const removed = changes.flatMap(({ before }) => before ?? []);
+  const added = changes.flatMap(({ after }) => after ?? []);
   const isDelete = action === 'delete';
   const isNew = oldService === undefined && !isDelete;
   const fieldsChanged = isDelete || isNew || oldService !== service;

@@ -1,5 +1,6 @@
 import type { ListenerResult } from '../base/subscription.ts';
-import type { Endpoints } from './backend.ts';
+import { type Backend, type Endpoints, NO_BACKENDS } from './backend.ts';
+import { everyDifference } from './offer-difference.ts';
 import type { Service } from './service.ts';
 import type { ServiceID } from './service-id.ts';
 
@@ -20,6 +21,29 @@ export interface ServiceEvent {
   readonly endpoints: Endpoints;
   /** Undefined if the service is new to this listener. The same object as `endpoints` if they are unchanged. */
   readonly oldEndpoints: Endpoints | undefined;
+}
+
+/** A backend in two versions of a service: without `before` it was added, without `after` removed, else changed. */
+export interface BackendChange {
+  readonly before: Backend | undefined;
+  readonly after: Backend | undefined;
+}
+
+/**
+ * Returns the backends that an event adds, removes or changes, in any order. A `delete` removes all. The cost is linear
+ * in the changes, not in the backends, because both versions share what is unchanged.
+ */
+export function changedBackends(event: ServiceEvent): readonly BackendChange[] {
+  const { action, endpoints, oldEndpoints } = event;
+  const isDelete = action === 'delete';
+  const old = isDelete ? (oldEndpoints ?? endpoints) : oldEndpoints;
+  const changes: BackendChange[] = [];
+  everyDifference(
+    old?.backends ?? NO_BACKENDS,
+    isDelete ? NO_BACKENDS : endpoints.backends,
+    (before, after) => changes.push({ before, after }) > 0,
+  );
+  return changes;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { Map as ImmutableMap, Set as ImmutableSet, List } from 'immutable';
 import { describe, expect, it } from 'vitest';
+import { changedBackends } from '../../src/servicecache/events.ts';
 import type { Service, ServicePort } from '../../src/servicecache/service.ts';
 import { parseServiceIDFrom } from '../../src/servicecache/service-id.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
@@ -295,6 +296,38 @@ it('I3 keep the object of listeners if a batch changes it and changes it back', 
 });
 
 describe('listeners', () => {
+  it('receive the added, removed and changed backends of an event, without a pass over the others', () => {
+    const many = Array.from({ length: 1_000 }, (_, i) => [`10.0.${i >> 8}.${i & 255}`, {}] as const);
+    const cache = cacheOf();
+    const received: string[][] = [];
+    cache.subscribe({
+      onEvents: (events) => {
+        for (const event of events) {
+          const changes = changedBackends(event);
+          received.push(
+            changes.length === many.length
+              ? [`all ${changes.every(({ before }) => before === undefined) ? 'added' : 'removed'}`]
+              : changes.map(({ before, after }) => `${before?.address} ${before?.weight} ${after?.weight}`),
+          );
+        }
+      },
+    });
+    cache.updateEndpoints(slice('s', Object.fromEntries(many)));
+    cache.updateService(service());
+    const changed = { ...Object.fromEntries(many.slice(1)), '10.0.0.7': { weight: 5 } };
+    cache.updateEndpoints(slice('s', changed));
+    cache.updateService(service({ sessionAffinitySeconds: 7 }));
+    cache.updateEndpoints(slice('s', Object.fromEntries(many)));
+    cache.deleteService(SHOP);
+    expect(received.map((changes) => changes.sort())).toEqual([
+      ['all added'],
+      ['10.0.0.0 100 undefined', '10.0.0.7 100 5'],
+      [],
+      ['10.0.0.7 5 100', 'undefined undefined 100'],
+      ['all removed'],
+    ]);
+  });
+
   it('may write during a notification: it is reported after the current one, in order, to all listeners', () => {
     const cache = cacheOf();
     cache.subscribe({
