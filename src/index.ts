@@ -84,9 +84,9 @@ export type { Parsed, ParseOptions } from './k8s/parse-object.ts';
 export { parseService, parseServiceID } from './k8s/parse-service.ts';
 export type {
   AllocatedIdentity,
+  IdentityAllocatorListener,
   IdentityAllocatorOptions,
   IdentityAllocatorStatus,
-  IdentityListener,
 } from './kvstore/allocator/identity-allocator.ts';
 export { IdentityAllocator } from './kvstore/allocator/identity-allocator.ts';
 export type { IdentityKeysOptions } from './kvstore/allocator/identity-keys.ts';
@@ -136,7 +136,7 @@ export type {
 } from './kvstore/stores/watch-store.ts';
 export { WatchStore } from './kvstore/stores/watch-store.ts';
 export { ClusterNameError } from './model/cluster-name.ts';
-export type { IdentityCache } from './model/identity-cache.ts';
+export type { IdentityCache, IdentityListener } from './model/identity-cache.ts';
 export type { Label, Labels } from './model/labels.ts';
 export { formatLabels, parseLabels } from './model/labels.ts';
 export type {

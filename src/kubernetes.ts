@@ -62,7 +62,7 @@ export type { LocalIdentity } from './metadata/local-identities.ts';
 export { LocalIdentities } from './metadata/local-identities.ts';
 export type { MetadataLayerOptions, MetadataLayerStatus } from './metadata/metadata-layer.ts';
 export { MetadataLayer } from './metadata/metadata-layer.ts';
-export type { IdentityCache } from './model/identity-cache.ts';
+export type { IdentityCache, IdentityListener } from './model/identity-cache.ts';
 export type { LabelFilterOptions, LabelPrefix } from './model/label-filter.ts';
 export { LabelFilter, LabelRuleError } from './model/label-filter.ts';
 export type { Label, Labels } from './model/labels.ts';

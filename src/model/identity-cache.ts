@@ -1,6 +1,24 @@
+import { DeliveryQueue } from '../base/delivery-queue.ts';
+import { CallbackGuard } from '../base/guard.ts';
+import { ListenerSet } from '../base/listener-set.ts';
 import { SortedMap } from '../base/sorted-map.ts';
+import type { ListenerResult, Unsubscribe } from '../base/subscription.ts';
 import { formatLabels, type Labels } from './labels.ts';
 import type { NumericIdentity } from './numeric-identity.ts';
+
+/** Receives the identities of a cluster: a replay of the existing ones, then changes, after the cache has changed. */
+export interface IdentityListener {
+  onIdentity(id: NumericIdentity, labels: Labels): ListenerResult;
+  /** Called with the previous labels if an identity was removed, and before `onIdentity` if its labels changed. */
+  onIdentityGone(id: NumericIdentity, labels: Labels): ListenerResult;
+}
+
+interface CachedIdentity {
+  readonly id: NumericIdentity;
+  /** The text of the labels. */
+  readonly key: string;
+  readonly labels: Labels;
+}
 
 /**
  * The identities of one cluster: number ↔ labels. A cluster keeps its cache over reconnects.
@@ -10,20 +28,23 @@ import type { NumericIdentity } from './numeric-identity.ts';
  */
 export class IdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
-  readonly #byID = new Map<
-    number,
-    { readonly id: NumericIdentity; readonly key: string; readonly labels: Labels }
-  >();
+  readonly #byID = new Map<number, CachedIdentity>();
   /** The number for each text of labels; a list if there are several numbers, which is rare. */
   readonly #byLabels = new Map<string, NumericIdentity | SortedMap<NumericIdentity, true>>();
+  readonly #listeners: ListenerSet<IdentityListener>;
   #changes = 0;
 
   /**
    * @param compare orders two numbers with the same labels; default: the smaller first. The order of two numbers must
    *   not change while both are in the cache
+   * @param guard receives the errors of listeners; by default they are ignored
    */
-  constructor(compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b) {
+  constructor(
+    compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b,
+    guard: CallbackGuard = new CallbackGuard(),
+  ) {
     this.#compare = compare;
+    this.#listeners = new ListenerSet(new DeliveryQueue(guard));
   }
 
   get size(): number {
@@ -50,34 +71,65 @@ export class IdentityCache {
     for (const [id, { labels }] of this.#byID) yield [id, labels];
   }
 
-  /** Adds an identity, or replaces its labels. */
-  upsert(id: NumericIdentity, labels: Labels): void {
+  /**
+   * Subscribes a listener, which receives the replay and then changes. An error that a listener throws does not affect
+   * others. An error during the replay ends the subscription.
+   */
+  subscribe(listener: IdentityListener): Unsubscribe {
+    const steps = (): IterableIterator<(one: IdentityListener) => unknown> =>
+      Array.from(
+        this.#byID.values(),
+        ({ id, labels }) =>
+          (one: IdentityListener) =>
+            one.onIdentity(id, labels),
+      ).values();
+    return this.#listeners.subscribe(listener, { steps, ended: () => {} });
+  }
+
+  /** Adds an identity, or replaces its labels. Returns true if it has changed. */
+  upsert(id: NumericIdentity, labels: Labels): boolean {
     const key = formatLabels(labels);
-    if (this.#byID.get(id)?.key === key) return;
-    this.delete(id);
+    const previous = this.#byID.get(id);
+    if (previous?.key === key) return false;
+    this.#remove(id);
     this.#changes++;
     this.#byID.set(id, { id, key, labels });
     const others = this.#byLabels.get(key);
     if (others === undefined) this.#byLabels.set(key, id);
     else this.#byLabels.set(key, this.#listWith(others, id));
+    if (previous !== undefined) this.#notifyGone(previous);
+    this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
+    return true;
   }
 
   /** Removes an identity. Returns true if it was in the cache. */
   delete(id: number): boolean {
+    const removed = this.#remove(id);
+    if (removed !== undefined) this.#notifyGone(removed);
+    return removed !== undefined;
+  }
+
+  #remove(id: number): CachedIdentity | undefined {
     const entry = this.#byID.get(id);
-    if (entry === undefined) return false;
+    if (entry === undefined) return undefined;
     this.#changes++;
     this.#byID.delete(id);
     const ids = this.#byLabels.get(entry.key);
     if (typeof ids === 'object') ids.delete(entry.id);
     if (typeof ids !== 'object' || ids.size === 0) this.#byLabels.delete(entry.key);
-    return true;
+    return entry;
   }
 
   clear(): void {
+    const removed = [...this.#byID.values()];
     this.#changes++;
     this.#byID.clear();
     this.#byLabels.clear();
+    for (const entry of removed) this.#notifyGone(entry);
+  }
+
+  #notifyGone(entry: CachedIdentity): void {
+    this.#listeners.notify((one, { id, labels }) => one.onIdentityGone(id, labels), entry);
   }
 
   /** Returns a list of `id` and the other numbers with its labels. */

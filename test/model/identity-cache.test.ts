@@ -33,6 +33,37 @@ function sameLabels(a: Labels, b: Labels): boolean {
 }
 
 describe('the identities of a cluster', () => {
+  it('are delivered to a listener: a replay, then each change once, and the previous labels of a number', () => {
+    const cache = new IdentityCache();
+    const [web, db] = ['web', 'db'].map((value): Labels => [{ source: 'k8s', key: 'app', value }]);
+    const id = (number: number): NumericIdentity => number as NumericIdentity;
+    const received: string[] = [];
+    const receive =
+      (sign: string) =>
+      (number: NumericIdentity, labels: Labels): number =>
+        received.push(`${sign}${number} ${labels[0]?.value}, now ${cache.lookupByID(number)?.[0]?.value}`);
+    cache.upsert(id(1), web ?? []);
+    cache.subscribe({ onIdentity: receive('bad'), onIdentityGone: receive('bad') })();
+    received.length = 0;
+    const unsubscribe = cache.subscribe({ onIdentity: receive('+'), onIdentityGone: receive('-') });
+    cache.upsert(id(1), web ?? []);
+    cache.upsert(id(1), db ?? []);
+    cache.delete(7);
+    cache.upsert(id(2), web ?? []);
+    cache.delete(1);
+    cache.clear();
+    unsubscribe();
+    cache.upsert(id(3), web ?? []);
+    expect(received).toEqual([
+      '+1 web, now web',
+      '-1 web, now db',
+      '+1 db, now db',
+      '+2 web, now web',
+      '-1 db, now undefined',
+      '-2 web, now undefined',
+    ]);
+  });
+
   it('are found in few steps, however many have the same labels (regression: one step for each)', () => {
     let compared = 0;
     const cache = new IdentityCache((a, b) => {

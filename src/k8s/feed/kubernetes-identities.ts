@@ -27,8 +27,12 @@ export class KubernetesIdentities {
       fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
       change: (current, previous) => {
-        // Delete first: the age of an identity determines its position among identities with the same labels.
-        if (previous !== undefined) this.cache.delete(previous.id);
+        // Delete first if the age changes: it determines the position among identities with the same labels.
+        if (
+          previous !== undefined &&
+          (previous.id !== current?.id || previous.createdAt !== current.createdAt)
+        )
+          this.cache.delete(previous.id);
         if (current === undefined) {
           if (previous !== undefined) this.#identities.delete(previous.id);
           return;

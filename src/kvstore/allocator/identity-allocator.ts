@@ -12,10 +12,10 @@ import { DeliveryQueue } from '../../base/delivery-queue.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { ListenerSet } from '../../base/listener-set.ts';
 import { sleep } from '../../base/sleep.ts';
-import type { Unsubscribe } from '../../base/subscription.ts';
+import { type ListenerResult, type Unsubscribe, unsubscribeOnce } from '../../base/subscription.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
-import { IdentityCache } from '../../model/identity-cache.ts';
+import { IdentityCache, type IdentityListener } from '../../model/identity-cache.ts';
 import { formatLabels, type Labels } from '../../model/labels.ts';
 import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { decodeIdentity, parseIdentityText } from '../codec/identity.ts';
@@ -37,16 +37,14 @@ export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOp
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Receives the identities of the cluster: a replay of the existing ones, then changes. */
-export interface IdentityListener {
-  onIdentity(id: NumericIdentity, labels: Labels): void;
-  onIdentityGone(id: NumericIdentity, labels: Labels): void;
+/** Receives the identities of the cluster, and those that no longer belong to this node. */
+export interface IdentityAllocatorListener extends IdentityListener {
   /**
    * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease
    * of the node was lost and the number was then collected and allocated again. Allocate the labels again, then release
    * the previous allocation.
    */
-  onIdentityReassigned?(id: NumericIdentity, labels: Labels): void;
+  onIdentityReassigned?(id: NumericIdentity, labels: Labels): ListenerResult;
 }
 
 /** Result of {@link IdentityAllocator.allocate}. */
@@ -84,7 +82,7 @@ const BACKOFF = { baseMs: 50, capMs: 1000 };
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
-  readonly cache: IdentityCache = new IdentityCache();
+  readonly cache: IdentityCache;
   readonly #options: IdentityAllocatorOptions & Runtime;
   readonly #keys: IdentityKeys;
   readonly #pool: IdentityPool;
@@ -92,7 +90,7 @@ export class IdentityAllocator {
   readonly #store: WatchStore<{ readonly id: NumericIdentity; readonly labels: Labels }>;
   readonly #remotes = new Map<string, IdentityCache>();
   readonly #guard: CallbackGuard;
-  readonly #listeners: ListenerSet<IdentityListener>;
+  readonly #listeners: ListenerSet<IdentityAllocatorListener>;
   readonly #tasks: Supervisor;
 
   constructor(options: IdentityAllocatorOptions) {
@@ -101,6 +99,7 @@ export class IdentityAllocator {
     this.#keys = new IdentityKeys(options);
     this.#pool = new IdentityPool(options.range, random);
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'identity listener'));
+    this.cache = new IdentityCache(undefined, this.#guard);
     this.#listeners = new ListenerSet(new DeliveryQueue(this.#guard));
     this.#tasks = new Supervisor({ clock, random, onFailure });
     this.#local = new LocalKeys({
@@ -171,15 +170,11 @@ export class IdentityAllocator {
    * Subscribes a listener, which receives the replay and then changes. An error that a listener throws does not affect
    * others. An error during the replay ends the subscription.
    */
-  subscribe(listener: IdentityListener): Unsubscribe {
-    const steps = (): IterableIterator<(one: IdentityListener) => void> =>
-      Array.from(
-        this.cache.entries(),
-        ([id, labels]) =>
-          (one: IdentityListener) =>
-            one.onIdentity(id as NumericIdentity, labels),
-      ).values();
-    return this.#listeners.subscribe(listener, { steps, ended: () => {} });
+  subscribe(listener: IdentityAllocatorListener): Unsubscribe {
+    const subscriptions = [this.cache.subscribe(listener), this.#listeners.subscribe(listener)];
+    return unsubscribeOnce(() => {
+      for (const unsubscribe of subscriptions) unsubscribe();
+    });
   }
 
   /** Adds the identities of another cluster to lookups. Returns a function that removes them. */
@@ -301,22 +296,13 @@ export class IdentityAllocator {
   // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
   #notifyKnown(id: NumericIdentity, labels: Labels): void {
-    const previous = this.cache.lookupByID(id);
-    this.cache.upsert(id, labels);
-    if (previous !== undefined && formatLabels(previous) === formatLabels(labels)) return;
-    if (previous !== undefined) this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), previous);
-    this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
-    this.#checkNumber(id, labels);
+    if (this.cache.upsert(id, labels)) this.#checkNumber(id, labels);
   }
 
   /** Handles a deleted master key. If this node uses the number, the key is written again. */
   #notifyGone(number: number): void {
-    const labels = this.cache.lookupByID(number);
     const id = parseIdentityText(String(number));
-    if (labels === undefined || id === undefined) return;
-    this.cache.delete(id);
-    this.#listeners.notify((one, gone) => one.onIdentityGone(id, gone), labels);
-    this.#checkNumber(id, undefined);
+    if (id !== undefined && this.cache.delete(id)) this.#checkNumber(id, undefined);
   }
 
   /**

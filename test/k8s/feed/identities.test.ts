@@ -62,8 +62,13 @@ describe('CiliumIdentities', () => {
     const world = await new FeedWorld().started();
     put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
     expect(world.feed.isIdentityMarked(1001)).toBe(true);
+    const received: string[] = [];
+    using _ = world.feed.identities.subscribe({
+      onIdentity: (id) => received.push(`+${id}`),
+      onIdentityGone: (id) => received.push(`-${id}`),
+    });
     put(world, '1001', { 'k8s:app': 'web' });
-    expect(world.feed.isIdentityMarked(1001)).toBe(false);
+    expect([world.feed.isIdentityMarked(1001), received]).toEqual([false, ['+1001']]); // the labels are the same
     put(world, '1001', { 'k8s:app': 'web' }, 0, { 'io.cilium.heartbeat': 'x' });
     world.cluster.delete('ciliumidentities', '1001');
     expect(world.feed.isIdentityMarked(1001)).toBe(false);
