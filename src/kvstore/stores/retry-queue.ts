@@ -1,9 +1,10 @@
 import { backoffDelay } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
+import { CallbackGuard } from '../../base/guard.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import { type EntryTable, WorkQueue } from '../../base/work-queue.ts';
-import { asKvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
+import { asKvstoreError, type KvstoreError, type KvstoreErrorCode } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 
 /** Jobs that are attempted together. */
@@ -30,6 +31,8 @@ export interface RetryQueueOptions<J> extends Runtime {
   readonly batches?: BatchLimits<J> | undefined;
   /** See {@link WorkQueue}. */
   readonly entries?: EntryTable<J> | undefined;
+  /** Receives a failure of the kvstore or of a job; each code once, until nothing fails any more. */
+  onFailure?(error: KvstoreError): void;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
   onDone?(jobs: readonly J[]): void;
 }
@@ -70,6 +73,9 @@ export class RetryQueue<J> {
   /** The unfinished jobs. Those that the kvstore rejected are delayed. */
   readonly #jobs: WorkQueue<J>;
   readonly #rejected = new Set<J>();
+  readonly #guard = new CallbackGuard();
+  /** The codes of the failures that were reported since nothing failed. */
+  readonly #reported = new Set<KvstoreErrorCode>();
   /** Workers without a job. */
   readonly #idle = new Set<() => void>();
   #failuresInRow = 0;
@@ -91,8 +97,12 @@ export class RetryQueue<J> {
       pending: this.#jobs.size,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      isFailing: this.#failuresInRow > 0 || this.#rejected.size > 0,
+      isFailing: this.#isFailing,
     };
+  }
+
+  get #isFailing(): boolean {
+    return this.#failuresInRow > 0 || this.#rejected.size > 0;
   }
 
   has(job: J): boolean {
@@ -163,15 +173,23 @@ export class RetryQueue<J> {
     else {
       this.#failures++;
       this.#lastFailure = failureOf(error, this.#options.clock);
+      this.#report(error);
       if (REJECTIONS.has(error.code)) this.#delayRejected(jobs[0]);
       else await this.#handleFailure(jobs, failuresBefore, signal);
     }
     this.#wake();
   }
 
+  #report(error: KvstoreError): void {
+    if (this.#reported.has(error.code)) return;
+    this.#reported.add(error.code);
+    this.#guard.call((failure: KvstoreError) => this.#options.onFailure?.(failure), error);
+  }
+
   #handleSuccess(jobs: readonly J[]): void {
     this.#failuresInRow = 0;
     if (this.#rejected.size > 0) for (const job of jobs) this.#rejected.delete(job);
+    if (!this.#isFailing) this.#reported.clear();
     const done = jobs.filter((job) => this.#jobs.done(job));
     if (done.length > 0) this.#options.onDone?.(done);
   }

@@ -32,7 +32,7 @@ export interface SharedStoreOptions<T>
   readonly rejections: RejectionLog;
   /** Delay of the delete of a shared key. Default 30 s, as for nodes; 0: no delay. */
   readonly deleteDelayMs?: number | undefined;
-  /** Receives errors of the observer, the decoder and background tasks, with the name of the task. */
+  /** Receives errors of the observer, the decoder, background tasks and writes, with the name of the task. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 

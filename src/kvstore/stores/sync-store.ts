@@ -72,6 +72,11 @@ export interface SyncStoreOptions extends RuntimeOptions {
    * kvstore from a backup has brought back. Default: such keys stay.
    */
   readonly onReturned?: ((name: string) => void) | undefined;
+  /**
+   * Receives failed writes, which are retried, with `writes of` and the prefix. Reports each code once until no write
+   * fails any more.
+   */
+  readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
   /** Splits the writes of many stores, and the checks of a repeated `run`, into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;
   /** @internal The table of the watch of the owner, if `follow` is false. Default: a table of this store only. */
@@ -180,6 +185,7 @@ export class SyncStore {
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
       entries: JOB_ENTRIES,
       onDone: (jobs) => this.#recordDone(jobs),
+      onFailure: (error) => options.onFailure?.(error, `writes of ${options.prefix}`),
     });
     this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
   }

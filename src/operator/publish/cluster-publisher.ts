@@ -45,8 +45,8 @@ export interface ClusterPublisherOptions extends RuntimeOptions, KeyOwner {
   /** Receives each value that is not published because readers would reject it, after the rejection was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
   /**
-   * Receives failures of the heartbeat and of background tasks, with the name of the task. All are retried. Failed
-   * writes of keys are only in `status()`.
+   * Receives failures of the heartbeat, of background tasks and of writes of keys, with the name of the task. All are
+   * retried. Of the failed writes of a prefix, each code is reported once until no write fails any more.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { abortedError, KvstoreError } from '../../../src/kvstore/session/errors.ts';
+import { abortedError, KvstoreError, type KvstoreErrorCode } from '../../../src/kvstore/session/errors.ts';
 import { RetryQueue } from '../../../src/kvstore/stores/retry-queue.ts';
 import { growthPerItem } from '../../base/support/cpu-time.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
@@ -17,6 +17,7 @@ describe('a queue of jobs that are retried until they succeed', () => {
   /** Every attempt so far, whose result the test sets. */
   let attempts: Attempt[];
   let done: string[];
+  let reported: string[];
   let queue: RetryQueue<string>;
 
   function start(random: number, tellsWhenDone = true): void {
@@ -28,7 +29,13 @@ describe('a queue of jobs that are retried until they succeed', () => {
         new Promise((resolve, reject) => {
           attempts.push({ job, succeed: resolve, fail: reject });
         }),
-      ...(tellsWhenDone ? { onDone: (jobs: readonly string[]) => void done.push(...jobs) } : {}),
+      ...(tellsWhenDone && {
+        onDone: (jobs: readonly string[]) => void done.push(...jobs),
+        onFailure: ({ message }: KvstoreError) => {
+          reported.push(message);
+          throw new Error('the report failed');
+        },
+      }),
     });
   }
 
@@ -37,6 +44,7 @@ describe('a queue of jobs that are retried until they succeed', () => {
     ended = new AbortController();
     attempts = [];
     done = [];
+    reported = [];
     start(0);
   });
   afterEach(() => ended.abort());
@@ -113,6 +121,26 @@ describe('a queue of jobs that are retried until they succeed', () => {
       expect(queue.status()).toMatchObject({ pending: 0, failures: 1, isFailing: false });
     },
   );
+
+  it('reports each code once until nothing fails, also if the report throws', async () => {
+    void queue.run(ended.signal);
+    const fail = async (code: KvstoreErrorCode, message: string): Promise<void> => {
+      last().fail(new KvstoreError(code, message));
+      await settle();
+      await advance(clock, 60_000);
+    };
+    queue.add('a');
+    await settle();
+    await fail('unavailable', 'refused');
+    await fail('unavailable', 'reset');
+    await fail('too-large', 'a is too large');
+    last().succeed();
+    await settle();
+    queue.add('b');
+    await settle();
+    await fail('unavailable', 'down again');
+    expect(reported).toEqual(['refused', 'a is too large', 'down again']);
+  });
 
   it('retries immediately in its next run the jobs that were refused in the last one', async () => {
     const running = queue.run(ended.signal);

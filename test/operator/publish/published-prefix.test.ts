@@ -289,6 +289,7 @@ describe('published keys below a prefix', () => {
     expect(failures).toBeGreaterThan(1); // the write, and the watch
     expect([lastFailure?.message, pending]).toEqual(['connection refused', 1]);
     expect(lastFailure?.at).toBeGreaterThan(500);
+    expect(failed).toEqual(['writes of p/']); // once, not for each attempt
     backend.link.up();
     await advance(clock, 60_000);
     expect([below(), prefix.status().pending]).toEqual([{ a: '1' }, 0]);
