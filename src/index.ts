@@ -3,6 +3,8 @@
  * in the package, except the other entries, may change in any version.
  */
 
+export type { RecordedEngines } from './agent/recorded-documents.ts';
+export { currentDocument, recordDocuments } from './agent/recorded-documents.ts';
 export { StateFiles } from './agent/state-files.ts';
 export type { StateFile, StateFolder, StateSink } from './base/files/state-folder.ts';
 export type { RuntimeOptions } from './base/system-clock.ts';

@@ -4,23 +4,26 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import type { PastFields } from '../history/document-change.ts';
 import type { History } from '../history/history.ts';
 import type { Node } from '../nodemanager/node.ts';
+import type { NodeManager } from '../nodemanager/node-manager.ts';
 import { type Backend, NO_ENDPOINTS } from '../servicecache/backend.ts';
 import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
-import { formatServiceID } from '../servicecache/service-id.ts';
-import type { AgentEngines } from './agent.ts';
+import { formatServiceID, parseServiceKey } from '../servicecache/service-id.ts';
 
 /** Omits the ages of restored state, because an age is no change. */
 const NO_AGE = { restoredOf: (): undefined => undefined };
+
+/** The engines whose services and nodes a history records. */
+export interface RecordedEngines {
+  readonly services: ServiceCache;
+  readonly nodes: NodeManager;
+}
 
 /**
  * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the
  * backends that differ, so its size does not depend on the number of backends.
  */
-export function recordDocuments(
-  history: History,
-  { services, nodes }: Pick<AgentEngines, 'services' | 'nodes'>,
-): Unsubscribe {
+export function recordDocuments(history: History, { services, nodes }: RecordedEngines): Unsubscribe {
   // The replay of the current state is no change.
   let isLive = false;
   const nodeChanged = (old: Node | undefined, node: Node | undefined): void => {
@@ -49,6 +52,23 @@ export function recordDocuments(
   return unsubscribeOnce(() => {
     for (const unsubscribe of subscriptions) unsubscribe();
   });
+}
+
+/**
+ * Returns the current document of a service (`namespace/name`) or a node (`cluster/name`) as {@link recordDocuments}
+ * records it, for `documentAt`. Returns undefined if it does not exist.
+ */
+export function currentDocument(
+  { services, nodes }: RecordedEngines,
+  kind: 'service' | 'node',
+  key: string,
+): PastFields | undefined {
+  if (kind === 'node') {
+    const node = nodes.get(key);
+    return node && nodeFields(node);
+  }
+  const announced = services.get(parseServiceKey(key));
+  return announced && { ...serviceDocument(announced, { services, ...NO_AGE }) };
 }
 
 function nodeFields(node: Node): PastFields {

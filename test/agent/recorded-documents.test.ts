@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { recordDocuments } from '../../src/agent/recorded-documents.ts';
+import { currentDocument, recordDocuments } from '../../src/agent/recorded-documents.ts';
 import { serviceDocument } from '../../src/api/documents.ts';
 import { History } from '../../src/history/history.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
@@ -111,6 +111,7 @@ describe('the history of services', () => {
         const current = announced && {
           ...serviceDocument(announced, { services, restoredOf: () => undefined }),
         };
+        expect(currentDocument({ services, nodes }, 'service', 'shop/cart')).toEqual(current);
         for (const { at, document } of copies) {
           const past = await history.past.documentAt('service', 'shop/cart', current, at + 1);
           expect(past.certain).toBe(true);
@@ -133,17 +134,21 @@ describe('the history of services', () => {
     });
     const history = new History({ ipcache, clock });
     history.start();
-    recordDocuments(history, { services: new ServiceCache({ clusterName: 'own' }), nodes });
+    const services = new ServiceCache({ clusterName: 'own' });
+    recordDocuments(history, { services, nodes });
     const node = { cluster: 'baltic', name: 'node-1', source: 'clustermesh' } as const;
     clock.advance(10);
     nodes.nodeUpdated({ ...node, addresses: [{ type: 'InternalIP', ip: '192.168.7.1' }] });
     clock.advance(10);
+    const current = currentDocument({ services, nodes }, 'node', 'baltic/node-1');
     nodes.nodeDeleted(node);
+    expect(currentDocument({ services, nodes }, 'node', 'baltic/node-1')).toBeUndefined();
     clock.advance(10);
     const at = (when: number) =>
       history.past.documentAt('node', 'baltic/node-1', undefined, WALL_TIME_AT_0 + when);
     expect((await at(5)).document).toBeUndefined();
     expect((await at(15)).document).toMatchObject({ addresses: [{ ip: '192.168.7.1' }] });
+    expect((await at(15)).document).toEqual(current);
     expect(await at(25)).toMatchObject({ document: undefined, since: WALL_TIME_AT_0 + 20, certain: true });
     const changes = await itemsOf(history.past.documentsOf('node', 'baltic/node-1'));
     expect(changes.map(({ at: when }) => when)).toEqual([20, 10].map((ms) => WALL_TIME_AT_0 + ms));
