@@ -37,7 +37,7 @@ export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOp
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Receives the identities of the cluster, and those that no longer belong to this node. */
+/** Receives the identities of the cluster, and the numbers of this node that were reassigned. */
 export interface IdentityAllocatorListener extends IdentityListener {
   /**
    * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease
