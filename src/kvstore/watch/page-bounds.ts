@@ -7,15 +7,18 @@ const MAX_PAGES = 4;
 /**
  * Selects the end of the range of each page of a listing. For every page, etcd walks the index over the *whole* range:
  * for a million keys in pages of 4096, these are a hundred million steps in total. If the range ends with the subtree
- * of the last key (the keys with its first `depth` characters), the walk visits a few times the keys of the page.
+ * of the last key (the keys with its first `depth` characters), the walk visits only a few times as many keys as the
+ * page has.
  *
  *     last key     p/10.0.15.255
  *     depth 8      p/10.0.1|          next range: up to p/10.0.2
  *
- * The bounds are a guess and affect only the speed, because consecutive ranges have no gap. If a range was too wide,
- * the depth becomes the length of the common prefix of its page, because a narrower range could have only a part of a
- * page. After the end of a subtree, the next range ends with the subtree around it, which is one character wider; after
- * empty pages it is wider by more.
+ * The bounds are a guess and affect only the speed, because consecutive ranges have no gap:
+ *
+ * - If a range was too wide, the depth becomes the length of the common prefix of its page. With a greater depth, a
+ *   range could contain less than a page.
+ * - After the end of a subtree, the depth decreases, so that the next range ends with the subtree around it.
+ * - After the nth empty page in a row, the depth decreases by n.
  */
 export class PageBounds {
   readonly #prefix: string;
@@ -23,9 +26,9 @@ export class PageBounds {
   #depth = 0;
   #lastKey = '';
   #emptyPages = 0;
-  /** Number of keys after the last page, unless some were omitted; undefined before the first page. */
+  /** Number of keys after the last page; too large after pages that omitted keys by `minModRevision`. */
   #remaining: number | undefined;
-  /** True if a range with all remaining keys is not too wide. */
+  /** True if a range with all remaining keys is not too wide. True for the first page, which counts the keys. */
   #isNearEnd = true;
 
   constructor(prefix: string, end: string) {
