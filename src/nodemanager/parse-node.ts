@@ -22,8 +22,8 @@ type CIDRField = 'ipv4AllocCIDR' | 'ipv6AllocCIDR';
 
 /**
  * Parses a node: addresses and CIDRs become canonical, and each field is checked. If a field that identifies the node
- * or determines how it is reached (name, cluster, source, cluster id, key) is invalid, the node is rejected:
- * `undefined`. An invalid address or CIDR is dropped without rejecting the node. Every rejection is passed to
+ * or determines how it is reached (name, cluster, source, cluster id, encryption key, identity) is invalid, the node is
+ * rejected: `undefined`. An invalid address or CIDR is dropped without rejecting the node. Every rejection is passed to
  * `onReject` with the field name. Equal parts of `known`, another version of the node, are reused.
  */
 export function parseNode(
@@ -61,7 +61,7 @@ export function parseNode(
   return new Node(canonical, known?.fullName);
 }
 
-/** Returns true if all required fields are valid. Rejects those that are not. */
+/** Returns true if the fields that identify the node or determine how it is reached are valid. Rejects the others. */
 function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const { cluster, source, clusterID, encryptionKey, nodeIdentity } = spec;
   const hasName = fields.text('name') !== undefined;
@@ -137,7 +137,7 @@ function textOf(spec: NodeSpec, fields: Fields<undefined>, name: 'wireguardPubKe
   return spec[name] === undefined ? '' : (fields.string(name) ?? '');
 }
 
-/** Returns the map, or a shared one if it is empty, equal to `known` or rejected. */
+/** Returns the map; `known` if both are equal; a shared empty map if it is empty or rejected. */
 function stringsOf(
   spec: NodeSpec,
   fields: Fields<undefined>,

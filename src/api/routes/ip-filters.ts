@@ -106,8 +106,8 @@ export function* matching(
 }
 
 /**
- * Yields the entries to filter, read from the most selective index, and `undefined` for index items without a visible
- * entry.
+ * Yields the visible entries to filter, read from the most selective index, and `undefined` for each identity without
+ * the requested label.
  */
 function candidates(
   ipcache: IPCache,
