@@ -36,8 +36,8 @@ export function changedConditions(
     );
     if (known !== undefined && isSame) continue;
     isChanged = true;
-    const isKept = field(known, 'status') === condition.status;
-    const lastTransitionTime = isKept ? (field(known, 'lastTransitionTime') ?? now) : now;
+    const hasStatus = field(known, 'status') === condition.status;
+    const lastTransitionTime = hasStatus ? (field(known, 'lastTransitionTime') ?? now) : now;
     kept.splice(at === -1 ? kept.length : at, 1, { ...condition, lastTransitionTime });
   }
   return isChanged ? kept : undefined;

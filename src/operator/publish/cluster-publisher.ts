@@ -100,7 +100,7 @@ export class ClusterPublisher {
   readonly #prefixes: PublishedResources<PublishedPrefix>;
   /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new Map<string, Iterable<string>>();
-  /** The decoders of readers of the mesh. */
+  /** Decodes each value as readers of the mesh do, before it is published. */
   readonly #decoders: ClusterDecoders;
   readonly #config: ClusterConfigKeeper;
   readonly #heartbeat: HeartbeatDuty;
