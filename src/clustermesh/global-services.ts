@@ -3,7 +3,7 @@
  * content.
  */
 export class GlobalServices {
-  /** By service, then by cluster: the names of the cluster's slices. The empty name is the whole service. */
+  /** By service, then by cluster: the names of the shared slices; `''` in the format `services/v1`, without slices. */
   readonly #clusters = new Map<string, Map<string, Set<string>>>();
 
   /** Number of shared services. */

@@ -75,8 +75,8 @@ export function printableLines(text: string): string {
 }
 
 /**
- * Writes lines for programs unchanged. If the output is a terminal, characters that could control it are escaped; the
- * escapes mean the same in JSON.
+ * Writes lines, unchanged to a file or pipe. On a terminal, escapes the characters that could control it; in JSON, the
+ * escapes mean the same characters.
  */
 export function writeLines(output: Output, text: string): void {
   output.write(output.isTTY === true ? printableLines(text) : text);
@@ -84,8 +84,8 @@ export function writeLines(output: Output, text: string): void {
 
 /**
  * Returns rows as {@link printable} lines with aligned columns, separated by two spaces. The last column is not padded.
- * Columns are at least as wide as `widths`, which is updated. If the parts of a table share one array, each part uses
- * the widths of all earlier ones.
+ * `widths` has the minimum widths of the columns, and receives their widths. If the parts of a table are aligned with
+ * one array, no part has narrower columns than an earlier part.
  */
 export function alignColumns(rows: readonly (readonly string[])[], widths: number[] = []): readonly string[] {
   const cells = rows.map((row) => row.map(printable));
