@@ -171,7 +171,10 @@ describe('an invalid value of a remote cluster', () => {
     await agent.add('a', server);
     await settle(8);
     expect(statusOf('a')).toMatchObject({ state: 'failed', ready: false });
-    expect(statusOf('a').lastFailure?.message).toContain('cilium/cluster-config/a: id');
+    expect(statusOf('a').lastFailure).toMatchObject({
+      code: 'wrong-type',
+      message: expect.stringContaining('cilium/cluster-config/a: id'),
+    });
     write(server, 'cilium/cluster-config/a', { id: 1, capabilities: { maxConnectedClusters: 511 } });
     await advance(clock, 20_000);
     expect(statusOf('a').lastFailure?.message).toContain('maxConnectedClusters 511');
