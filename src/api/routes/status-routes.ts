@@ -194,7 +194,8 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
       );
     outgoing.once('close', () => ended.abort());
     writeEvents(events, outgoing).catch(onFault);
-    return RESPONSE_ALREADY_SENT;
+    // The server writes the head of a lightweight Response again, which this is if it was created after a listener.
+    return RESPONSE_ALREADY_SENT.clone();
   });
 }
 

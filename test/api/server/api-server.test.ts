@@ -9,6 +9,7 @@ import { connect, createServer, Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
+import { getRequestListener } from '@hono/node-server';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { AgentError, ApiClient } from '../../../src/api/api-client.ts';
 import { uiPath } from '../../../src/api/routes/ui-routes.ts';
@@ -61,6 +62,31 @@ async function sendRaw(server: ApiServer, bytes: string): Promise<string> {
   });
   await once(socket, 'close');
   return text;
+}
+
+/** Fails unless a monitor receives a change after `renew`, on its first connection. */
+async function monitorReceives(
+  server: ApiServer,
+  world: TestApp,
+  headers: Readonly<Record<string, string>>,
+  renew: () => void = () => {},
+): Promise<void> {
+  const monitor = request(`${server.url}/v1/monitor`, { headers });
+  onTestFinished(() => void monitor.destroy());
+  const answered = once(monitor, 'response');
+  monitor.end();
+  const [answer]: [IncomingMessage] = (await answered) as never;
+  const closed = once(
+    answer.on('error', () => {}),
+    'close',
+  ).then(() => ['closed']);
+  await Promise.race([once(answer, 'data'), closed]);
+  renew();
+  world.model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
+  const next = Promise.race([once(answer, 'data'), closed]);
+  await settle();
+  await world.model.clock.advance(50);
+  expect(String((await next)[0])).toContain('10.0.0.9/32');
 }
 
 /** Starts an {@link ApiServer} over TCP, and returns its server of Node.js. */
@@ -445,21 +471,26 @@ describe('TCP', () => {
     },
   );
 
+  it('streams to monitors although a listener existed before the routes were loaded (regression: the head was written twice)', async () => {
+    getRequestListener(() => new Response()); // replaces the global Response
+    const late = new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
+    vi.resetModules();
+    vi.doMock('@hono/node-server/utils/response', () => ({ RESPONSE_ALREADY_SENT: late }));
+    onTestFinished(() => {
+      vi.doUnmock('@hono/node-server/utils/response');
+      vi.resetModules();
+    });
+    const world = (await import('../support/test-app.ts')).testApp();
+    const server = await serve({ tcp: { host: '127.0.0.1', port: 0 } }, world);
+    await monitorReceives(server, world, {});
+  });
+
   it('keeps its connections when it is renewed with the same token', async () => {
     const world = testApp();
     const server = await serve({ tcp: { host: '127.0.0.1', port: 0, token: 'secret' } }, world);
-    const monitor = request(`${server.url}/v1/monitor`, { headers: { authorization: 'Bearer secret' } });
-    onTestFinished(() => void monitor.destroy());
-    const answered = once(monitor, 'response');
-    monitor.end();
-    const [answer]: [IncomingMessage] = (await answered) as never;
-    await once(answer, 'data');
-    server.renew({ token: 'secret' });
-    world.model.ipcache.upsert('10.0.0.9', { identity: 9, source: 'k8s' });
-    const next = once(answer, 'data');
-    await settle();
-    await world.model.clock.advance(50);
-    expect(String((await next)[0])).toContain('10.0.0.9/32');
+    await monitorReceives(server, world, { authorization: 'Bearer secret' }, () =>
+      server.renew({ token: 'secret' }),
+    );
   });
 
   it('rejects a request with two Host headers', async () => {
