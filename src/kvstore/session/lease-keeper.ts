@@ -81,6 +81,11 @@ const REVOCATION_MS = 3500;
  */
 const LEASES_PER_MS = 10;
 
+/** Returns true if an order is in (`previous`, `latest`]. All are modulo 2³². */
+export function isOrderAfter(order: number, previous: number, latest: number): boolean {
+  return (order - previous - 1) >>> 0 < (latest - previous) >>> 0;
+}
+
 /** Returns the number of a lease in the rows of its keys. */
 function numberOf({ order }: HeldLease): number {
   return order + 1;
@@ -256,9 +261,9 @@ export class LeaseKeeper {
     return row < 0 ? undefined : this.#byNumber.get(this.#keys.leaseOf(row));
   }
 
-  /** Returns true if the key was neither unbound nor bound again. */
-  #isCurrent({ row, order }: Binding): boolean {
-    return this.#keys.orderOf(row) === order;
+  /** Returns the row of a bound key, or -1. Searches it only if the key was unbound or bound again. */
+  #rowOf({ key, row, order }: Binding): number {
+    return this.#keys.orderOf(row) === order ? row : this.#keys.find(key);
   }
 
   /**
@@ -274,7 +279,9 @@ export class LeaseKeeper {
    * @param revision revision of the delete or write; if the binding was written at a later revision, it stays
    */
   unbind(binding: Binding | undefined, revision: number = Number.POSITIVE_INFINITY): void {
-    if (binding !== undefined && this.#isCurrent(binding)) this.#unbindRow(binding.row, revision);
+    if (binding === undefined) return;
+    const row = this.#rowOf(binding);
+    if (this.#keys.orderOf(row) === binding.order) this.#unbindRow(row, revision);
   }
 
   #unbindRow(row: number, revision: number): void {
@@ -304,7 +311,8 @@ export class LeaseKeeper {
       const key = keyBelow(row);
       if (key !== undefined) {
         keys.push(key);
-        if (((this.#keys.orderOf(row) - previous) | 0) <= 0) this.#unbindRow(row, revision);
+        const isLater = isOrderAfter(this.#keys.orderOf(row), previous, this.#bindingCount);
+        if (!isLater) this.#unbindRow(row, revision);
       }
       if (keys.length < KEYS_PER_STEP && (row + 1) % ROWS_PER_STEP > 0) continue;
       yield keys;
@@ -323,7 +331,7 @@ export class LeaseKeeper {
   confirm(binding: Binding, revision?: number): void {
     const { held, key, order } = binding;
     if (!held.isHeld) return;
-    const known = this.#isCurrent(binding) ? binding.row : this.#keys.find(key);
+    const known = this.#rowOf(binding);
     const lease = this.#leaseAt(known);
     let row = known;
     if (lease === undefined) {

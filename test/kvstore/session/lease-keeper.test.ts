@@ -7,7 +7,7 @@ import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { MemoryTransport } from '../../../src/kvstore/memory/memory-transport.ts';
 import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { HeldLease } from '../../../src/kvstore/session/held-lease.ts';
-import { LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
+import { isOrderAfter, LeaseKeeper, leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { advance, settle } from '../support/settle.ts';
 
@@ -514,6 +514,32 @@ describe('a lease keeper', () => {
       lease === id ? keepAlive(lease, options) : Promise.reject(new KvstoreError('lease-not-found', 'lost'));
     expect(await keeper.adopt(id, ['a'], async () => {})).toBe(false);
     expect(grants).toBe(2);
+  });
+
+  it('unbinds a restored key after each delete that began before (regression: not if its row was reused)', async () => {
+    const binding = await keeper.bind('a');
+    const first = keeper.bindingOf('a');
+    const second = keeper.bindingOf('a');
+    keeper.unbind(first, 2);
+    await keeper.bind('b');
+    keeper.confirm(binding, 1);
+    keeper.unbind(second, 3);
+    expect([keeper.bindingOf('a'), keeper.bindingOf('b')?.key]).toEqual([undefined, 'b']);
+  });
+
+  it('knows a binding of two billion bindings ago as an earlier one (regression: a later one)', () => {
+    const previous = 2 ** 31 - 1;
+    const latest = (previous + 2) | 0;
+    const orders = [1, previous, previous + 1, latest, latest + 1, -1].map((order) => order | 0);
+    expect(orders.map((order) => isOrderAfter(order, previous, latest))).toEqual([
+      false,
+      false,
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect(isOrderAfter(1, -(2 ** 31) + 5, -(2 ** 31) + 5)).toBe(false);
   });
 
   it('keeps an adopted key bound if a write of it is refused', async () => {
