@@ -3,19 +3,24 @@ import type { ClusterDocument, StatusDocument } from '../api/status-document.ts'
 
 /** The fields of a cluster or API server that show whether it has a problem. */
 export interface ClusterCondition
-  extends Pick<ClusterDocument, 'state' | 'ready' | 'connected' | 'knownAt' | 'lastFailure'> {
+  extends Pick<
+    ClusterDocument,
+    'state' | 'ready' | 'connected' | 'knownAt' | 'servicesExpired' | 'lastFailure'
+  > {
   /** Incomplete resources or kinds. */
   readonly missing: readonly string[];
 }
 
 /** Returns the state of a cluster in words: `unreachable, serving the state of 2026-11-20T12:00:00.000Z`. */
-export function clusterStateText({ state, ready, connected, knownAt, missing }: ClusterCondition): string {
+export function clusterStateText(cluster: ClusterCondition): string {
+  const { state, ready, connected, knownAt, servicesExpired, missing } = cluster;
   if (ready) return 'connected, complete';
   const unreachable = knownAt === undefined ? 'not connected' : 'unreachable';
   const connection = connected ? 'connected' : unreachable;
   const text = state === 'no-configuration' ? 'no configuration in the kvstore' : connection;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
-  return `${text}${knownAt === undefined ? '' : `, serving the state of ${knownAt}`}${lacks}`;
+  const without = servicesExpired === true ? ' without services' : '';
+  return `${text}${knownAt === undefined ? '' : `, serving the state of ${knownAt}${without}`}${lacks}`;
 }
 
 /** Returns {@link clusterStateText} followed by the last failure, if any. */

@@ -154,6 +154,21 @@ describe('a summary', () => {
     expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(line);
   });
 
+  it('of the mesh states that the services of a cluster have expired (regression: as if they were served)', async () => {
+    const lost = {
+      ...FAR,
+      ready: false,
+      connected: false,
+      knownAt: 'noon',
+      missing: [],
+      servicesExpired: true,
+    };
+    const document = { cluster: 'own', clusterID: 1, clusters: [lost], configProblems: [], steps: [] };
+    expect((await askClustermesh(async () => document, { wide: false })).lines.at(-1)).toBe(
+      'far: unreachable, serving the state of noon without services',
+    );
+  });
+
   it('of an agent counts its objects', async () => {
     const status = {
       ...{ clusters: [], rejected: { total: 0, byReason: {}, recent: [] } },

@@ -209,6 +209,26 @@ describe('the mesh map', () => {
     expect(await box('doggerland')).toMatch(/unreachable.*2 h behind/);
   });
 
+  it('shows expired services, and a heartbeat that has not changed', async () => {
+    const model = new MeshModel().fill();
+    model.clusters = [
+      clusterDocument('own', { local: true, heartbeat: 'never' }),
+      clusterDocument('baltic', { heartbeat: 'stale' }),
+      clusterDocument('caspian', { ready: false, connected: false, knownAt: AGO, servicesExpired: true }),
+    ];
+    const { page, show } = await open('', { model });
+    await page.waitForSelector('.mesh a');
+    expect(await page.locator('.mesh a.bad').allTextContents()).toEqual([expect.stringContaining('caspian')]);
+    expect(await page.locator('.mesh a.warn').allTextContents()).toEqual([expect.stringContaining('baltic')]);
+    await show('#/cluster/baltic');
+    await page.locator('main').getByText('has not changed for 2 min').waitFor();
+    await show('#/cluster/caspian');
+    await page
+      .locator('main')
+      .getByText(/2 h old, without services$/)
+      .waitFor();
+  });
+
   it('draws eight of 255 clusters, those with problems first, and the others as marks', async () => {
     const model = new MeshModel();
     model.clusters = Array.from({ length: 255 }, (_, id) =>

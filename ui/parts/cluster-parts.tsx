@@ -8,10 +8,19 @@ import { type Column, NONE } from './table.tsx';
 /** The tones of states, worst first. */
 export const WORST_FIRST: readonly Tone[] = ['bad', 'warn', 'idle', 'good'];
 
-/** Returns the tone of a cluster's state. If only its last known state is served, the tone is `warn`. */
-export function clusterTone({ ready, knownAt, connected }: ClusterDocument): Tone {
-  if (ready) return 'good';
-  return connected || knownAt !== undefined ? 'warn' : 'bad';
+/**
+ * Returns the tone of a cluster's state, as severe as its problem in the status. If only its last known state is
+ * served, the tone is `warn`.
+ */
+export function clusterTone({
+  ready,
+  knownAt,
+  connected,
+  servicesExpired,
+  heartbeat,
+}: ClusterDocument): Tone {
+  if (ready) return heartbeat === 'stale' ? 'warn' : 'good';
+  return servicesExpired !== true && (connected || knownAt !== undefined) ? 'warn' : 'bad';
 }
 
 /** Returns the duration since a time of the agent. */

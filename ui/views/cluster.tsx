@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { namePath } from '../../src/api/name-path.ts';
-import type { ClusterDetailDocument, StoreDocument } from '../../src/api/status-document.ts';
+import type { ClusterDetailDocument, ClusterDocument, StoreDocument } from '../../src/api/status-document.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useStatus, useTick } from '../agent/live.ts';
@@ -21,6 +21,12 @@ const LISTS: Readonly<Record<string, string>> = {
 };
 
 const READ_MS = 2_000;
+
+const HEARTBEAT_TEXTS: Readonly<Record<NonNullable<ClusterDocument['heartbeat']>, string>> = {
+  never: 'none in its kvstore',
+  fresh: 'changes',
+  stale: 'has not changed for 2 min',
+};
 
 const TONES: Readonly<Record<StoreDocument['state'], Tone>> = {
   listing: 'warn',
@@ -138,12 +144,14 @@ export function Cluster({ name }: { name: string }): VNode {
                   'kvstore',
                   `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectedSince)}`,
                 ],
+                ['heartbeat', cluster.heartbeat && HEARTBEAT_TEXTS[cluster.heartbeat]],
                 ['revision', cluster.revision !== undefined && countText(cluster.revision)],
                 ['lag', lagText(cluster)],
                 ['propagation', cluster.p99Ms !== undefined && `p99 ${boundText(cluster.p99Ms)}`],
                 [
                   'served state',
-                  cluster.knownAt && `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old`,
+                  cluster.knownAt &&
+                    `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old${cluster.servicesExpired === true ? ', without services' : ''}`,
                 ],
                 [
                   'restored state',
