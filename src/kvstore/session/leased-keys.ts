@@ -75,6 +75,7 @@ export class LeasedKeys {
     this.#byNumber[folder.number] = undefined;
     this.#freeNumbers.push(folder.number);
     if (this.#selected === folder) this.#selected = undefined;
+    if (this.isEmpty) this.clear(); // a table does not shrink
   }
 
   clear(): void {

@@ -55,6 +55,15 @@ describe('the leased keys of a client', () => {
     expect(table.find('q/2')).toBe(-1);
   });
 
+  it('keep no rows when the last key is deleted (regression: 46 bytes for each key that ever existed)', () => {
+    const table = new LeasedKeys();
+    const rows = Array.from({ length: 3000 }, (_, i) => table.add(`p/${i % 3}/${i}`));
+    expect(table.limit).toBe(3000);
+    for (const row of rows) table.delete(row);
+    expect([table.limit, table.isEmpty, table.find('p/0/0')]).toEqual([0, true, -1]);
+    expect([table.keyAt(table.add('q/1')), table.limit]).toEqual(['q/1', 1]);
+  });
+
   it('have the revisions of their last writes, and none in a reused row', () => {
     const table = new LeasedKeys();
     const row = table.add('p/1');
