@@ -17,7 +17,6 @@ import { totalsText } from '../client/summary.ts';
 import type { Source } from '../model/source.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
-
 import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
