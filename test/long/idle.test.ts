@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/system-clock.ts';
 import { EtcdBackend } from '../../src/kvstore/etcd/etcd-backend.ts';
+import { HEARTBEAT_INTERVAL_MS } from '../../src/kvstore/session/health.ts';
 import { until } from '../base/support/until.ts';
 import { ClusterEtcd } from '../clustermesh/support/cluster-etcd.ts';
 import { Agent, OWN } from '../clustermesh/support/mesh-world.ts';
@@ -9,13 +11,17 @@ import { Agent, OWN } from '../clustermesh/support/mesh-world.ts';
 const IDLE_SECONDS = Number(process.env['IDLE_SECONDS'] ?? 300);
 const CLUSTERS = { [OWN]: 9, a: 1, b: 2 };
 const ARRIVAL_MS = 100;
+const RANGE = 'etcdserverpb.KV/Range';
 
 /** Returns the number of calls of each method of an etcd, without keepalives. */
-async function calls({ url }: ClusterEtcd): Promise<readonly string[]> {
+async function calls({ url }: ClusterEtcd): Promise<ReadonlyMap<string, number>> {
   const metrics = await (await fetch(`${url}/metrics`)).text();
-  return metrics
-    .split('\n')
-    .filter((line) => line.startsWith('grpc_server_started_total') && !line.includes('LeaseKeepAlive'));
+  const started = metrics.matchAll(
+    /^grpc_server_started_total\{grpc_method="(?!LeaseKeepAlive)(\w+)",grpc_service="([\w.]+)",.* (\d+)$/gm,
+  );
+  return new Map(
+    Array.from(started, ([, method, service, count]) => [`${service}/${method}`, Number(count)] as const),
+  );
 }
 
 /** Returns an address of a cluster, as its agents write it. */
@@ -25,7 +31,7 @@ function ip(id: number, host: number): readonly [key: string, value: object] {
   return [`cilium/state/ip/v1/default/${IP}`, value];
 }
 
-it(`three clusters on compacted etcds that are idle for ${IDLE_SECONDS} s: no request but keepalives, and a write arrives at once`, async () => {
+it(`three clusters on compacted etcds that are idle for ${IDLE_SECONDS} s: no request but keepalives and reads of the heartbeat, and a write arrives at once`, async () => {
   const entries = Object.entries(CLUSTERS);
   const etcds = await Promise.all(entries.map(([name, id]) => ClusterEtcd.start(name, id)));
   const ids = Object.values(CLUSTERS);
@@ -51,15 +57,22 @@ it(`three clusters on compacted etcds that are idle for ${IDLE_SECONDS} s: no re
     () => states().length > 12 && states().every((state) => state === 'watching 0'),
   );
 
-  let before: unknown;
+  let before: readonly ReadonlyMap<string, number>[] = [];
   await until('what came with the beginning is over', async () => {
     const last = before;
     before = await Promise.all(etcds.map(calls));
     await new Promise((resolve) => setTimeout(resolve, 500));
-    return JSON.stringify(before) === JSON.stringify(last);
+    return isDeepStrictEqual(before, last);
   });
   await new Promise((resolve) => setTimeout(resolve, 1000 * IDLE_SECONDS));
-  expect(await Promise.all(etcds.map(calls))).toEqual(before);
+  for (const [i, etcd] of etcds.entries()) {
+    const made = [...(await calls(etcd))].map(
+      ([method, count]) => [method, count - (before[i]?.get(method) ?? 0)] as const,
+    );
+    expect(made.filter(([method, count]) => count > 0 && method !== RANGE)).toEqual([]);
+    const reads = new Map(made).get(RANGE);
+    expect(reads).toBeLessThanOrEqual(1 + (2000 * IDLE_SECONDS) / HEARTBEAT_INTERVAL_MS);
+  }
   expect(new Set(states())).toEqual(new Set(['watching 0']));
 
   for (const [i, etcd] of etcds.entries()) {
