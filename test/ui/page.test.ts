@@ -434,6 +434,19 @@ describe('the page', () => {
     await page.waitForSelector('output.stale');
   });
 
+  it('connects again if its request for changes has no answer (regression: it waited without a limit)', async () => {
+    const { page } = await open('', { ownPage: true });
+    await page.clock.install();
+    await page.route(/v1\/monitor/, () => {}, { times: 1 }); // never answers
+    const asked = page.waitForRequest(/v1\/monitor/);
+    await page.reload();
+    await asked;
+    await page.clock.runFor(31_000);
+    await page.waitForSelector('output.disconnected');
+    await page.clock.runFor(4_000);
+    await page.waitForSelector('output.live', { timeout: 20_000 });
+  });
+
   it('reports why the agent sends no changes (regression: it was unreachable)', async () => {
     const { page } = await open('', { ownPage: true });
     const detail = 'More than 256 concurrent monitors: try again later.';

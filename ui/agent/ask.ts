@@ -9,7 +9,7 @@ export interface Answered<T> {
 }
 
 /** Time until a request is given up. The largest answer takes a few seconds; an agent that hangs never answers. */
-const ANSWER_MS = 30_000;
+export const ANSWER_MS = 30_000;
 
 /** Thrown if the agent has not answered, or could not. The last answer stays visible, and the request is repeated. */
 export class NoAnswer extends Error {}

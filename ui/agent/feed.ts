@@ -1,5 +1,5 @@
 import type { ChangeDocument, HeartbeatDocument } from '../../src/api/routes/monitor-stream.ts';
-import { problemOf } from './ask.ts';
+import { ANSWER_MS, problemOf } from './ask.ts';
 import { agentNow } from './clock.ts';
 import { fetchAgent, isTokenNeeded } from './token.tsx';
 
@@ -100,15 +100,20 @@ export class Feed {
     this.#closed.abort();
     this.#closed = closed;
     let refusal: string | undefined;
+    const late = setTimeout(() => closed.abort(), ANSWER_MS);
     try {
       const answer = await fetchAgent(
         this.#lastID === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#lastID}`,
         closed.signal,
       );
-      if (answer.ok && answer.body !== null) await this.#read(answer.body, closed);
-      else refusal = problemOf(answer, await answer.json()).message;
+      if (answer.ok && answer.body !== null) {
+        clearTimeout(late);
+        await this.#read(answer.body, closed);
+      } else refusal = problemOf(answer, await answer.json()).message;
     } catch {
       // each error is handled as a lost connection
+    } finally {
+      clearTimeout(late);
     }
     if (this.#isPaused || this.#closed !== closed) return;
     this.refusal = refusal;
