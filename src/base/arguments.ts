@@ -6,7 +6,7 @@ import { assert } from './assert.ts';
  */
 export type Check = (value: unknown) => string | undefined;
 
-/** The fields of `T`, each of which may be omitted or undefined. */
+/** The fields of `T`; each may be omitted or undefined. */
 export type Optional<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
 /** Returns true if a value is an object of any kind, so that its members can be read. */

@@ -264,7 +264,7 @@ function behindText(
   return `${side} is behind: revision ${Math.min(revisionA, revisionB)} of ${Math.max(revisionA, revisionB)}`;
 }
 
-/** Returns another source from which the agent without this claim has a claim on the key. */
+/** Returns another source whose claim on the key the agent without this claim has. */
 function otherSource(
   pair: DifferingClaim,
   a: ExplanationDocument | undefined,

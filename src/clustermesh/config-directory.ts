@@ -51,7 +51,7 @@ export interface DirectoryStep {
 export const GRACE_MS = 10_000;
 
 /**
- * Returns the state after a step of which some changes failed, so that the next step returns these changes again.
+ * Returns the state after a step with failed changes, so that the next step returns these changes again.
  * `failures` has the problem of each failed change by name. Pure.
  */
 export function withFailedChanges(

@@ -70,7 +70,7 @@ export interface HistoryDiskStatus {
 }
 
 export interface HistoryStatus extends ChangeLogCounts {
-  /** Wall time from which on states are held, in milliseconds; undefined before the start. */
+  /** Earliest wall time of the held states, in milliseconds; undefined before the start. */
   readonly heldFrom: number | undefined;
   /** Undefined without a disk. */
   readonly disk: HistoryDiskStatus | undefined;

@@ -31,7 +31,7 @@ export class NodeLane {
   applied: Node | undefined;
   /** The desired version. */
   target: Node | undefined;
-  /** The version of the last failed `add` or `update`, of which a part may be applied. */
+  /** The version of the last failed `add` or `update`; a part of it may be applied. */
   residue: Node | undefined;
   /** True if the handler must validate the node when it is up to date. */
   needsValidation = false;

@@ -14,7 +14,7 @@ export class NotReadyError extends Error {
 
 export interface DutyOptions {
   readonly clock: Clock;
-  /** Receives failures, all of which are retried, with the name of the duty or of a part of it. */
+  /** Receives failures with the name of the duty or of a part of it. All are retried. */
   readonly onFailure?: ((error: unknown, duty: string) => void) | undefined;
   /** Receives each write with its reason. A duty may omit frequent writes. */
   readonly onAction?: ((action: Action) => void) | undefined;

@@ -130,7 +130,7 @@ function backendRecord(backend: Backend): object {
   };
 }
 
-/** A slice or offer with several records, of which some have been read. */
+/** A slice or offer whose records have been read in part. */
 interface UnfinishedPart {
   readonly partKey: string;
   readonly backends: Backend[];

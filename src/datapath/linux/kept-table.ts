@@ -405,7 +405,7 @@ export class KeptTable<Item> implements Disposable {
     this.#admit(hasWritten ? Math.max(freed, 1) : freed);
   }
 
-  /** Queues a change again of which a part was applied. */
+  /** Queues a partly applied change again. */
   #continue({ key, item }: TableChange<Item>): void {
     if (item === undefined) this.#deletes.add(this.#orderOf(key), key);
     else {

@@ -8,7 +8,7 @@ const TEXT_WEIGHT = 8;
 /** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
 const LARGE_LENGTH = 128 * 1024;
 
-/** Divides texts into runs, each of which is parsed in one slice. Each large text is a separate run. */
+/** Divides texts into runs. Each run is parsed in one slice. Each large text is a separate run. */
 function* runs<T>(
   texts: readonly (string | T)[],
   slice: number,

@@ -15,7 +15,7 @@ const CONNECT_MS = 10_000;
 /** Time after which idle connections are closed, because a dead connection is detected only when it is used. */
 const IDLE_MS = 4_000;
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
-/** Size of decompressed chunks, each of which costs a turn of a thread and of the event loop. */
+/** Size of decompressed chunks. Each chunk costs a turn of a thread and of the event loop. */
 const UNZIPPED_CHUNK_BYTES = 64 * 1024;
 
 /**
