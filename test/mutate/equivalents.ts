@@ -1244,7 +1244,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/servicecache/correlation.ts',
-    symbol: 'Correlator.#contest',
+    symbol: 'Correlator.#replaceClaim',
     changes: ['_ === undefined → false'],
     reason: 'a contested address has a winner; only the type requires the condition',
   },
