@@ -92,3 +92,16 @@ export class Int32Rows {
     return (this.#pages.at(0)?.byteLength ?? 0) + others * Int32Array.BYTES_PER_ELEMENT;
   }
 }
+
+const TWO_32 = 2 ** 32;
+
+/** Returns the non-negative safe integer in the words at `at` (low) and `at + 1` (high) of a page. */
+export function wideAt(page: Int32Array, at: number): number {
+  return ((page[at + 1] ?? 0) >>> 0) * TWO_32 + ((page[at] ?? 0) >>> 0);
+}
+
+/** Stores a non-negative safe integer, which {@link wideAt} returns. */
+export function setWideAt(page: Int32Array, at: number, value: number): void {
+  page[at] = value % TWO_32;
+  page[at + 1] = Math.floor(value / TWO_32);
+}

@@ -1,10 +1,10 @@
 import { ByteRows } from '../../columns/byte-rows.ts';
+import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { keyOfBytes } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
-/** Columns of a row: the low and high word of the mod revision, the checksum of the value, and the states below. */
-const LOW = 0;
-const HIGH = 1;
+/** Columns of a row: the mod revision in two words, the checksum of the value, and the states below. */
+const REVISION = 0;
 const CHECKSUM = 2;
 /**
  * The number of the last listing that confirmed the key; less than the first listing of a watch that does not know the
@@ -20,8 +20,6 @@ const COLUMNS = 5;
 
 const WRITTEN = 1;
 
-const TWO_32 = 2 ** 32;
-
 /**
  * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each
  * key, its reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of.
@@ -30,7 +28,7 @@ const TWO_32 = 2 ** 32;
  *     row    mod revision │ checksum │ listing │ mark, written      listing < first: unknown to this watch
  */
 export class KeyTable {
-  readonly #names = new ByteRows(COLUMNS, Math.random() * TWO_32);
+  readonly #names = new ByteRows(COLUMNS, Math.random() * 2 ** 32);
   #listing = 1;
   /** Number of the first listing of this watch. */
   #first = 1;
@@ -86,9 +84,8 @@ export class KeyTable {
   }
 
   revisionOf(row: number): number {
-    const page = this.#names.rows.pageOf(row);
-    const at = this.#names.rows.offsetOf(row);
-    return ((page[at + HIGH] ?? 0) >>> 0) * TWO_32 + ((page[at + LOW] ?? 0) >>> 0);
+    const { rows } = this.#names;
+    return wideAt(rows.pageOf(row), rows.offsetOf(row) + REVISION);
   }
 
   checksumOf(row: number): number {
@@ -99,8 +96,7 @@ export class KeyTable {
   setVersion(row: number, modRevision: number, checksum: number): void {
     const page = this.#names.rows.writablePageOf(row);
     const at = this.#names.rows.offsetOf(row);
-    page[at + LOW] = modRevision % TWO_32;
-    page[at + HIGH] = Math.floor(modRevision / TWO_32);
+    setWideAt(page, at + REVISION, modRevision);
     page[at + CHECKSUM] = checksum;
     page[at + LISTING] = this.#listing;
   }

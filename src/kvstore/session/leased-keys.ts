@@ -1,15 +1,14 @@
 import { ByteRows } from '../../columns/byte-rows.ts';
+import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 
 /** Columns of a row: the number of the folder, the lease, the order, and the revision plus one in two words. */
 const FOLDER = 0;
 const LEASE = 1;
 const ORDER = 2;
-const LOW = 3;
-const HIGH = 4;
+const WRITTEN_AT = 3;
 const COLUMNS = 5;
 
-const TWO_32 = 2 ** 32;
 /** The number of the folder, before the name of the key in it. */
 const FOLDER_BYTES = 4;
 const ASCII_END = 0x80;
@@ -128,16 +127,13 @@ export class LeasedKeys {
 
   /** Returns the revision of a key; -1 for a new row. */
   writtenAt(row: number): number {
-    const page = this.#rows.rows.pageOf(row);
-    const at = this.#rows.rows.offsetOf(row);
-    return ((page[at + HIGH] ?? 0) >>> 0) * TWO_32 + ((page[at + LOW] ?? 0) >>> 0) - 1;
+    const { rows } = this.#rows;
+    return wideAt(rows.pageOf(row), rows.offsetOf(row) + WRITTEN_AT) - 1;
   }
 
   setWrittenAt(row: number, revision: number): void {
-    const page = this.#rows.rows.writablePageOf(row);
-    const at = this.#rows.rows.offsetOf(row);
-    page[at + LOW] = (revision + 1) % TWO_32;
-    page[at + HIGH] = Math.floor((revision + 1) / TWO_32);
+    const { rows } = this.#rows;
+    setWideAt(rows.writablePageOf(row), rows.offsetOf(row) + WRITTEN_AT, revision + 1);
   }
 
   #folderOf(row: number): Folder | undefined {
@@ -194,5 +190,5 @@ export class LeasedKeys {
 }
 
 function newRows(): ByteRows {
-  return new ByteRows(COLUMNS, Math.random() * TWO_32);
+  return new ByteRows(COLUMNS, Math.random() * 2 ** 32);
 }
