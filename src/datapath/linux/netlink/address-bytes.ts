@@ -7,14 +7,15 @@ import type { MessageWriter } from './message-writer.ts';
 /** Numbers of address families (`AF_*`). */
 export const AF = { unspecified: 0, inet: 2, bridge: 7, inet6: 10, netlink: 16 } as const;
 
-const scratch = prefixRegister();
+/** The result of the last call of {@link parse}. */
+const parsed = prefixRegister();
 
-/** Returns the family number of an address or prefix. */
+/** Returns the number of a family. */
 export function familyNumber(family: Family): number {
   return family === 4 ? AF.inet : AF.inet6;
 }
 
-/** Returns the family of an address or prefix from its text. */
+/** Returns the family of an address or prefix from its text. Text of an IPv4-mapped address is IPv6. */
 export function familyOf(text: string): Family {
   return text.includes(':') ? 6 : 4;
 }
@@ -25,13 +26,12 @@ export function familyWithNumber(number: number): Family | undefined {
   return number === AF.inet6 ? 6 : undefined;
 }
 
-/** Writes an attribute with an address, or the address of a prefix. Returns the length of the prefix. */
-export function writeAddressAttribute(writer: MessageWriter, type: number, text: string): number {
-  const length = parse(text);
-  writer.u16(scratch.family === 4 ? 8 : 20).u16(type);
-  writer.be32(scratch.w0);
-  if (scratch.family === 6) writer.be32(scratch.w1).be32(scratch.w2).be32(scratch.w3);
-  return length;
+/** Writes an attribute with an address, or the address of a prefix. */
+export function writeAddressAttribute(writer: MessageWriter, type: number, text: string): void {
+  parse(text);
+  writer.u16(parsed.family === 4 ? 8 : 20).u16(type);
+  writer.be32(parsed.w0);
+  if (parsed.family === 6) writer.be32(parsed.w1).be32(parsed.w2).be32(parsed.w3);
 }
 
 /** Returns the length of a prefix; the number of bits for an address. */
@@ -49,7 +49,7 @@ export function addressBytes(text: string): Uint8Array {
 /** Writes an address in network order, 4 or 16 bytes. */
 export function writeAddressAt(view: DataView, at: number, text: string): void {
   parse(text);
-  writeWordsAt(view, at, scratch, scratch.family);
+  writeWordsAt(view, at, parsed, parsed.family);
 }
 
 /** Writes the words of an address in network order, as many as an address of the family has. */
@@ -74,7 +74,7 @@ export function readAddressAttribute(bytes: Uint8Array | undefined): string | un
   return bytes && formatAddress(wordsOf(bytes));
 }
 
-/** Returns the prefix of this length as text. A missing address means all zeros. */
+/** Returns a prefix as text. If the attribute of its address is missing, the address is all zeros. */
 export function readPrefix(bytes: Uint8Array | undefined, length: number, family: Family): string {
   const words = wordsOf(bytes ?? new Uint8Array(family === 4 ? 4 : 16));
   if (words.family !== family || length > (family === 4 ? 32 : 128))
@@ -93,9 +93,15 @@ export function parseMAC(text: string): Uint8Array {
   return Uint8Array.from(text.split(':'), (digits) => Number.parseInt(digits, 16));
 }
 
+/** Parses an address or prefix into `parsed`. Returns its length. */
 function parse(text: string): number {
-  if (!parsePrefix(text, scratch)) throw new RangeError(`${text} is not an address or prefix`);
-  return scratch.length;
+  if (!parsePrefix(text, parsed)) throw new RangeError(`${text} is not an address or prefix`);
+  // Foreign objects may have IPv4-mapped addresses, which the kernel does not convert to IPv4.
+  if (parsed.family !== familyOf(text)) {
+    const { w0, length } = parsed;
+    Object.assign(parsed, { family: 6, w0: 0, w1: 0, w2: 0xffff, w3: w0, length: length + 96 });
+  }
+  return parsed.length;
 }
 
 function wordsOf(bytes: Uint8Array): AddressWords {

@@ -91,6 +91,13 @@ describe('a written message is read back unchanged', () => {
     );
   });
 
+  it('of a route with IPv4-mapped addresses, which remain IPv6 (regression: written as IPv4)', () => {
+    const [one] = fc.sample(route, 1);
+    if (one === undefined) throw new Error('no sample');
+    const mapped: Route = { ...one, destination: '::ffff:0:0/96', gateway: '::ffff:a00:1' };
+    expect(readRoute(reread(RTM_ROUTE.add, (writer) => writeRoute(writer, mapped)))).toEqual(mapped);
+  });
+
   it('of neighbours and entries of an FDB, which have no protocol', () => {
     fc.assert(
       fc.property(neighbor, fc.boolean(), (one, isFDB) => {

@@ -280,6 +280,21 @@ describe('services in the maps of a kernel', () => {
     expect(await turns.until(kept.plan())).toEqual([]);
   });
 
+  it('lose foreign entries with IPv4-mapped addresses (regression: their keys were written as IPv4, and these stayed)', async () => {
+    const { turns, kept, open } = await setUp();
+    kept.allowDeletes();
+    const { services, backends } = open(6).maps;
+    if (!(services instanceof FakeMap && backends instanceof FakeMap)) throw new Error('not fakes');
+    const address = `${'00'.repeat(10)}ffff0a000001`;
+    services.content.set(`${address}0050000006000000`, Uint8Array.of(0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0));
+    services.content.set(`${address}0050010006000000`, Uint8Array.of(7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    backends.content.set('07000000', Buffer.from(`${address}1f90060000000000`, 'hex'));
+    backends.content.set('08000000', Buffer.from(`${address}1f91060000000000`, 'hex'));
+    await turns.until(kept.repair());
+    await turns.settle();
+    expect([services.content.size, backends.content.size]).toEqual([0, 0]);
+  });
+
   it('are known as before after an interrupted read: deleted ones are deleted in the kernel', async () => {
     const { world, turns, table, kept, map } = await setUp();
     kept.allowDeletes();
