@@ -42,6 +42,36 @@ describe('the API of an agent with a datapath', () => {
     expect(model.asked.filter((each) => each === 'diff begins')).toHaveLength(2);
   });
 
+  it('reads the kernel once for all diffs behind a repair (regression: the end of an earlier diff separated them)', async () => {
+    const model = new SteeringModel();
+    const { datapath } = model;
+    let requested = 0;
+    Object.defineProperty(model, 'datapath', { get: () => requested++ >= 0 && datapath });
+    let end = (): void => {};
+    vi.spyOn(datapath, 'diff').mockImplementationOnce(async () => {
+      model.asked.push('diff begins');
+      await new Promise<void>((resolve) => {
+        end = resolve;
+      });
+      return [];
+    });
+    const { app } = testApp(model);
+    const first = app.request('/v1/datapath/diff');
+    await vi.waitUntil(() => model.asked.length === 1);
+    const repair = app.request('/v1/datapath/repair', POST);
+    await vi.waitUntil(() => requested === 2);
+    const second = app.request('/v1/datapath/diff');
+    await vi.waitUntil(() => requested === 3);
+    end();
+    await first;
+    await Promise.all([repair, second, app.request('/v1/datapath/diff')]);
+    expect(model.asked.filter((each) => each.endsWith('begins'))).toEqual([
+      'diff begins',
+      'repair begins',
+      'diff begins',
+    ]);
+  });
+
   it('reads the kernel again after a failed read', async () => {
     const model = new SteeringModel();
     const { app, faults } = testApp(model);

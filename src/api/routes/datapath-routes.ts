@@ -2,7 +2,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, ApiContext } from '../api-context.ts';
 import type { DatapathDiffDocument, DatapathStepDocument } from '../datapath-document.ts';
 import { ProblemError } from '../problem.ts';
-import type { DatapathModel } from '../read-model.ts';
+import type { DatapathModel, ReadModel } from '../read-model.ts';
 import { answerJSON } from './answer.ts';
 import { answers } from './route-parts.ts';
 
@@ -46,31 +46,34 @@ export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path]
  * read share its result.
  */
 export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
-  let reading: Promise<unknown> = Promise.resolve();
-  let nextDiff: Promise<DatapathDiffDocument> | undefined;
-  const read = async (
-    ask: (datapath: DatapathModel) => Promise<readonly DatapathStepDocument[]>,
+  /** Resolves when the last requested read has ended. */
+  let lastRead: Promise<unknown> = Promise.resolve();
+  /** The requested diff that has not begun. */
+  let waitingDiff: Promise<DatapathDiffDocument> | undefined;
+  const readInTurn = async (
+    read: () => Promise<readonly DatapathStepDocument[]>,
   ): Promise<DatapathDiffDocument> => {
-    const { datapath } = model;
-    if (datapath === undefined)
-      throw new ProblemError(
-        'not-found',
-        'No datapath is configured: start the agent with --datapath linux.',
-      );
-    const steps = reading.then(() => ask(datapath));
-    reading = steps.catch(() => {});
+    const steps = lastRead.then(read);
+    lastRead = steps.catch(() => {});
     const all = await steps;
     return { total: all.length, steps: all.slice(0, MAX_STEPS) };
   };
-  const diff = (): Promise<DatapathDiffDocument> => {
-    nextDiff ??= read((datapath) => {
-      nextDiff = undefined;
+  app.openapi(GET_DIFF, async (c) => {
+    const datapath = datapathOf(model);
+    waitingDiff ??= readInTurn(() => {
+      waitingDiff = undefined;
       return datapath.diff();
-    }).finally(() => {
-      nextDiff = undefined;
     });
-    return nextDiff;
-  };
-  app.openapi(GET_DIFF, async (c) => answerJSON(c, await diff()));
-  app.openapi(REPAIR, async (c) => answerJSON(c, await read((datapath) => datapath.repair())));
+    return answerJSON(c, await waitingDiff);
+  });
+  app.openapi(REPAIR, async (c) => {
+    const datapath = datapathOf(model);
+    return answerJSON(c, await readInTurn(() => datapath.repair()));
+  });
+}
+
+/** Returns the datapath. Throws `ProblemError` if none is configured. */
+function datapathOf({ datapath }: ReadModel): DatapathModel {
+  if (datapath !== undefined) return datapath;
+  throw new ProblemError('not-found', 'No datapath is configured: start the agent with --datapath linux.');
 }
