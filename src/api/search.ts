@@ -46,8 +46,8 @@ export interface SearchResultDocument {
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
-   * Number of results that were found; larger than the length of `items` if the limit was exceeded. Prefixes may not be
-   * counted to the end then.
+   * Number of results that were found. If there are more than the limit, `items` has only the best ones, and not all
+   * prefixes may be counted.
    */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];
@@ -61,17 +61,14 @@ export interface SearchDocument {
   readonly groups: readonly SearchGroupDocument[];
 }
 
-/**
- * Maximum number of items of a kind that one search compares. At the maximum, pods take about 20 ms and identities 6
- * ms.
- */
+/** Maximum number of items of a kind that one search compares. They take about 20 ms (pods) and 6 ms (identities). */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
 
-/** Number of names that are compared in one step: less than a millisecond. Identities have about ten labels each. */
+/** Number of items that are compared in one step: less than a millisecond. An identity has about ten labels. */
 const NAMES_PER_STEP = 2_048;
 const IDENTITIES_PER_STEP = 256;
 
-/** Largest octet. An incomplete octet stands for several: `1` for 1, 10 to 19 and 100 to 199. */
+/** Largest octet of an IPv4 address. */
 const MAX_OCTET = 255;
 
 /** An incomplete IPv4 address: `10.`, `10.0.1`. */
@@ -104,7 +101,7 @@ function compareFound(a: FoundKey, b: FoundKey): number {
   return rank(a) - rank(b) || a.key.length - b.key.length || ascending(a.key, b.key);
 }
 
-/** Kinds whose keys a search may find repeatedly, such as a label of many identities. Each key counts once. */
+/** Kinds whose keys a search may find many times, such as a label of many identities. */
 const REPEATED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
   'identity',
   'label',
@@ -112,12 +109,13 @@ const REPEATED_KINDS: ReadonlySet<SearchKind> = new Set<SearchKind>([
   'prefix',
 ]);
 
-/** The best results of one kind, each key once. */
+/** The best results of one kind, and the number of all results. Each key counts once. */
 class BestOf {
   readonly #limit: number;
   readonly #isRepeated: boolean;
   /** Best first; at most the limit. */
   readonly #best: FoundKey[] = [];
+  /** All found keys of a repeated kind. Of another kind, those in `#best`, because only its best keys are found twice. */
   readonly #keys = new Set<string>();
   total = 0;
 
@@ -126,8 +124,8 @@ class BestOf {
     this.#limit = limit;
   }
 
-  add(key: string, match: SearchMatch | undefined): void {
-    if (match === undefined || this.#keys.has(key)) return;
+  add(key: string, match: SearchMatch): void {
+    if (this.#keys.has(key)) return;
     this.total++;
     if (this.#isRepeated) this.#keys.add(key);
     const found = { key, match };
@@ -151,6 +149,8 @@ class BestOf {
 class Search {
   readonly #model: SearchModel;
   readonly #query: string;
+  /** The query in lower case, as all names are. */
+  readonly #lower: string;
   readonly #limit: number;
   readonly #best = new Map<SearchKind, BestOf>();
   truncated = false;
@@ -158,22 +158,23 @@ class Search {
   constructor(model: SearchModel, query: string, limit: number) {
     this.#model = model;
     this.#query = query;
+    this.#lower = query.toLowerCase();
     this.#limit = limit;
   }
 
-  /** Compares everything with the query, in steps. Exact keys first, then all names. */
+  /** Compares the query with the keys that it may name, and then with all names, in steps. */
   *steps(): Generator<void, void, void> {
-    this.#addExact();
+    this.#addNamed();
     yield;
-    const name = this.#query.toLowerCase();
-    // A query with `=` matches only labels, and an address matches no pods by name and no labels.
-    const isLabel = name.includes('=');
-    const isAddress = PARTIAL_ADDRESS.test(name) || Prefix.parseAnnotated(name) !== undefined;
-    if (!isLabel) yield* this.#compareNames(name);
-    if (!isLabel && !isAddress) yield* this.#comparePods(name);
-    if (!isAddress) yield* this.#compareLabels(name);
+    // A query with `=` matches only labels. An address matches neither labels nor names of pods.
+    const isLabel = this.#query.includes('=');
+    const isAddress = PARTIAL_ADDRESS.test(this.#query) || Prefix.parseAnnotated(this.#query) !== undefined;
+    if (!isLabel) yield* this.#compareNames();
+    if (!isLabel && !isAddress) yield* this.#comparePods();
+    if (!isAddress) yield* this.#compareLabels();
   }
 
+  /** Adds a result, unless its match is undefined. */
   #add(kind: SearchKind, key: string, match: SearchMatch | undefined): void {
     if (match === undefined) return;
     const best = this.#best.get(kind) ?? new BestOf(kind, this.#limit);
@@ -181,11 +182,11 @@ class Search {
     best.add(key, match);
   }
 
-  /** Calls `add` for at most {@link MAX_COMPARED} items of a kind, in steps. Each kind has its own limit. */
+  /** Calls `compare` for at most {@link MAX_COMPARED} items of a kind, in steps. */
   *#compareSome<T>(
     items: Iterable<T>,
     kind: keyof typeof MAX_COMPARED,
-    add: (item: T) => void,
+    compare: (item: T) => void,
   ): Generator<void, void, void> {
     const perStep = kind === 'identity' ? IDENTITIES_PER_STEP : NAMES_PER_STEP;
     let compared = 0;
@@ -194,68 +195,74 @@ class Search {
         this.truncated = true;
         return;
       }
-      add(item);
+      compare(item);
       if (++compared % perStep === 0) yield;
     }
   }
 
-  #addExact(): void {
-    const { ipcache, services, nodes } = this.#model;
-    const query = this.#query;
-    const name = query.toLowerCase();
+  /** Adds the service, node, identity or prefixes that the query names, and the objects of an address. */
+  #addNamed(): void {
+    const { ipcache, services, nodes, labelsOf } = this.#model;
+    const name = this.#lower;
     if (name.includes('/') && services.get(parseServiceKey(name))) this.#add('service', name, 'exact');
     if (nodes.get(name)) this.#add('node', name, 'exact');
-    const prefix = Prefix.parseAnnotated(query);
-    if (prefix !== undefined) this.#addAddress(query, prefix);
-    else this.#addPartialAddress(query);
-    const identity = /^\d{1,10}$/.test(query) ? Number(query) : Number.NaN;
+    const prefix = Prefix.parseAnnotated(this.#query);
+    if (prefix === undefined) this.#addPartialAddress();
+    else if (this.#query.includes('/')) this.#addCIDR(prefix.toString());
+    else this.#addAddress(prefix.toString());
+    if (!/^\d{1,10}$/.test(this.#query)) return;
+    const identity = Number(this.#query);
     if (!isNumericIdentity(identity)) return;
-    if (this.#model.labelsOf(identity) === undefined && ipcache.countByIdentity(identity) === 0) return;
-    this.#add('identity', query, 'exact');
+    const isKnown = labelsOf(identity) !== undefined || ipcache.countByIdentity(identity) > 0;
+    if (isKnown) this.#add('identity', String(identity), 'exact');
   }
 
-  #addAddress(query: string, prefix: Prefix): void {
-    const { ipcache } = this.#model;
-    if (query.includes('/')) {
-      if (ipcache.lookupByPrefix(query) !== undefined) this.#add('prefix', prefix.toString(), 'exact');
-      this.#addWithin(prefix.toString(), 'part');
-      return;
-    }
-    const entry = ipcache.lookup(query);
+  #addCIDR(cidr: string): void {
+    if (this.#model.ipcache.lookupByPrefix(cidr) !== undefined) this.#add('prefix', cidr, 'exact');
+    this.#addWithin(cidr, 'part');
+  }
+
+  /** Adds the prefix, pod, services and nodes of the address in the query. `fullLength`: its full-length CIDR. */
+  #addAddress(fullLength: string): void {
+    const entry = this.#model.ipcache.lookup(this.#query);
     if (entry !== undefined) {
-      const key = prefixOfKey(entry.key);
-      this.#add('prefix', key, key === prefix.toString() ? 'exact' : 'related');
+      const prefix = prefixOfKey(entry.key);
+      this.#add('prefix', prefix, prefix === fullLength ? 'exact' : 'related');
       const { k8s } = entry;
       if (k8s?.podName) this.#add('pod', `${k8s.namespace}/${k8s.podName}`, 'related');
     }
-    for (const { kind, name } of addressRoles(this.#model, query)) this.#add(kind, name, 'exact');
-    for (const { name } of podCIDRRoles(this.#model, query)) this.#add('node', name, 'related');
+    for (const { kind, name } of addressRoles(this.#model, this.#query)) this.#add(kind, name, 'exact');
+    for (const { name } of podCIDRRoles(this.#model, this.#query)) this.#add('node', name, 'related');
   }
 
-  /** Adds the prefixes whose text starts with an incomplete IPv4 address. */
-  #addPartialAddress(query: string): void {
-    if (!PARTIAL_ADDRESS.test(query)) return;
-    const octets = query.split('.');
+  /** Adds the prefixes whose text starts with the query, if it is an incomplete IPv4 address. */
+  #addPartialAddress(): void {
+    if (!PARTIAL_ADDRESS.test(this.#query)) return;
+    const octets = this.#query.split('.');
     const last = octets.pop() ?? '';
-    const base = octets.map(Number);
-    if (base.some((octet) => octet > MAX_OCTET)) return;
+    const complete = octets.map(Number);
+    if (complete.some((octet) => octet > MAX_OCTET)) return;
     const cidrOf = (parts: readonly number[]): string =>
       `${[...parts, 0, 0, 0, 0].slice(0, 4).join('.')}/${parts.length * 8}`;
     if (last === '') {
-      this.#addWithin(cidrOf(base), 'start');
+      this.#addWithin(cidrOf(complete), 'start');
       return;
     }
+    // An incomplete octet stands for several: `1` for 1, 10 to 19 and 100 to 199.
     for (let octet = 0; octet <= MAX_OCTET; octet++)
-      if (String(octet).startsWith(last)) this.#addWithin(cidrOf([...base, octet]), 'start');
+      if (String(octet).startsWith(last)) this.#addWithin(cidrOf([...complete, octet]), 'start');
   }
 
+  /** Adds prefixes in a CIDR: one more than the limit, so that `total` shows that there are more. */
   #addWithin(cidr: string, match: SearchMatch): void {
     for (const { key } of this.#model.ipcache.within(cidr, this.#limit + 1))
       this.#add('prefix', prefixOfKey(key), match);
   }
 
-  *#compareNames(name: string): Generator<void, void, void> {
+  /** Compares the names of clusters, namespaces, services and nodes. */
+  *#compareNames(): Generator<void, void, void> {
     const { services, nodes, ipcache } = this.#model;
+    const name = this.#lower;
     for (const { name: cluster } of this.#model.status().clusters)
       this.#add('cluster', cluster, matchOf(cluster, name));
     for (const namespace of ipcache.namespaces()) this.#add('namespace', namespace, matchOf(namespace, name));
@@ -269,35 +276,37 @@ class Search {
     );
   }
 
-  /**
-   * Compares the names of pods. A query with a slash starts with the namespace. Exact names are found in all
-   * namespaces.
-   */
-  *#comparePods(name: string): Generator<void, void, void> {
+  /** Compares the names of pods. A query with a slash is a namespace and a name. */
+  *#comparePods(): Generator<void, void, void> {
     const { ipcache } = this.#model;
-    const slash = name.indexOf('/');
-    const requested = slash < 0 ? undefined : name.slice(0, slash);
-    const pod = name.slice(slash + 1);
-    const namespaces = requested === undefined ? [...ipcache.namespaces()] : [requested];
+    const [first = '', ...others] = this.#lower.split('/');
+    const namespaces = others.length === 0 ? [...ipcache.namespaces()] : [first];
+    const wanted = others.length === 0 ? first : others.join('/');
     for (const namespace of namespaces)
-      if (pod !== '' && ipcache.lookupByPod(namespace, pod).length > 0)
-        this.#add('pod', `${namespace}/${pod}`, 'exact');
+      if (wanted !== '' && ipcache.lookupByPod(namespace, wanted).length > 0)
+        this.#add('pod', `${namespace}/${wanted}`, 'exact');
     const pods = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
+      // Twice the maximum, so that more than the maximum remain if pods are deleted during the search.
       for (const namespace of namespaces)
-        for (const name of ipcache.podsOf(namespace, MAX_COMPARED.pod + 1)) yield [namespace, name];
+        for (const pod of ipcache.podsOf(namespace, 2 * MAX_COMPARED.pod)) yield [namespace, pod];
     };
-    yield* this.#compareSome(pods(), 'pod', ([namespace, other]) => {
-      const match = other === pod ? undefined : matchOf(other, pod); // exact names were added above
-      if (match !== undefined && other !== '') this.#add('pod', `${namespace}/${other}`, match);
+    yield* this.#compareSome(pods(), 'pod', ([namespace, pod]) => {
+      const isAdded = pod === wanted; // above
+      const match = isAdded || pod === '' ? undefined : matchOf(pod, wanted);
+      if (match !== undefined) this.#add('pod', `${namespace}/${pod}`, match);
     });
   }
 
   /** Compares the labels of identities. `key=value` is exact; other texts are searched in keys and values. */
-  *#compareLabels(name: string): Generator<void, void, void> {
-    const wanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
+  *#compareLabels(): Generator<void, void, void> {
+    const isWanted = this.#query.includes('=') ? parseLabelQuery(this.#query) : undefined;
+    const matchLabel = (label: Label): SearchMatch | undefined => {
+      if (isWanted === undefined) return partialLabelMatch(label, this.#lower);
+      return isWanted([label]) ? 'exact' : undefined;
+    };
     yield* this.#compareSome(this.#model.identities(), 'identity', ({ identity, labels }) => {
       for (const label of labels) {
-        const match = wanted === undefined ? labelMatch(label, name) : wanted([label]) ? 'exact' : undefined;
+        const match = matchLabel(label);
         if (match === undefined) continue;
         this.#add('label', labelText(label), match);
         this.#add('identity', String(identity), 'related');
@@ -307,19 +316,18 @@ class Search {
 
   /** Returns the groups, the one with the best result first. */
   groups(): readonly SearchGroupDocument[] {
-    const groups: SearchGroupDocument[] = [];
+    const groups = SEARCH_MATCHES.map((): SearchGroupDocument[] => []);
     for (const kind of SEARCH_KINDS) {
-      const best = this.#best.get(kind);
+      const { total, results } = this.#best.get(kind) ?? { total: 0, results: [] };
+      const [best] = results;
       if (best === undefined) continue;
-      const items = best.results.map(({ key, match }) => ({ kind, key, match, ...this.#text(kind, key) }));
-      groups.push({ kind, total: best.total, items });
+      const items = results.map(({ key, match }) => ({ kind, key, match, ...this.#textOf(kind, key) }));
+      groups[rank(best)]?.push({ kind, total, items });
     }
-    const rankOf = ({ items: [first] }: SearchGroupDocument): number =>
-      first === undefined ? SEARCH_MATCHES.length : rank(first);
-    return groups.sort((a, b) => rankOf(a) - rankOf(b));
+    return groups.flat();
   }
 
-  #text(kind: SearchKind, key: string): Pick<SearchResultDocument, 'title' | 'detail'> {
+  #textOf(kind: SearchKind, key: string): Pick<SearchResultDocument, 'title' | 'detail'> {
     switch (kind) {
       case 'prefix':
         return { title: key, detail: this.#prefixText(key) };
@@ -389,7 +397,8 @@ class Search {
   }
 }
 
-function labelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
+/** Returns how the key or the value of a label matches a text: never `exact`, because a label has both. */
+function partialLabelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
   const match = matchOf(value, text) ?? matchOf(key, text);
   return match === 'exact' ? 'start' : match;
 }
@@ -413,7 +422,7 @@ export async function search(
   query: string,
   limit: number,
 ): Promise<SearchDocument> {
-  const comparison = new Search(model, query, limit);
-  await run(comparison.steps());
-  return { query, truncated: comparison.truncated, groups: comparison.groups() };
+  const started = new Search(model, query, limit);
+  await run(started.steps());
+  return { query, truncated: started.truncated, groups: started.groups() };
 }

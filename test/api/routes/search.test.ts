@@ -113,6 +113,7 @@ describe('search', () => {
       (await found(text, model)).filter((line) => line.startsWith('identity'));
     expect(await identities('77')).toEqual(['identity 77 exact']);
     expect(await identities('1234')).toEqual(['identity 1234 exact']);
+    expect(await identities('0077')).toEqual(['identity 77 exact']);
     expect([...(await identities('78')), ...(await identities('99999999999'))]).toEqual([]);
   });
 
@@ -204,8 +205,9 @@ describe('search', () => {
   it('compares a bounded number of names, says so, and still finds exact names', async () => {
     const model = new TestModel();
     const k8s = (pod: number) => ({ namespace: 'shop', podName: `web-${pod}`, namedPorts: new Map() });
+    const keyOf = (pod: number) => `10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`;
     for (let pod = 0; pod < 250_000; pod++)
-      model.ipcache.upsert(`10.${pod >> 16}.${(pod >> 8) & 255}.${pod & 255}`, {
+      model.ipcache.upsert(keyOf(pod), {
         identity: 1234,
         source: 'k8s',
         k8s: k8s(pod),
@@ -217,6 +219,11 @@ describe('search', () => {
     expect((await search(model, run, '10.3.208.143', 8)).groups[0]?.items).toMatchObject([
       { kind: 'prefix', key: '10.3.208.143/32' },
     ]);
+    const deleteMeanwhile = async (steps: Iterable<unknown>): Promise<void> => {
+      let pod = 249_999;
+      for (const _ of steps) model.ipcache.delete(keyOf(pod--), { source: 'k8s' });
+    };
+    expect(await search(model, deleteMeanwhile, 'web', 8)).toMatchObject({ truncated: true });
   });
 
   it('finds the exact keys of a service and a node beyond the names that it compares', async () => {
