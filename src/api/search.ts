@@ -115,7 +115,7 @@ class BestOf {
   readonly #isRepeated: boolean;
   /** Best first; at most the limit. */
   readonly #best: FoundKey[] = [];
-  /** All found keys of a repeated kind. Of another kind, those in `#best`, because only its best keys are found twice. */
+  /** All found keys of a repeated kind; those in `#best` of another kind, because only its best are found twice. */
   readonly #keys = new Set<string>();
   total = 0;
 
