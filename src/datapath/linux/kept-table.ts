@@ -1,6 +1,6 @@
-import { type Backoff, backoffDelay } from '../../base/backoff.ts';
-import type { Clock, Random, Timer } from '../../base/clock.ts';
+import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
+import { type FailingKey, FailingKeys } from './failing-keys.ts';
 import type { ApplyOutcome, DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
 import { differences, orderPlan, type PlannedChange } from './plan.ts';
@@ -24,13 +24,6 @@ export interface KeptTableContext {
    * when deletes are allowed.
    */
   readonly isComplete?: ((key: string) => boolean) | undefined;
-}
-
-/** A key whose write or delete failed and is retried. */
-export interface FailingKey {
-  readonly key: string;
-  readonly reason: string;
-  readonly attempts: number;
 }
 
 export interface KeptTableStatus {
@@ -64,14 +57,13 @@ export interface KeptTableStatus {
   readonly deletes: number;
 }
 
-/** Maximum number of changes, or of items that are read, in a turn of the event loop. */
+/** Maximum number of keys that are handled in a turn of the event loop. */
 const CHUNK = 256;
 /** Number of turns that pending writes get between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
-const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
 const SHOWN_FAILURES = 16;
-/** Rank of initially found items that are not confirmed: they are never evicted. */
-const HELD_RANK = Number.MAX_SAFE_INTEGER;
+/** Rank of items that no change has confirmed, of foreign items, and of those whose delete failed. */
+const NEVER_EVICTED = Number.MAX_SAFE_INTEGER;
 /** Errors of a full LPM trie or hash map. */
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
 
@@ -91,36 +83,41 @@ export class KeptTable<Item> implements Disposable {
   readonly #table: KernelTable<Item>;
   readonly #desired: DesiredItems<Item>;
   readonly #context: KeptTableContext;
+  /** Marked keys. Their desired items are read when they are written. */
   readonly #dirty = new KeyQueue();
+  /** Keys to delete, unless they are desired again by then. */
   readonly #deletes = new KeyQueue();
-  /** Undefined if deletes need not wait. */
+  /** Keys that wait until they may be added to `#deletes`. Undefined if deletes need not wait. */
   readonly #waiting: WaitingDeletes | undefined;
   /** Our items in the table, the weakest first. */
   readonly #actual = new RankedKeys('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new RankedKeys('highest');
-  readonly #failing = new Map<string, { error: SyscallError; attempts: number; due: number }>();
+  readonly #failing: FailingKeys;
+  /** Initially found items that no change has confirmed yet. */
   #foundItems = new Map<string, Item>();
+  /** The found keys that are still to be marked after deletes were allowed. Undefined if all are marked. */
+  #unmarkedFound: Iterator<string> | undefined;
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'adopted' | 'closed' = 'unread';
   #deletesAllowed = false;
   /** True while the table is being read. Nothing is written during that time. */
   #isReading = false;
-  #exclusive: Promise<unknown> = Promise.resolve();
+  /** Ends with the last queued read. */
+  #lastRead: Promise<unknown> = Promise.resolve();
   /** The plan that waits for the next read. All callers until then share it. */
   #nextPlan: Promise<readonly PlannedChange<Item>[]> | undefined;
   #readTurns = 0;
-  #scheduled = false;
-  #retry: Timer | undefined;
-  #retryDue: number = Number.POSITIVE_INFINITY;
+  #isScheduled = false;
   readonly #writeWaiters: (() => void)[] = [];
 
   constructor(table: KernelTable<Item>, desired: DesiredItems<Item>, context: KeptTableContext) {
     this.#table = table;
     this.#desired = desired;
     this.#context = context;
-    const { clock, nextTurn, whenDeletesAllowed: whenAllowed } = context;
-    const allow = (keys: Iterable<string>): void => this.#allowDeletes(keys);
+    const { clock, random, nextTurn, whenDeletesAllowed: whenAllowed } = context;
+    this.#failing = new FailingKeys(clock, random, (key) => this.mark(key));
+    const allow = (keys: Iterable<string>): void => this.#queueDeletes(keys);
     if (whenAllowed !== undefined)
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
   }
@@ -149,13 +146,13 @@ export class KeptTable<Item> implements Disposable {
   async adopt(): Promise<void> {
     await this.#runExclusive(async () => {
       const found = await this.#read();
-      await this.#inTurns(found.keys(), (key) => this.#actual.set(key, HELD_RANK));
+      await this.#inTurns(found.keys(), (key) => this.#actual.set(key, NEVER_EVICTED));
       this.#foundItems = found;
       // Correct items need no mark if nothing else is marked. After a restart, most items are correct.
       const isUnmarked = this.#dirty.size === 0;
       await this.#inTurns(this.#desired.entries(), ([key, item]) => {
         if (this.#mustStay(key, item)) return;
-        if (!(isUnmarked && this.#isAdopted(key, item))) this.mark(key);
+        if (!(isUnmarked && this.#adoptFound(key, item))) this.mark(key);
       });
       if (this.#isClosed) return;
       this.#state = 'adopted';
@@ -182,7 +179,7 @@ export class KeptTable<Item> implements Disposable {
     });
   }
 
-  /** True if the key was found initially and no change has confirmed it yet. */
+  /** Returns true if the key was found initially and no change has confirmed it yet. */
   isHeld(key: string): boolean {
     return this.#foundItems.has(key);
   }
@@ -207,17 +204,16 @@ export class KeptTable<Item> implements Disposable {
     const steps = await this.#runExclusive(async () => {
       const found = await this.#read();
       await this.#inTurns(this.#foundItems.keys(), (key) => this.#updateFound(key, found.get(key)));
-      const different = await this.#differences(found);
-      for (const { key, actual } of different) {
-        if (actual === undefined) this.#actual.delete(key);
-        else if (!this.#actual.has(key)) this.#recordForeign(key, actual);
-      }
-      const changed = different.filter((step) => !this.#isKnown(step));
-      for (const { key } of different) if (!this.#noRoom.has(key)) this.mark(key);
+      const changed: PlannedChange<Item>[] = [];
+      await this.#inTurns(await this.#differences(found), (step) => {
+        this.#recordRead(step);
+        if (!this.#isExpected(step)) changed.push(step);
+        if (!this.#noRoom.has(step.key)) this.mark(step.key);
+      });
       // Failing keys that are correct now are written again, because only a write ends their failure.
-      for (const key of this.#failing.keys()) this.mark(key);
+      await this.#inTurns(this.#failing.keys(), (key) => this.mark(key));
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
-      this.#admit(Math.min(this.#noRoom.size, capacity - found.size));
+      this.#retryWithoutRoom(Math.min(this.#noRoom.size, capacity - found.size));
       return changed;
     });
     await this.#written();
@@ -252,21 +248,17 @@ export class KeptTable<Item> implements Disposable {
   status(): KeptTableStatus {
     const { capacity, name } = this.#table;
     const maps = this.#table.maps?.() ?? [];
-    const failures: FailingKey[] = [];
-    for (const [key, { error, attempts }] of this.#failing) {
-      if (failures.push({ key, reason: error.message, attempts }) === SHOWN_FAILURES) break;
-    }
     return {
       name,
       state: this.#statusState(),
       desired: this.#desired.size,
       actual: this.#actual.size,
-      pending: this.#dirty.size + this.#deletes.size + this.#waitingDeletes,
+      pending: this.#queued + this.#waitingDeletes,
       waiting: this.#waitingDeletes,
       held: this.#deletesAllowed ? 0 : this.#foundItems.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
-      failures,
+      failures: this.#failing.list(SHOWN_FAILURES),
       capacity,
       pressure: pressureOf([
         ...(capacity === undefined ? [] : [{ used: this.#actual.size, capacity }]),
@@ -287,22 +279,29 @@ export class KeptTable<Item> implements Disposable {
   [Symbol.dispose](): void {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
-    this.#retry?.cancel();
+    this.#failing[Symbol.dispose]();
     this.#resolveWritten();
   }
 
+  /** Upper limit of the number of keys that later turns handle. 0 only if there are none. */
+  get #queued(): number {
+    const unmarked = this.#unmarkedFound === undefined ? 0 : this.#foundItems.size;
+    return this.#dirty.size + this.#deletes.size + unmarked;
+  }
+
   #schedule(): void {
-    if (this.#scheduled || this.#isReading || this.#state !== 'adopted') return;
-    this.#scheduled = true;
+    if (this.#isScheduled || this.#isReading || this.#state !== 'adopted') return;
+    this.#isScheduled = true;
     this.#context.nextTurn(() => this.#turn());
   }
 
   #turn(): void {
-    this.#scheduled = false;
+    this.#isScheduled = false;
     if (this.#isReading || this.#isClosed) return;
+    this.#markSomeFound();
     const changes = this.#nextChunk();
     if (changes.length > 0) this.#write(changes);
-    if (this.#dirty.size + this.#deletes.size > 0) this.#schedule();
+    if (this.#queued > 0) this.#schedule();
     else this.#resolveWritten();
   }
 
@@ -312,33 +311,45 @@ export class KeptTable<Item> implements Disposable {
 
   /** Returns the next changes. Upserts come first, because deleted items may be in use until the new ones exist. */
   #nextChunk(): readonly TableChange<Item>[] {
+    const upserts = this.#take(this.#dirty, 'lowest', (key, item) => this.#needsUpsert(key, item));
+    if (upserts.length > 0 || this.#dirty.size > 0) return upserts;
+    return this.#take(this.#deletes, 'highest', (key, item) => this.#needsDelete(key, item));
+  }
+
+  /** Takes up to a chunk of keys from a queue, until their changes fill a call of `apply`. */
+  #take(
+    queue: KeyQueue,
+    first: 'lowest' | 'highest',
+    needsChange: (key: string, desired: Item | undefined) => boolean,
+  ): readonly TableChange<Item>[] {
     const limit = Math.min(CHUNK, this.#table.chunk ?? CHUNK);
     const changes: TableChange<Item>[] = [];
     let weight = 0;
-    const push = (key: string, item: Item | undefined): void => {
-      changes.push({ key, item });
-      weight += this.#table.weight?.(key, item) ?? 1;
-    };
-    for (let looked = 0; looked < CHUNK && weight < limit; looked++) {
-      const key = this.#dirty.shift('lowest');
+    for (let taken = 0; taken < CHUNK && weight < limit; taken++) {
+      const key = queue.shift(first);
       if (key === undefined) break;
       const item = this.#desired.get(key);
-      if (item === undefined) {
-        this.#deleteUndesired(key);
-        continue;
-      }
-      this.#waiting?.delete(key);
-      if (this.#mustStay(key, item)) continue;
-      if (!this.#isAdopted(key, item)) push(key, item);
-    }
-    if (changes.length > 0 || this.#dirty.size > 0) return changes;
-    while (weight < limit) {
-      const key = this.#deletes.shift('highest');
-      if (key === undefined) break;
-      if (this.#desired.get(key) !== undefined) this.mark(key);
-      else if (!this.#isWaiting(key)) push(key, undefined);
+      if (!needsChange(key, item)) continue;
+      changes.push({ key, item });
+      weight += this.#table.weight?.(key, item) ?? 1;
     }
     return changes;
+  }
+
+  /** Returns true if the desired item of a marked key must be written. If there is none, handles the key itself. */
+  #needsUpsert(key: string, desired: Item | undefined): boolean {
+    if (desired === undefined) {
+      this.#deleteUndesired(key);
+      return false;
+    }
+    this.#waiting?.delete(key);
+    return !this.#mustStay(key, desired) && !this.#adoptFound(key, desired);
+  }
+
+  /** Returns true if a key in `#deletes` must be deleted. Marks it if it is desired again. */
+  #needsDelete(key: string, desired: Item | undefined): boolean {
+    if (desired !== undefined) this.mark(key);
+    return desired === undefined && !this.#isWaiting(key);
   }
 
   /** Returns true if an initially found key must be kept because its inputs are not known yet. */
@@ -348,8 +359,8 @@ export class KeptTable<Item> implements Disposable {
     return isComplete === undefined ? item === undefined : !isComplete(key);
   }
 
-  /** Returns true if the key was found initially with its desired item. */
-  #isAdopted(key: string, item: Item): boolean {
+  /** Confirms an initially found key by its desired item. Returns true if it was found with this item. */
+  #adoptFound(key: string, item: Item): boolean {
     const found = this.#foundItems.get(key);
     if (found === undefined) return false;
     this.#foundItems.delete(key);
@@ -370,7 +381,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Queues deletes whose wait has ended. */
-  #allowDeletes(keys: Iterable<string>): void {
+  #queueDeletes(keys: Iterable<string>): void {
     for (const key of keys) this.#deletes.add(this.#orderOf(key), key);
     this.#schedule();
   }
@@ -394,7 +405,7 @@ export class KeptTable<Item> implements Disposable {
     changes.forEach((change, at) => {
       const error = outcomes[at];
       if (error === undefined) freed += this.#recordSuccess(change);
-      else if (error === 'unfinished') this.#continue(change);
+      else if (error === 'unfinished') this.#requeue(change);
       else if (change.item !== undefined && NO_ROOM.has(error.code)) full.push(change);
       else this.#recordFailure(change.key, error);
     });
@@ -402,11 +413,11 @@ export class KeptTable<Item> implements Disposable {
     // If an item takes entries of several maps, an update may have released some of them. So one more item without room
     // is tried after each successful write.
     const hasWritten = this.#table.maps !== undefined && outcomes.includes(undefined);
-    this.#admit(hasWritten ? Math.max(freed, 1) : freed);
+    this.#retryWithoutRoom(hasWritten ? Math.max(freed, 1) : freed);
   }
 
   /** Queues a partly applied change again. */
-  #continue({ key, item }: TableChange<Item>): void {
+  #requeue({ key, item }: TableChange<Item>): void {
     if (item === undefined) this.#deletes.add(this.#orderOf(key), key);
     else {
       this.#setActual(key, item);
@@ -443,38 +454,13 @@ export class KeptTable<Item> implements Disposable {
   #setActual(key: string, item: Item): void {
     const rank = this.#rankOf(key, item);
     this.#actual.set(key, rank);
-    const waiting = this.#noRoom.size === 0 ? undefined : this.#noRoom.first();
-    if (waiting !== undefined && waiting.rank > rank) this.#admit(1);
+    const strongest = this.#noRoom.size === 0 ? undefined : this.#noRoom.first();
+    if (strongest !== undefined && strongest.rank > rank) this.#retryWithoutRoom(1);
   }
 
   #recordFailure(key: string, error: SyscallError): void {
-    const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
-    const { clock, random } = this.#context;
-    // At least half of the base: jitter alone could retry a table whose writes all fail immediately.
-    const due = clock.now() + BACKOFF.baseMs / 2 + backoffDelay(attempts, BACKOFF, random);
-    this.#failing.set(key, { error, attempts, due });
+    this.#failing.add(key, error);
     this.#noRoom.delete(key);
-    this.#scheduleRetry(due);
-  }
-
-  #scheduleRetry(due: number): void {
-    if (due >= this.#retryDue) return;
-    const { clock } = this.#context;
-    this.#retry?.cancel();
-    this.#retryDue = due;
-    this.#retry = clock.after(Math.max(due - clock.now(), BACKOFF.baseMs / 2), () => this.#retryDueKeys());
-  }
-
-  #retryDueKeys(): void {
-    this.#retry = undefined;
-    this.#retryDue = Number.POSITIVE_INFINITY;
-    const now = this.#context.clock.now();
-    let next = Number.POSITIVE_INFINITY;
-    for (const [key, { due }] of this.#failing) {
-      if (due <= now) this.mark(key);
-      else next = Math.min(next, due);
-    }
-    this.#scheduleRetry(next);
   }
 
   /** Evicts weaker items for stronger ones if items have ranks. Returns the number of released entries. */
@@ -498,7 +484,7 @@ export class KeptTable<Item> implements Disposable {
       if (key === undefined) return;
       if (error === undefined) freed++;
       else if (error !== 'unfinished') {
-        this.#actual.set(key, HELD_RANK);
+        this.#actual.set(key, NEVER_EVICTED);
         this.#recordFailure(key, error);
       }
     });
@@ -517,7 +503,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Retries the strongest items without room, one per released entry. */
-  #admit(freed: number): void {
+  #retryWithoutRoom(freed: number): void {
     for (let left = freed; left > 0; left--) {
       const next = this.#noRoom.first();
       if (next === undefined) return;
@@ -530,10 +516,13 @@ export class KeptTable<Item> implements Disposable {
     return this.#table.rank?.(key, item) ?? 0;
   }
 
-  /** Records an item that another process has written. */
-  #recordForeign(key: string, item: Item): void {
-    this.#actual.set(key, HELD_RANK);
-    if (!this.#deletesAllowed) this.#foundItems.set(key, item);
+  /** Records which item a read has returned for a key that differs. An unknown one is of another process. */
+  #recordRead({ key, actual }: PlannedChange<Item>): void {
+    if (actual === undefined) this.#actual.delete(key);
+    else if (!this.#actual.has(key)) {
+      this.#actual.set(key, NEVER_EVICTED);
+      if (!this.#deletesAllowed) this.#foundItems.set(key, actual);
+    }
   }
 
   /** Updates an initially found item to its current value. */
@@ -543,14 +532,24 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Returns true if this table itself is the reason for a difference: the key is held, waits, fails or has no room. */
-  #isKnown({ key, actual, desired }: PlannedChange<Item>): boolean {
+  #isExpected({ key, actual, desired }: PlannedChange<Item>): boolean {
     if (this.#mustStay(key, desired)) return true;
     if (desired === undefined) return this.#isWaiting(key);
     return this.#failing.has(key) || (actual === undefined && this.#noRoom.has(key));
   }
 
+  /** Starts to mark all initially found keys, some in each turn. */
   #markFound(): void {
-    for (const key of this.#foundItems.keys()) this.mark(key);
+    this.#unmarkedFound = this.#foundItems.keys();
+    this.#schedule();
+  }
+
+  #markSomeFound(): void {
+    for (let left = CHUNK; this.#unmarkedFound !== undefined && left > 0; left--) {
+      const { done, value: key } = this.#unmarkedFound.next();
+      if (done === true) this.#unmarkedFound = undefined;
+      else this.mark(key);
+    }
   }
 
   get #isClosed(): boolean {
@@ -559,7 +558,7 @@ export class KeptTable<Item> implements Disposable {
 
   /** Runs one piece of work at a time, without writes during it, because reads and writes share the table's memory. */
   #runExclusive<T>(work: () => Promise<T>): Promise<T> {
-    const run = this.#exclusive.then(async () => {
+    const run = this.#lastRead.then(async () => {
       await this.#writePending();
       this.#isReading = true;
       this.#readTurns = 0;
@@ -570,15 +569,14 @@ export class KeptTable<Item> implements Disposable {
         this.#schedule();
       }
     });
-    this.#exclusive = run.catch(() => {});
+    this.#lastRead = run.catch(() => {});
     return run;
   }
 
   /** Lets pending changes be written before the table is read again, so that readers do not starve them. */
   async #writePending(): Promise<void> {
     for (let left = Math.max(WRITE_TURNS, this.#readTurns); left > 0; left--) {
-      const hasPending = this.#dirty.size + this.#deletes.size > 0;
-      if (!hasPending || this.#state !== 'adopted') return;
+      if (this.#queued === 0 || this.#state !== 'adopted') return;
       this.#schedule();
       await this.#nextTurn();
     }

@@ -154,6 +154,61 @@ describe('a kept table', () => {
     },
   );
 
+  it('marks few keys in a turn for allowed deletes and for a repair (regression: all in one turn)', async () => {
+    const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    const { table, desired, turns, kept } = setUp(Object.fromEntries(keys.map((key) => [key, '1'])));
+    await turns.until(kept.adopt());
+    let marks = 0;
+    const mark = kept.mark.bind(kept);
+    kept.mark = (key) => {
+      marks++;
+      mark(key);
+    };
+    const expectFew = async (isOver: () => boolean): Promise<void> => {
+      while (!isOver()) {
+        expect(marks).toBeLessThanOrEqual(512);
+        marks = 0;
+        await turns.turn();
+      }
+    };
+    kept.allowDeletes();
+    expect(kept.status().pending).toBeGreaterThanOrEqual(3000);
+    let isOver = false;
+    void kept.flushed().then(() => {
+      isOver = true;
+    });
+    await expectFew(() => isOver);
+    expect([table.there.size, kept.status().pending]).toEqual([0, 0]);
+    for (const key of keys) desired.set(key, '1');
+    isOver = false;
+    const repaired = kept.repair().finally(() => {
+      isOver = true;
+    });
+    await expectFew(() => isOver);
+    expect([table.there.size, (await repaired).length]).toEqual([3000, 3000]);
+  });
+
+  it('drops few deletes in a turn if their items are desired again (regression: all in one turn)', async () => {
+    const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    const { table, desired, turns, kept, set } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
+    await turns.until(kept.adopt());
+    await turns.settle();
+    for (const key of keys) set(key, undefined);
+    while (table.there.size === 3000) await turns.turn();
+    for (const key of keys) desired.set(key, '1');
+    let reads = 0;
+    desired.get = (key) => {
+      reads++;
+      return Map.prototype.get.call(desired, key);
+    };
+    do {
+      expect(reads).toBeLessThanOrEqual(512);
+      reads = 0;
+    } while (await turns.turn());
+    // The deletes before the change are not undone, because no change was reported.
+    expect(table.there.size).toBe(3000 - 256);
+  });
+
   it('writes at most 256 items in a turn', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
