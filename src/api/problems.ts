@@ -52,23 +52,25 @@ function sinceText(now: number, iso: string): string {
   return durationText(now - Date.parse(iso));
 }
 
-/**
- * Returns the first conditions of a step that no other problem reports, and the number of its other conditions.
- */
+/** Returns the first conditions of a step that no other problem reports, and the number of its other conditions. */
 function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[]): string {
-  const prefixes = others.flatMap(({ blockerPrefixes = [] }) => blockerPrefixes);
-  const listed = waitsFor.filter((what) => !prefixes.some((prefix) => what.startsWith(prefix)));
-  const more = waitsFor.length - Math.min(listed.length, MAX_CONDITIONS);
-  const rest =
-    more === 0 ? [] : [listed.length === 0 ? `waits for ${counted(more, 'source')}` : `${more} more`];
-  return [...listed.slice(0, MAX_CONDITIONS), ...rest].join('; ');
+  const reported = others.flatMap(({ blockerPrefixes = [] }) => blockerPrefixes);
+  const listed = waitsFor
+    .filter((condition) => !reported.some((prefix) => condition.startsWith(prefix)))
+    .slice(0, MAX_CONDITIONS);
+  const more = waitsFor.length - listed.length;
+  if (more === 0) return listed.join('; ');
+  if (listed.length === 0) return `waits for ${counted(more, 'source')}`;
+  return [...listed, `${more} more`].join('; ');
 }
 
-/** Returns the problem of a step; none if the step is pending, done or stopped. */
+/**
+ * Returns the problem of a step; none if the step is pending, done or stopped. `label`: number and name of the step, as
+ * in its blocker.
+ */
 function stepProblem(
   step: StepDocument,
-  index: number,
-  { steps }: ProblemSource,
+  label: string,
   others: readonly ReportedProblem[],
   now: number,
 ): readonly ReportedProblem[] {
@@ -82,55 +84,56 @@ function stepProblem(
       text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
       since: state === 'running' ? isoBefore(now, ms) : undefined,
       remedy: state === 'failed' || state === 'hanging' ? 'See the whole error in the log.' : undefined,
-      blockerPrefixes: [`step ${index + 1} of ${steps.length}, ${name}: `, ...waitsFor],
+      blockerPrefixes: [`${label}: `, ...waitsFor],
     },
   ];
 }
 
 function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
-  const { name, state, ready, connected, connectedSince: changedAt, knownAt, missing, lastFailure } = cluster;
-  if (ready && cluster.heartbeat !== 'stale') return [];
-  const lost = cluster.servicesExpired === true ? ', without services, whose TTL has ended' : '';
-  const served = knownAt && `The state of ${sinceText(now, knownAt)} ago is served${lost}.`;
-  const severity = lost === '' && (connected || knownAt !== undefined) ? 'warning' : 'error';
-  const common = {
-    severity,
-    subject: `cluster ${name}`,
-    blockerPrefixes: [`cluster ${name} is incomplete: `],
-  } as const;
-  if (ready)
-    return [
-      {
-        ...common,
-        severity: 'warning',
-        text: 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.',
-        remedy: 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.',
-      },
-    ];
-  const textOf = (...parts: readonly (string | undefined)[]): string => parts.filter(Boolean).join(' ');
-  if (!connected) {
-    const why = lastFailure === undefined ? '' : `: ${lastFailure}`;
-    const problem = `Kvstore unreachable for ${sinceText(now, changedAt)}${why}.`;
-    return [
-      {
-        ...common,
-        text: textOf(problem, served),
-        since: changedAt,
-        remedy: `Run dpcache clustermesh troubleshoot${cluster.local ? '' : ` ${name}`}.`,
-      },
-    ];
+  const { name, ready, connected, knownAt, servicesExpired, heartbeat } = cluster;
+  const subject = `cluster ${name}`;
+  if (ready) {
+    if (heartbeat !== 'stale') return [];
+    const text = 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.';
+    const remedy = 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.';
+    return [{ severity: 'warning', subject, text, remedy }];
   }
+  const { text, since, remedy } = incompleteProblem(cluster, now);
+  const isServed = servicesExpired !== true && (connected || knownAt !== undefined);
+  const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
+  const served =
+    knownAt === undefined ? '' : ` The state of ${sinceText(now, knownAt)} ago is served${without}.`;
+  return [
+    {
+      severity: isServed ? 'warning' : 'error',
+      subject,
+      text: `${text}${served}`,
+      since,
+      remedy,
+      blockerPrefixes: [`cluster ${name} is incomplete: `],
+    },
+  ];
+}
+
+/** Returns why a cluster is not ready. */
+function incompleteProblem(
+  { name, local, state, connected, connectedSince, knownAt, missing, lastFailure }: ClusterDocument,
+  now: number,
+): Pick<HealthProblem, 'text' | 'since' | 'remedy'> {
+  if (!connected)
+    return {
+      text: `Kvstore unreachable for ${sinceText(now, connectedSince)}${lastFailure === undefined ? '' : `: ${lastFailure}`}.`,
+      since: connectedSince,
+      remedy: `Run dpcache clustermesh troubleshoot${local ? '' : ` ${name}`}.`,
+    };
   if (state === 'no-configuration')
-    return [
-      {
-        ...common,
-        text: textOf('Its kvstore contains no configuration of the cluster.', served),
-        since: knownAt,
-        remedy: `Check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs.`,
-      },
-    ];
+    return {
+      text: 'Its kvstore contains no configuration of the cluster.',
+      since: knownAt,
+      remedy: `Check that the cluster is named ${name}, and that its operator or clustermesh-apiserver runs.`,
+    };
   const lacks = missing.length === 0 ? '' : `: ${missing.join(', ')} missing`;
-  return [{ ...common, text: textOf(`Not complete${lacks}.`, served), since: knownAt }];
+  return { text: `Not complete${lacks}.`, since: knownAt };
 }
 
 function checkpointProblems(
@@ -194,7 +197,7 @@ function* agentProblems(
   status: Partial<StatusDocument>,
   now: number,
 ): Generator<ReportedProblem, void, void> {
-  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath, history, tape } = status;
+  const { clusters = [], checkpoint, configProblems = [], kubernetes, datapath } = status;
   for (const cluster of clusters) yield* clusterProblem(cluster, now);
   if (checkpoint !== undefined) yield* checkpointProblems(checkpoint, status.cluster ?? '', now);
   for (const text of configProblems)
@@ -207,20 +210,7 @@ function* agentProblems(
     };
   for (const kind of kubernetes?.kinds ?? []) yield* kindProblem(kind, now);
   if (datapath !== undefined) yield* datapathProblems(datapath);
-  if (history?.disk?.failure !== undefined)
-    yield {
-      severity: 'warning',
-      subject: 'history',
-      text: `${history.disk.failure}; changes are held in memory only`,
-      remedy: `Check the free space and the permissions of ${history.disk.folder}.`,
-    };
-  if (tape?.failure !== undefined)
-    yield {
-      severity: 'warning',
-      subject: 'tape',
-      text: `${tape.failure}; ${counted(tape.lost, 'line')} lost`,
-      remedy: `Check the free space and the permissions of ${tape.folder}, and --tape-size.`,
-    };
+  yield* diskProblems(status);
   const faults = (status.ipcache?.listenerFaults ?? 0) + (status.services?.listenerFaults ?? 0);
   if (faults > 0)
     yield {
@@ -239,6 +229,24 @@ function* agentProblems(
     };
 }
 
+/** Yields the failures to write the history and the tape. */
+function* diskProblems({ history, tape }: Partial<StatusDocument>): Generator<ReportedProblem, void, void> {
+  if (history?.disk?.failure !== undefined)
+    yield {
+      severity: 'warning',
+      subject: 'history',
+      text: `${history.disk.failure}; changes are held in memory only`,
+      remedy: `Check the free space and the permissions of ${history.disk.folder}.`,
+    };
+  if (tape?.failure !== undefined)
+    yield {
+      severity: 'warning',
+      subject: 'tape',
+      text: `${tape.failure}; ${counted(tape.lost, 'line')} lost`,
+      remedy: `Check the free space and the permissions of ${tape.folder}, and --tape-size.`,
+    };
+}
+
 /**
  * Returns the current problems, the worst first. Each blocker is a problem, unless another problem reports it already.
  *
@@ -251,7 +259,9 @@ export function healthProblems(
   now: number,
 ): readonly HealthProblem[] {
   const others = [...agentProblems(status, now)];
-  const steps = status.steps.flatMap((step, index) => stepProblem(step, index, status, others, now));
+  const steps = status.steps.flatMap((step, index) =>
+    stepProblem(step, `step ${index + 1} of ${status.steps.length}, ${step.name}`, others, now),
+  );
   const known = [...steps, ...others];
   const prefixes = known.flatMap((problem) => problem.blockerPrefixes ?? []);
   const unknown = blockers
