@@ -91,6 +91,12 @@ export function isLoopback(host: string): boolean {
   return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
+interface LimitedServer {
+  readonly server: Server;
+  readonly limit: ConnectionLimit;
+}
+
+/** Serves an application on a unix socket, over TCP, or both. */
 export class ApiServer {
   readonly #options: ApiServerOptions;
   /** The limits of the servers that listen. */
@@ -106,20 +112,14 @@ export class ApiServer {
 
   /** Resolves when all servers listen. If one cannot, stops all and rejects. */
   async start(): Promise<void> {
-    const { app, socket, tcp, pathsWithoutToken = new Set() } = this.#options;
+    const { socket, tcp } = this.#options;
     try {
       if (socket !== undefined) {
-        const answer = listener((request, connection) => {
-          const { socket: client } = connection.incoming;
-          if (client instanceof Socket) limit.verify(client);
-          return app.fetch(request, { ...connection, isUnixSocket: true });
-        });
-        const server = createServer(LIMITS, answer);
-        const limit = new ConnectionLimit(server);
+        const { server, limit } = this.#socketServer();
         await this.#add(server, limit, listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const { server, limit } = this.#tcpServer(app, tcp, pathsWithoutToken);
+        const { server, limit } = this.#tcpServer(tcp);
         this.#tcp = server;
         await this.#add(server, limit, listen(server, { host: tcp.host, port: tcp.port }));
       }
@@ -130,7 +130,7 @@ export class ApiServer {
     if (this.#stopped) await this.stop();
   }
 
-  /** URL of the TCP server, as `http://127.0.0.1:8080`; undefined until it listens. */
+  /** URL of the TCP server, such as `http://127.0.0.1:8080`; undefined until it listens. */
   get url(): string | undefined {
     const address = this.#tcp?.address();
     if (address === null || address === undefined || typeof address === 'string') return undefined;
@@ -152,8 +152,8 @@ export class ApiServer {
       if (server instanceof TLSServer) server.setSecureContext(secureOptions(tls));
     }
     this.#credentials = credentials;
-    const isOther = token !== previous.token || tls?.clientCA !== previous.tls?.clientCA;
-    if (isOther && server !== undefined) this.#servers.get(server)?.closeAll();
+    const hasOtherAccess = token !== previous.token || tls?.clientCA !== previous.tls?.clientCA;
+    if (hasOtherAccess && server !== undefined) this.#servers.get(server)?.closeAll();
   }
 
   /** Closes all servers and connections and removes the socket file. May be called during the start. Final. */
@@ -172,6 +172,7 @@ export class ApiServer {
     );
   }
 
+  /** Adds a server when it listens. */
   async #add(server: Server, limit: ConnectionLimit, listening: Promise<void>): Promise<void> {
     server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
     answerMalformed(server);
@@ -181,18 +182,26 @@ export class ApiServer {
     this.#servers.set(server, limit);
   }
 
-  #tcpServer(
-    app: ApiApp,
-    { host, names = [], tls }: TCPOptions,
-    pathsWithoutToken: ReadonlySet<string>,
-  ): { readonly server: Server; readonly limit: ConnectionLimit } {
-    const verdict = (request: Request): AccessVerdict =>
-      checkRequest(request, { host, names, pathsWithoutToken, token: this.#credentials.token });
+  #socketServer(): LimitedServer {
+    const { app } = this.#options;
     const answer = listener((request, connection) => {
-      const judged = verdict(request);
-      if (judged instanceof Response) return judged;
       const { socket } = connection.incoming;
-      if (judged === 'accepted' && socket instanceof Socket) limit.verify(socket);
+      if (socket instanceof Socket) limit.verify(socket);
+      return app.fetch(request, { ...connection, isUnixSocket: true });
+    });
+    const server = createServer(LIMITS, answer);
+    const limit = new ConnectionLimit(server);
+    return { server, limit };
+  }
+
+  #tcpServer({ host, names = [], tls }: TCPOptions): LimitedServer {
+    const { app, pathsWithoutToken = new Set() } = this.#options;
+    const answer = listener((request, connection) => {
+      const { token } = this.#credentials;
+      const verdict = checkRequest(request, { host, names, pathsWithoutToken, token });
+      if (verdict instanceof Response) return verdict;
+      const { socket } = connection.incoming;
+      if (verdict === 'accepted' && socket instanceof Socket) limit.verify(socket);
       return app.fetch(request, connection);
     });
     const server =
@@ -318,13 +327,13 @@ function checkRequest(
   },
 ): AccessVerdict {
   const requested = new URL(request.url);
-  const named = hostName(requested.hostname);
+  const requestedName = hostName(requested.hostname);
   const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
-  if (!hasToken && !isServedName(named, host, names))
+  if (!hasToken && !isServedName(requestedName, host, names))
     return problemResponse(
       problem('forbidden', 'Unknown Host: add it with --listen-name.', {
         field: 'Host',
-        value: named,
+        value: requestedName,
       }),
     );
   const origin = request.headers.get('origin');
@@ -345,10 +354,14 @@ function checkRequest(
   );
 }
 
-function isServedName(named: string, host: string, names: readonly string[]): boolean {
-  if (names.some((name) => hostName(name) === named)) return true;
-  if (LOOPBACK.has(named)) return isLoopback(host) || isAnyAddress(host);
-  return named === hostName(host) || isAddress(named);
+/**
+ * Returns true if a server that listens on `host`, and has the additional `names`, serves a requested name. A name of
+ * loopback is served only on loopback and on all addresses, every other address always.
+ */
+function isServedName(requested: string, host: string, names: readonly string[]): boolean {
+  if (names.some((name) => hostName(name) === requested)) return true;
+  if (LOOPBACK.has(requested)) return isLoopback(host) || isAnyAddress(host);
+  return requested === hostName(host) || isAddress(requested);
 }
 
 /** Returns a host name in lower case without the final dot of a fully qualified name. */
@@ -364,9 +377,7 @@ function isAnyAddress(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
 }
 
-/**
- * Returns true if a host is an address. DNS rebinding is impossible with addresses, because only names are resolved.
- */
+/** Returns true if a host is an address, which a DNS server of an attacker cannot resolve to another one. */
 function isAddress(host: string): boolean {
   return isIP(withoutBrackets(host)) !== 0;
 }
