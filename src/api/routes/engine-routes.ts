@@ -136,77 +136,75 @@ const GET_IDENTITY = createRoute({
   responses: answers(IDENTITY, 'The identity'),
 });
 
-export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
-  const { services, nodes, ipcache } = model;
-  const servicePages = new ListPages<ServiceDocument>(
-    clock,
-    feed.endSignal,
-    ({ backends }) => 1 + backends.length,
-  );
-  const nodePages = new ListPages<NodeDocument>(clock, feed.endSignal);
-  const identityPages = new ListPages<IdentityDocument>(clock, feed.endSignal);
+/** Adds the routes of services, nodes and identities. */
+export function addEngineRoutes(app: ApiApp, context: RouteContext): void {
+  addServiceRoutes(app, context);
+  addNodeRoutes(app, context);
+  addIdentityRoutes(app, context);
+}
 
-  const sortedServices = new SortedView<AnnouncedService>(gate);
-  const sortedNodes = new SortedView<Node>(gate);
-  const identities = new IdentityView(gate, () => model.identities());
+function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const { services } = model;
+  const pages = new ListPages<ServiceDocument>(clock, feed.endSignal, ({ backends }) => 1 + backends.length);
+  const sorted = new SortedView<AnnouncedService>(gate);
+  const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
 
   app.openapi(LIST_SERVICES, async (c) => {
     const query = c.req.valid('query');
-    const page = await readPage(servicePages, gate, query, async () => {
-      const revision = feed.revision;
+    const page = await readPage(pages, gate, query, async () => {
+      const { revision } = feed;
       const name = listName(instance, 'services', feed.lastOf('service'), query);
-      const view = services.snapshot();
-      const items = await sortedServices.of(view, () => view);
-      const documentOf = (announced: AnnouncedService): ServiceDocument => serviceDocument(announced, model);
-      const matches = matching(values(items), serviceFilter(query));
-      return { name, revision, view: items, items: documents(matches, documentOf) };
+      const snapshot = services.snapshot();
+      const view = await sorted.of(snapshot, () => snapshot);
+      const matches = matching(values(view), serviceFilter(query));
+      return { name, revision, view, items: documents(matches, documentOf) };
     });
     return answerJSON(c, page);
   });
   app.openapi(COUNT_SERVICES, async (c) => {
     const isMatch = serviceFilter(c.req.valid('query'));
     const { revision } = feed;
-    return answerJSON(c, {
-      count: await countItems(c, gate, matching(values(services.snapshot()), isMatch)),
-      revision,
-    });
+    const count = await countItems(c, gate, matching(values(services.snapshot()), isMatch));
+    return answerJSON(c, { count, revision });
   });
-
   app.openapi(GET_SERVICE, async (c) => {
     const id = c.req.valid('param');
+    const name = formatServiceID(id);
     const announced = services.get(id);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
-      const current = announced && { ...serviceDocument(announced, model) };
+      const current = announced && { ...documentOf(announced) };
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
-      const past = await history.past.documentAt('service', formatServiceID(id), current, when);
-      return answerJSON(c, pastService(past, formatServiceID(id), at));
+      return answerJSON(
+        c,
+        pastService(await history.past.documentAt('service', name, current, when), name, at),
+      );
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
-      throw await unknownNameProblem(c, gate, 'service', {
-        value: formatServiceID(id),
-        known: services.snapshot().keys(),
-      });
-    return answerJSON(c, {
-      ...serviceDocument(announced, model),
-      explain: serviceExplanationDocument(explanation),
-    });
+      throw await unknownNameProblem(c, gate, 'service', { value: name, known: services.snapshot().keys() });
+    return answerJSON(c, { ...documentOf(announced), explain: serviceExplanationDocument(explanation) });
   });
+}
+
+function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const { nodes } = model;
+  const pages = new ListPages<NodeDocument>(clock, feed.endSignal);
+  const sorted = new SortedView<Node>(gate);
+  const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
 
   app.openapi(LIST_NODES, async (c) => {
     const query = c.req.valid('query');
-    const page = await readPage(nodePages, gate, query, async () => {
-      const revision = feed.revision;
+    const page = await readPage(pages, gate, query, async () => {
+      const { revision } = feed;
       const version = feed.lastOf('node');
       const name = listName(instance, 'nodes', version, query);
-      const items = await sortedNodes.of(version, () =>
+      const view = await sorted.of(version, () =>
         Array.from(nodes.nodes(), (node) => [node.fullName, node] as const),
       );
-      const documentOf = (node: Node): NodeDocument => nodeDocument(node, model);
-      const matches = matching(values(items), nodeFilter(query));
-      return { name, revision, view: items, items: documents(matches, documentOf) };
+      const matches = matching(values(view), nodeFilter(query));
+      return { name, revision, view, items: documents(matches, documentOf) };
     });
     return answerJSON(c, page);
   });
@@ -216,35 +214,38 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const count = await countItems(c, gate, matching(nodes.nodes(), isMatch));
     return answerJSON(c, { count, revision });
   });
-
   app.openapi(GET_NODE, async (c) => {
     const { cluster, name } = c.req.valid('param');
     const fullName = `${cluster}/${name}`;
     const node = nodes.get(fullName);
     const { at } = c.req.valid('query');
     if (at !== undefined) {
-      const current = node && { ...nodeDocument(node, model) };
+      const current = node && { ...documentOf(node) };
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
-      const past = await history.past.documentAt('node', fullName, current, when);
-      return answerJSON(c, pastNode(past, fullName, at));
+      return answerJSON(
+        c,
+        pastNode(await history.past.documentAt('node', fullName, current, when), fullName, at),
+      );
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
       throw await unknownNameProblem(c, gate, 'node', { value: fullName, known: namesOf(nodes.nodes()) });
-    return answerJSON(c, {
-      ...nodeDocument(node, model),
-      explain: nodeExplanationDocument(explanation, model),
-    });
+    return answerJSON(c, { ...documentOf(node), explain: nodeExplanationDocument(explanation, model) });
   });
+}
+
+function addIdentityRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const pages = new ListPages<IdentityDocument>(clock, feed.endSignal);
+  const identities = new IdentityView(gate, () => model.identities());
+  const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
 
   app.openapi(LIST_IDENTITIES, async (c) => {
     const query = c.req.valid('query');
-    const page = await readPage(identityPages, gate, query, async () => {
-      const revision = feed.revision;
+    const page = await readPage(pages, gate, query, async () => {
+      const { revision } = feed;
       const { version, known } = await identities.read();
       const name = listName(instance, 'identities', version, query);
-      const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
       const matches = matching(known, identityFilter(query));
       return { name, revision, view: known, items: documents(matches, documentOf) };
     });
@@ -256,23 +257,19 @@ export function addEngineRoutes(app: ApiApp, { model, feed, clock, instance, gat
     const count = await countItems(c, gate, matching(model.identities(), isMatch));
     return answerJSON(c, { count, revision });
   });
-
   app.openapi(GET_IDENTITY, (c) => {
     const { identity } = c.req.valid('param');
     const labels = isNumericIdentity(identity) ? model.labelsOf(identity) : undefined;
-    const prefixes = ipcache.countByIdentity(identity);
-    if (labels === undefined && prefixes === 0)
+    if (labels === undefined && model.ipcache.countByIdentity(identity) === 0)
       throw new ProblemError('not-found', 'No such identity.', {
         field: 'identity',
         value: String(identity),
       });
-    return answerJSON(
-      c,
-      identityDocument({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }, model),
-    );
+    return answerJSON(c, documentOf({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }));
   });
 }
 
+/** All identities at a moment. */
 interface IdentityList {
   /** Changes only if the list changes. */
   readonly version: number;
@@ -337,14 +334,16 @@ function serviceFilter({
   cluster,
   served,
 }: Filters<typeof SERVICE_FILTERS>): (announced: AnnouncedService) => boolean {
-  return ({ service, endpoints: { backends } }) =>
-    (namespace === undefined || service.id.namespace === namespace) &&
-    (cluster === undefined || backends.some((backend) => backend.cluster === cluster)) &&
-    (served !== 'nowhere' || backends.size === 0) &&
-    (served !== 'one-cluster' ||
-      (service.global &&
-        backends.size > 0 &&
-        backends.every((backend) => backend.cluster === backends.first()?.cluster)));
+  return ({ service, endpoints: { backends } }) => {
+    if (namespace !== undefined && service.id.namespace !== namespace) return false;
+    if (cluster !== undefined && !backends.some((backend) => backend.cluster === cluster)) return false;
+    if (served === 'nowhere') return backends.size === 0;
+    if (served === undefined) return true;
+    const first = backends.first();
+    const isOfOneCluster =
+      first !== undefined && backends.every((backend) => backend.cluster === first.cluster);
+    return service.global && isOfOneCluster;
+  };
 }
 
 function nodeFilter({ cluster }: Filters<typeof NODE_FILTERS>): (node: Node) => boolean {
@@ -360,6 +359,7 @@ function identityFilter({
     (cluster === undefined || known.cluster === cluster) && (matches === undefined || matches(known.labels));
 }
 
+/** Yields the values of key-value pairs. */
 function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, void> {
   for (const [, value] of keyed) yield value;
 }
@@ -372,6 +372,7 @@ function* matching<V>(
   for (const value of all) yield isMatch(value) ? value : undefined;
 }
 
+/** Yields the document of each match. */
 function* documents<V extends object, T>(
   matches: Iterable<V | undefined>,
   documentOf: (value: V) => T,
