@@ -93,29 +93,12 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
         field: 'from',
         value: from,
       });
-    const options = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
-    const isName = key !== undefined && Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
-    const sources: AsyncIterable<readonly HistoryRecord[]>[] = [];
-    if (isName)
-      sources.push(past.documentsOf('service', key, options), past.documentsOf('node', key, options));
-    else if (key === undefined) sources.push(past.records(options));
-    else {
-      const prefix = prefixParameter('key', key);
-      sources.push(past.of(prefix.isFullLength ? key : prefix.toString(), options));
-    }
-    const items: HistoryRecord[] = [];
-    let oldest = 0;
-    for (const slices of sources) oldest = Math.max(oldest, await collect(c, slices, items));
-    items.sort((a, b) => b.sequence - a.sequence);
-    let weight = 0;
-    const page = items.slice(0, limit).filter((record, index) => {
-      weight += weightOf(record);
-      return index === 0 || (record.sequence >= oldest && weight <= MAX_PAGE_WEIGHT);
-    });
+    const range = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
+    const { page, more } = await readPage(c, recordsOf(past, key, range), limit);
     return answerJSON(c, {
       items: page.map(recordDocument),
       held: heldDocument(past.held),
-      more: items.length > page.length,
+      more,
       changes: history.status().held,
     });
   });
@@ -137,6 +120,46 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
       held: heldDocument(held),
     });
   });
+}
+
+/** The records of a key, newest first, in slices. */
+type RecordSlices = AsyncIterable<readonly HistoryRecord[]>;
+
+/**
+ * Returns the records of a key, or all records. A name may be that of a service and of a node. Throws `ProblemError` if
+ * the key is invalid.
+ */
+function recordsOf(past: PastReader, key: string | undefined, range: HistoryRange): readonly RecordSlices[] {
+  if (key === undefined) return [past.records(range)];
+  const isName = Prefix.parse(key) === undefined && /^[^/]+\/[^/]+$/.test(key);
+  if (isName) return [past.documentsOf('service', key, range), past.documentsOf('node', key, range)];
+  const prefix = prefixParameter('key', key);
+  return [past.of(prefix.isFullLength ? key : prefix.toString(), range)];
+}
+
+/**
+ * Returns the newest records of all sources: at most `limit`, of at most {@link MAX_PAGE_WEIGHT} in total, but at least
+ * one. `more`: true if there are older records.
+ */
+async function readPage(
+  c: Context,
+  sources: readonly RecordSlices[],
+  limit: number,
+): Promise<{ readonly page: readonly HistoryRecord[]; readonly more: boolean }> {
+  const records: HistoryRecord[] = [];
+  // A source that was not read to its end may have further records between older ones of another source.
+  let oldestComplete = 0;
+  for (const slices of sources) oldestComplete = Math.max(oldestComplete, await collect(c, slices, records));
+  records.sort((a, b) => b.sequence - a.sequence);
+  const page: HistoryRecord[] = [];
+  let weight = 0;
+  for (const record of records.slice(0, limit)) {
+    weight += weightOf(record);
+    const fits = record.sequence >= oldestComplete && weight <= MAX_PAGE_WEIGHT;
+    if (page.length > 0 && !fits) break;
+    page.push(record);
+  }
+  return { page, more: records.length > page.length };
 }
 
 /** Returns the changes of a range, grouped by cause. Throws `ProblemError` if the client disconnects. */
@@ -181,14 +204,10 @@ async function* whileConnected<T>(
 }
 
 /**
- * Adds the records of slices to a list until a page is full, and returns the last sequence number then; 0 if all were
- * added. Throws `ProblemError` if the client disconnects.
+ * Adds records to a list until a page is full. Returns the sequence number of the last one then; 0 if all were added.
+ * Throws `ProblemError` if the client disconnects.
  */
-async function collect(
-  c: Context,
-  slices: AsyncIterable<readonly HistoryRecord[]>,
-  records: HistoryRecord[],
-): Promise<number> {
+async function collect(c: Context, slices: RecordSlices, records: HistoryRecord[]): Promise<number> {
   let weight = 0;
   for await (const slice of whileConnected(c, slices))
     for (const record of slice) {
@@ -204,15 +223,15 @@ function weightOf(record: HistoryRecord): number {
   return record.kind === 'service' ? 1 + backendCount(record.before) + backendCount(record.after) : 1;
 }
 
-/** Returns true if a moment is after another one of the same form. */
-function isAfter(a: When | undefined, b: When | undefined): boolean {
-  if (typeof a === 'number') return typeof b === 'number' && a > b;
-  return a !== undefined && typeof b === 'object' && a.sequence > b.sequence;
+/** Returns true if `from` is after `to`. A time and a sequence number are not compared. */
+function isAfter(from: When | undefined, to: When | undefined): boolean {
+  if (typeof from === 'number') return typeof to === 'number' && from > to;
+  return typeof from === 'object' && typeof to === 'object' && from.sequence > to.sequence;
 }
 
 /**
- * Returns the range from one moment to another, both included. A moment is a time or a sequence number; several records
- * may have the same time. Throws `ProblemError` if a sequence number is not held.
+ * Returns the range from one moment to another, both included; only records before the sequence number `after`, which
+ * is the last of the previous page. Throws `ProblemError` if a sequence number is not held.
  */
 async function rangeOf(
   past: PastReader,
