@@ -1,3 +1,4 @@
+import { ascending } from '../../base/sorted-map.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import {
   comparePrefixes,
@@ -22,46 +23,50 @@ export const ORDERS: readonly (SortColumn | `-${SortColumn}`)[] = COLUMNS.flatMa
 /** Number of entries that are compared per step: about a millisecond. */
 const ENTRIES_PER_STEP = 1_024;
 
-/** An entry with its value in the column of the order; `value` is undefined if the entry has none. */
+/** An entry and its value in the column of the order. */
 interface Candidate {
   readonly entry: KeyedEntry;
+  /** Undefined if the entry has no value. */
   readonly value: number | string | PrefixRegister | undefined;
-  /** The parsed prefix; undefined until it is needed. */
-  key: PrefixRegister | undefined;
+  /** The parsed key of the entry; undefined until {@link prefixOf} needs it. */
+  prefix: PrefixRegister | undefined;
 }
 
-function registerOf(text: string): PrefixRegister {
-  const key = prefixRegister();
-  parseKey(text, key);
-  return key;
+function parsedPrefix(text: string): PrefixRegister {
+  const prefix = prefixRegister();
+  parseKey(text, prefix);
+  return prefix;
 }
 
-function keyOf(candidate: Candidate): PrefixRegister {
-  candidate.key ??= registerOf(candidate.entry.key);
-  return candidate.key;
+function prefixOf(candidate: Candidate): PrefixRegister {
+  candidate.prefix ??= parsedPrefix(candidate.entry.key);
+  return candidate.prefix;
 }
 
-const VALUES: Readonly<Record<SortColumn, (entry: KeyedEntry) => Candidate['value']>> = {
-  prefix: ({ key }) => registerOf(key),
+/** Functions that read the value of an entry in a column. */
+const COLUMN_VALUES: Readonly<Record<SortColumn, (entry: KeyedEntry) => Candidate['value']>> = {
+  prefix: ({ key }) => parsedPrefix(key),
   identity: ({ identity }) => identity,
   pod: ({ k8s }) => (k8s?.podName ? `${k8s.namespace}/${k8s.podName}` : undefined),
-  node: ({ hostIP }) => (hostIP === undefined ? undefined : registerOf(hostIP)),
+  node: ({ hostIP }) => (hostIP === undefined ? undefined : parsedPrefix(hostIP)),
   source: ({ source, owner }) => `${source} ${owner}`,
 };
 
 function compareValues(a: Candidate['value'], b: Candidate['value']): number {
   if (typeof a === 'object' && typeof b === 'object') return comparePrefixes(a, b);
   if (typeof a === 'number' && typeof b === 'number') return a - b;
-  const [x, y] = [String(a), String(b)];
-  return x < y ? -1 : Number(x > y);
+  return ascending(String(a), String(b));
 }
 
-/** Compares by the value of the column, missing ones last, and then by prefix. */
+/**
+ * Returns a function that compares by the value of the column, missing ones last, and then by prefix. `sign`: 1 for
+ * ascending values, -1 for descending ones.
+ */
 function comparison(sign: number): (a: Candidate, b: Candidate) => number {
   return (a, b) => {
     const missing = Number(a.value === undefined) - Number(b.value === undefined);
     const byValue = a.value === undefined ? 0 : sign * compareValues(a.value, b.value);
-    return missing || byValue || comparePrefixes(keyOf(a), keyOf(b));
+    return missing || byValue || comparePrefixes(prefixOf(a), prefixOf(b));
   };
 }
 
@@ -77,9 +82,10 @@ export function* selectSorted(
   sorted: KeyedEntry[],
 ): Generator<void, void, void> {
   const sign = order.startsWith('-') ? -1 : 1;
-  const read = VALUES[COLUMNS.find((column) => order.endsWith(column)) ?? 'prefix'];
+  const read = COLUMN_VALUES[COLUMNS.find((column) => order.endsWith(column)) ?? 'prefix'];
   const compare = comparison(sign);
   const best: Candidate[] = [];
+  /** The last of the best ones when they were sorted: no later one belongs to the list. */
   let last: Candidate | undefined;
   const keepBest = (): void => {
     best.sort(compare);
@@ -90,8 +96,8 @@ export function* selectSorted(
   for (const entry of entries) {
     if (++count % ENTRIES_PER_STEP === 0) yield;
     if (entry === undefined) continue;
-    const candidate: Candidate = { entry, value: read(entry), key: undefined };
-    if (after !== undefined && sign * comparePrefixes(keyOf(candidate), after) <= 0) continue;
+    const candidate: Candidate = { entry, value: read(entry), prefix: undefined };
+    if (after !== undefined && sign * comparePrefixes(prefixOf(candidate), after) <= 0) continue;
     if (last !== undefined && compare(candidate, last) >= 0) continue;
     best.push(candidate);
     if (best.length === 2 * MAX_SORTED) keepBest();

@@ -27,14 +27,18 @@ export interface PagedSource<T> {
   readonly items: Iterator<T | undefined>;
 }
 
+/** A list at the position of a client. */
 interface ListCursor<T> {
   readonly listing: PagedSource<T>;
+  /** Number of items before the position. */
   readCount: number;
   /** Token of the next page; `undefined` at the end. */
   token: string | undefined;
-  /** The previous page and its token, for a client that did not receive it. */
+  /** The last page that was read, for a client that did not receive it. */
   last: ListPage<T> | undefined;
+  /** Token of `last`; `undefined` for the first page. */
   lastToken: string | undefined;
+  /** Time of the last request, by the monotonic clock. */
   usedAt: number;
 }
 
@@ -84,6 +88,7 @@ export class ListPages<T> {
     });
   }
 
+  /** Number of lists that are held. */
   get size(): number {
     return this.#cursors.size;
   }
@@ -93,6 +98,7 @@ export class ListPages<T> {
     return viewsOf(this.#cursors).size >= MAX_VIEWS;
   }
 
+  /** Returns the first page of a list. */
   begin(listing: PagedSource<T>, limit: number): ListPage<T> {
     const cursor = {
       listing,
@@ -105,6 +111,7 @@ export class ListPages<T> {
     return this.#read(cursor, limit);
   }
 
+  /** Returns the page of a token. Throws `ProblemError` if its list was released. */
   next(token: string, limit: number): ListPage<T> {
     this.#expire();
     const cursors = [...this.#cursors];
@@ -126,10 +133,12 @@ export class ListPages<T> {
     const items: T[] = [];
     let done = false;
     this.#cursors.delete(cursor); // even if reading throws, because a failed generator looks finished
-    for (let weight = 0; weight < MAX_PAGE_WEIGHT && items.length < limit && !done; ) {
+    let weight = 0;
+    while (weight < MAX_PAGE_WEIGHT && items.length < limit) {
       const next = list.next();
       done = next.done === true;
-      if (!done) cursor.readCount++;
+      if (done) break;
+      cursor.readCount++;
       if (next.value !== undefined) items.push(next.value);
       weight += next.value === undefined ? 1 : this.#weigh(next.value);
     }
@@ -142,7 +151,8 @@ export class ListPages<T> {
       ...(past !== undefined && { past }),
     };
     cursor.last = page;
-    if (done && cursor.lastToken === undefined) return page;
+    const isOnlyPage = done && cursor.lastToken === undefined;
+    if (isOnlyPage) return page;
     this.#touch(cursor);
     this.#expire();
     return page;
@@ -155,7 +165,7 @@ export class ListPages<T> {
     this.#cursors.add(cursor);
   }
 
-  /** Returns all cursors, the one to release last first. */
+  /** Returns all cursors in the reverse order of their release. */
   #ranked(): readonly ListCursor<T>[] {
     const [newest, ...earlier] = [...this.#cursors].reverse();
     const isInMiddle = ({ token, lastToken }: ListCursor<T>): boolean =>
@@ -164,13 +174,15 @@ export class ListPages<T> {
     return newest === undefined ? [] : [newest, ...earlier.filter(isInMiddle), ...atEnds];
   }
 
+  /** Releases the cursors that are old or exceed a limit. */
   #expire(): void {
     const now = this.#clock.now();
     const ranked = this.#ranked();
-    const tooMany = new Set<object | undefined>([...viewsOf(ranked)].slice(MAX_VIEWS));
+    const excessViews = new Set<object | undefined>([...viewsOf(ranked)].slice(MAX_VIEWS));
     for (const [rank, cursor] of ranked.entries()) {
-      const isOld = rank >= MAX_LISTS || now - cursor.usedAt >= LIST_TTL_MS;
-      if (isOld || tooMany.has(cursor.listing.view)) this.#cursors.delete(cursor);
+      const isOld = now - cursor.usedAt >= LIST_TTL_MS;
+      const isExcess = rank >= MAX_LISTS || excessViews.has(cursor.listing.view);
+      if (isOld || isExcess) this.#cursors.delete(cursor);
     }
     const [oldest] = this.#cursors;
     if (oldest !== undefined && !this.#ended.aborted)

@@ -1,3 +1,4 @@
+import { ascending } from '../../base/sorted-map.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 
 type Keyed<V> = readonly [key: string, value: V];
@@ -78,7 +79,6 @@ function* merge<V>(
   }
 }
 
-/** Compares keys by UTF-16 code unit. */
 function byKey([a]: Keyed<unknown>, [b]: Keyed<unknown>): number {
-  return a < b ? -1 : Number(a > b);
+  return ascending(a, b);
 }
