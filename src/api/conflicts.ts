@@ -62,9 +62,11 @@ function* cidrsOf(fields: NodeFields): Generator<PodCIDR, void, void> {
   }
 }
 
-/** The pod CIDRs of all nodes, with one node of each cluster for each CIDR. */
+/** The pod CIDRs of all nodes. */
 class PodCIDRs {
+  /** One node of each cluster for each CIDR. */
   readonly #byText = new Map<string, Map<string, PodCIDR>>();
+  /** The lengths of the CIDRs of each family. */
   readonly #lengths = { 4: new Set<number>(), 6: new Set<number>() };
   readonly all: PodCIDR[] = [];
 

@@ -49,10 +49,11 @@ const MAX_PART_LENGTH = 65_536;
 /** Maximum size of the parts that are kept for monitors that reach the same revision later. */
 const MAX_KEPT_BYTES: number = 2 << 20;
 
-/** A group of encoded changes after a revision. */
+/** A group of encoded changes. */
 interface EncodedPart {
   /** Encoded events. */
   readonly bytes: Uint8Array;
+  /** The next part is that after this revision. */
   readonly revision: number;
   readonly hasMissed: boolean;
 }
@@ -108,6 +109,7 @@ export class MonitorParts {
     }
   }
 
+  /** Returns the id of an event: the run of the agent and the revision. */
   idOf(revision: number): string {
     return `${this.#instance}.${revision}`;
   }
@@ -132,8 +134,9 @@ export async function* monitorEvents(
   while (!signal.aborted && !feed.ended) {
     const part = parts.after(revision, types);
     if (part.hasMissed || isFirst) {
-      const [event, after] = part.hasMissed ? ['resync', part.revision] : ['synced', revision];
-      yield ENCODER.encode(eventText(event, parts.idOf(after), { revision: after }));
+      const event = part.hasMissed ? 'resync' : 'synced';
+      const start = part.hasMissed ? part.revision : revision;
+      yield ENCODER.encode(eventText(event, parts.idOf(start), { revision: start }));
       isFirst = false;
       lastEventAt = clock.now();
     }

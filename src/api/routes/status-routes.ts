@@ -142,13 +142,10 @@ const MAX_MONITORS = 256;
 
 /** Adds the routes of the status, problems, clusters, conflicts, rejections, rates and the monitor. */
 export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
-  const { model, metrics, onFault, gate, clock, feed, blockers } = context;
+  const { model, metrics, gate, clock, feed, blockers } = context;
   const conflicts = new ConflictScan(model, gate, clock);
   metrics.conflicts = () => conflicts.counts();
   app.openapi(CONFLICTS, async (c) => answerJSON(c, await conflicts.scan()));
-  const parts = new MonitorParts(context);
-  const monitors = { local: 0, tcp: 0 };
-  metrics.monitors = () => monitors.local + monitors.tcp;
   addHealthRoutes(app, context);
   app.openapi(GET_STATUS, (c) => answerJSON(c, model.status()));
   app.openapi(GET_PROBLEMS, (c) => {
@@ -171,6 +168,14 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
     return answerJSON(c, { total, byReason, recent });
   });
   app.openapi(RATES, (c) => answerJSON(c, feed.rates()));
+  addMonitorRoute(app, context);
+}
+
+function addMonitorRoute(app: ApiApp, context: RouteContext): void {
+  const { metrics, onFault } = context;
+  const parts = new MonitorParts(context);
+  const monitors = { local: 0, tcp: 0 };
+  metrics.monitors = () => monitors.local + monitors.tcp;
   app.openapi(MONITOR, (c) => {
     const { types, from } = c.req.valid('query');
     const request = {
@@ -194,7 +199,8 @@ export function addStatusRoutes(app: ApiApp, context: RouteContext): void {
       );
     outgoing.once('close', () => ended.abort());
     writeEvents(events, outgoing).catch(onFault);
-    // The server writes the head of a lightweight Response again, which this is if it was created after a listener.
+    // A clone, because the server writes the head again for a Response of its own class, which the constant has if it
+    // was created after the server.
     return RESPONSE_ALREADY_SENT.clone();
   });
 }

@@ -37,6 +37,7 @@ const SETTING_NAMES = [
 
 type SettingName = (typeof SETTING_NAMES)[number];
 
+/** The fields of the settings that are true or false. */
 const SWITCHES: Readonly<Record<Exclude<SettingName, 'underlay'>, keyof NodeConfiguration>> = {
   'remote-node-identities': 'remoteNodeIdentities',
   encryption: 'encryption',
@@ -109,7 +110,7 @@ export function addWhatIfRoutes(app: ApiApp, { model, gate }: RouteContext): voi
       const parsed = edits.map((edit, index) => editsOf(edit, index, model));
       return evaluate(model, parsed, gate, c.req.raw.signal);
     });
-    return new Response(partsOf(answer, model), { headers: { 'content-type': NDJSON_TYPE } });
+    return new Response(lineStream(answer, model), { headers: { 'content-type': NDJSON_TYPE } });
   });
 }
 
@@ -136,26 +137,27 @@ async function evaluate(
     if (!(error instanceof EditError)) throw error;
     const { index, field, value, known, message } = error;
     // A manifest in the request is several edits, with the index of the manifest.
-    const requested = parsed.flatMap((list, at) => list.map(() => at));
+    const requestIndexes = parsed.flatMap((list, at) => list.map(() => at));
     const similar = known?.filter((name) => hasSimilarLength(value, name)).slice(0, COMPARED_NAMES);
     const meant = similar && nearest(value, similar);
     const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
-    const code = known === undefined ? 'invalid-parameter' : 'not-found';
-    throw new ProblemError(code, `${value}: ${message}${hint}`, {
-      field: `edits.${requested[index] ?? 0}.${field}`,
+    const kind = known === undefined ? 'invalid-parameter' : 'not-found';
+    throw new ProblemError(kind, `${value}: ${message}${hint}`, {
+      field: `edits.${requestIndexes[index] ?? 0}.${field}`,
       value,
       ...(known !== undefined && known.length > 0 && { allowed: known.slice(0, 16).join(', ') }),
     });
   }
 }
 
-function writerOf({ source, owner }: { source: ClaimWriter['source']; owner?: string | undefined }): {
-  readonly source: ClaimWriter['source'];
-  readonly owner?: string | undefined;
-} {
+/** The writer of a claim, as an edit names it. */
+type EditWriter = Pick<ClaimWriter, 'source'> & { readonly owner?: string | undefined };
+
+function writerOf({ source, owner }: EditWriter): EditWriter {
   return { source, owner };
 }
 
+/** Returns the setting of an edit. Throws `ProblemError` if its value is invalid. */
 function settingOf(name: SettingName, value: string, index: number): Partial<NodeConfiguration> {
   const allowed = name === 'underlay' ? ['ipv4', 'ipv6'] : ['true', 'false'];
   if (!allowed.includes(value))
@@ -205,7 +207,7 @@ function editsOf(edit: z.output<typeof EDIT>, index: number, model: ReadModel): 
 }
 
 /** Returns the lines of an answer as a stream, a part in each turn of the event loop. */
-function partsOf(answer: WhatIfAnswer, model: ReadModel): ReadableStream<Uint8Array> {
+function lineStream(answer: WhatIfAnswer, model: ReadModel): ReadableStream<Uint8Array> {
   const lines = whatIfLines(answer, model);
   const encoder = new TextEncoder();
   return new ReadableStream({
