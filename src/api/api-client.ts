@@ -61,15 +61,15 @@ export class ApiClient {
    */
   readonly ask: Ask = async (path, body) => {
     const { clock, random } = this.#runtime;
-    for (let waited = 0; ; ) {
+    for (let waitedMs = 0; ; ) {
       const answer = await this.#send(path, body);
       const document = await this.#readDocument(answer);
       if (isSuccess(answer)) return document;
-      const retryAfter = Number(answer.headers['retry-after'] ?? 0) * 1000;
-      const delay = (retryAfter > 0 ? retryAfter : RETRY_MS) * (1 + random());
-      waited += delay;
-      if (answer.statusCode !== 429 || waited > MAX_RETRY_MS) throw this.#refusalError(answer, document);
-      await sleep(clock, delay, this.#signal);
+      const retryAfterMs = Number(answer.headers['retry-after'] ?? 0) * 1000;
+      const delayMs = (retryAfterMs > 0 ? retryAfterMs : RETRY_MS) * (1 + random());
+      waitedMs += delayMs;
+      if (answer.statusCode !== 429 || waitedMs > MAX_RETRY_MS) throw this.#refusalError(answer, document);
+      await sleep(clock, delayMs, this.#signal);
     }
   };
 
@@ -100,10 +100,15 @@ export class ApiClient {
     } catch (cause) {
       throw this.#readError(cause);
     }
-    return parseAnswerOf(this.#name, answer.headers['content-type'], text);
+    try {
+      return parseAnswer(answer.headers['content-type'], text);
+    } catch (cause) {
+      const target = this.#target === undefined ? 'the socket of an agent' : 'an agent';
+      throw new AgentError(`${this.#name}: not ${target}: its answer is not JSON`, undefined, cause);
+    }
   }
 
-  /** Returns a text that was read. Throws if it is too long. */
+  /** Returns the text of an answer. Throws if it is too long. */
   #limited(text: string): string {
     if (text.length <= MAX_ANSWER_MIB << 20) return text;
     throw new AgentError(`${this.#name}: the answer has more than ${MAX_ANSWER_MIB} MiB`);
@@ -121,11 +126,12 @@ export class ApiClient {
       ...(content !== undefined && { 'content-type': 'application/json' }),
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
-    // No pool: a pooled connection could outlive the agent.
-    const options = { method: content === undefined ? 'GET' : 'POST', signal: this.#signal, headers };
+    const method = content === undefined ? 'GET' : 'POST';
+    // `agent: false`: no pool of connections, because a pooled connection could outlive the server.
+    const options = { method, signal: this.#signal, headers, agent: false };
     const open = await this.#opener(path);
     return new Promise((resolve, reject) => {
-      const sent = open({ ...options, agent: false }, resolve);
+      const sent = open(options, resolve);
       sent.on('error', (cause) =>
         reject(new AgentError(unreachableText(this.#name, cause), undefined, cause)),
       );
@@ -147,7 +153,7 @@ export class ApiClient {
   }
 
   #refusalError({ statusCode }: IncomingMessage, document: unknown): AgentError {
-    const problem = (document ?? {}) as ProblemDocument;
+    const problem = (document ?? {}) as ProblemDocument; // each error of the API is a problem document
     const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
     const message = problemMessage({ detail });
     return new AgentError(this.#target === undefined ? message : `${this.#name}: ${message}`, problem);
@@ -166,15 +172,6 @@ export function parseAnswer(type: string | undefined, text: string): unknown {
   if (type?.startsWith(NDJSON_TYPE) !== true) return JSON.parse(text);
   const lines = text.split('\n').filter((line) => line !== '');
   return lines.map((line): unknown => JSON.parse(line));
-}
-
-function parseAnswerOf(name: string, type: string | undefined, text: string): unknown {
-  try {
-    return parseAnswer(type, text);
-  } catch (cause) {
-    const target = name.includes('://') ? 'an agent' : 'the socket of an agent';
-    throw new AgentError(`${name}: not ${target}: its answer is not JSON`, undefined, cause);
-  }
 }
 
 /** Returns true if a request to a socket failed with `cause` because no process listens on it. */

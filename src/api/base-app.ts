@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import { errorCode } from '../base/failure.ts';
 import type { ApiApp } from './api-context.ts';
 import type { ProcessMetrics } from './metrics/process-metrics.ts';
-import { type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
+import { MAX_VALUE_LENGTH, type ProblemDocument, ProblemError, problem, problemResponse } from './problem.ts';
 import { limitBodies, socketOnly } from './server/request-limits.ts';
 
 export interface BaseAppOptions {
@@ -16,6 +16,12 @@ export interface BaseAppOptions {
   /** Paths that are refused over TCP. */
   readonly socketOnly?: readonly string[] | undefined;
 }
+
+/** The methods of routes. A route for GET also serves HEAD. */
+const SERVED_METHODS: readonly string[] = ['GET', 'HEAD', 'POST'];
+
+/** Maximum length of a message of zod. */
+const MAX_MESSAGE_LENGTH = 240;
 
 /**
  * Creates an application without routes. It measures and limits every request, and answers an error with a problem
@@ -31,18 +37,21 @@ export function createBaseApp(options: BaseAppOptions): ApiApp {
   app.onError((error) => problemResponse(problemOf(error, options.onFault)));
   app.notFound((c) => {
     const { method, path } = c.req;
-    const allowed = ['GET', 'POST'].filter((other) => other !== method && serves(app, other, path));
-    if (allowed.length === 0 && METHODS.has(method))
-      return problemResponse(problem('not-found', `Unknown path ${path.slice(0, 120)}: see /openapi.json.`));
-    const allow = allowed.flatMap((other) => (other === 'GET' ? ['GET', 'HEAD'] : other)).join(', ');
+    const served = SERVED_METHODS.filter((other) => serves(app, other, path));
+    if (served.length === 0 && SERVED_METHODS.includes(method))
+      return problemResponse(
+        problem('not-found', `Unknown path ${path.slice(0, MAX_VALUE_LENGTH)}: see /openapi.json.`),
+      );
+    const allow = served.length === 0 ? 'GET, HEAD' : served.join(', ');
     return problemResponse(problem('method-not-allowed', `${method} is not allowed for this path.`), {
-      allow: allow || 'GET, HEAD', // an unknown path with a method such as PUT
+      allow,
     });
   });
   app.use(async (c, next) => {
-    const begun = options.clock.now();
+    const startedAt = options.clock.now();
     await next();
-    options.metrics.countRequest(routePath(c, -1), c.res.status, (options.clock.now() - begun) / 1000);
+    const durationMs = options.clock.now() - startedAt;
+    options.metrics.countRequest(routePath(c, -1), c.res.status, durationMs / 1000);
   });
   for (const path of options.socketOnly ?? []) app.use(path, socketOnly);
   app.use(limitBodies());
@@ -72,12 +81,11 @@ interface SchemaIssue {
   readonly expected?: string;
 }
 
-const METHODS = new Set(['GET', 'HEAD', 'POST']);
-
 /** Returns true if a route serves the path. Middleware for all paths is no route. */
 function serves(app: ApiApp, method: string, path: string): boolean {
-  const [handlers] = app.router.match(method, path);
-  return handlers.some(([[, route]]) => route.method === method);
+  const registered = method === 'HEAD' ? 'GET' : method;
+  const [handlers] = app.router.match(registered, path);
+  return handlers.some(([[, route]]) => route.method === registered);
 }
 
 /** Returns the problem of the first invalid field. */
@@ -86,7 +94,7 @@ function fieldProblem(
   sentValue: (field: string) => string | undefined,
 ): ProblemError {
   const { path = [], keys = [] } = issue ?? {};
-  const field = [...path, ...keys].map(String).join('.').slice(0, 120) || 'body';
+  const field = [...path, ...keys].map(String).join('.').slice(0, MAX_VALUE_LENGTH) || 'body';
   const value = sentValue(field);
   return new ProblemError('invalid-parameter', `${field} ${issueText(issue)}.`, {
     field,
@@ -106,7 +114,7 @@ const TYPES: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
-/** Describes an invalid field in our words, because the messages of zod do not name the allowed values. */
+/** Returns what is wrong with a field. The messages of zod do not name the allowed values. */
 function issueText(issue: SchemaIssue | undefined): string {
   const unit = UNITS[issue?.origin ?? ''] ?? '';
   switch (issue?.code) {
@@ -119,7 +127,7 @@ function issueText(issue: SchemaIssue | undefined): string {
     case 'too_small':
       return unit === '' ? `must be at least ${issue.minimum}` : `must have at least ${issue.minimum}${unit}`;
     default:
-      return issue?.message.slice(0, 240) ?? 'is invalid';
+      return issue?.message.slice(0, MAX_MESSAGE_LENGTH) ?? 'is invalid';
   }
 }
 

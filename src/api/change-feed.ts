@@ -20,6 +20,7 @@ export interface FeedChange {
 export interface FeedRead {
   /** Changes in order of revision. Each key appears once, at its latest change. */
   readonly changes: readonly FeedChange[];
+  /** The last revision that was examined. The next read continues after it. */
   readonly revision: number;
   /**
    * True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then
@@ -43,7 +44,7 @@ const COMPLETE_GENERATIONS = 8;
  */
 const WAKE_DELAY_MS = 50;
 
-/** Maximum number of changes that one read examines. Limits its time. */
+/** Maximum number of changes that one read examines, which limits its time. */
 const MAX_SCANNED = 4_096;
 
 /**
@@ -58,6 +59,7 @@ export class ChangeFeed {
   readonly #model: ReadModel;
   readonly #clock: Clock;
   readonly #capacity: number;
+  /** Type (an index of {@link CHANGE_TYPES}), wall time and key of each change, at its revision modulo the capacity. */
   readonly #types: Uint8Array;
   readonly #times: Float64Array;
   readonly #keys: (string | undefined)[];
@@ -91,6 +93,7 @@ export class ChangeFeed {
     return this.#revision;
   }
 
+  /** Returns the revision of the last change of a type; 0 if there was none. */
   lastOf(type: ChangeType): number {
     return this.#lastOf[type];
   }
@@ -152,7 +155,8 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'a stored change must have a type and a key');
-      if (!types.has(type) || !this.#isLatest(type, key, last)) continue; // the key has a later change
+      const isWanted = types.has(type) && this.#isLatest(type, key, last);
+      if (!isWanted) continue;
       changes.push({ revision: last, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: last, hasMissed };
@@ -190,9 +194,9 @@ export class ChangeFeed {
   #add(type: ChangeType, key: string): void {
     const revision = ++this.#revision;
     const slot = revision % this.#capacity;
-    const index = CHANGE_TYPES.indexOf(type);
-    this.#types[slot] = index;
-    this.#rates.count(index, this.#clock.now());
+    const typeIndex = CHANGE_TYPES.indexOf(type);
+    this.#types[slot] = typeIndex;
+    this.#rates.count(typeIndex, this.#clock.now());
     this.#times[slot] = this.#clock.wallTime();
     this.#keys[slot] = key;
     this.#lastOf[type] = revision;
@@ -200,16 +204,17 @@ export class ChangeFeed {
     if (this.#waiters.size > 0) this.#wakeTimer ??= this.#clock.after(WAKE_DELAY_MS, () => this.#wake());
   }
 
-  /** Returns the last generation. If its share of revisions is used up, starts the next one. */
+  /** Returns the last generation, or starts the next one if the last has its share of changes. */
   #generationOf(revision: number): Readonly<Record<ChangeType, Map<string, number>>> {
     const last = this.#generations.at(-1);
     if (last !== undefined && revision % this.#changesPerGeneration !== 0) return last;
-    const begun = { ip: new Map(), service: new Map(), node: new Map() };
-    this.#generations.push(begun);
+    const next = { ip: new Map(), service: new Map(), node: new Map() };
+    this.#generations.push(next);
     if (this.#generations.length > COMPLETE_GENERATIONS + 1) this.#generations.shift();
-    return begun;
+    return next;
   }
 
+  /** Returns true if the key has no later change. */
   #isLatest(type: ChangeType, key: string, revision: number): boolean {
     for (let at = this.#generations.length - 1; at >= 0; at--) {
       const latest = this.#generations[at]?.[type].get(key);

@@ -19,7 +19,7 @@ export function* comparedDocuments(
 ): Generator<ListedDocument, void, void> {
   for (const node of model.nodes.nodes())
     yield { writer: `nodes ${node.cluster}`, key: node.fullName, readFields: () => nodeFields(node.fields) };
-  for (const state of model.services.states()) yield* partsOf(state, model);
+  for (const state of model.services.states()) yield* serviceDocuments(state, model);
 }
 
 /** Returns true if a group of a digest is of services or nodes. */
@@ -27,7 +27,8 @@ export function isDocumentGroup(writer: string): boolean {
   return /^(services|nodes)( |$)/.test(writer);
 }
 
-function* partsOf(
+/** Yields the definition of a service with its local backends, and the offer of each remote cluster. */
+function* serviceDocuments(
   state: ServiceState,
   model: Pick<ReadModel, 'services' | 'restoredOf'>,
 ): Generator<ListedDocument, void, void> {
@@ -49,16 +50,17 @@ function localFields(
     ...backends.values(),
     ...notReady.values(),
   ]);
-  const {
-    backends: _,
-    restored: __,
-    ...definition
-  } = service === undefined ? ({} as never) : serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
+  if (service === undefined) return backendField(listed);
+  const document = serviceDocument({ service, endpoints: NO_ENDPOINTS }, model);
+  const { backends: _, restored: __, ...definition } = document;
   return { ...fieldsOf(definition), ...backendField(listed) };
 }
 
+/**
+ * Returns the texts of different backends: several slices may offer the same one. Omits the cluster, which is in the
+ * name of the group.
+ */
 function backendField(backends: readonly Backend[]): ComparedFields {
-  // Without the cluster, which the name of the group contains. Several slices may offer the same backend.
   const texts = backends.map((backend) => {
     const { address, cluster: _, ports, state, ...others } = backendDocument(backend);
     const extra = Object.entries(others).map(([name, value]) => `${name} ${value}`);

@@ -179,6 +179,7 @@ export interface NodeDocument {
 /** The claims on a node, strongest first, and its state for handlers. */
 export interface NodeExplanationDocument {
   readonly claims: readonly NodeDocument[];
+  /** True if handlers have not received the last change of the node. */
   readonly heldBack: boolean;
   /** Addresses of the node whose IPCache entry belongs to another writer. */
   readonly lostAddresses: readonly {
@@ -286,7 +287,8 @@ export function identityDocument(
   };
 }
 
-type BackendLike = {
+/** The fields of a backend that its document contains. */
+interface BackendFields {
   readonly address: string;
   readonly ports: Iterable<readonly [string, PortProtocol]>;
   readonly cluster: string;
@@ -294,7 +296,7 @@ type BackendLike = {
   readonly zone: string;
   readonly state: string;
   readonly weight: number;
-};
+}
 
 export function backendDocument({
   address,
@@ -304,7 +306,7 @@ export function backendDocument({
   zone,
   state,
   weight,
-}: BackendLike): BackendDocument {
+}: BackendFields): BackendDocument {
   return {
     address,
     ports: sortedRecord(ports, portText),
@@ -322,7 +324,7 @@ export function serviceDocument(
   { services, restoredOf }: Pick<ReadModel, 'services' | 'restoredOf'>,
 ): ServiceDocument {
   const ages = services.restoredFrom(service.id).flatMap((cluster) => restoredOf(cluster) ?? []);
-  const [restored] = ages.sort((a, b) => b.ageSeconds - a.ageSeconds);
+  const [oldest] = ages.sort((a, b) => b.ageSeconds - a.ageSeconds);
   const { id, type, clusterIPs, ports, externalIPs, ingressIPs, global, shared, affinity } = service;
   const nodePorts = ports.filter(({ nodePort }) => nodePort > 0);
   return {
@@ -347,7 +349,7 @@ export function serviceDocument(
     backends: [...endpoints.backends.values()]
       .sort((a, b) => ascending(a.address, b.address))
       .map(backendDocument),
-    ...(restored && { restored }),
+    ...(oldest && { restored: oldest }),
   };
 }
 

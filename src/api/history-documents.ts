@@ -34,10 +34,10 @@ export interface HistoryRecordDocument {
   readonly kind: HistoryRecord['kind'];
   /** The prefix key, `namespace/name` of a service, `cluster/name` of a node. */
   readonly key?: string | undefined;
-  /** Source of the claim, or the cluster of a part of a service. */
+  /** Source of the claim, or the cluster of the part of a service. */
   readonly source?: string | undefined;
   readonly owner?: string | undefined;
-  /** The claim or part before and after the change; absent: none. */
+  /** The claim or part of a service before and after the change; absent if there was none. */
   readonly before?: unknown;
   readonly after?: unknown;
   /**
@@ -55,7 +55,7 @@ export interface HistoryRecordDocument {
 export interface HistoryDocument {
   readonly items: readonly HistoryRecordDocument[];
   readonly held: HeldDocument;
-  /** True if there are older records; `after` with the last sequence number continues. */
+  /** True if there are older records. A request with the last sequence number as `after` returns them. */
   readonly more: boolean;
   /** Number of changes that are held, of all keys. */
   readonly changes: number;
@@ -128,11 +128,10 @@ export function pastDocument(
   };
 }
 
-function pastClaimDocument(claim: PastClaim, first: PastClaim | undefined, model: ReadModel): ClaimDocument {
-  const { since, until, effective, ...held } = claim;
-  const shadowed = claim.key !== first?.key;
+function pastClaimDocument(claim: PastClaim, shadowed: boolean, model: ReadModel): ClaimDocument {
+  const { since, until, effective, ...entry } = claim;
   return {
-    ...entryDocument({ ...held, shadowed }, model),
+    ...entryDocument({ ...entry, shadowed }, model),
     key: claim.key,
     effective: effective && !shadowed,
     shadowed,
@@ -144,10 +143,12 @@ function pastClaimDocument(claim: PastClaim, first: PastClaim | undefined, model
 /** Returns the claims of a moment. */
 export function pastExplanation(moment: PrefixMoment, model: ReadModel): ExplanationDocument {
   const { prefix, claims, decidedBy } = moment;
+  // An endpoint IP, whose claims are first, shadows the full-length CIDR.
+  const isShadowed = ({ key }: PastClaim): boolean => key !== claims[0]?.key;
   return {
     prefix,
     decidedBy,
-    claims: claims.map((claim) => pastClaimDocument(claim, claims[0], model)),
+    claims: claims.map((claim) => pastClaimDocument(claim, isShadowed(claim), model)),
     past: pastDocument(moment),
   };
 }

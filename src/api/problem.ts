@@ -14,6 +14,7 @@ export interface ProblemDocument {
   readonly value?: string | undefined;
   /** Description of valid values. */
   readonly allowed?: string | undefined;
+  /** The known name that is most similar to the unknown `value`. */
   readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
   readonly held?: HeldDocument | undefined;
@@ -21,8 +22,8 @@ export interface ProblemDocument {
   readonly reason?: Uncertainty | undefined;
 }
 
-/** Length to which values are truncated. */
-const MAX_VALUE_LENGTH = 120;
+/** Maximum length of a value in a problem. */
+export const MAX_VALUE_LENGTH = 120;
 
 /** Status and title of each problem kind. */
 const PROBLEMS = {
@@ -55,22 +56,21 @@ export type ProblemDetails = Pick<
 export class ProblemError extends Error {
   readonly document: ProblemDocument;
 
-  constructor(kind: ProblemKind, detail: string, about: ProblemDetails = {}) {
+  constructor(kind: ProblemKind, detail: string, fields: ProblemDetails = {}) {
     super(detail);
     this.name = 'ProblemError';
-    this.document = problem(kind, detail, about);
+    this.document = problem(kind, detail, fields);
   }
 }
 
-export function problem(kind: ProblemKind, detail: string, about: ProblemDetails = {}): ProblemDocument {
+export function problem(kind: ProblemKind, detail: string, fields: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
-  const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...about };
-  return about.value === undefined
-    ? document
-    : { ...document, value: about.value.slice(0, MAX_VALUE_LENGTH) };
+  const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...fields };
+  if (fields.value === undefined) return document;
+  return { ...document, value: fields.value.slice(0, MAX_VALUE_LENGTH) };
 }
 
-/** Returns the detail as a message of a command: without the capital and the period of a sentence. */
+/** Returns the detail as a message of a command: without the capital letter and the full stop of a sentence. */
 export function problemMessage({ detail }: Pick<ProblemDocument, 'detail'>): string {
   const sentence = detail.replace(/\.$/, '');
   return /^[A-Z][a-z]* /.test(sentence) ? sentence.charAt(0).toLowerCase() + sentence.slice(1) : sentence;

@@ -1,13 +1,13 @@
 import { isDate } from '../base/system-clock.ts';
 import type { When } from '../history/types.ts';
 
-const FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today';
+const ABSOLUTE_FORMS = 'RFC 3339, 2026-11-23 14:03:05, 14:03:05 of today';
 
 /** The forms of a time, for messages. */
-export const TIME_FORMS: string = `${FORMS}, or -10m before now`;
+export const TIME_FORMS: string = `${ABSOLUTE_FORMS}, or -10m before now`;
 
 /** The forms of a moment, for messages: a time, or the sequence number of a change. */
-export const WHEN_FORMS: string = `${FORMS}, -10m before now, or #SEQUENCE`;
+export const WHEN_FORMS: string = `${ABSOLUTE_FORMS}, -10m before now, or #SEQUENCE`;
 
 const TIME_OF_DAY = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/;
 const AGO = /^-(?=\d)(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?$/;
@@ -16,8 +16,8 @@ const RFC_3339 = /^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:[Zz]|
 
 /**
  * Returns the moment of a text: RFC 3339, a time of today in the local time zone (`14:03`, `14:03:05.123`) or of
- * another day (`2026-11-23 14:03:05`), a duration before now (`-10m`, `-1h30m`), or the sequence number of a change
- * (`#412`). Returns undefined if the text is none of these.
+ * another day (`2026-11-23 14:03:05`), a duration before now (`-10m`, `-1h30m`), `now`, or the sequence number of a
+ * change (`#412`). Returns undefined if the text is none of these. `now`: the wall time in milliseconds.
  */
 export function parseWhen(text: string, now: number): When | undefined {
   const sequence = /^#(\d{1,15})$/.exec(text)?.[1];
