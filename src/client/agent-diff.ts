@@ -95,10 +95,7 @@ const LOCAL_SOURCES: ReadonlySet<string> = new Set(['local', 'generated', 'api',
  * comparison.
  */
 export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
-  const [a, b] = (await Promise.all([askA('/v1/digest'), askB('/v1/digest')])) as [
-    DigestDocument,
-    DigestDocument,
-  ];
+  const [a, b] = await Promise.all([readDigest(askA), readDigest(askB)]);
   if (a.version !== b.version)
     throw new InputError(
       `the agents have digests of versions ${a.version} and ${b.version}: run the same release`,
@@ -121,9 +118,13 @@ export async function diffAgents(askA: Ask, askB: Ask): Promise<AgentDiff> {
   return { ...clusters, ...counts, reasons, differences, documents };
 }
 
+async function readDigest(ask: Ask): Promise<DigestDocument> {
+  return (await ask('/v1/digest')) as DigestDocument;
+}
+
 /** Throws `InputError` if an agent has restarted since its digest was read. */
 async function checkInstance(side: Side, ask: Ask, { instance }: DigestDocument): Promise<void> {
-  if (((await ask('/v1/digest')) as DigestDocument).instance !== instance)
+  if ((await readDigest(ask)).instance !== instance)
     throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
 }
 
@@ -154,6 +155,7 @@ function comparedGroups(a: DigestDocument, b: DigestDocument): ReadonlyMap<strin
   return groups;
 }
 
+/** Returns the sum and the number of the claims of some groups. */
 function totalOf({ writers }: DigestDocument, names: readonly string[]): { sum: string; claims: number } {
   const groups = writers.filter(({ writer }) => names.includes(writer));
   return {
@@ -183,16 +185,11 @@ async function compareGroups(
   const documents: DifferingDocument[] = [];
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
-  const restored: AgentDiff['restored'][number][] = [];
   let [localNode, localSource, notCompared] = [0, 0, 0];
-  for (const [writer, names] of comparedGroups(a, b)) {
+  const groups = comparedGroups(a, b);
+  for (const [writer, names] of groups) {
     const { sum: sumA, claims: claimsA } = totalOf(a, names);
     const { sum: sumB, claims: claimsB } = totalOf(b, names);
-    const unconfirmed = names.filter((name) => name.startsWith('restored'));
-    if (unconfirmed.length > 0) {
-      const [inA, inB] = [totalOf(a, unconfirmed), totalOf(b, unconfirmed)];
-      restored.push({ writer, claimsA: inA.claims, claimsB: inB.claims });
-    }
     if (sumA === sumB && claimsA === claimsB) continue;
     const maxClaims = Math.max(claimsA, claimsB);
     if (isLocalGroup(writer, a, b)) {
@@ -200,12 +197,12 @@ async function compareGroups(
       continue;
     }
     const parts = differingParts(askA, askB, names, maxClaims);
+    const nodes = { a: a.node, b: b.node };
     const { differ, onlyA, onlyB, ...skipped } = await addDifferences(
       { claims, documents },
       writer,
       parts,
-      a.node,
-      b.node,
+      nodes,
     );
     localNode += skipped.localNode;
     notCompared += skipped.notCompared;
@@ -216,21 +213,37 @@ async function compareGroups(
   const total = writers.reduce((sum, { differ }) => sum + differ, 0);
   const notListed = total - claims.length - documents.length;
   const expected = { localNode, localSource };
+  const restored = restoredCounts(groups, a, b);
   return { claims, documents, writers, restored, expected, notListed, notCompared, digestsOnly };
 }
 
-/** Adds the differences of a group to the lists until they have 10,000. Returns the numbers of all. */
+/** Returns the numbers of restored claims in the groups that have any. */
+function restoredCounts(
+  groups: ReadonlyMap<string, readonly string[]>,
+  a: DigestDocument,
+  b: DigestDocument,
+): AgentDiff['restored'] {
+  return [...groups].flatMap(([writer, names]) => {
+    const restored = names.filter((name) => name.startsWith('restored'));
+    if (restored.length === 0) return [];
+    return { writer, claimsA: totalOf(a, restored).claims, claimsB: totalOf(b, restored).claims };
+  });
+}
+
+/**
+ * Adds the differences of a group to the lists until they have {@link MAX_LISTED}. Returns the numbers of all. `nodes`:
+ * the node of each agent.
+ */
 async function addDifferences(
   listed: { readonly claims: DifferingClaim[]; readonly documents: DifferingDocument[] },
   writer: string,
   parts: AsyncIterable<DifferingPart>,
-  nodeA: string,
-  nodeB: string,
+  nodes: Readonly<Record<Side, string>>,
 ): Promise<Record<'differ' | 'onlyA' | 'onlyB' | 'localNode' | 'notCompared', number>> {
   const counts = { differ: 0, onlyA: 0, onlyB: 0, localNode: 0, notCompared: 0 };
   for await (const part of parts) {
-    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodeA, nodeB));
-    const documents = part.documents.filter(({ key }) => key !== nodeA && key !== nodeB);
+    const claims = part.claims.filter((pair) => !isLocalNode(pair, nodes));
+    const documents = part.documents.filter(({ key }) => key !== nodes.a && key !== nodes.b);
     const pairs = [...claims, ...documents];
     counts.differ += pairs.length;
     counts.onlyA += pairs.filter(({ b }) => b === undefined).length;
@@ -250,13 +263,14 @@ async function addDifferences(
  * gives the address identity `host`, or has no such claim, because it reads its local node from another source than the
  * other agent. The owner of a claim on the address of a node is `cluster/name`.
  */
-function isLocalNode({ a, b }: Pair<DigestClaim>, nodeA: string, nodeB: string): boolean {
-  if (a === undefined) return b?.owner === nodeA;
-  if (b === undefined) return a.owner === nodeB;
+function isLocalNode({ a, b }: Pair<DigestClaim>, nodes: Readonly<Record<Side, string>>): boolean {
+  if (a === undefined) return b?.owner === nodes.a;
+  if (b === undefined) return a.owner === nodes.b;
   if (a.owner?.includes('/') !== true) return false;
   const { host, 'remote-node': remote } = RESERVED_IDENTITIES;
-  const isPair = (x: number, y: number): boolean => x === host && y === remote;
-  if (!isPair(a.identity, b.identity) && !isPair(b.identity, a.identity)) return false;
+  const isOnlyOfA = a.identity === host && b.identity === remote;
+  const isOnlyOfB = a.identity === remote && b.identity === host;
+  if (!isOnlyOfA && !isOnlyOfB) return false;
   return a.hostIP === b.hostIP && a.encryptKey === b.encryptKey;
 }
 
@@ -326,15 +340,11 @@ function differencesBefore(next: number, [a, b]: BothParts): DifferingPart {
   const skipped = [a, b].flatMap(({ tooMany }) => tooMany ?? []);
   const isCompared = ({ place }: { readonly place: number }): boolean =>
     place < next && skipped.every((other) => other.place !== place);
-  const documents = pairsOf(a.documents, b.documents, isCompared, ({ key }) => key, sameItem);
+  const [claimsA, claimsB] = [a, b].map(({ claims = [] }) => claims.filter(isCompared));
+  const [documentsA, documentsB] = [a, b].map((part) => part.documents?.filter(isCompared));
+  const documents = pairsOf(documentsA, documentsB, ({ key }) => key, isSameDocument);
   return {
-    claims: pairsOf<ComparedClaim>(
-      a.claims,
-      b.claims,
-      isCompared,
-      ({ key, owner }) => `${key} ${owner ?? ''}`,
-      sameClaim,
-    ),
+    claims: pairsOf(claimsA, claimsB, ({ key, owner }) => `${key} ${owner ?? ''}`, isSameClaim),
     documents: documents.map((pair) => ({ key: pair.key, a: pair.a?.fields, b: pair.b?.fields })),
     notCompared: Math.max(0, ...skipped.map(({ claims }) => claims)),
   };
@@ -370,16 +380,14 @@ function rangesOf(
  * Returns the items that only one agent has, and the pairs of unequal items. If an agent has several items with one
  * name, the last is used.
  */
-function pairsOf<T extends { readonly key: string; readonly place: number }>(
+function pairsOf<T extends { readonly key: string }>(
   inA: readonly T[] = [],
   inB: readonly T[] = [],
-  isCompared: (item: T) => boolean,
   nameOf: (item: T) => string,
   isSame: (a: T, b: T) => boolean,
 ): readonly Pair<T>[] {
   const pairs: Pair<T>[] = [];
-  const byName = (items: readonly T[]): Map<string, T> =>
-    new Map(items.filter(isCompared).map((item) => [nameOf(item), item]));
+  const byName = (items: readonly T[]): Map<string, T> => new Map(items.map((item) => [nameOf(item), item]));
   const rest = byName(inB);
   for (const [name, a] of byName(inA)) {
     const b = rest.get(name);
@@ -396,26 +404,26 @@ async function groupOf(ask: Ask, writers: readonly string[], query: string): Pro
   for (const writer of writers)
     try {
       const answer = await ask(`/v1/digest/${encodeURIComponent(writer)}${query}`);
-      const part = answer as GroupDigestDocument; // both agents have the same version of digests
-      all = joined(all, part, writer.startsWith('restored'));
+      all = joined(all, answer as GroupDigestDocument, writer.startsWith('restored'));
     } catch (error) {
       if (!(error instanceof AgentError) || error.problem?.status !== 404) throw error;
     }
   return all;
 }
 
-/** Returns the digest of two groups as one. The claims of the second group are last, and marked if it is restored. */
-function joined(x: ComparedGroup, y: GroupDigestDocument, restored: boolean): ComparedGroup {
-  const { buckets = [], places = {}, claims = [], documents = [], next = PLACES, tooMany } = y;
-  const sums = { ...x.places };
+/** Returns the digest of two groups as one. The claims of `added` are last, and marked if it is a restored group. */
+function joined(first: ComparedGroup, added: GroupDigestDocument, isRestored: boolean): ComparedGroup {
+  const { buckets = [], places = {}, documents = [], next = PLACES, tooMany } = added;
+  const claims = added.claims?.map((claim) => (isRestored ? { ...claim, restored: true } : claim)) ?? [];
+  const sums = { ...first.places };
   for (const [place, sum] of Object.entries(places)) sums[place] = addSumTexts(sums[place] ?? NO_SUM, sum);
   return {
-    buckets: buckets.map((sum, at) => addSumTexts(x.buckets?.[at] ?? NO_SUM, sum)),
+    buckets: buckets.map((sum, at) => addSumTexts(first.buckets?.[at] ?? NO_SUM, sum)),
     places: sums,
-    claims: [...(x.claims ?? []), ...(restored ? claims.map((claim) => ({ ...claim, restored })) : claims)],
-    documents: [...(x.documents ?? []), ...documents],
-    next: Math.min(x.next ?? PLACES, next),
-    tooMany: x.tooMany ?? tooMany,
+    claims: [...(first.claims ?? []), ...claims],
+    documents: [...(first.documents ?? []), ...documents],
+    next: Math.min(first.next ?? PLACES, next),
+    tooMany: first.tooMany ?? tooMany,
   };
 }
 
@@ -425,10 +433,14 @@ function unequalIndexes(a: readonly string[], b: readonly string[]): readonly nu
   return Array.from({ length }, (_, at) => at).filter((at) => (a[at] ?? NO_SUM) !== (b[at] ?? NO_SUM));
 }
 
-function sameClaim(a: DigestClaim, b: DigestClaim): boolean {
-  const isLocal = identityScope(a.identity) !== 0 && identityScope(b.identity) !== 0;
+/**
+ * Returns true if the attributes of two claims are equal. Node-local identities are compared by their labels, because
+ * each agent numbers them itself.
+ */
+function isSameClaim(a: DigestClaim, b: DigestClaim): boolean {
+  const areNodeLocal = identityScope(a.identity) !== 0 && identityScope(b.identity) !== 0;
   return (
-    (isLocal ? a.labels === b.labels : a.identity === b.identity) &&
+    (areNodeLocal ? a.labels === b.labels : a.identity === b.identity) &&
     a.hostIP === b.hostIP &&
     a.encryptKey === b.encryptKey &&
     (a.namespace ?? '') === (b.namespace ?? '') &&
@@ -438,6 +450,6 @@ function sameClaim(a: DigestClaim, b: DigestClaim): boolean {
   );
 }
 
-function sameItem(a: DigestItem, b: DigestItem): boolean {
+function isSameDocument(a: DigestItem, b: DigestItem): boolean {
   return JSON.stringify(a.fields) === JSON.stringify(b.fields);
 }

@@ -162,28 +162,33 @@ export async function withIncomplete(
   };
 }
 
+/** A service or node, and the moment for which it is requested; default: now. */
+export interface NamedRequest {
+  readonly path: string;
+  readonly name: string;
+  readonly at: string | undefined;
+}
+
 /**
- * Returns the answer of `show` for the service or node at a path, or that it certainly does not exist. Without `at`, it
- * has the state of the clusters that are not ready and for which `dependsOn` is true.
+ * Returns the answer of `show` for a service or node, or that it certainly does not exist. An answer for now has the
+ * state of the clusters that are not ready and for which `dependsOn` is true.
  */
 export async function namedAnswer<T>(
   ask: Ask,
-  path: string,
-  name: string,
-  at: string | undefined,
+  { path, name, at }: NamedRequest,
   show: (document: T) => Answer,
   dependsOn: (document: T, cluster: ClusterDocument) => boolean,
 ): Promise<Answer> {
   let document: T;
   try {
-    document = (await ask(path)) as T; // a process of the same version sent it
+    document = (await ask(path)) as T;
   } catch (error) {
     if (!isNotFound(error)) throw error;
     const answer = notFoundAnswer(name, error.problem?.nearest);
     return at === undefined ? withIncomplete(ask, answer) : answer;
   }
   const answer = show(document);
-  return at === undefined ? withIncomplete(ask, answer, (one) => dependsOn(document, one)) : answer;
+  return at === undefined ? withIncomplete(ask, answer, (cluster) => dependsOn(document, cluster)) : answer;
 }
 
 /** Returns an identity with its name: `66536 (app=checkout)`, `health`. */
@@ -233,6 +238,6 @@ export function checkedStatus<T extends object>(
   process: string,
 ): T {
   const isExpected = isObject(status) && (Array.isArray(status[field]) || isObject(status[field]));
-  if (isExpected) return status as T; // a process of the same version sent it
+  if (isExpected) return status as T;
   throw new InputError(`the socket does not belong to ${process}: set another one with --socket`);
 }

@@ -68,28 +68,32 @@ export async function archive(files: readonly BundleFile[], modified: Date): Pro
   for (const { name, text } of files) {
     const whole = Buffer.from(text);
     const content = whole.length > MAX_FILE_BYTES ? whole.subarray(0, MAX_FILE_BYTES) : whole;
-    blocks.push(tarHeader(name, content.length, modified), content, Buffer.alloc(-content.length & 511));
+    const padding = Buffer.alloc((TAR_BLOCK_BYTES - (content.length % TAR_BLOCK_BYTES)) % TAR_BLOCK_BYTES);
+    blocks.push(tarHeader(name, content.length, modified), content, padding);
   }
-  blocks.push(Buffer.alloc(1024));
+  blocks.push(Buffer.alloc(2 * TAR_BLOCK_BYTES)); // the end of an archive
   const packed: Buffer = await promisify(gzip)(Buffer.concat(blocks));
   if (packed.length > MAX_BUNDLE_BYTES)
     throw new Error(`the bundle has ${packed.length} bytes, more than ${MAX_BUNDLE_BYTES}`);
   return packed;
 }
 
+/** A tar archive consists of blocks of this size. */
+const TAR_BLOCK_BYTES = 512;
+
 /** Returns the header of a file: fields of fixed width, numbers in octal, and the sum of its bytes. */
 function tarHeader(name: string, size: number, modified: Date): Buffer {
-  const header = Buffer.alloc(512);
+  const header = Buffer.alloc(TAR_BLOCK_BYTES);
   const octal = (value: number, width: number): string => `${value.toString(8).padStart(width - 1, '0')}\0`;
   header.write(name, 0, 100);
-  header.write(octal(0o600, 8), 100);
-  header.write(octal(0, 8), 108);
-  header.write(octal(0, 8), 116);
+  header.write(octal(0o600, 8), 100); // mode
+  header.write(octal(0, 8), 108); // user
+  header.write(octal(0, 8), 116); // group
   header.write(octal(size, 12), 124);
   header.write(octal(Math.floor(modified.getTime() / 1000), 12), 136);
-  header.write(' '.repeat(8), 148);
-  header.write('0', 156);
-  header.write('ustar\u000000', 257);
+  header.write(' '.repeat(8), 148); // the sum counts its own field as spaces
+  header.write('0', 156); // type: a file
+  header.write('ustar\u000000', 257); // format and version
   const sum = header.reduce((total, byte) => total + byte, 0);
   header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
   return header;

@@ -15,8 +15,8 @@ export interface ClusterCondition
 export function clusterStateText(cluster: ClusterCondition): string {
   const { state, ready, connected, knownAt, servicesExpired, missing } = cluster;
   if (ready) return 'connected, complete';
-  const unreachable = knownAt === undefined ? 'not connected' : 'unreachable';
-  const connection = connected ? 'connected' : unreachable;
+  const disconnected = knownAt === undefined ? 'not connected' : 'unreachable';
+  const connection = connected ? 'connected' : disconnected;
   const text = state === 'no-configuration' ? 'no configuration in the kvstore' : connection;
   const lacks = missing.length === 0 ? '' : `, ${missing.join(', ')} missing`;
   const without = servicesExpired === true ? ' without services' : '';
@@ -57,7 +57,7 @@ export async function incompleteTexts(
   ask: Ask,
   isMeant: (cluster: ClusterDocument) => boolean = () => true,
 ): Promise<readonly string[]> {
-  const { clusters } = (await ask('/v1/status')) as StatusDocument; // a process of the same version sent it
+  const { clusters } = (await ask('/v1/status')) as StatusDocument;
   const meant = clusters.filter(isMeant);
   const text = manyIncompleteText(meant);
   return text === undefined ? incompleteClusterTexts(meant) : [text];

@@ -8,6 +8,7 @@ import type { DiffReason } from './diff-reasons.ts';
 /** Maximum number of differences in the text. `-o json` contains more. */
 const MAX_SHOWN = 50;
 
+/** Maximum number of items of one field in the text. */
 const MAX_SHOWN_ITEMS = 3;
 
 const REASON_TEXTS: Readonly<Record<DiffReason, string>> = {
@@ -71,10 +72,45 @@ function firstOf(texts: readonly string[]): string {
 }
 
 /** Returns counts at both agents, such as `3 only at a, 2 only at b`, without those that are 0. */
-function sidesText(what: string, atA: number, atB: number): string {
-  return [...(atA > 0 ? [`${atA} ${what} at a`] : []), ...(atB > 0 ? [`${atB} ${what} at b`] : [])].join(
-    ', ',
-  );
+function sidesText(word: string, atA: number, atB: number): string {
+  const texts = [...(atA > 0 ? [`${atA} ${word} at a`] : []), ...(atB > 0 ? [`${atB} ${word} at b`] : [])];
+  return texts.join(', ');
+}
+
+/** Returns the number of differences of a group: `services baltic: 2 of 40 differ (1 only at a)`. */
+function groupText({ writer, differ, claimsA, claimsB, onlyA, onlyB }: AgentDiff['writers'][number]): string {
+  const noun = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
+  const verb = differ === 1 ? 'differs' : 'differ';
+  const only = sidesText('only', onlyA, onlyB);
+  return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${noun} ${verb}${only && ` (${only})`}`;
+}
+
+/** Returns the lines of the first differences, and the number of the others. */
+function differenceLines({ differences, documents, notListed }: AgentDiff): readonly string[] {
+  const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
+    reason === 'none-found' ? REASON_TEXTS['none-found'] : detail;
+  const claimRows = differences
+    .slice(0, MAX_SHOWN)
+    .map((claim) => [
+      `  ${claim.key}`,
+      `a: ${claimText(claim.a, claim.b)}`,
+      `b: ${claimText(claim.b, claim.a)}`,
+      detailText(claim),
+    ]);
+  const documentRows = documents
+    .slice(0, MAX_SHOWN)
+    .map((document) => [
+      `  ${document.writer} ${document.key}`,
+      fieldDifferences(document).join('; '),
+      detailText(document),
+    ]);
+  const shown = claimRows.length + documentRows.length;
+  const more = differences.length + documents.length - shown + notListed;
+  return [
+    ...alignColumns(claimRows),
+    ...alignColumns(documentRows),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ];
 }
 
 /**
@@ -82,14 +118,8 @@ function sidesText(what: string, atA: number, atB: number): string {
  * line.
  */
 export function diffLines(diff: AgentDiff): readonly string[] {
-  const { clusters, writers, restored, reasons, differences, documents, expected } = diff;
-  const { notListed, notCompared, digestsOnly } = diff;
-  const heads = writers.map(({ writer, differ, claimsA, claimsB, onlyA, onlyB }) => {
-    const noun = writer.startsWith('services') || writer.startsWith('nodes') ? '' : ' claims';
-    const verb = differ === 1 ? 'differs' : 'differ';
-    const only = sidesText('only', onlyA, onlyB);
-    return `${writer}: ${differ} of ${Math.max(claimsA, claimsB)}${noun} ${verb}${only && ` (${only})`}`;
-  });
+  const { clusters, writers, restored, reasons, expected, notListed, notCompared, digestsOnly } = diff;
+  const heads = writers.map(groupText);
   const unconfirmed = restored.map(
     ({ writer, claimsA, claimsB }) =>
       `${writer}: ${sidesText('not confirmed', claimsA, claimsB)}: restored from a checkpoint`,
@@ -97,21 +127,6 @@ export function diffLines(diff: AgentDiff): readonly string[] {
   const reasonTexts = Object.entries(reasons).map(
     ([reason, count]) => `${REASON_TEXTS[reason as DiffReason]} ${count}`, // the keys of an object literal
   );
-  const detailText = ({ reason, detail }: Pick<ClaimDifference, 'reason' | 'detail'>): string =>
-    reason === 'none-found' ? 'no reason found' : detail;
-  const rows = differences
-    .slice(0, MAX_SHOWN)
-    .map((one) => [
-      `  ${one.key}`,
-      `a: ${claimText(one.a, one.b)}`,
-      `b: ${claimText(one.b, one.a)}`,
-      detailText(one),
-    ]);
-  const items = documents
-    .slice(0, MAX_SHOWN)
-    .map((one) => [`  ${one.writer} ${one.key}`, fieldDifferences(one).join('; '), detailText(one)]);
-  const more =
-    Math.max(0, differences.length - MAX_SHOWN) + Math.max(0, documents.length - MAX_SHOWN) + notListed;
   const { localNode, localSource } = expected;
   return [
     ...(clusters === undefined
@@ -122,9 +137,7 @@ export function diffLines(diff: AgentDiff): readonly string[] {
           ),
         ]),
     ...(heads.length + digestsOnly.length === 0 ? ['No differences.'] : heads.map(printable)),
-    ...alignColumns(rows),
-    ...alignColumns(items),
-    ...(more > 0 ? [`  and ${more} more`] : []),
+    ...differenceLines(diff),
     ...(reasonTexts.length > 0 ? [`Reasons: ${reasonTexts.join('; ')}`] : []),
     ...unconfirmed.map(printable),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),

@@ -67,7 +67,7 @@ interface ComparedAgent {
 }
 
 /** Returns a document; undefined if the agent has none, for example because it records no history. */
-async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
+async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined> {
   try {
     return (await ask(path)) as T;
   } catch (error) {
@@ -77,8 +77,8 @@ async function find<T>(ask: Ask, path: string): Promise<T | undefined> {
 }
 
 async function manifestsOf(ask: Ask): Promise<string> {
-  const { manifests } = (await find<SettingsDocument>(ask, '/v1/settings'))?.settings ?? {};
-  const paths = manifests?.value;
+  const settings = await readIfAvailable<SettingsDocument>(ask, '/v1/settings');
+  const paths = settings?.settings['manifests']?.value;
   return Array.isArray(paths) && paths.length > 0 ? paths.join(', ') : 'none';
 }
 
@@ -97,7 +97,7 @@ export class DiffReasons {
   ): Promise<DiffReasons> {
     const read = async (side: Side): Promise<ComparedAgent> => {
       const ask = asks[side];
-      const status = (await ask('/v1/status')) as StatusDocument; // agents of the same version sent them
+      const status = (await ask('/v1/status')) as StatusDocument;
       const rejections = (await ask('/v1/rejections')) as RejectionsDocument;
       return { ask, digest: digests[side], status, rejections, manifests: await manifestsOf(ask) };
     };
@@ -110,8 +110,11 @@ export class DiffReasons {
     const explained: (T & WithReason)[] = [];
     let searches = 0;
     for (const pair of pairs) {
-      const found =
-        this.#knownReason(pair) ?? (searches++ < MAX_SEARCHED ? await this.#search(pair) : undefined);
+      let found = this.#knownReason(pair);
+      if (found === undefined && searches < MAX_SEARCHED) {
+        searches++;
+        found = await this.#search(pair);
+      }
       const [reason, detail] = found ?? (['not-searched', ''] as const);
       explained.push({ ...pair, reason, detail });
     }
@@ -132,8 +135,12 @@ export class DiffReasons {
     return undefined;
   }
 
+  /** Returns the reason of a difference that the explanations, rejections and histories of the agents show. */
   async #search(pair: DifferingClaim): Promise<readonly [DiffReason, string]> {
-    const [a, b] = await Promise.all([this.#explain('a', pair.key), this.#explain('b', pair.key)]);
+    const [a, b] = await Promise.all([
+      this.#explanationOf('a', pair.key),
+      this.#explanationOf('b', pair.key),
+    ]);
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
     for (const side of ['a', 'b'] as const) {
@@ -152,13 +159,10 @@ export class DiffReasons {
 
   /** Returns the reason of a difference of a service or node, and its text. */
   reasonOfDocument({ writer }: DifferingDocument): readonly [DiffReason, string] {
-    const [what = '', cluster = this.#agents.a.status.cluster] = writer.split(' ');
+    const [type = '', cluster = this.#agents.a.status.cluster] = writer.split(' ');
+    const kinds = type === 'nodes' ? NODE_KINDS : SERVICE_KINDS;
     for (const side of ['a', 'b'] as const) {
-      const incomplete = incompleteItem(
-        this.#agents[side].status,
-        what === 'nodes' ? NODE_KINDS : SERVICE_KINDS,
-        cluster,
-      );
+      const incomplete = incompleteItem(this.#agents[side].status, kinds, cluster);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
     const { a, b } = this.#agents;
@@ -177,13 +181,14 @@ export class DiffReasons {
     return texts.length === 0 ? undefined : texts.join('; ');
   }
 
-  async #explain(side: Side, key: string): Promise<ExplanationDocument | undefined> {
-    return find<ExplanationDocument>(this.#agents[side].ask, `/v1/ipcache/explain/${key}`);
+  async #explanationOf(side: Side, key: string): Promise<ExplanationDocument | undefined> {
+    return readIfAvailable<ExplanationDocument>(this.#agents[side].ask, `/v1/ipcache/explain/${key}`);
   }
 
   async #isRecent(side: Side, key: string): Promise<boolean> {
     const path = withQuery('/v1/history', { key, from: `-${RECENT_MS / 1000}s`, limit: 1 });
-    const history = await find<{ readonly items: readonly unknown[] }>(this.#agents[side].ask, path);
+    const { ask } = this.#agents[side];
+    const history = await readIfAvailable<{ readonly items: readonly unknown[] }>(ask, path);
     return (history?.items.length ?? 0) > 0;
   }
 }
@@ -202,14 +207,16 @@ const SERVICE_KINDS: ReadonlySet<string> = new Set(['services', 'endpointslices'
 /** Kinds of Kubernetes objects whose claims are only on addresses of nodes. */
 const NODE_KINDS: ReadonlySet<string> = new Set(['ciliumnodes', 'nodes']);
 
+/** Returns the incomplete part of the source of a claim. */
 function incompleteText(status: StatusDocument, { writer, a, b }: DifferingClaim): string | undefined {
   const [source = '', owner] = writer.split(' ');
   if (source === 'k8s' || source === 'custom-resource') {
     const claim = a ?? b;
     const isNode = claim?.owner?.includes('/') === true;
+    const isPod = claim?.podName !== undefined;
     return incompleteKind(
       status,
-      (name) => NODE_KINDS.has(name) === isNode && !(claim?.podName !== undefined && SERVICE_KINDS.has(name)),
+      (name) => NODE_KINDS.has(name) === isNode && !(isPod && SERVICE_KINDS.has(name)),
     );
   }
   if (source === 'clustermesh') return incompleteCluster(status, owner ?? '');

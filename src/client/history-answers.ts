@@ -11,7 +11,7 @@ import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, findDocument, identityCell, notFoundAnswer, podCell, type Question } from './answer.ts';
-import { nodeDifference, nodeText } from './change-text.ts';
+import { changeSign, nodeDifference, nodeText } from './change-text.ts';
 import { MAX_PAGE_ITEMS, withQuery } from './list.ts';
 
 /** Returns the sentences that explain why an answer about a moment is not certain, or lacks claims. */
@@ -97,13 +97,14 @@ export async function* historyPages(
   { limit, ...range }: HistoryQuery,
 ): AsyncGenerator<HistoryDocument, void, void> {
   let after: number | undefined;
-  for (let rest = limit; rest > 0; ) {
-    const parameters = { ...range, after, limit: Math.min(rest, MAX_PAGE_ITEMS) };
+  let remaining = limit;
+  while (remaining > 0) {
+    const parameters = { ...range, after, limit: Math.min(remaining, MAX_PAGE_ITEMS) };
     const page = (await ask(withQuery('/v1/history', parameters))) as HistoryDocument;
     yield page;
     after = page.items.at(-1)?.sequence;
     if (!page.more || after === undefined) return;
-    rest -= page.items.length;
+    remaining -= page.items.length;
   }
 }
 
@@ -155,11 +156,10 @@ function recordCells(record: HistoryRecordDocument, queriedKey: string | undefin
   if (record.kind === 'mark')
     return [time, '*', record.mark ?? '', record.subject ?? '', record.detail ?? '', ''];
   const { key = '', source = '', owner, before, after, effective, cause } = record;
-  const sign = before === undefined ? '+' : after === undefined ? '-' : '~';
   const subject = key === queriedKey ? '' : key;
   return [
     time,
-    `${sign} ${owner === undefined ? source : `${source} ${owner}`}`,
+    `${changeSign(before, after)} ${owner === undefined ? source : `${source} ${owner}`}`,
     subject,
     valueText(record),
     effective === undefined || effective.before === effective.after
@@ -194,7 +194,6 @@ function valueText({ kind, before, after }: HistoryRecordDocument): string {
   if (kind === 'service') return backendsChange(before, after);
   const value = after ?? before;
   if (kind === 'node') {
-    // A process of the same version sent it.
     const [old, now] = [before, after] as readonly (NodeDocument | undefined)[];
     return old !== undefined && now !== undefined
       ? nodeDifference(old, now)
@@ -231,11 +230,12 @@ const RECORD_NOUNS: Readonly<Record<string, string>> = {
   node: 'node change',
 };
 
+/** Returns a group of changes with a common cause in one line. */
 function causeText(group: CauseDocument): string {
   const { revisions, host, node, mark, emptied, samples, withdrawal } = group;
-  const store = withdrawal === true ? `${group.store} withdrawn` : group.store;
   if (mark !== undefined)
     return [group.store, mark.subject, mark.detail].filter((part) => part !== '').join(' ');
+  const store = withdrawal === true ? `${group.store} withdrawn` : group.store;
   const counts = (['deleted', 'changed', 'added'] as const).flatMap((what) =>
     group[what] === 0 ? [] : [`${group[what].toLocaleString('en')} ${what}`],
   );
@@ -245,7 +245,9 @@ function causeText(group: CauseDocument): string {
   const onHost = host === undefined ? '' : `, all of host ${host}`;
   const where = node === undefined ? onHost : `, all of node ${node}`;
   const lost = emptied.length === 0 ? '' : `; without backends then: ${emptied.join(', ')}`;
-  return `${store}${revisionsText(revisions)}: ${counts.join(', ')} (${kinds.join(', ')})${where}${lost}; ${samples.join(', ')}${samples.length < group.added + group.changed + group.deleted ? ', …' : ''}`;
+  const total = group.added + group.changed + group.deleted;
+  const shown = [...samples, ...(samples.length < total ? ['…'] : [])].join(', ');
+  return `${store}${revisionsText(revisions)}: ${counts.join(', ')} (${kinds.join(', ')})${where}${lost}; ${shown}`;
 }
 
 function revisionsText(revisions: CauseDocument['revisions']): string {

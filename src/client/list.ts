@@ -142,18 +142,20 @@ async function* pages<T>(
   { limit = Number.POSITIVE_INFINITY, clock = systemClock }: PrintOptions,
 ): AsyncGenerator<readonly T[], void, void> {
   let remaining = limit;
-  const asking = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
+  /** Returns a function that requests a page. It may be called repeatedly. */
+  const reader = (parameters: ListFilters): (() => Promise<PageDocument<T>>) => {
     const request = withQuery(path, { ...parameters, limit: Math.min(MAX_PAGE_ITEMS, remaining) });
     return async () => (await ask(request)) as PageDocument<T>;
   };
-  for (let next: Promise<PageDocument<T>> | undefined = asking(filters)(); next !== undefined; ) {
+  let next: Promise<PageDocument<T>> | undefined = reader(filters)();
+  while (next !== undefined) {
     const page: PageDocument<T> = await next;
     remaining -= page.items.length;
-    const read =
-      page.continue === undefined || remaining <= 0 ? undefined : asking({ continue: page.continue });
-    next = read?.();
+    const isLast = page.continue === undefined || remaining <= 0;
+    const readNext = isLast ? undefined : reader({ continue: page.continue });
+    next = readNext?.();
     next?.catch(() => {}); // the rejection is handled where the page is awaited
-    using _keptAlive = read && keepAlive(read, clock);
+    using _keptAlive = readNext && keepAlive(readNext, clock);
     if (page.items.length > 0) yield page.items;
   }
 }
@@ -171,6 +173,7 @@ function keepAlive(read: () => Promise<unknown>, clock: Clock): Disposable {
   return { [Symbol.dispose]: () => ended.abort() };
 }
 
+/** Formats the parts of a list. */
 interface ListWriter<T> {
   readonly items: (items: readonly T[], isFirst: boolean) => string;
   /** `past`: the moment of the list, if it is an earlier one. */
@@ -187,6 +190,7 @@ async function listWriter<T>(
       return { items: (items) => lines(items.map(nameOf)), end: () => '' };
     case 'json':
       return {
+        // The brackets of each part are cut, because the parts form one array.
         items: (items, isFirst) => `${isFirst ? '[' : ','}${JSON.stringify(items, null, 1).slice(1, -2)}`,
         end: (isEmpty) => (isEmpty ? '[]\n' : '\n]\n'),
       };

@@ -1,7 +1,7 @@
 import type { ExplainedNodeDocument, NodeDocument } from '../api/documents.ts';
 import { namePath } from '../api/name-path.ts';
 import { printable } from '../process/terminal.ts';
-import { ageText, type Column, namedAnswer, objectLines, type Question } from './answer.ts';
+import { type Answer, ageText, type Column, namedAnswer, objectLines, type Question } from './answer.ts';
 import { pastLines } from './history-answers.ts';
 import { type ListFilters, type PrintedList, printedList, withQuery } from './list.ts';
 
@@ -67,31 +67,27 @@ export function listNodes(filters: ListFilters): PrintedList {
 
 /** Returns the question for one node and the claims of all sources on it. */
 export function getNode(name: string, at?: string): Question {
-  return (ask, view) =>
-    namedAnswer(
-      ask,
-      withQuery(`/v1/nodes/${namePath(name)}`, { at }),
-      name,
-      at,
-      (node: ExplainedNodeDocument) => {
-        const { claims, heldBack, lostAddresses } = node.explain;
-        const lost = lostAddresses.map(({ ip, holder }) => {
-          if (holder === undefined) return `${ip}: not claimed, because the IPCache is full`;
-          return `${ip}: claimed by ${holder.source} ${holder.owner}`.trim();
-        });
-        return {
-          json: node,
-          lines: [
-            ...objectLines(NODE_COLUMNS, claims, view),
-            ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
-            ...(heldBack ? ['Handlers still have an earlier version of this node.'] : []),
-            ...lost.map(printable),
-            ...pastLines(node.past),
-          ],
-          succeeded: true,
-          names: [name],
-        };
-      },
-      (node, cluster) => cluster.name === node.cluster,
-    );
+  const path = withQuery(`/v1/nodes/${namePath(name)}`, { at });
+  return (ask, view) => {
+    const show = (node: ExplainedNodeDocument): Answer => {
+      const { claims, heldBack, lostAddresses } = node.explain;
+      const lost = lostAddresses.map(({ ip, holder }) => {
+        if (holder === undefined) return `${ip}: not claimed, because the IPCache is full`;
+        return `${ip}: claimed by ${holder.source} ${holder.owner}`.trim();
+      });
+      return {
+        json: node,
+        lines: [
+          ...objectLines(NODE_COLUMNS, claims, view),
+          ...(claims.length > 1 ? ['The first claim is effective; the others are overruled.'] : []),
+          ...(heldBack ? ['Handlers still have an earlier version of this node.'] : []),
+          ...lost.map(printable),
+          ...pastLines(node.past),
+        ],
+        succeeded: true,
+        names: [name],
+      };
+    };
+    return namedAnswer(ask, { path, name, at }, show, (node, cluster) => cluster.name === node.cluster);
+  };
 }

@@ -71,10 +71,7 @@ const CLUSTER_SOURCES: ReadonlySet<string> = new Set(['kvstore', 'clustermesh', 
 export function getPrefix(key: string, at?: string): Question {
   return async (ask, view) => {
     if (at !== undefined) return pastAnswer(key, at, ask, view);
-    const entry = key.includes('/')
-      ? ((await ask(withQuery('/v1/ipcache', { prefix: key }))) as { items: readonly EntryDocument[] })
-          .items[0]
-      : await findDocument<EntryDocument>(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
+    const entry = await findEntry(ask, key);
     if (entry === undefined) return withIncomplete(ask, notFoundAnswer(key));
     const lines = objectLines(PREFIX_COLUMNS, [entry], view);
     const answer = { json: entry, lines, succeeded: true, names: [entry.prefix] };
@@ -82,6 +79,12 @@ export function getPrefix(key: string, at?: string): Question {
     const cluster = ownerCluster(entry.owner ?? '');
     return withIncomplete(ask, answer, ({ name, local }) => (cluster === '' ? local : name === cluster));
   };
+}
+
+async function findEntry(ask: Ask, key: string): Promise<EntryDocument | undefined> {
+  if (!key.includes('/')) return findDocument(ask, `/v1/ipcache/lookup/${encodeURIComponent(key)}`);
+  const page = await ask(withQuery('/v1/ipcache', { prefix: key }));
+  return (page as { readonly items: readonly EntryDocument[] }).items[0];
 }
 
 async function pastAnswer(key: string, at: string, ask: Ask, view: View): Promise<Answer> {

@@ -8,6 +8,7 @@ import {
   type Column,
   documentTable,
   linesOrHint,
+  type NamedRequest,
   namedAnswer,
   objectLines,
   portsCell,
@@ -78,8 +79,8 @@ export function listServices(filters: ListFilters): PrintedList {
   });
 }
 
-function servicePath(name: string, at: string | undefined): string {
-  return withQuery(`/v1/services/${namePath(name)}`, { at });
+function serviceRequest(name: string, at: string | undefined): NamedRequest {
+  return { path: withQuery(`/v1/services/${namePath(name)}`, { at }), name, at };
 }
 
 const BACKEND_COLUMNS: readonly Column<BackendDocument>[] = [
@@ -113,7 +114,7 @@ export function getService(name: string, at?: string): Question {
         names: [serviceName(service)],
       };
     };
-    return namedAnswer(ask, servicePath(name, at), name, at, show, mayOffer);
+    return namedAnswer(ask, serviceRequest(name, at), show, mayOffer);
   };
 }
 
@@ -153,6 +154,6 @@ export function explainService(name: string, at?: string): Question {
         succeeded: true,
       };
     };
-    return namedAnswer(ask, servicePath(name, at), name, at, show, mayOffer);
+    return namedAnswer(ask, serviceRequest(name, at), show, mayOffer);
   };
 }

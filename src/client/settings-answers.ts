@@ -8,7 +8,7 @@ function valueText(value: unknown): string {
 
 /** Returns the settings that a process uses, for `dpcache config show`. */
 export const askSettings: Question = async (ask, view) => {
-  const json = (await ask('/v1/settings')) as SettingsDocument; // a process of the same version sent it
+  const json = (await ask('/v1/settings')) as SettingsDocument;
   const rows = Object.entries(json.settings).map(([key, { value, from }]) => [key, valueText(value), from]);
   return { json, lines: table([['SETTING', 'VALUE', 'FROM'], ...rows], view), succeeded: true };
 };

@@ -13,6 +13,7 @@ import { counted, nounOf } from '../base/show-value.ts';
 import { ascending } from '../base/sorted-map.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { KeyedEntry } from '../ipcache/types.ts';
+import { MINIMAL_ALLOCATED_IDENTITY } from '../model/numeric-identity.ts';
 import { ownerCluster } from '../model/source.ts';
 import { prefixOfKey } from '../net/prefix.ts';
 import { tunnelEndpoint } from '../nodemanager/address-claims.ts';
@@ -190,10 +191,12 @@ async function readiness(ask: Ask): Promise<Readiness> {
  */
 function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
   const writer = source === 'clustermesh' || source === 'kvstore' ? ownerCluster(owner) : owner;
-  return [source, writer, k8s !== undefined, key.includes('/'), identity < 256].join(' ');
+  const isReserved = identity < MINIMAL_ALLOCATED_IDENTITY;
+  return [source, writer, k8s !== undefined, key.includes('/'), isReserved].join(' ');
 }
 
 const MAX_SAMPLES = 8;
+
 /**
  * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries
  * would be searched completely.
@@ -224,10 +227,15 @@ function sampleLines(views: EngineViews, nameOf: IdentityName): readonly string[
 /** Maximum length of a list in the summary. */
 const MAX_LISTED = 12;
 
-function shortened(lines: readonly string[], noun: string, command: string): readonly string[] {
-  const more = lines.length - MAX_LISTED - 1;
-  if (more <= 0) return lines;
-  return [...lines.slice(0, MAX_LISTED + 1), `… and ${more} more ${nounOf(more, noun)}: ${command}`];
+/** Returns the first lines of a table, and the number of the others with the command that prints them. */
+function shortened(
+  [header = '', ...rows]: readonly string[],
+  noun: string,
+  command: string,
+): readonly string[] {
+  const more = rows.length - MAX_LISTED;
+  if (more <= 0) return [header, ...rows];
+  return [header, ...rows.slice(0, MAX_LISTED), `… and ${more} more ${nounOf(more, noun)}: ${command}`];
 }
 
 function nodeLines({ nodes }: EngineViews): readonly string[] {
@@ -248,7 +256,7 @@ function sortedServices(views: EngineViews): readonly ServiceDocument[] {
   return entries.map(([, announced]) => serviceDocument(announced, views));
 }
 
-/** Shows a summary of the state, without iterating over all of it. */
+/** Shows a summary of the state. Iterates over all nodes and services, but not over all prefixes. */
 export function showState(views: EngineViews, status: StatusDocument, terminal: Terminal): void {
   const section = (title: string, lines: readonly string[]): void => {
     terminal.line(terminal.paint('strong', title));

@@ -17,7 +17,7 @@ export interface WhatIfText extends Pick<Answer, 'json' | 'lines'> {
 
 /** Sends edits to `/v1/whatif` and returns the answer. */
 export async function askWhatIf(ask: Ask, edits: readonly object[]): Promise<WhatIfText> {
-  const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[]; // a process of the same version sent it
+  const answer = (await ask('/v1/whatif', { edits })) as readonly WhatIfLine[];
   const linesOfType = <T extends WhatIfLine['type']>(type: T): readonly LineOf<T>[] =>
     answer.filter((line): line is LineOf<T> => line.type === type);
   const [summary] = linesOfType('summary');
