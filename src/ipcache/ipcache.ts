@@ -15,8 +15,8 @@ import { ChangedRows, type ClaimTracker } from './claims/changed-rows.ts';
 import {
   claimRejection,
   hostRejection,
+  ifPodRejection,
   keyRejection,
-  podRejection,
   writerRejection,
 } from './claims/claim-intake.ts';
 import { type ClaimObserver, ClaimState } from './claims/claim-state.ts';
@@ -525,7 +525,7 @@ export class IPCache extends CacheReads {
 
   /** Deletes the claim on the key in the register. */
   #delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
-    const fault = this.#checkWriter(by, key) ?? podRejection(by.ifPod, key);
+    const fault = this.#checkWriter(by, key) ?? ifPodRejection(by.ifPod, key);
     if (fault !== undefined) return this.#reject(fault);
     const outcome = this.#state.remove(this.#key, by);
     if (outcome !== 'not-found' || this.#waiting.size === 0) return outcome;

@@ -2,7 +2,7 @@ import type { Rejection } from '../base/rejection.ts';
 import {
   claimRejection,
   hostRejection,
-  podRejection,
+  ifPodRejection,
   writerRejection,
 } from '../ipcache/claims/claim-intake.ts';
 import type { PrefixClaims } from '../ipcache/ipcache.ts';
@@ -182,7 +182,7 @@ function applyEdit(
 
 function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
   if (edit.edit === 'delete') {
-    throwIfFault(index, writerRejection(edit.by, edit.key) ?? podRejection(edit.by.ifPod, edit.key));
+    throwIfFault(index, writerRejection(edit.by, edit.key) ?? ifPodRejection(edit.by.ifPod, edit.key));
     const { source, owner = '', ifPod } = edit.by;
     return { form, writer: { source, owner }, claim: undefined, ifPod };
   }

@@ -42,6 +42,14 @@ describe('a cache rejects an incomplete argument', () => {
     expect(cache.size).toBe(1);
   });
 
+  it('but ignores further fields of the pod of a delete (regression: named `k8s.serviceAccount`)', () => {
+    const cache = new IPCache();
+    const pod = { namespace: 'shop', podName: 'a' };
+    cache.upsert('10.0.0.1', { identity: 1, source: 'k8s', k8s: pod });
+    const by = { source: 'k8s', ifPod: { ...pod, serviceAccount: null } };
+    expect(Reflect.apply(cache.delete, cache, ['10.0.0.1', by])).toBe('applied');
+  });
+
   it.each([Number.NaN, -1])('and a limit of %j keys (regression: NaN meant no limit)', (maxEntries) => {
     expect(() => new IPCache({ maxEntries })).toThrow('maxEntries must be at least 0');
   });

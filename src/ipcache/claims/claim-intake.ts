@@ -31,19 +31,27 @@ function namedPortsRejection(ports: unknown, key: string): Rejection | undefined
 }
 
 /** Returns the rejection of the pod in a delete; undefined if it is valid or absent. */
-export function podRejection(ifPod: PrefixDeleteOptions['ifPod'], key: string): Rejection | undefined {
-  return ifPod === undefined ? undefined : metadataRejection(ifPod, key, 'ifPod');
+export function ifPodRejection(ifPod: PrefixDeleteOptions['ifPod'], key: string): Rejection | undefined {
+  return ifPod === undefined ? undefined : podRejection(ifPod, 'ifPod', key);
 }
 
-function metadataRejection(k8s: K8sMetadata, key: string, name = 'k8s'): Rejection | undefined {
-  if (typeof k8s !== 'object' || k8s === null)
-    return rejection('invalid-metadata', name, k8s, 'must be an object', key);
-  if (typeof k8s.namespace !== 'string') {
-    return rejection('invalid-metadata', `${name}.namespace`, k8s.namespace, 'must be a string', key);
-  }
-  if (typeof k8s.podName !== 'string') {
-    return rejection('invalid-metadata', `${name}.podName`, k8s.podName, 'must be a string', key);
-  }
+function podRejection(
+  pod: Pick<K8sMetadata, 'namespace' | 'podName'>,
+  field: string,
+  key: string,
+): Rejection | undefined {
+  if (typeof pod !== 'object' || pod === null)
+    return rejection('invalid-metadata', field, pod, 'must be an object', key);
+  if (typeof pod.namespace !== 'string')
+    return rejection('invalid-metadata', `${field}.namespace`, pod.namespace, 'must be a string', key);
+  if (typeof pod.podName !== 'string')
+    return rejection('invalid-metadata', `${field}.podName`, pod.podName, 'must be a string', key);
+  return undefined;
+}
+
+function metadataRejection(k8s: K8sMetadata, key: string): Rejection | undefined {
+  const invalidPod = podRejection(k8s, 'k8s', key);
+  if (invalidPod !== undefined) return invalidPod;
   if (k8s.serviceAccount !== undefined && typeof k8s.serviceAccount !== 'string') {
     return rejection('invalid-metadata', 'k8s.serviceAccount', k8s.serviceAccount, 'must be a string', key);
   }
