@@ -122,7 +122,7 @@ export class CacheReads {
     if (limit <= 0 || !parseKey(prefix, around)) return [];
     const found: { readonly slot: number; readonly key: PrefixRegister }[] = [];
     for (const slot of this.table.covered(around)) {
-      if (this.rows.has(slot, FLAG.shadowed)) continue;
+      if (this.rows.hasFlag(slot, FLAG.shadowed)) continue;
       const key = prefixRegister();
       this.table.keyOf(slot, key);
       found.push({ slot, key });
@@ -141,8 +141,9 @@ export class CacheReads {
   ): Generator<KeyedEntry, void, void> {
     let { skip = 0 } = options;
     for (const slot of this.table.slots()) {
-      if (!options.includeShadowed && this.rows.has(slot, FLAG.shadowed)) continue;
-      if (skip-- <= 0) yield this.entryAt(slot);
+      if (!options.includeShadowed && this.rows.hasFlag(slot, FLAG.shadowed)) continue;
+      if (skip > 0) skip--;
+      else yield this.entryAt(slot);
     }
   }
 
@@ -197,7 +198,7 @@ export class CacheReads {
 
   #keyedEntry(slot: number, key: string): KeyedEntry {
     const { identity, hostIP, encryptKey, k8s, source, owner } = this.rows.claim(slot);
-    const shadowed = this.rows.has(slot, FLAG.shadowed);
+    const shadowed = this.rows.hasFlag(slot, FLAG.shadowed);
     return { key, identity, hostIP, encryptKey, k8s, source, owner, shadowed };
   }
 }

@@ -27,7 +27,7 @@ export class ChangeHub {
   readonly #ownerListeners: ListenerSet<OwnerListener>;
   readonly #namedPortsListeners: ListenerSet<() => void>;
   readonly #readers = new Set<ChangeReader>();
-  /** Undefined before the first reader. */
+  /** Undefined before the first reader, and kept after the last one, so that it can resume. */
   #recent: RecentChanges | undefined;
   #revision = 0;
 
@@ -47,7 +47,7 @@ export class ChangeHub {
     return this.#listeners.size + this.#readers.size;
   }
 
-  /** True if changes have a receiver. */
+  /** True if changes have a receiver, or are kept for readers that resume. */
   get hasAudience(): boolean {
     return this.listeners > 0 || this.#recent !== undefined;
   }

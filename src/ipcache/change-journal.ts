@@ -36,23 +36,25 @@ export interface EntryMirror {
   publish(revision: number): void;
 }
 
+/** Sets the claims of a key as they were; undefined means none. */
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
 /** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */
 export class ChangeJournal implements ClaimSink {
   #changes: IPCacheChange[] = NO_CHANGES;
   /**
-   * Hashes of the prefixes that the current batch changed. Each batch has a new set, because the tables of a set that
-   * is cleared refer to each other, so that they are kept until the next collection of the old generation.
+   * Hashes of the prefixes that the current batch changed. The end of a batch replaces the set: after `clear`, its
+   * tables would refer to each other, and stay until the next collection of the old generation.
    */
   #hashes = new Set<number>();
   /** True if all changes are known to have different prefixes, because their hashes differ. */
   #distinct = false;
-  /** False if changes outside batches have no receiver. They are then not recorded, but set `#skipped`. */
+  /** False if changes outside batches have no receiver. They are then not recorded, but set `#skippedChange`. */
   #hasAudience = true;
-  #skipped = false;
-  /** Text of the key of the current write; empty if unknown. */
-  #text = '';
+  /** True if a change was not recorded since the last `takeSkipped`. */
+  #skippedChange = false;
+  /** The text from which the key of the current write was parsed; empty if it has several keys. */
+  #keyText = '';
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
@@ -95,10 +97,10 @@ export class ChangeJournal implements ClaimSink {
     if (sameEntry(old, next)) return;
     if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.set(key, old, next);
     if (!this.#hasAudience && this.#previousImages === undefined) {
-      this.#skipped = true;
+      this.#skippedChange = true;
       return;
     }
-    const change = prefixChange(key, old, next, this.#text);
+    const change = prefixChange(key, old, next, this.#keyText);
     // Most writes make one change. An array literal of one element is the cheapest to create.
     if (this.#changes.length === 0) this.#changes = [change];
     else this.#changes.push(change);
@@ -160,31 +162,33 @@ export class ChangeJournal implements ClaimSink {
   /** Runs `write` as a batch or as part of the current one. If it throws, its steps are undone in reverse order. */
   batch<T>(write: () => T, restore: Restore): T {
     const outermost = this.#previousImages === undefined;
-    if (outermost) this.#begin();
+    if (outermost) this.#distinct = true;
     this.#previousImages ??= [];
-    const lengths = {
+    const lengthsBefore = {
       images: this.#previousImages.length,
       changes: this.#changes.length,
       owners: this.#ownerChanges.length,
       claimChanges: this.#batchedClaimChanges.length,
     };
     const outerStart = this.#batchStart;
-    this.#batchStart = lengths.images;
+    this.#batchStart = lengthsBefore.images;
     try {
       const result = write();
       assert(!(result instanceof Promise), 'batch: the function must be synchronous');
       return result;
     } catch (error) {
-      for (const { key, image } of this.#previousImages.splice(lengths.images).reverse()) restore(key, image);
-      this.#changes = this.#changes.slice(0, lengths.changes);
-      this.#ownerChanges = this.#ownerChanges.slice(0, lengths.owners);
-      this.#batchedClaimChanges.length = lengths.claimChanges;
+      for (const { key, image } of this.#previousImages.splice(lengthsBefore.images).reverse())
+        restore(key, image);
+      this.#changes = this.#changes.slice(0, lengthsBefore.changes);
+      this.#ownerChanges = this.#ownerChanges.slice(0, lengthsBefore.owners);
+      this.#batchedClaimChanges.length = lengthsBefore.claimChanges;
       this.#lastImages.clear();
       throw error;
     } finally {
       this.#batchStart = outerStart;
       if (outermost) {
         this.#previousImages = undefined;
+        this.#hashes = new Set();
         this.#lastImages.clear();
         this.#deliverClaimChanges();
       }
@@ -199,15 +203,15 @@ export class ChangeJournal implements ClaimSink {
     this.#hasAudience = hasAudience;
   }
 
-  /** Sets the text from which the keys of the next changes were parsed. Empty means unknown. */
-  setText(text: string): void {
-    this.#text = text;
+  /** Sets the text from which the key of the next changes was parsed; empty if they have several keys. */
+  setKeyText(text: string): void {
+    this.#keyText = text;
   }
 
   /** Returns true if a visible change since the last call was not recorded. */
   takeSkipped(): boolean {
-    const skipped = this.#skipped;
-    this.#skipped = false;
+    const skipped = this.#skippedChange;
+    this.#skippedChange = false;
     return skipped;
   }
 
@@ -225,11 +229,6 @@ export class ChangeJournal implements ClaimSink {
     const changes = this.#ownerChanges;
     this.#ownerChanges = [];
     return changes.length === 1 ? changes : netOwnerChanges(changes);
-  }
-
-  #begin(): void {
-    this.#distinct = true;
-    this.#hashes = new Set();
   }
 
   #noteHash(hash: number): void {

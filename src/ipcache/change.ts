@@ -31,6 +31,7 @@ export function prefixChange(
   };
 }
 
+/** Returns a hash of a prefix. Both forms of a full-length prefix have the same hash. */
 export function prefixHash({ w0, w1, w2, w3, length, clusterID }: Readonly<PrefixRegister>): number {
   return w0 ^ Math.imul(w1 ^ Math.imul(w2 ^ w3, 31), 31) ^ (length << 24) ^ (clusterID << 12);
 }

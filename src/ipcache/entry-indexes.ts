@@ -11,8 +11,9 @@ export interface EntryIndex {
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
+/** Index of entries by host IP. */
 export class HostIndex implements EntryIndex {
-  /** The list of slots of each host, for `#slots`. */
+  /** The list of slots of each host in `#slots`. */
   readonly #hosts = new Map<string, number>();
   readonly #slots = new SlotLinks();
 

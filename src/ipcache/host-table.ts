@@ -17,6 +17,7 @@ export class HostTable {
   readonly #register: PrefixRegister = prefixRegister();
   /** Canonical text of each host in use. The index of a host is its number − 1. */
   readonly texts: ObjectColumn<string> = new ObjectColumn();
+  /** The number of references to each host, by the same index. */
   readonly #references = new Int32Rows(1);
   /** The host that the last `resolve` added. The next `resolve` removes it if it has no reference. */
   #lastAdded: HostID = NO_HOST;

@@ -61,7 +61,7 @@ const MIN_WAITING_LIMIT = 65_536;
 
 const NO_CLAIMS: readonly CompleteClaim[] = [];
 
-/** The live claims on the two keys of a prefix, each strongest first. A visible endpoint shadows the CIDR. */
+/** The claims on the two keys of a prefix, each strongest first. If `endpoint` has claims, they shadow `cidr`. */
 export interface PrefixClaims {
   /** Canonical CIDR text. */
   readonly prefix: string;
@@ -80,8 +80,8 @@ export interface PrefixClaims {
  *
  * The cache is synchronous and single-threaded. When a write returns, reads show it and listeners have received it. If
  * the write is part of a batch or of a callback, listeners receive it after the batch or callback. Writes and exact
- * lookups cost O(1). A longest match costs a few probes, for IPv6 at most one for each eight bits. No cost depends on
- * the number of entries. Nothing here does I/O.
+ * lookups cost O(1). A longest match costs a few probes, for IPv6 at most one for each eight bits, however many entries
+ * the cache has. Nothing here does I/O.
  */
 export class IPCache extends CacheReads {
   readonly #journal: ChangeJournal;
@@ -132,8 +132,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Deletes the writer's claim on `key`, and no other. The next claim, if any, becomes effective. See
-   * {@link DeleteOutcome}.
+   * Deletes the writer's claim on `key`, and no other. If it was effective, the strongest remaining claim becomes
+   * effective. See {@link DeleteOutcome}.
    */
   delete(key: string, by: PrefixDeleteOptions): DeleteOutcome {
     const isKey = parseKey(key, this.#key);
@@ -195,7 +195,7 @@ export class IPCache extends CacheReads {
    */
   batch<T>(write: () => T): T {
     this.#hub.beforeChange();
-    this.#journal.setText('');
+    this.#journal.setKeyText('');
     const nested = this.#journal.inBatch;
     const result = this.#waiting.batch(() =>
       this.#journal.batch(
@@ -284,8 +284,8 @@ export class IPCache extends CacheReads {
   }
 
   /**
-   * Yields the claims of each key with several claims, strongest first; keys unordered. Claims may change during the
-   * iteration. Cost: linear in these keys, which are few.
+   * Yields the claims of each key which currently has several, strongest first; keys unordered. Claims may change
+   * during the iteration. Cost: linear in these keys, which are few.
    */
   *contested(): Generator<readonly ExplainedClaim[], void, void> {
     for (const slot of this.#state.overruled.slots()) yield this.#explainSlot(slot);
@@ -323,8 +323,8 @@ export class IPCache extends CacheReads {
     const isWantedID = rows.writers.testByID(isWanted);
     const hasWanted = (slot: number): boolean => {
       if (!rows.isUsed(slot)) return false;
-      if (isWantedID(rows.writer(slot))) return true;
-      return rows.has(slot, FLAG.contested) && overruled.of(slot).some(isWanted);
+      if (isWantedID(rows.writerID(slot))) return true;
+      return rows.hasFlag(slot, FLAG.contested) && overruled.of(slot).some(isWanted);
     };
     for (let from = 0; from < table.slotLimit; ) {
       const keys: string[] = [];
@@ -369,20 +369,23 @@ export class IPCache extends CacheReads {
     };
   }
 
-  /** Increases by one with every write or batch that changes visible entries. */
+  /** Number of writes and batches that changed visible entries. */
   get revision(): number {
     return this.#hub.revision;
   }
 
   /**
-   * Returns the named ports of all entries, shadowed ones included. The first call scans all entries; later changes are
-   * tracked.
+   * Returns the named ports of all entries, shadowed ones included. The first call scans all entries and starts the
+   * tracking of later changes.
    */
   namedPorts(): NamedPortSets {
     return this.#trackedNamedPorts().sets();
   }
 
-  /** Calls `listener` after {@link IPCache.namedPorts} changed, once per write or batch. Starts the tracking. */
+  /**
+   * Calls `listener` after {@link IPCache.namedPorts} changed, once per write or batch. If it was never called, costs
+   * the same as its first call.
+   */
   onNamedPortsChange(listener: () => void): Unsubscribe {
     this.#trackedNamedPorts();
     return this.#hub.onNamedPortsChange(listener);
@@ -414,7 +417,7 @@ export class IPCache extends CacheReads {
     const { table, rows } = this.#state;
     const key = prefixRegister();
     for (const slot of table.slots()) {
-      if (rows.has(slot, FLAG.shadowed)) continue;
+      if (rows.hasFlag(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
       mirror.set(key, undefined, rows.entry(slot));
     }
@@ -478,7 +481,7 @@ export class IPCache extends CacheReads {
 
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
-    this.#journal.setText(key);
+    this.#journal.setKeyText(key);
     // With waiting claims, a write may change its key a second time by admitting one of them.
     this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0);
   }
@@ -496,9 +499,9 @@ export class IPCache extends CacheReads {
     return outcome;
   }
 
-  /** Called when `claim` is stored on a key. Admits the claims of other writers that wait for the same key. */
-  #admitOthers(key: string, claim: Claim): void {
-    this.#waiting.remove(key, claim);
+  /** Admits the claims of other writers that wait for a key on which `stored` has just been stored. */
+  #admitOthers(key: string, stored: Claim): void {
+    this.#waiting.remove(key, stored);
     this.#admitKey(key);
   }
 
@@ -513,13 +516,14 @@ export class IPCache extends CacheReads {
     }
   }
 
+  /** Stores all claims that wait for a key. The key has a claim already, or there is room for it. */
   #admitKey(key: string): void {
-    this.#journal.setText(key);
+    this.#journal.setKeyText(key);
     for (const claim of this.#waiting.removeAll(key)) {
       parseKey(key, this.#key);
-      const free = this.#state.table.find(this.#key) < 0;
+      const isFirstClaim = this.#state.table.find(this.#key) < 0;
       this.#state.put(this.#key, claim, this.#state.rows.hosts.resolve(claim.hostIP));
-      if (free) this.#journal.ownerChanged(this.#key, undefined, claim);
+      if (isFirstClaim) this.#journal.ownerChanged(this.#key, undefined, claim);
     }
   }
 
@@ -570,7 +574,7 @@ export class IPCache extends CacheReads {
     const key = prefixRegister();
     let chunk: IPCacheChange[] = [];
     for (const slot of table.slots()) {
-      if (rows.has(slot, FLAG.shadowed)) continue;
+      if (rows.hasFlag(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
       chunk.push(prefixChange(key, undefined, rows.entry(slot)));
       if (chunk.length < this.#replayChunk) continue;
@@ -580,6 +584,7 @@ export class IPCache extends CacheReads {
     if (chunk.length > 0) yield chunk;
   }
 
+  /** Returns the index of pods, which the first call builds. */
   #trackedPods(): PodIndex {
     const { rows } = this.#state;
     this.#pods ??= this.#state.track(new PodIndex((slot) => rows.k8s(slot), this.#hashSeed));
@@ -589,7 +594,7 @@ export class IPCache extends CacheReads {
   #trackedNamedPorts(): NamedPortIndex {
     if (this.#namedPorts === undefined) {
       this.#namedPorts = this.#state.track(new NamedPortIndex());
-      this.#namedPorts.takeChanged();
+      this.#namedPorts.takeChanged(); // what the entries had before is no change
     }
     return this.#namedPorts;
   }

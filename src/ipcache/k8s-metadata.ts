@@ -10,7 +10,9 @@ function sameNamedPorts(a: NamedPorts | undefined, b: NamedPorts | undefined): b
   return true;
 }
 
-/** Returns true if two metadata objects are equal. A missing field equals an empty one. */
+/**
+ * Returns true if two results of {@link metadataOrNone} are equal. Missing named ports equal an empty map.
+ */
 export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefined): boolean {
   if (a === b) return true;
   if (a === undefined || b === undefined) return false;
@@ -29,8 +31,9 @@ export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefi
 export function metadataOrNone(k8s: K8sMetadata | undefined): K8sMetadata | undefined {
   if (k8s === undefined) return undefined;
   const { namespace, podName, serviceAccount, namedPorts } = k8s;
+  const hasName = podName !== '' || namespace !== '' || (serviceAccount ?? '') !== '';
   const hasPorts = (namedPorts?.size ?? 0) > 0;
-  if (podName === '' && namespace === '' && !serviceAccount && !hasPorts) return undefined;
+  if (!hasName && !hasPorts) return undefined;
   if (serviceAccount !== '') return k8s;
   return namedPorts === undefined ? { namespace, podName } : { namespace, podName, namedPorts };
 }

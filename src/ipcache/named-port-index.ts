@@ -2,22 +2,25 @@ import type { PortProtocol } from '../net/port.ts';
 import type { EntryIndex } from './entry-indexes.ts';
 import type { IPCacheEntry } from './types.ts';
 
-/** The ports of each port name in live entries, sorted by port, then protocol. */
+/** The ports that entries have under each port name, sorted by port, then protocol. */
 export type NamedPortSets = ReadonlyMap<string, readonly PortProtocol[]>;
 
-// A port and its protocol in one number that sorts as (port, protocol). Protocols are below 2^8.
+/** Width of a protocol number. */
+const PROTOCOL_BITS = 8;
+
+/** Returns a port and its protocol as one number, which sorts as (port, protocol). */
 function pack({ port, protocol }: PortProtocol): number {
-  return port * 256 + protocol;
+  return (port << PROTOCOL_BITS) | protocol;
 }
 
 function unpack(packed: number): PortProtocol {
-  return { port: packed >>> 8, protocol: packed & 255 };
+  return { port: packed >>> PROTOCOL_BITS, protocol: packed & ((1 << PROTOCOL_BITS) - 1) };
 }
 
-/** Counts, for each port name and port, the live entries that have it. It is maintained from the first query on. */
+/** Counts the entries that have a port, for each name of a port and each port. */
 export class NamedPortIndex implements EntryIndex {
   readonly #counts = new Map<string, Map<number, number>>();
-  /** Ports whose presence differs from that at the last `takeChanged`. */
+  /** Names and ports that appeared or disappeared since the last `takeChanged`. */
   readonly #toggled = new Set<string>();
 
   add(_slot: number, { k8s }: IPCacheEntry): void {

@@ -18,7 +18,7 @@ const NONE: readonly number[] = [];
 interface Namespace {
   /** Hash of the name: the seed of the hashes of its pods. */
   readonly seed: number;
-  /** The list of the rows of its pods, for `#links`. */
+  /** The list of the rows of its pods in `#rowLinks`. */
   rows: number;
   podCount: number;
 }
@@ -38,9 +38,10 @@ export class PodIndex implements EntryIndex {
   readonly #namespaces = new Map<string, Namespace>();
   readonly #rows = new Int32Rows(COLUMNS);
   readonly #chains: HashChains = new HashChains(this.#rows, CHAIN);
-  readonly #slots = new SlotLinks();
-  /** The lists of rows of the namespaces. */
-  readonly #links = new SlotLinks();
+  /** The list of slots of each pod. */
+  readonly #slotLinks = new SlotLinks();
+  /** The list of rows of each namespace. */
+  readonly #rowLinks = new SlotLinks();
   /** Number of rows, free ones included. */
   #limit = 0;
   /** The row that was freed last, plus one; 0 if there is none. */
@@ -69,7 +70,7 @@ export class PodIndex implements EntryIndex {
     // A copy, because the iteration cannot continue from a row that was deleted.
     const copy = new Int32Array(Math.min(podCount, limit));
     let at = copy.length;
-    for (const row of this.#links.of(rows)) {
+    for (const row of this.#rowLinks.of(rows)) {
       if (at === 0) break;
       copy[--at] = row;
     }
@@ -84,7 +85,7 @@ export class PodIndex implements EntryIndex {
     const known = this.#namespaces.get(namespace);
     if (known === undefined) return NONE;
     const row = this.#find(namespace, podName, hashText(podName, known.seed));
-    return row < 0 ? NONE : this.#slots.of(this.#rows.get(row, SLOTS));
+    return row < 0 ? NONE : this.#slotLinks.of(this.#rows.get(row, SLOTS));
   }
 
   add(slot: number, { k8s }: IPCacheEntry): void {
@@ -93,7 +94,7 @@ export class PodIndex implements EntryIndex {
     const hash = hashText(k8s.podName, namespace.seed);
     let row = this.#find(k8s.namespace, k8s.podName, hash);
     if (row < 0) row = this.#addPod(namespace, hash);
-    this.#slots.addFirst(slot, this.#rows.get(row, SLOTS));
+    this.#slotLinks.addFirst(slot, this.#rows.get(row, SLOTS));
     this.#rows.set(row, SLOTS, slot + 1);
   }
 
@@ -101,8 +102,8 @@ export class PodIndex implements EntryIndex {
     if (k8s === undefined) return;
     const namespace = this.#namespaces.get(k8s.namespace);
     assert(namespace !== undefined, 'a removed slot is in the index');
-    const isFirst = this.#slots.isFirst(slot);
-    const rest = this.#slots.remove(slot);
+    const isFirst = this.#slotLinks.isFirst(slot);
+    const rest = this.#slotLinks.remove(slot);
     if (!isFirst) return;
     // The row is found by the slot, because the metadata of the slot may be that of another pod already.
     const hash = hashText(k8s.podName, namespace.seed);
@@ -144,7 +145,7 @@ export class PodIndex implements EntryIndex {
   /** Adds a pod without slots. Returns its row. */
   #addPod(namespace: Namespace, hash: number): number {
     const row = this.#takeRow();
-    this.#links.addFirst(row, namespace.rows);
+    this.#rowLinks.addFirst(row, namespace.rows);
     namespace.rows = row + 1;
     namespace.podCount++;
     this.#chains.add(row, hash);
@@ -153,8 +154,8 @@ export class PodIndex implements EntryIndex {
 
   #deletePod(namespace: Namespace, row: number): void {
     this.#chains.delete(row);
-    const isFirst = this.#links.isFirst(row);
-    const rest = this.#links.remove(row);
+    const isFirst = this.#rowLinks.isFirst(row);
+    const rest = this.#rowLinks.remove(row);
     if (isFirst) namespace.rows = rest;
     namespace.podCount--;
     this.#rows.set(row, CHAIN, this.#free);

@@ -28,12 +28,13 @@ export class RecentChanges {
   since(revision: number): readonly IPCacheChange[] | undefined {
     if (revision < this.#after) return undefined;
     const full = this.#changes.length === this.#capacity;
-    const inOrder = full ? this.#rotated(this.#changes) : this.#changes;
+    const changes = full ? this.#rotated(this.#changes) : this.#changes;
     const revisions = full ? this.#rotated(this.#revisions) : this.#revisions;
-    const first = revisions.findIndex((each) => each > revision);
-    return first < 0 ? [] : inOrder.slice(first);
+    const first = revisions.findIndex((other) => other > revision);
+    return first < 0 ? [] : changes.slice(first);
   }
 
+  /** Returns the elements of a full ring, oldest first. */
   #rotated<T>(ring: readonly T[]): readonly T[] {
     return [...ring.slice(this.#next), ...ring.slice(0, this.#next)];
   }

@@ -2,6 +2,7 @@ import type { Int32Rows } from '../columns/int32-rows.ts';
 import type { ObjectColumn } from '../columns/object-column.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
+import type { WriterID } from './claims/writer-table.ts';
 import { IdentityLists } from './identity-lists.ts';
 import type { ClaimWriter, IPCacheEntry, K8sMetadata } from './types.ts';
 
@@ -11,9 +12,9 @@ export interface CompleteClaim extends IPCacheEntry {
   readonly owner: string;
 }
 
-// Columns of a row, and their number. See the drawing below.
+// Words of a row, and their number. See the drawing of RowReader.
 export const IDENTITY_WORD = 0;
-export const HOST_AND_KEY = 1;
+export const HOST_AND_ENCRYPT_KEY = 1;
 export const WRITER_AND_FLAGS = 2;
 export const ROW_STRIDE = 3;
 
@@ -28,12 +29,14 @@ export const FLAG = {
 /** One of {@link FLAG}. */
 export type Flag = (typeof FLAG)[keyof typeof FLAG];
 
+/** Width of the flags in the word that they share with the writer. */
 export const FLAG_BITS = 8;
-export const KEY_BITS = 8;
-const KEY_MASK: number = (1 << KEY_BITS) - 1;
+/** Width of the encryption key in the word that it shares with the host. */
+export const ENCRYPT_KEY_BITS = 8;
+const ENCRYPT_KEY_MASK: number = (1 << ENCRYPT_KEY_BITS) - 1;
 
 /** The writer of an empty row. */
-const NO_WRITER_ID = 0;
+const NO_WRITER_ID: WriterID = 0;
 const NO_WRITER: ClaimWriter = { source: 'unspec', owner: '' };
 
 /** The columns of all rows, and the tables that they refer to. */
@@ -47,12 +50,12 @@ export interface EntryColumns {
 /**
  * The effective claim of every key, by slot, in columns of integers:
  *
- *     slot ─►│ identity │ host·key │ writer·flags │    and    k8s[slot]
- *                           │           │
- *                       HostTable   WriterTable       no writer: the row is empty
+ *     slot ─►│ identity │ host·encryptKey │ writer·flags │    and    k8s[slot]
+ *                           │                │
+ *                       HostTable       WriterTable       writer 0: the row is empty
  *
  * A row takes 12 bytes, plus 8 for the reference to the caller's metadata object. The lists by identity take 8 bytes
- * more. The lists are built by the first lookup by identity.
+ * more. The first lookup by identity builds them.
  */
 export class RowReader {
   protected readonly columns: EntryColumns;
@@ -77,7 +80,7 @@ export class RowReader {
     const { rows, k8s, hosts, writers } = this.columns;
     const columns = { rows: rows.fork(), k8s: k8s.fork(), hosts: hosts.fork(), writers: writers.fork() };
     const fork = new RowReader(columns, this.#seed, this.#usesLists);
-    if (this.#usesLists.value) fork.lists = this.#allLists().fork();
+    if (this.#usesLists.value) fork.lists = this.#builtLists().fork();
     return fork;
   }
 
@@ -91,28 +94,28 @@ export class RowReader {
     const [mine, theirs] = [this.columns, other.columns];
     const [page, otherPage] = [mine.rows.pageOf(slot), theirs.rows.pageOf(slot)];
     const at = mine.rows.offsetOf(slot);
-    const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
+    const hostAndEncryptKey = page[at + HOST_AND_ENCRYPT_KEY] ?? 0;
     return (
       page[at + IDENTITY_WORD] === otherPage[at + IDENTITY_WORD] &&
-      hostAndKey === otherPage[at + HOST_AND_KEY] &&
+      hostAndEncryptKey === otherPage[at + HOST_AND_ENCRYPT_KEY] &&
       page[at + WRITER_AND_FLAGS] === otherPage[at + WRITER_AND_FLAGS] &&
       mine.k8s.get(slot) === theirs.k8s.get(slot) &&
-      hostText(mine.hosts, hostAndKey) === hostText(theirs.hosts, hostAndKey)
+      hostText(mine.hosts, hostAndEncryptKey) === hostText(theirs.hosts, hostAndEncryptKey)
     );
   }
 
-  has(slot: number, flag: Flag): boolean {
+  hasFlag(slot: number, flag: Flag): boolean {
     return (this.columns.rows.get(slot, WRITER_AND_FLAGS) & flag) !== 0;
   }
 
-  /** Returns the number of the writer whose claim is in the row. */
-  writer(slot: number): number {
+  /** Returns the number of the writer whose claim is in a row; 0 if the row is empty. */
+  writerID(slot: number): WriterID {
     return this.columns.rows.get(slot, WRITER_AND_FLAGS) >>> FLAG_BITS;
   }
 
   /** Returns true if a row has a claim. */
   isUsed(slot: number): boolean {
-    return this.writer(slot) !== NO_WRITER_ID;
+    return this.writerID(slot) !== NO_WRITER_ID;
   }
 
   identity(slot: number): NumericIdentity {
@@ -128,11 +131,11 @@ export class RowReader {
     const { rows, k8s, hosts } = this.columns;
     const page = rows.pageOf(slot);
     const at = rows.offsetOf(slot);
-    const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
+    const hostAndEncryptKey = page[at + HOST_AND_ENCRYPT_KEY] ?? 0;
     return {
       identity: identityOf(page[at + IDENTITY_WORD]),
-      hostIP: hostText(hosts, hostAndKey),
-      encryptKey: hostAndKey & KEY_MASK,
+      hostIP: hostText(hosts, hostAndEncryptKey),
+      encryptKey: hostAndEncryptKey & ENCRYPT_KEY_MASK,
       k8s: k8s.get(slot),
     };
   }
@@ -141,12 +144,12 @@ export class RowReader {
     const { rows, k8s, hosts, writers } = this.columns;
     const page = rows.pageOf(slot);
     const at = rows.offsetOf(slot);
-    const hostAndKey = page[at + HOST_AND_KEY] ?? 0;
+    const hostAndEncryptKey = page[at + HOST_AND_ENCRYPT_KEY] ?? 0;
     const { source, owner } = writers.get((page[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS) ?? NO_WRITER;
     return {
       identity: identityOf(page[at + IDENTITY_WORD]),
-      hostIP: hostText(hosts, hostAndKey),
-      encryptKey: hostAndKey & KEY_MASK,
+      hostIP: hostText(hosts, hostAndEncryptKey),
+      encryptKey: hostAndEncryptKey & ENCRYPT_KEY_MASK,
       k8s: k8s.get(slot),
       source,
       owner,
@@ -155,20 +158,20 @@ export class RowReader {
 
   /** Yields the slots of the entries with this identity, unordered. The first call scans all rows, about 30 ns each. */
   slotsOfIdentity(identity: number): Generator<number, void, void> {
-    return this.#allLists().of(identity);
+    return this.#builtLists().of(identity);
   }
 
   /** Yields the identities of all entries, unordered. The first call scans all rows. */
   identities(): Generator<number, void, void> {
-    return this.#allLists().identities();
+    return this.#builtLists().identities();
   }
 
   /** Returns the number of slots with this identity. The first call scans all rows. */
   countOfIdentity(identity: number): number {
-    return this.#allLists().count(identity);
+    return this.#builtLists().count(identity);
   }
 
-  #allLists(): IdentityLists {
+  #builtLists(): IdentityLists {
     if (this.lists !== undefined) return this.lists;
     const lists = new IdentityLists(this.#seed);
     const { rows } = this.columns;
@@ -187,7 +190,7 @@ function identityOf(word: number | undefined): NumericIdentity {
 }
 
 /** Returns the text of a host. Host numbers start at one; zero is no host. */
-function hostText(hosts: ObjectColumn<string>, hostAndKey: number): string | undefined {
-  const host = hostAndKey >>> KEY_BITS;
+function hostText(hosts: ObjectColumn<string>, hostAndEncryptKey: number): string | undefined {
+  const host = hostAndEncryptKey >>> ENCRYPT_KEY_BITS;
   return host === 0 ? undefined : hosts.get(host - 1);
 }

@@ -2,16 +2,16 @@ import { Int32Rows, PAGE_BITS, PAGE_ROWS } from '../columns/int32-rows.ts';
 import { ObjectColumn } from '../columns/object-column.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
-import { WriterTable } from './claims/writer-table.ts';
+import { type WriterID, WriterTable } from './claims/writer-table.ts';
 import { HostTable } from './host-table.ts';
 import { metadataOrNone, sameMetadata } from './k8s-metadata.ts';
 import {
   type CompleteClaim,
+  ENCRYPT_KEY_BITS,
   FLAG_BITS,
   type Flag,
-  HOST_AND_KEY,
+  HOST_AND_ENCRYPT_KEY,
   IDENTITY_WORD,
-  KEY_BITS,
   ROW_STRIDE,
   RowReader,
   WRITER_AND_FLAGS,
@@ -21,7 +21,7 @@ import type { Claim } from './types.ts';
 const FLAG_MASK: number = (1 << FLAG_BITS) - 1;
 
 /** Returns the mark of a writer: one of 32 bits. Writers whose numbers are equal modulo 32 share a mark. */
-function markOf(writer: number): number {
+function markOf(writer: WriterID): number {
   return 1 << (writer & 31);
 }
 
@@ -41,7 +41,7 @@ export class RowStore extends RowReader {
         rows: new Int32Rows(ROW_STRIDE),
         k8s: new ObjectColumn(),
         hosts: hosts.texts,
-        writers: writers.writers,
+        writers: writers.byID,
       },
       seed,
     );
@@ -61,7 +61,7 @@ export class RowStore extends RowReader {
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
     page[at + IDENTITY_WORD] = claim.identity;
-    page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
+    page[at + HOST_AND_ENCRYPT_KEY] = (host << ENCRYPT_KEY_BITS) | (claim.encryptKey ?? 0);
     const writer = this.writers.acquire(claim);
     this.#writerMarks[slot >>> PAGE_BITS] = (this.#writerMarks[slot >>> PAGE_BITS] ?? 0) | markOf(writer);
     page[at + WRITER_AND_FLAGS] = writer << FLAG_BITS;
@@ -81,12 +81,12 @@ export class RowStore extends RowReader {
       page[at + IDENTITY_WORD] = claim.identity;
       this.lists?.add(slot, claim.identity);
     }
-    const previous = (page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS;
+    const previous = (page[at + HOST_AND_ENCRYPT_KEY] ?? 0) >>> ENCRYPT_KEY_BITS;
     if (previous !== host) {
       this.hosts.retain(host);
       this.hosts.release(previous);
     }
-    page[at + HOST_AND_KEY] = (host << KEY_BITS) | (claim.encryptKey ?? 0);
+    page[at + HOST_AND_ENCRYPT_KEY] = (host << ENCRYPT_KEY_BITS) | (claim.encryptKey ?? 0);
     // Equal metadata keeps the old object, because a new long-lived object costs the garbage collector more than the
     // comparison.
     const metadata = metadataOrNone(claim.k8s);
@@ -112,7 +112,7 @@ export class RowStore extends RowReader {
     const page = rows.writablePageOf(slot);
     const at = rows.offsetOf(slot);
     this.lists?.remove(slot, page[at + IDENTITY_WORD] ?? 0);
-    this.hosts.release((page[at + HOST_AND_KEY] ?? 0) >>> KEY_BITS);
+    this.hosts.release((page[at + HOST_AND_ENCRYPT_KEY] ?? 0) >>> ENCRYPT_KEY_BITS);
     this.writers.release((page[at + WRITER_AND_FLAGS] ?? 0) >>> FLAG_BITS);
     page[at + WRITER_AND_FLAGS] = 0;
     k8s.set(slot, undefined);
@@ -125,10 +125,10 @@ export class RowStore extends RowReader {
   }
 
   /**
-   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. It skips pages whose marks show
-   * that they contain none.
+   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. Pages whose marks exclude the
+   * writer are not scanned.
    */
-  findWriter(writer: number, from: number, end: number): number {
+  findRowOf(writer: WriterID, from: number, end: number): number {
     for (let slot = from; slot < end; ) {
       const pageEnd = Math.min(end, (slot | (PAGE_ROWS - 1)) + 1);
       if (((this.#writerMarks[slot >>> PAGE_BITS] ?? 0) & markOf(writer)) !== 0) {
@@ -140,10 +140,10 @@ export class RowStore extends RowReader {
     return end;
   }
 
-  #findInPage(writer: number, from: number, end: number): number {
+  #findInPage(writer: WriterID, from: number, end: number): number {
     let seen = 0;
     for (let slot = from; slot < end; slot++) {
-      const other = this.writer(slot);
+      const other = this.writerID(slot);
       if (other === writer) return slot;
       seen |= markOf(other);
     }
@@ -151,14 +151,14 @@ export class RowStore extends RowReader {
     return end;
   }
 
-  /** Returns true if a row has exactly these attributes. */
-  holds(slot: number, claim: Claim, host: number): boolean {
+  /** Returns true if a row has exactly the attributes of `claim`, whoever its writer is. */
+  hasAttributes(slot: number, claim: Claim, host: number): boolean {
     const { rows, k8s } = this.columns;
     const page = rows.pageOf(slot);
     const at = rows.offsetOf(slot);
     return (
       page[at + IDENTITY_WORD] === (claim.identity | 0) &&
-      page[at + HOST_AND_KEY] === ((host << KEY_BITS) | (claim.encryptKey ?? 0)) &&
+      page[at + HOST_AND_ENCRYPT_KEY] === ((host << ENCRYPT_KEY_BITS) | (claim.encryptKey ?? 0)) &&
       sameMetadata(k8s.get(slot), metadataOrNone(claim.k8s))
     );
   }

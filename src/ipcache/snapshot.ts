@@ -12,9 +12,9 @@ import type { IPCacheChange, KeyedEntry } from './types.ts';
  * cache and cost the same, except the first lookup by identity if the cache has had none: it builds the lists.
  *
  * A snapshot shares its pages (1,024 entries each) with the cache, which copies a page before it writes the page for
- * the first time. The first change of a CIDR or of an identity after a snapshot also copies a hash map of 16 to 32
- * bytes for each stem of CIDRs or each identity. The cache does not reference its snapshots, so a discarded snapshot
- * releases the pages that only it has.
+ * the first time. The first change of a CIDR after a snapshot also copies the index of CIDRs (16 to 32 bytes for each
+ * different start of a CIDR), and the first change of an identity the index of identities (16 to 32 bytes each). The
+ * cache does not reference its snapshots, so a discarded snapshot releases the pages that only it has.
  */
 export class IPCacheSnapshot extends CacheReads {
   /** The empty snapshot, before the first revision. */
@@ -34,20 +34,20 @@ export class IPCacheSnapshot extends CacheReads {
   }
 
   /**
-   * Returns the changes from `a` to `b`, unordered. Either may be the older one. Cost: a scan of the pages that differ
-   * if both are of the same cache, otherwise a scan of both.
+   * Returns the changes from `before` to `after`, unordered. Either may be the older one. Cost: a scan of the pages
+   * that differ if both are of the same cache, otherwise a scan of both.
    */
-  static diff(a: IPCacheSnapshot, b: IPCacheSnapshot): readonly IPCacheChange[] {
+  static diff(before: IPCacheSnapshot, after: IPCacheSnapshot): readonly IPCacheChange[] {
     const changes: IPCacheChange[] = [];
     const key = prefixRegister();
-    for (const slot of a.#slotsUnlike(b, key)) {
-      const old = a.rows.entry(slot);
-      const other = b.visibleSlot(key);
-      const next = other < 0 ? undefined : b.rows.entry(other);
+    for (const slot of before.#slotsUnlike(after, key)) {
+      const old = before.rows.entry(slot);
+      const slotAfter = after.visibleSlot(key);
+      const next = slotAfter < 0 ? undefined : after.rows.entry(slotAfter);
       if (!sameEntry(old, next)) changes.push(prefixChange(key, old, next));
     }
-    for (const slot of b.#slotsUnlike(a, key)) {
-      if (a.visibleSlot(key) < 0) changes.push(prefixChange(key, undefined, b.rows.entry(slot)));
+    for (const slot of after.#slotsUnlike(before, key)) {
+      if (before.visibleSlot(key) < 0) changes.push(prefixChange(key, undefined, after.rows.entry(slot)));
     }
     return changes;
   }
@@ -63,15 +63,15 @@ export class IPCacheSnapshot extends CacheReads {
   /** Yields the visible entries with this identity, unordered. */
   *entriesOf(identity: number): Generator<KeyedEntry, void, void> {
     for (const slot of this.rows.slotsOfIdentity(identity))
-      if (!this.rows.has(slot, FLAG.shadowed)) yield this.entryAt(slot);
+      if (!this.rows.hasFlag(slot, FLAG.shadowed)) yield this.entryAt(slot);
   }
 
   /** Yields the visible slots whose key or entry may differ in another snapshot. `key` receives the key of each. */
   *#slotsUnlike(other: IPCacheSnapshot, key: PrefixRegister): Generator<number, void, void> {
     const { table, rows } = this;
     const otherKey = prefixRegister();
-    for (const slot of table.slots((first) => !rows.sharesPage(other.rows, first))) {
-      if (rows.has(slot, FLAG.shadowed)) continue;
+    for (const slot of table.slots((firstOfPage) => !rows.sharesPage(other.rows, firstOfPage))) {
+      if (rows.hasFlag(slot, FLAG.shadowed)) continue;
       table.keyOf(slot, key);
       if (rows.holdsSame(slot, other.rows)) {
         other.table.keyOf(slot, otherKey);

@@ -3,7 +3,7 @@ import type { NumericIdentity } from '../model/numeric-identity.ts';
 import type { Source } from '../model/source.ts';
 import type { PortProtocol } from '../net/port.ts';
 
-/** Named ports of a pod. It is a `Map` so that no untrusted name can reach a prototype. */
+/** Ports of a pod by name. A `Map`, because an untrusted name could reach the prototype of an object. */
 export type NamedPorts = ReadonlyMap<string, PortProtocol>;
 
 /** The pod of an IP. The cache keeps the object; the caller must not change it afterwards. */
@@ -120,7 +120,7 @@ export type UpsertOutcome = 'applied' | 'unchanged' | 'overruled' | 'invalid' | 
 
 /**
  * The outcome of a delete. `applied`: the claim was deleted. `not-found`: the key has no claim. `not-owner`: the key
- * has claims, but none of this writer (or none for the pod of `ifPod`).
+ * has claims, but none of this writer (or none for the pod of `ifPod`). `invalid`: as in {@link UpsertOutcome}.
  */
 export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 
@@ -136,7 +136,7 @@ export interface PrefixDeleteOptions extends Writer {
 /** The rule by which the first claim of an {@link Explanation} was selected (I4). */
 export type DecidingRule = 'only-claim' | 'source-precedence' | 'owner-name' | 'endpoint-over-cidr';
 
-/** One claim on a prefix, as `explain` returns it. */
+/** One claim on a prefix, as {@link Explanation} lists it. */
 export interface ExplainedClaim extends KeyedEntry {
   /** True for the effective claim of its key. */
   readonly effective: boolean;
@@ -146,7 +146,7 @@ export interface ExplainedClaim extends KeyedEntry {
 export interface Explanation {
   /** Canonical CIDR text of the prefix. */
   readonly prefix: string;
-  /** All live claims on the endpoint IP and on the equal CIDR, the visible one first. */
+  /** All claims on the endpoint IP, then those on the equal CIDR. The first one is visible. */
   readonly claims: readonly ExplainedClaim[];
   /** Undefined if the prefix has no claim. */
   readonly decidedBy: DecidingRule | undefined;

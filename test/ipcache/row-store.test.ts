@@ -51,7 +51,7 @@ describe('rows of entries', () => {
     const rows = threeRows();
     const before = rows.fork();
     rows.setFlag(1, FLAG.shadowed, true);
-    expect([before.holdsSame(1, rows), rows.holdsSame(1, before), before.has(1, FLAG.shadowed)]).toEqual([
+    expect([before.holdsSame(1, rows), rows.holdsSame(1, before), before.hasFlag(1, FLAG.shadowed)]).toEqual([
       false,
       false,
       false,
@@ -131,25 +131,21 @@ describe('rows of entries', () => {
     }
     const writer = rows.writers.find(CLAIM);
     const found: number[] = [];
-    for (
-      let slot = rows.findWriter(writer, 0, end);
-      slot < end;
-      slot = rows.findWriter(writer, slot + 1, end)
-    )
+    for (let slot = rows.findRowOf(writer, 0, end); slot < end; slot = rows.findRowOf(writer, slot + 1, end))
       found.push(slot);
     expect(found).toEqual([500, 1900]);
-    expect(rows.findWriter(writer, 501, 1900)).toBe(1900);
-    expect(rows.findWriter(writer, 501, 1901)).toBe(1900);
+    expect(rows.findRowOf(writer, 501, 1900)).toBe(1900);
+    expect(rows.findRowOf(writer, 501, 1901)).toBe(1900);
     // A row that was searched in part, or without result for one writer, is searched again for the next.
     for (const slot of found) rows.clear(slot);
-    expect(rows.findWriter(writer, 0, end)).toBe(end);
-    expect(rows.findWriter(rows.writers.find({ source: 'k8s', owner: '7' }), 1000, end)).toBe(1047);
-    expect(rows.findWriter(rows.writers.find({ source: 'k8s', owner: '7' }), 0, end)).toBe(7);
+    expect(rows.findRowOf(writer, 0, end)).toBe(end);
+    expect(rows.findRowOf(rows.writers.find({ source: 'k8s', owner: '7' }), 1000, end)).toBe(1047);
+    expect(rows.findRowOf(rows.writers.find({ source: 'k8s', owner: '7' }), 0, end)).toBe(7);
     fill(rows, 500, CLAIM);
     fill(rows, 1200, CLAIM);
     const again = rows.writers.find(CLAIM);
-    expect([rows.findWriter(again, 0, 100), rows.findWriter(again, 100, 412)]).toEqual([100, 412]);
-    expect(rows.findWriter(again, 0, end)).toBe(500);
-    expect(rows.findWriter(again, 501, end)).toBe(1200);
+    expect([rows.findRowOf(again, 0, 100), rows.findRowOf(again, 100, 412)]).toEqual([100, 412]);
+    expect(rows.findRowOf(again, 0, end)).toBe(500);
+    expect(rows.findRowOf(again, 501, end)).toBe(1200);
   });
 });

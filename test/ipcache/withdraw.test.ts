@@ -140,7 +140,7 @@ describe('a withdrawal in steps', () => {
 
   it('does not scan 20,000 entries at a time to find the last claim', () => {
     const cache = filled(20_000, (i) => i === 19_999);
-    const looks = vi.spyOn(RowReader.prototype, 'writer');
+    const looks = vi.spyOn(RowReader.prototype, 'writerID');
     const steps = cache.withdrawSteps(BALTIC, 50);
     let taken = 0;
     for (let next = steps.next(); next.done !== true; next = steps.next()) {
@@ -155,7 +155,7 @@ describe('a withdrawal in steps', () => {
     const pages = 20;
     const cache = filled(pages * PAGE_ROWS, (i) => i === 0 || i === pages * PAGE_ROWS - 1);
     const [first, last] = [...cache.entries()].filter(({ owner }) => owner === BALTIC.owner);
-    const looks = vi.spyOn(RowReader.prototype, 'writer');
+    const looks = vi.spyOn(RowReader.prototype, 'writerID');
     const looksOf = (action: () => unknown): number => {
       looks.mockClear();
       action();
@@ -187,7 +187,7 @@ describe('a withdrawal in steps', () => {
 
   it('scans nothing if its writer has no claim', () => {
     const cache = filled(1000, () => false);
-    const looks = vi.spyOn(RowReader.prototype, 'writer');
+    const looks = vi.spyOn(RowReader.prototype, 'writerID');
     expect(cache.withdraw(BALTIC)).toBe(0);
     expect([...cache.withdrawSteps(BALTIC)]).toEqual([]);
     expect(looks).not.toHaveBeenCalled();

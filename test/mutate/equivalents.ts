@@ -164,7 +164,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/ipcache/change-journal.ts',
-    symbol: 'ChangeJournal.#begin',
+    symbol: 'ChangeJournal.batch',
     changes: ['true → false'],
     reason: 'compares texts instead of numbers, with the same result',
   },
@@ -277,7 +277,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/ipcache/row-store.ts',
-    symbol: 'RowStore.holds',
+    symbol: 'RowStore.hasAttributes',
     changes: ['_ + _ → _ - _'],
     reason: 'the identity is word 0 of a row, and adding 0 equals subtracting 0',
   },

@@ -2,11 +2,11 @@ import type { Source } from '../../model/source.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
 
 /** Returns true if a claim belongs to a writer. */
-export function isOf(claim: Writer, writer: Writer): boolean {
+export function isClaimOf(claim: Writer, writer: Writer): boolean {
   return claim.source === writer.source && (claim.owner ?? '') === (writer.owner ?? '');
 }
 
-/** A set of places (slots or keys) at which claims are stored: a map, of which only the keys are used. */
+/** A set of places (slots or keys) at which claims are stored: the keys of a map whose values are all `true`. */
 export interface ClaimPlaces<P> {
   readonly size: number;
   set(place: P, value: true): unknown;

@@ -22,9 +22,9 @@ export interface ClaimTracker {
    * that changed repeatedly is read once, as it is now. Keys whose claims did not change may be among them.
    */
   read(limit: number, receive: RowReceiver): number;
-  /** Passes the key with this number to `receive`, changed or not. */
+  /** Passes the key with the number `row` to `receive`, changed or not. */
   readRow(row: number, receive: RowReceiver): void;
-  /** Marks the key with this number as changed. */
+  /** Marks the key with the number `row` as changed. */
   mark(row: number): void;
   stop(): void;
 }
@@ -33,27 +33,27 @@ export interface ClaimTracker {
 export class ChangedRows {
   #bits: Int32Array;
   /** 1 for each page that may contain a row of the set. `take` reads pages until there is none. */
-  #pages: Uint8Array;
-  /** Number of ones in `#pages`. */
-  #pageCount: number;
-  /** The page that is read next. */
-  #page = 0;
+  #pageMarks: Uint8Array;
+  /** Number of pages whose mark is 1. */
+  #markedPages: number;
+  /** The page at which the next `take` begins. */
+  #nextPage = 0;
 
   /** @param limit the set first contains all rows below this number, rounded up to whole pages */
   constructor(limit: number) {
-    this.#pageCount = Math.ceil(limit / PAGE_ROWS);
-    this.#pages = new Uint8Array(this.#pageCount).fill(1);
-    this.#bits = new Int32Array(this.#pageCount * WORDS_PER_PAGE).fill(-1);
+    this.#markedPages = Math.ceil(limit / PAGE_ROWS);
+    this.#pageMarks = new Uint8Array(this.#markedPages).fill(1);
+    this.#bits = new Int32Array(this.#markedPages * WORDS_PER_PAGE).fill(-1);
   }
 
   add(row: number): void {
     const page = row >>> PAGE_BITS;
-    if (page >= this.#pages.length) this.#reserve(page);
+    if (page >= this.#pageMarks.length) this.#reserve(page);
     const word = row >>> 5;
     this.#bits[word] = (this.#bits[word] ?? 0) | (1 << (row & 31));
-    if (this.#pages[page] === 0) {
-      this.#pages[page] = 1;
-      this.#pageCount++;
+    if (this.#pageMarks[page] === 0) {
+      this.#pageMarks[page] = 1;
+      this.#markedPages++;
     }
   }
 
@@ -63,9 +63,9 @@ export class ChangedRows {
    */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;
-    while (this.#pageCount > 0) {
-      if (this.#page >= this.#pages.length) this.#page = 0;
-      const page = this.#page;
+    while (this.#markedPages > 0) {
+      if (this.#nextPage >= this.#pageMarks.length) this.#nextPage = 0;
+      const page = this.#nextPage;
       for (let word = page * WORDS_PER_PAGE; word < (page + 1) * WORDS_PER_PAGE; word++) {
         for (let bits = this.#bits[word] ?? 0; bits !== 0; bits = this.#bits[word] ?? 0) {
           if (taken === limit) return taken;
@@ -74,17 +74,17 @@ export class ChangedRows {
           onRow((word << 5) | (31 - Math.clz32(bits & -bits)));
         }
       }
-      this.#pageCount -= this.#pages[page] ?? 0;
-      this.#pages[page] = 0;
-      this.#page++;
+      this.#markedPages -= this.#pageMarks[page] ?? 0;
+      this.#pageMarks[page] = 0;
+      this.#nextPage++;
     }
     return taken;
   }
 
   #reserve(page: number): void {
-    const pages = new Uint8Array(Math.max(page + 1, 2 * this.#pages.length));
-    pages.set(this.#pages);
-    this.#pages = pages;
+    const pages = new Uint8Array(Math.max(page + 1, 2 * this.#pageMarks.length));
+    pages.set(this.#pageMarks);
+    this.#pageMarks = pages;
     const bits = new Int32Array(pages.length * WORDS_PER_PAGE);
     bits.set(this.#bits);
     this.#bits = bits;

@@ -67,7 +67,7 @@ export type ClaimObserver = (
   continues?: boolean,
 ) => void;
 
-/** States if the claims of a change were effective. */
+/** Bits which state if the claims of a change were effective. */
 export const EFFECT = {
   /** `before` was the effective claim of the key; if `before` is undefined, the key had no claim. */
   before: 1,
@@ -77,7 +77,7 @@ export const EFFECT = {
 
 const BEFORE_AND_AFTER: number = EFFECT.before | EFFECT.after;
 
-/** Rows that are scanned in the time of one deletion: a scan takes a few ns, a deletion about 1 µs. */
+/** Number of rows whose scan takes as long as one deletion: a few ns for each row, about 1 µs for the deletion. */
 const SCANNED_PER_CLAIM = 128;
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
@@ -138,7 +138,7 @@ export class ClaimState {
   put(key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     const slot = this.table.find(key);
     if (slot < 0) return this.#insert(key, claim, host);
-    if (this.rows.writer(slot) === this.rows.writers.find(claim))
+    if (this.rows.writerID(slot) === this.rows.writers.find(claim))
       return this.#updateEffective(slot, key, claim, host);
     return this.#contest(slot, key, claim, host);
   }
@@ -147,11 +147,11 @@ export class ClaimState {
   remove(key: PrefixRegister, by: PrefixDeleteOptions): Exclude<DeleteOutcome, 'invalid'> {
     const slot = this.table.find(key);
     if (slot < 0) return 'not-found';
-    const effective = this.rows.writer(slot) === this.rows.writers.find(by);
+    const effective = this.rows.writerID(slot) === this.rows.writers.find(by);
     const claim = effective ? this.rows.entry(slot) : this.overruled.find(slot, by);
     if (claim === undefined || !namesPod(claim, by.ifPod)) return 'not-owner';
     this.#willChange(key, slot);
-    if (effective) this.#promote(slot, key, claim);
+    if (effective) this.#removeEffective(slot, key, claim);
     else this.#removeOverruled(slot, key, by);
     return 'applied';
   }
@@ -168,9 +168,9 @@ export class ClaimState {
   }
 
   /**
-   * Deletes at most `limit` claims of a writer, overruled ones first, and scans at most {@link SCANNED_PER_CLAIM} rows
-   * for each of them. Returns their number, and `next`, the row at which the next call continues. `key` is a scratch
-   * register.
+   * Deletes at most `limit` claims of a writer, overruled ones first. Scans at most `limit` × {@link SCANNED_PER_CLAIM}
+   * rows, beginning at row `from`. Returns the number of deleted claims, and `next`, which is `from` of the next call.
+   * `key` is a scratch register.
    */
   withdraw(by: Writer, key: PrefixRegister, limit: number, from = 0): { withdrawn: number; next: number } {
     let withdrawn = 0;
@@ -186,13 +186,13 @@ export class ClaimState {
       const writer = this.rows.writers.find(by);
       if (writer < 0) break;
       const end = Math.min(this.table.slotLimit, next + left);
-      const slot = this.rows.findWriter(writer, next, end);
+      const slot = this.rows.findRowOf(writer, next, end);
       left -= slot + 1 - next;
       next = slot < this.table.slotLimit ? slot : 0;
       if (slot === end) continue;
       this.table.keyOf(slot, key);
       this.#willChange(key, slot);
-      this.#promote(slot, key, this.rows.entry(slot));
+      this.#removeEffective(slot, key, this.rows.entry(slot));
       withdrawn++;
     }
     return { withdrawn, next };
@@ -248,7 +248,7 @@ export class ClaimState {
     return {
       effective: this.rows.claim(slot),
       overruled: this.overruled.of(slot),
-      contested: this.rows.has(slot, FLAG.contested),
+      contested: this.rows.hasFlag(slot, FLAG.contested),
     };
   }
 
@@ -265,7 +265,7 @@ export class ClaimState {
 
   /** Updates the effective claim of the same writer. */
   #updateEffective(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
-    if (this.rows.holds(slot, claim, host)) return 'unchanged';
+    if (this.rows.hasAttributes(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
     this.#markChanged(slot);
     const before = this.#sink.claimObserver && this.rows.claim(slot);
@@ -277,8 +277,8 @@ export class ClaimState {
   }
 
   /**
-   * Sets a claim on a key of another writer. The stronger claim is effective (I4); the weaker one is kept if
-   * `retainOverruled`.
+   * Sets a claim on a key whose effective claim is another writer's. The stronger claim is effective (I4); the weaker
+   * one is kept if `retainOverruled`.
    */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
@@ -334,11 +334,11 @@ export class ClaimState {
    * Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is
    * deleted.
    */
-  #promote(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
+  #removeEffective(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     this.#markChanged(slot);
     const before = this.#sink.claimObserver && this.rows.claim(slot);
-    const isContested = this.rows.has(slot, FLAG.contested);
-    const holder = isContested ? this.rows.writers.writer(this.rows.writer(slot)) : undefined;
+    const isContested = this.rows.hasFlag(slot, FLAG.contested);
+    const holder = isContested ? this.rows.writers.writer(this.rows.writerID(slot)) : undefined;
     const next = isContested ? this.overruled.of(slot)[0] : undefined;
     if (next === undefined) this.#disappear(slot, key, old);
     else {
@@ -373,7 +373,7 @@ export class ClaimState {
   /** Deletes a key with its last claim. A CIDR that it shadowed becomes visible with its own attributes. */
   #disappear(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     for (const index of this.#indexes) index.remove(slot, old);
-    const shadowed = this.rows.has(slot, FLAG.shadowed);
+    const shadowed = this.rows.hasFlag(slot, FLAG.shadowed);
     if (shadowed) this.#setShadowed(slot, false);
     this.rows.clear(slot);
     this.table.remove(slot, key);
@@ -392,7 +392,7 @@ export class ClaimState {
       index.remove(slot, old);
       index.add(slot, entry);
     }
-    if (!this.rows.has(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
+    if (!this.rows.hasFlag(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
   }
 
   #setShadowed(slot: number, on: boolean): void {

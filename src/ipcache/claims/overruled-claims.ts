@@ -3,7 +3,7 @@ import { PagedMap } from '../../columns/paged-map.ts';
 import { compareWriters } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
-import { ByWriter, type ClaimPlaces, isOf } from './by-writer.ts';
+import { ByWriter, type ClaimPlaces, isClaimOf } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
@@ -27,18 +27,18 @@ export class OverruledClaims {
 
   find(slot: number, writer: Writer): CompleteClaim | undefined {
     const claims = this.of(slot);
-    const claim = claims[placeOf(claims, writer)];
-    return claim !== undefined && isOf(claim, writer) ? claim : undefined;
+    const claim = claims[indexFor(claims, writer)];
+    return claim !== undefined && isClaimOf(claim, writer) ? claim : undefined;
   }
 
   /** Adds a claim. It replaces an earlier one of the same writer. */
   put(slot: number, claim: CompleteClaim): void {
     const claims = this.of(slot);
-    const at = placeOf(claims, claim);
+    const at = indexFor(claims, claim);
     const known = claims[at];
-    const replaced = known !== undefined && isOf(known, claim) ? 1 : 0;
-    this.#bySlot.set(slot, claims.toSpliced(at, replaced, claim));
-    if (replaced === 1) return;
+    const replacedCount = known !== undefined && isClaimOf(known, claim) ? 1 : 0;
+    this.#bySlot.set(slot, claims.toSpliced(at, replacedCount, claim));
+    if (replacedCount === 1) return;
     this.#byWriter.add(claim, slot);
     this.#count++;
   }
@@ -47,7 +47,7 @@ export class OverruledClaims {
     if (this.find(slot, writer) === undefined) return;
     const claims = this.of(slot);
     if (claims.length === 1) this.#bySlot.delete(slot);
-    else this.#bySlot.set(slot, claims.toSpliced(placeOf(claims, writer), 1));
+    else this.#bySlot.set(slot, claims.toSpliced(indexFor(claims, writer), 1));
     this.#byWriter.delete(writer, slot);
     this.#count--;
   }
@@ -72,8 +72,8 @@ export class OverruledClaims {
   }
 }
 
-/** Returns the index of the first of the sorted claims that is not stronger than a claim of this writer. */
-function placeOf(claims: readonly CompleteClaim[], { source, owner = '' }: Writer): number {
+/** Returns the index of this writer's claim in the sorted claims, or the index at which such a claim is inserted. */
+function indexFor(claims: readonly CompleteClaim[], { source, owner = '' }: Writer): number {
   const writer = { source, owner };
   return lowerBound(claims, (claim) => compareWriters(claim, writer) < 0);
 }

@@ -2,7 +2,7 @@ import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { compareWriters, sourceRank } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
-import { ByWriter, isOf } from './by-writer.ts';
+import { ByWriter, isClaimOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 
 /** A claim that waits for room, with its canonical key. */
@@ -31,7 +31,7 @@ export class WaitingClaims {
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyedQueue<string>>();
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #previous: { readonly key: string; readonly waiting: WaitingKey | undefined }[] | undefined;
+  #previousImages: { readonly key: string; readonly waiting: WaitingKey | undefined }[] | undefined;
   #arrivals = 0;
   #dropped = 0;
 
@@ -50,7 +50,7 @@ export class WaitingClaims {
 
   /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
   put(key: string, claim: CompleteClaim): void {
-    const others = this.#claimsOn(key).filter((other) => !isOf(other, claim));
+    const others = this.#claimsOn(key).filter((other) => !isClaimOf(other, claim));
     if (!this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;
       return;
@@ -61,7 +61,7 @@ export class WaitingClaims {
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: PrefixDeleteOptions): boolean {
     const claims = this.#claimsOn(key);
-    const remaining = claims.filter((claim) => !isOf(claim, by) || !namesPod(claim, by.ifPod));
+    const remaining = claims.filter((claim) => !isClaimOf(claim, by) || !namesPod(claim, by.ifPod));
     if (remaining.length === claims.length) return false;
     this.#set(key, remaining);
     return true;
@@ -83,7 +83,7 @@ export class WaitingClaims {
     return withdrawn;
   }
 
-  /** Returns the key that is admitted next. */
+  /** Returns the key that is admitted next; undefined if none waits. */
   next(): string | undefined {
     return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first;
   }
@@ -104,16 +104,16 @@ export class WaitingClaims {
 
   /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
   batch<T>(write: () => T): T {
-    const outermost = this.#previous === undefined;
-    this.#previous ??= [];
-    const kept = this.#previous.length;
+    const outermost = this.#previousImages === undefined;
+    this.#previousImages ??= [];
+    const imagesBefore = this.#previousImages.length;
     try {
       return write();
     } catch (error) {
-      this.#rollBack(kept);
+      this.#rollBack(imagesBefore);
       throw error;
     } finally {
-      if (outermost) this.#previous = undefined;
+      if (outermost) this.#previousImages = undefined;
     }
   }
 
@@ -124,18 +124,18 @@ export class WaitingClaims {
   #set(key: string, claims: readonly WaitingClaim[]): void {
     const waiting = this.#waiting.get(key);
     const [strongest] = claims;
-    this.#previous?.push({ key, waiting });
+    this.#previousImages?.push({ key, waiting });
     if (strongest === undefined) {
-      this.#place(key, undefined);
+      this.#store(key, undefined);
       return;
     }
     const rank = sourceRank(strongest.source);
     const arrival = waiting?.rank === rank ? waiting.arrival : this.#arrivals++;
-    this.#place(key, { claims, rank, arrival });
+    this.#store(key, { claims, rank, arrival });
   }
 
   /** Stores or deletes the claims on a key, and updates the indexes by writer and by rank. */
-  #place(key: string, waiting: WaitingKey | undefined): void {
+  #store(key: string, waiting: WaitingKey | undefined): void {
     const previous = this.#waiting.get(key);
     for (const claim of previous?.claims ?? []) this.#byWriter.delete(claim, key);
     for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
@@ -155,12 +155,13 @@ export class WaitingClaims {
   }
 
   /**
-   * Undoes all steps after the first `kept` ones. Restored keys are at the end of their ranks, which are sorted again.
+   * Restores all images after the first `kept` ones. Restored keys are added to the end of their ranks, so these ranks
+   * are sorted again.
    */
   #rollBack(kept: number): void {
     const ranks = new Set<number>();
-    for (const { key, waiting } of this.#previous?.splice(kept).reverse() ?? []) {
-      this.#place(key, waiting);
+    for (const { key, waiting } of this.#previousImages?.splice(kept).reverse() ?? []) {
+      this.#store(key, waiting);
       if (waiting !== undefined) ranks.add(waiting.rank);
     }
     const arrivalOf = (key: string): number => this.#waiting.get(key)?.arrival ?? 0;

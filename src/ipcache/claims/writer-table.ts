@@ -13,10 +13,11 @@ export type WriterID = number;
 export class WriterTable {
   readonly #ids = new Map<Source, Map<string, WriterID>>();
   /** The writers by number. The entry of a free number stays until the number is reused. */
-  readonly writers: ObjectColumn<ClaimWriter> = new ObjectColumn();
-  readonly #claims: number[] = [0]; // 0 is the number of an empty row
-  readonly #free: WriterID[] = [];
-  /** The last writer that was looked up and its number, or -1. Writes arrive in runs of one writer. */
+  readonly byID: ObjectColumn<ClaimWriter> = new ObjectColumn();
+  /** The number of claims of each writer. Index 0 stands for empty rows. */
+  readonly #claimCounts: number[] = [0];
+  readonly #freeIDs: WriterID[] = [];
+  /** The writer of the last `find` and its number, or -1. Writes arrive in runs of one writer. */
   #lastSource: Source | undefined;
   #lastOwner = '';
   #lastID: WriterID = -1;
@@ -37,28 +38,28 @@ export class WriterTable {
     const found = this.find(writer);
     const id = found >= 0 ? found : this.#add(writer.source, writer.owner ?? '');
     this.#lastID = id;
-    this.#claims[id] = this.claimsOf(id) + 1;
+    this.#claimCounts[id] = this.claimsOf(id) + 1;
     return id;
   }
 
   /** Removes a claim of a writer. After the last one its number is free. */
   release(id: WriterID): void {
     const remaining = this.claimsOf(id) - 1;
-    this.#claims[id] = remaining;
+    this.#claimCounts[id] = remaining;
     if (remaining > 0) return;
     const { source, owner } = this.writer(id);
     this.#ids.get(source)?.delete(owner);
-    this.#free.push(id);
+    this.#freeIDs.push(id);
     if (this.#lastID === id) this.#lastID = -1;
   }
 
   claimsOf(id: WriterID): number {
-    return this.#claims[id] ?? 0;
+    return this.#claimCounts[id] ?? 0;
   }
 
   /** Returns the writer of a number in use. */
   writer(id: WriterID): ClaimWriter {
-    const writer = this.writers.get(id);
+    const writer = this.byID.get(id);
     assert(writer !== undefined, 'the writer number is in use');
     return writer;
   }
@@ -96,9 +97,9 @@ export class WriterTable {
   }
 
   #add(source: Source, owner: string): WriterID {
-    const id = this.#free.pop() ?? this.#claims.length;
-    this.writers.set(id, { source, owner });
-    this.#claims[id] = 0;
+    const id = this.#freeIDs.pop() ?? this.#claimCounts.length;
+    this.byID.set(id, { source, owner });
+    this.#claimCounts[id] = 0;
     const ids = this.#ids.get(source);
     if (ids === undefined) this.#ids.set(source, new Map([[owner, id]]));
     else ids.set(owner, id);
