@@ -45,19 +45,19 @@ export const NO_CORRELATION: Correlation = {
  * in several slices of a service, each with other ports. If several slices have a port of the same name, that of the
  * strongest claim is used.
  *
- * @param sources backends whose ports include every port name of the result, if they are known: the scan of the claims
- *   ends when all their names have been found
+ * @param portSources if known, backends which together have every port name of the result: the scan of the claims ends
+ *   when all these names have been found
  */
 function withMergedPorts(
   winner: BackendClaim,
   claims: readonly BackendClaim[],
-  sources: readonly Backend[] | undefined,
+  portSources: readonly Backend[] | undefined,
 ): Backend {
   let { ports } = winner.backend;
   for (const { origin, backend } of claims) {
     if (origin.cluster !== winner.origin.cluster) break;
     for (const [name, port] of backend.ports) if (!ports.has(name)) ports = ports.set(name, port);
-    if (sources?.every((each) => each.ports.every((_, name) => ports.has(name))) === true) break;
+    if (portSources?.every((source) => source.ports.every((_, name) => ports.has(name))) === true) break;
   }
   return ports === winner.backend.ports ? winner.backend : backendOf({ ...winner.backend, ports });
 }
@@ -78,31 +78,31 @@ function sharedIfEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }
 
-/** A mutable draft of the preferred side. */
+/** A mutable draft of the preferred side of a correlation. */
 class SideDraft {
   readonly #original: PreferredSide;
   readonly #backends: Backends;
-  #active: number;
+  #activeCount: number;
 
   constructor(original: PreferredSide) {
     this.#original = original;
     this.#backends = original.backends.asMutable();
-    this.#active = original.active;
+    this.#activeCount = original.activeCount;
   }
 
   replace(address: string, old: Backend | undefined, next: Backend | undefined): void {
     const { remote } = this.#original;
     const before = old !== undefined && isOnSide(old, remote) ? old : undefined;
     const after = next !== undefined && isOnSide(next, remote) ? next : undefined;
-    if (before?.state === 'active') this.#active--;
-    if (after?.state === 'active') this.#active++;
+    if (before?.state === 'active') this.#activeCount--;
+    if (after?.state === 'active') this.#activeCount++;
     if (after !== undefined) this.#backends.set(address, after);
     else if (before !== undefined) this.#backends.delete(address);
   }
 
   finish(): PreferredSide {
     const backends = sharedIfEmpty(immutableResult(this.#backends, this.#original.backends));
-    return { remote: this.#original.remote, backends, active: this.#active };
+    return { remote: this.#original.remote, backends, activeCount: this.#activeCount };
   }
 }
 
@@ -130,8 +130,9 @@ class Correlator {
   claim(backend: Backend, isNew: boolean): void {
     const { address } = backend;
     const claims = this.#contested.get(address);
-    // Replacing the only claim does not need the winner so far, unless the service has an affinity.
-    const winner = isNew || claims || this.#side ? this.#backends.get(address) : undefined;
+    const replacesOnlyClaim = !isNew && claims === undefined;
+    // The lookup is needed only if several claims are compared, or if the preferred side is updated.
+    const winner = replacesOnlyClaim && !this.#side ? undefined : this.#backends.get(address);
     const claim: BackendClaim = { origin: this.#change.origin, backend };
     if (claims !== undefined) this.#replaceClaim(address, winner, claims, !isNew, claim);
     else if (isNew && winner !== undefined)
@@ -190,11 +191,12 @@ class Correlator {
       this.#index.set(address, first.origin);
     } else this.#contested.set(address, next);
     const { cluster } = first.origin;
-    // The winner so far has the ports of all its claims. If its cluster still wins, only `added` can have further ones.
-    const further = added?.origin.cluster === cluster ? [added.backend] : [];
+    // The winner so far has the ports of all claims of its cluster. If the cluster still wins, only `added` can have
+    // further ports.
+    const addedSources = added?.origin.cluster === cluster ? [added.backend] : [];
     const isSameCluster = claims[0]?.origin.cluster === cluster;
-    const sources = winnerSoFar && isSameCluster ? [winnerSoFar, ...further] : undefined;
-    const winner = withMergedPorts(first, next, sources);
+    const portSources = winnerSoFar && isSameCluster ? [winnerSoFar, ...addedSources] : undefined;
+    const winner = withMergedPorts(first, next, portSources);
     if (winnerSoFar === undefined || !equalBackends(winnerSoFar, winner))
       this.#setWinner(address, winnerSoFar, winner);
   }
@@ -216,7 +218,7 @@ const indexes = new WeakMap<Correlation, OriginIndex>();
 export function applyOriginChange(current: Correlation, change: OriginChange, origins: Origins): Correlation {
   const { before, after } = change;
   if (before === after) return current;
-  // The backends of the only origin with backends are those of the service.
+  // If no other origin has backends, those of the service are the same object.
   const isOnlyOrigin = current.backends === before && current.contested.size === 0;
   if (isOnlyOrigin && current.preferred === undefined && isImmutable(after)) {
     return { backends: sharedIfEmpty(after), contested: current.contested, preferred: undefined };
@@ -230,6 +232,6 @@ export function applyOriginChange(current: Correlation, change: OriginChange, or
     return true;
   });
   const next = correlator.finish();
-  if (index.wasUsed()) indexes.set(next, index);
+  if (index.endChange()) indexes.set(next, index);
   return next;
 }

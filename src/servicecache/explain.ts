@@ -55,9 +55,9 @@ export interface ServiceExplanation {
   readonly backends: readonly ExplainedBackend[];
 }
 
-/** A claim of an origin. */
+/** A claim of an origin, used or not. */
 interface AnyClaim extends BackendClaim {
-  /** The slice of the backend if it is not ready. */
+  /** The slice of the backend if the backend is not ready. */
   readonly notReadyIn: EndpointSlice | undefined;
 }
 

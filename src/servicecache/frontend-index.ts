@@ -14,8 +14,8 @@ export interface FrontendMatch {
 }
 
 interface FrontendClaim {
-  /** `namespace/name` of the service. */
-  readonly name: string;
+  /** The key of the service, `namespace/name`. */
+  readonly key: string;
   readonly service: Service;
   readonly frontend: Frontend;
 }
@@ -29,7 +29,7 @@ const KIND_RANK: Readonly<Record<Frontend['kind'], number>> = {
 };
 
 function compareClaims(a: FrontendClaim, b: FrontendClaim): number {
-  return KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind] || ascending(a.name, b.name);
+  return KIND_RANK[a.frontend.kind] - KIND_RANK[b.frontend.kind] || ascending(a.key, b.key);
 }
 
 /** Returns the position after all claims that rank before or equal to `claim`. */
@@ -44,8 +44,9 @@ function endOfRank(claims: readonly FrontendClaim[], claim: FrontendClaim): numb
 export class FrontendIndex {
   #nodePort: NodePortOptions;
   readonly #isIndexed: (frontend: Frontend) => boolean;
+  /** The claims on each frontend, as formatted by {@link formatFrontend}, by rank. */
   readonly #claims = new Map<string, FrontendClaim[]>();
-  /** The indexed services by `namespace/name`. */
+  /** The indexed services by key. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
   readonly #byAddress = new Map<string, Set<string>>();
@@ -61,13 +62,13 @@ export class FrontendIndex {
     return frontendsOf(service, this.#nodePort).filter(this.#isIndexed);
   }
 
-  /** Sets or removes the service `name` (`namespace/name`). The cost is linear in its frontends. */
-  update(name: string, service: Service | undefined): void {
-    const old = this.#indexed.get(name);
+  /** Sets or removes the service with the key `namespace/name`. The cost is linear in its frontends. */
+  update(key: string, service: Service | undefined): void {
+    const old = this.#indexed.get(key);
     if (old === service) return;
-    if (old !== undefined) this.#remove(name, old);
-    if (service === undefined) this.#indexed.delete(name);
-    else this.#add(name, service);
+    if (old !== undefined) this.#remove(key, old);
+    if (service === undefined) this.#indexed.delete(key);
+    else this.#add(key, service);
   }
 
   /**
@@ -86,9 +87,9 @@ export class FrontendIndex {
       for (const text of before) if (!after.has(text)) changedFrontends.add(text);
       for (const text of after) if (!before.has(text)) changedFrontends.add(text);
     }
-    for (const [name, service] of withNodePorts) this.#remove(name, service);
+    for (const [key, service] of withNodePorts) this.#remove(key, service);
     this.#nodePort = nodePort;
-    for (const [name, service] of withNodePorts) this.#add(name, service);
+    for (const [key, service] of withNodePorts) this.#add(key, service);
     return changedFrontends;
   }
 
@@ -115,6 +116,7 @@ export class FrontendIndex {
     return this.#claims.keys();
   }
 
+  /** Number of frontends. */
   get size(): number {
     return this.#claims.size;
   }
@@ -123,22 +125,22 @@ export class FrontendIndex {
   get(text: string): FrontendMatch | undefined {
     const [first, ...rest] = this.#claims.get(text) ?? [];
     if (first === undefined) return undefined;
-    const others = new Map(
-      rest.filter(({ name }) => name !== first.name).map((claim) => [claim.name, claim]),
-    );
+    // A service can have several claims on a frontend, such as a node port and an external IP.
+    const others = new Map(rest.map(({ key, service }) => [key, service.id]));
+    others.delete(first.key);
     return {
       id: first.service.id,
       service: first.service,
       frontend: first.frontend,
-      overruled: [...others.values()].map(({ service }) => service.id),
+      overruled: [...others.values()],
     };
   }
 
-  #add(name: string, service: Service): void {
-    this.#indexed.set(name, service);
+  #add(key: string, service: Service): void {
+    this.#indexed.set(key, service);
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
-      const claim = { name, service, frontend };
+      const claim = { key, service, frontend };
       const claims = this.#claims.get(text);
       if (claims === undefined) this.#claims.set(text, [claim]);
       else claims.splice(endOfRank(claims, claim), 0, claim);
@@ -148,12 +150,12 @@ export class FrontendIndex {
     }
   }
 
-  #remove(name: string, service: Service): void {
+  #remove(key: string, service: Service): void {
     for (const frontend of this.indexedFrontendsOf(service)) {
       const text = formatFrontend(frontend);
       const claims = this.#claims.get(text);
       if (claims === undefined) continue;
-      claims.splice(endOfRank(claims, { name, service, frontend }) - 1, 1);
+      claims.splice(endOfRank(claims, { key, service, frontend }) - 1, 1);
       if (claims.length > 0) continue;
       this.#claims.delete(text);
       const ofAddress = this.#byAddress.get(frontend.ip);

@@ -52,9 +52,9 @@ export function frontendsOf(service: Service, nodePort: NodePortOptions): readon
   const frontends: Frontend[] = [];
   const add = (kind: FrontendKind, ips: Iterable<string>): void => {
     for (const ip of ips) {
-      for (const [portName, { port, nodePort: allocated, protocol }] of service.ports) {
-        const served = kind === 'node-port' ? allocated : port;
-        if (served !== 0) frontends.push({ kind, ip, port: served, protocol, portName });
+      for (const [portName, servicePort] of service.ports) {
+        const port = kind === 'node-port' ? servicePort.nodePort : servicePort.port;
+        if (port !== 0) frontends.push({ kind, ip, port, protocol: servicePort.protocol, portName });
       }
     }
   };

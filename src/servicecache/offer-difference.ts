@@ -14,13 +14,15 @@ import { everyMapDifference } from './map-difference.ts';
  * address.
  */
 export class OrderedMatcher {
-  readonly #walk: IterableIterator<Backend>;
+  /** The backends after `#next`, in the order of the offer. */
+  readonly #following: IterableIterator<Backend>;
+  /** The next backend in the order of the offer; undefined if none is left, or after {@link OrderedMatcher.#index}. */
   #next: Backend | undefined;
-  /** The remaining backends by address; undefined before the first lookup. */
+  /** The remaining backends by address; undefined before the first difference. */
   #remaining: Map<string, Backend> | undefined;
 
   constructor(offered: OfferedBackends) {
-    this.#walk = offered.values();
+    this.#following = offered.values();
     this.#advance();
   }
 
@@ -40,17 +42,17 @@ export class OrderedMatcher {
   /** Yields the backends that {@link OrderedMatcher.take} has not returned, and ends the iteration. */
   *remaining(): Generator<Backend, void, void> {
     if (this.#next !== undefined) yield this.#next;
-    yield* this.#remaining?.values() ?? this.#walk;
+    yield* this.#remaining?.values() ?? this.#following;
   }
 
   #advance(): void {
-    const { done, value } = this.#walk.next();
+    const { done, value } = this.#following.next();
     this.#next = done === true ? undefined : value;
   }
 
   #index(first: Backend): void {
     const remaining = new Map([[first.address, first]]);
-    for (const backend of this.#walk) remaining.set(backend.address, backend);
+    for (const backend of this.#following) remaining.set(backend.address, backend);
     this.#next = undefined;
     this.#remaining = remaining;
   }
@@ -81,7 +83,7 @@ export function everyDifference(
     return everyMapDifference(
       before,
       after,
-      (old, next) => (old && next && equal(old, next)) || visit(old, next),
+      (old, next) => (old !== undefined && next !== undefined && equal(old, next)) || visit(old, next),
     );
   const earlier = new OrderedMatcher(before);
   for (const backend of after.values()) {

@@ -44,33 +44,33 @@ export class OriginIndex {
    */
   readonly #byAddress = new Map<string, Origin>();
   /** The addresses that are not yet indexed; undefined before the first search. */
-  #rest: Iterator<readonly [string, Origin]> | undefined;
+  #unindexed: Iterator<readonly [string, Origin]> | undefined;
   /**
-   * The number of changes after which the unused index is discarded, one for each slice: it may then refer to replaced
-   * slices only, and the next search costs no more than these changes.
+   * Number of changes after which the index is discarded if none of them uses it. It is the number of slices: each
+   * slice may have changed by then, and the next search costs no more than these changes.
    */
-  #left = 0;
+  #changesUntilDiscard = 0;
 
-  /** Returns true if one of the last changes used the index. Must be called once for each change. */
-  wasUsed(): boolean {
-    return this.#left-- > 0;
+  /** Must be called at the end of each change. Returns false if the index is to be discarded. */
+  endChange(): boolean {
+    return this.#changesUntilDiscard-- > 0;
   }
 
-  /** Returns the origin of a winner whose address has one claim, which is not of the changed origin. */
+  /** Returns the origin of a winner whose address has one claim. The claim is not the changed origin's. */
   find(winner: Backend, change: OriginChange, origins: Origins): Origin | undefined {
     const slices = origins.sliceCount(winner.cluster);
     if (slices < 2) return origins.search(winner);
-    this.#left = slices;
+    this.#changesUntilDiscard = slices;
     const known = this.#byAddress.get(winner.address);
     if (known !== undefined) return known;
-    this.#rest ??= addressesAfter(change, origins);
-    this.#add(this.#rest, slices);
+    this.#unindexed ??= addressesAfter(change, origins);
+    this.#addNext(this.#unindexed, slices);
     return origins.search(winner);
   }
 
   /** Sets the origin of an address with one claim. */
   set(address: string, origin: Origin): void {
-    if (this.#rest !== undefined) this.#byAddress.set(address, origin);
+    if (this.#unindexed !== undefined) this.#byAddress.set(address, origin);
   }
 
   /** Deletes an address without claims. */
@@ -78,9 +78,10 @@ export class OriginIndex {
     this.#byAddress.delete(address);
   }
 
-  #add(rest: Iterator<readonly [string, Origin]>, count: number): void {
+  /** Adds the next `count` addresses of `unindexed`. Addresses that changed since are in the index already. */
+  #addNext(unindexed: Iterator<readonly [string, Origin]>, count: number): void {
     for (let added = 0; added < count; added++) {
-      const { done, value } = rest.next();
+      const { done, value } = unindexed.next();
       if (done === true) return;
       const [address, origin] = value;
       if (!this.#byAddress.has(address)) this.#byAddress.set(address, origin);

@@ -53,11 +53,11 @@ import {
   partName,
   type ServiceState,
   withoutCluster,
-  withRemote,
   withRemoteSlice,
   withRestored,
   withService,
   withSlice,
+  withWholeOffer,
 } from './service-state.ts';
 import { ServiceStream } from './service-stream.ts';
 import { ServiceTable, type StateObserver } from './service-table.ts';
@@ -223,7 +223,7 @@ export class ServiceCache {
     if (old !== undefined && backends === previous)
       return this.#confirm(old, partName('offer', offer.cluster));
     const id = { namespace: offer.namespace, name: offer.name };
-    this.#table.put(withRemote(old ?? emptyState(id), offer.cluster, backends));
+    this.#table.put(withWholeOffer(old ?? emptyState(id), offer.cluster, backends));
     return 'applied';
   }
 
@@ -516,6 +516,7 @@ export class ServiceCache {
     return this.#table.get(formatServiceID(id));
   }
 
+  /** Returns the index of frontends, which the first call builds. */
   #trackedFrontends(): FrontendIndex {
     this.#frontends ??= this.#table.track(new FrontendIndex(this.#nodePort));
     return this.#frontends;
@@ -540,7 +541,7 @@ export class ServiceCache {
     if (cluster === '' || cluster === this.#clusterName) return undefined;
     const { whole, slices } = state.remotes.get(cluster) ?? NO_OFFER;
     if (part.kind === 'offer')
-      return whole === undefined ? withRemote(state, cluster, part.backends) : undefined;
+      return whole === undefined ? withWholeOffer(state, cluster, part.backends) : undefined;
     const { name } = part.slice;
     return slices.has(name) ? undefined : withRemoteSlice(state, cluster, name, part.slice);
   }
@@ -598,7 +599,7 @@ export class ServiceCache {
   #removeOffer(offer: ClusterServiceKey): boolean {
     const old = this.#stateOf(offer);
     if (old?.remotes.get(offer.cluster)?.whole === undefined) return false;
-    this.#table.put(withRemote(old, offer.cluster, undefined));
+    this.#table.put(withWholeOffer(old, offer.cluster, undefined));
     return true;
   }
 
@@ -686,6 +687,7 @@ checkArguments(ServiceCache, {
   explain: { id: ID },
   getServiceIP: { id: ID },
   lookupFrontend: { ip: TEXT },
+  lookupAddress: { ip: TEXT },
   select: { id: ID },
   resolve: { id: ID },
 });

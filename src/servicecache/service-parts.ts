@@ -4,10 +4,10 @@ import type { ServiceID } from './service-id.ts';
 import {
   partName,
   type ServiceState,
-  withRemote,
   withRemoteSlice,
   withService,
   withSlice,
+  withWholeOffer,
 } from './service-state.ts';
 
 /** One input of a service. A checkpoint of a `ServiceCache` is a list of parts. */
@@ -65,5 +65,5 @@ export function withoutServicePart(state: ServiceState, part: ServicePart): Serv
   if (part.kind === 'service') return withService(state, undefined);
   if (part.kind === 'slice') return withSlice(state, part.slice.name, undefined);
   if (part.kind === 'remote-slice') return withRemoteSlice(state, part.cluster, part.slice.name, undefined);
-  return withRemote(state, part.cluster, undefined);
+  return withWholeOffer(state, part.cluster, undefined);
 }

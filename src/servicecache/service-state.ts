@@ -127,8 +127,8 @@ export function offeredAt(
   return slice.notReady.get(address);
 }
 
-/** Returns the backends that a remote cluster offers as a whole; none unless the service is global. */
-function offeredByCluster(
+/** Returns the backends of a remote cluster's whole offer; none unless the service is global. */
+function offeredByWhole(
   whole: readonly Backend[] | undefined,
   service: Service | undefined,
 ): OfferedBackends {
@@ -153,6 +153,7 @@ function* usedOrigins({
   }
 }
 
+/** Returns the access of an {@link OriginIndex} to the origins of a state. */
 function originsOf(state: ServiceState): Origins {
   const slicesOf = (cluster: string): ServiceState['slices'] =>
     cluster === '' ? state.slices : (state.remotes.get(cluster) ?? NO_OFFER).slices;
@@ -174,17 +175,17 @@ function originsOf(state: ServiceState): Origins {
  * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see
  * `backendOf`).
  */
-function withFields(state: ServiceState, parts: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
+function withFields(state: ServiceState, fields: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
     key: state.key,
-    service: 'service' in parts ? parts.service : state.service,
-    slices: parts.slices ?? state.slices,
-    remotes: parts.remotes ?? state.remotes,
-    correlation: parts.correlation ?? state.correlation,
-    endpoints: parts.endpoints ?? state.endpoints,
-    announced: parts.announced ?? state.announced,
-    restored: parts.restored ?? state.restored,
+    service: 'service' in fields ? fields.service : state.service,
+    slices: fields.slices ?? state.slices,
+    remotes: fields.remotes ?? state.remotes,
+    correlation: fields.correlation ?? state.correlation,
+    endpoints: fields.endpoints ?? state.endpoints,
+    announced: fields.announced ?? state.announced,
+    restored: fields.restored ?? state.restored,
   };
 }
 
@@ -203,7 +204,7 @@ function comparedEndpoints(state: ServiceState, correlation: Correlation): Endpo
   return equalBackendMaps(endpoints.backends, state.endpoints.backends) ? state.endpoints : endpoints;
 }
 
-/** Returns the state after a change of one origin. `part` is the name of the changed input in `inputs`. */
+/** Returns the state after a change of one origin. `inputs` has the changed input, whose part name is `part`. */
 function withChange(
   state: ServiceState,
   change: OriginChange,
@@ -241,14 +242,14 @@ function withOffer({ remotes }: ServiceState, cluster: string, offer: Offer): Se
 }
 
 /** Returns the state with the whole offer of a cluster replaced or removed. Linear in the offer before and after. */
-export function withRemote(
+export function withWholeOffer(
   state: ServiceState,
   cluster: string,
   whole: readonly Backend[] | undefined,
 ): ServiceState {
   const offer = state.remotes.get(cluster) ?? NO_OFFER;
-  const before = offeredByCluster(offer.whole, state.service);
-  const after = offeredByCluster(whole, state.service);
+  const before = offeredByWhole(offer.whole, state.service);
+  const after = offeredByWhole(whole, state.service);
   const remotes = withOffer(state, cluster, { whole, slices: offer.slices });
   const change = { origin: { cluster, slice: '' }, before, after };
   return withChange(state, change, { remotes }, partName('offer', cluster));
@@ -271,7 +272,7 @@ export function withRemoteSlice(
 
 /** Returns the state without the offer of a cluster. Linear in the offer. */
 export function withoutCluster(state: ServiceState, cluster: string): ServiceState {
-  let next = withRemote(state, cluster, undefined);
+  let next = withWholeOffer(state, cluster, undefined);
   for (const name of state.remotes.get(cluster)?.slices.keys() ?? [])
     next = withRemoteSlice(next, cluster, name, undefined);
   return next;
@@ -290,17 +291,17 @@ function withPreferredSide(correlation: Correlation, service: Service | undefine
 
 type Inputs = Pick<ServiceState, 'slices' | 'remotes'>;
 
-/** Returns the state with other slices and offers, replaced one by one. Linear in those that differ. */
-function withInputs(state: ServiceState, { slices, remotes }: Inputs): ServiceState {
+/** Returns the state with its slices and offers replaced one by one by `inputs`. Linear in those that differ. */
+function withInputs(state: ServiceState, inputs: Inputs): ServiceState {
   let next = state;
-  everyMapDifference(state.slices, slices, (old, slice) => {
+  everyMapDifference(state.slices, inputs.slices, (old, slice) => {
     next = withSlice(next, (slice ?? old)?.name ?? '', slice);
     return true;
   });
-  for (const cluster of new Set([...state.remotes.keys(), ...remotes.keys()])) {
+  for (const cluster of new Set([...state.remotes.keys(), ...inputs.remotes.keys()])) {
     const before = state.remotes.get(cluster) ?? NO_OFFER;
-    const after = remotes.get(cluster) ?? NO_OFFER;
-    if (before.whole !== after.whole) next = withRemote(next, cluster, after.whole);
+    const after = inputs.remotes.get(cluster) ?? NO_OFFER;
+    if (before.whole !== after.whole) next = withWholeOffer(next, cluster, after.whole);
     everyMapDifference(before.slices, after.slices, (old, slice) => {
       next = withRemoteSlice(next, cluster, (slice ?? old)?.name ?? '', slice);
       return true;
@@ -324,13 +325,14 @@ export function withService(state: ServiceState, service: Service | undefined): 
   const publishChanged = (old?.publishNotReady ?? false) !== (service?.publishNotReady ?? false);
   const preferenceChanged = preferenceOf(old) !== preferenceOf(service);
   if (!globalChanged && !publishChanged && !preferenceChanged) return withFields(state, fields);
-  const ready = publishChanged ? withoutNotReady : (slices: Inputs['slices']) => slices;
-  const remotes = globalChanged
+  const commonSlices = (slices: Inputs['slices']): Inputs['slices'] =>
+    publishChanged ? withoutNotReady(slices) : slices;
+  const commonRemotes = globalChanged
     ? state.remotes.clear()
-    : state.remotes.map(({ whole, slices }) => ({ whole, slices: ready(slices) }));
-  const common = withInputs(state, { slices: ready(state.slices), remotes });
-  const { correlation: all } = withInputs(withFields(common, { service }), state);
-  const correlation = preferenceChanged ? withPreferredSide(all, service) : all;
+    : state.remotes.map(({ whole, slices }) => ({ whole, slices: commonSlices(slices) }));
+  const common = withInputs(state, { slices: commonSlices(state.slices), remotes: commonRemotes });
+  const { correlation: complete } = withInputs(withFields(common, { service }), state);
+  const correlation = preferenceChanged ? withPreferredSide(complete, service) : complete;
   return withFields(state, { ...fields, correlation, endpoints: comparedEndpoints(state, correlation) });
 }
 

@@ -26,11 +26,12 @@ export class ServiceStreamClosedError extends Error {
   }
 }
 
-/** The latest state of a service. `sequence` increases with every change that the stream receives. */
+/** The latest state of a service. */
 interface LatestState {
   readonly id: ServiceID;
   /** Undefined if the service is no longer announced. */
   readonly announced: AnnouncedService | undefined;
+  /** Number of changes that the stream has received, this one included. */
   readonly sequence: number;
 }
 

@@ -6,7 +6,7 @@ import type { ServiceEvent } from './events.ts';
 import type { Service } from './service.ts';
 import { isEmptyState, isReady, type ServiceState, withAnnounced } from './service-state.ts';
 
-/** The states of the changed services before a batch, by key; `undefined` if a service was unknown. */
+/** The states before a batch of the services that it changed, by key; `undefined` if a service was unknown. */
 type Undo = Map<string, ServiceState | undefined>;
 
 /** Receives the events of each change or batch. `inputsComplete` is true for `markSynced`. */
@@ -21,9 +21,9 @@ export type StateObserver = (
   after: ServiceState | undefined,
 ) => void;
 
-/** An index of the known services. `name` is `namespace/name`. */
+/** An index of the known services by key, `namespace/name`. */
 interface ServiceIndex {
-  update(name: string, service: Service | undefined): void;
+  update(key: string, service: Service | undefined): void;
 }
 
 /**
@@ -33,7 +33,7 @@ interface ServiceIndex {
 export class ServiceTable {
   readonly #states = new Map<string, ServiceState>();
   readonly #publish: Publish;
-  /** The old states of the innermost open batch; undefined outside batches. */
+  /** The states before the innermost open batch; undefined outside batches. */
   #undo: Undo | undefined;
   #synced = false;
   #changes = 0;

@@ -30,6 +30,7 @@ const WRONG: Partial<Record<keyof ServiceCache, readonly (readonly unknown[])[]>
   explain: alone(NO_ID),
   getServiceIP: alone(NO_ID),
   lookupFrontend: [[undefined, 80, 6]],
+  lookupAddress: [[undefined]],
   select: alone(NO_ID),
   resolve: alone(NO_ID),
 };

@@ -25,9 +25,9 @@ import {
   emptyState,
   type ServiceState,
   withAnnounced,
-  withRemote,
   withService,
   withSlice,
+  withWholeOffer,
 } from '../../src/servicecache/service-state.ts';
 import { made, nearPairs, oneOf } from '../base/support/near-pairs.ts';
 import { anotherCopy } from './support/another-copy.ts';
@@ -465,11 +465,15 @@ const step: fc.Arbitrary<(state: ServiceState) => ServiceState> = fc.oneof(
   slices.map((slice) => (state: ServiceState) => withSlice(state, slice.name, undefined)),
   offers(fc.constantFrom(...CLUSTERS)).map(
     (offered) => (state: ServiceState) =>
-      withRemote(state, offered.cluster, remoteBackends(offered, state.remotes.get(offered.cluster)?.whole)),
+      withWholeOffer(
+        state,
+        offered.cluster,
+        remoteBackends(offered, state.remotes.get(offered.cluster)?.whole),
+      ),
   ),
   fc
     .constantFrom(...CLUSTERS)
-    .map((cluster) => (state: ServiceState) => withRemote(state, cluster, undefined)),
+    .map((cluster) => (state: ServiceState) => withWholeOffer(state, cluster, undefined)),
   fc.constant((state: ServiceState) => withService(state, undefined)),
 );
 const steps = fc.array(step, { maxLength: 5 });

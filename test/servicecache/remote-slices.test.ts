@@ -9,10 +9,10 @@ import type { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import {
   emptyState,
   type ServiceState,
-  withRemote,
   withRemoteSlice,
   withService,
   withSlice,
+  withWholeOffer,
 } from '../../src/servicecache/service-state.ts';
 import { fewerRuns } from '../base/support/fewer-runs.ts';
 import { cacheOf, offer, SHOP, service, slice, transcript } from './support/scene.ts';
@@ -316,7 +316,7 @@ it('slices that replace a whole offer read none of the earlier slices (regressio
     createBackend({ address: `10.0.${at >> 8}.${at & 255}`, ports: [], cluster: 'east' });
   const count = 400;
   const whole = Array.from({ length: count }, (_, at) => backend(at));
-  let state = withRemote(withService(emptyState(SHOP), service({ global: true })), 'east', whole);
+  let state = withWholeOffer(withService(emptyState(SHOP), service({ global: true })), 'east', whole);
   let reads = 0;
   for (let at = 0; at < count; at++) {
     const backends = ImmutableMap([[backend(at).address, backend(at)]]);
@@ -359,7 +359,7 @@ describe('many slices with contested addresses', () => {
     withSlice(state, name, counted(name, addresses));
 
   it('are not read if the service uses other inputs, too (regression: all, to rank every claim again)', () => {
-    let state = withRemote(withService(emptyState(SHOP), service()), 'east', [
+    let state = withWholeOffer(withService(emptyState(SHOP), service()), 'east', [
       createBackend({ address: '10.0.0.1', ports: [], cluster: 'east' }),
     ]);
     for (let at = 0; at < 200; at++) state = withCounted(state, `s-${at}`, at % 100);
