@@ -44,7 +44,7 @@ export interface NodeManagerOptions extends Optional<NodeConfiguration> {
 
 /** Options of a subscription. */
 export interface NodeSubscribeOptions {
-  /** Maximum number of concurrent asynchronous calls, each for another node; default 16. */
+  /** Maximum number of concurrent asynchronous calls, each for another node; at least 1, default 16. */
   readonly concurrency?: number | undefined;
   /**
    * The nodes that the handler already has. Equal nodes are not added again, changed nodes are updated, and `sweep`

@@ -16,6 +16,11 @@ const OF_MANAGER: WrongCalls<NodeManager> = {
   subscribe: [
     ...alone(without(HANDLER, 'nodeAdd', 'nodeUpdate', 'nodeDelete')),
     ...[[{ ...HANDLER, name: 7 }], [HANDLER, 7], [HANDLER, { concurrency: '7' }]],
+    // Regression: the handler was never called.
+    ...[
+      [HANDLER, { concurrency: 0 }],
+      [HANDLER, { concurrency: Number.NaN }],
+    ],
   ],
   startValidation: [['7']],
   get: [[undefined]],
