@@ -144,9 +144,9 @@ export function addressClaims(
   for (const { type, ip } of node.fields.addresses) {
     const isInTunnel = type === 'CiliumInternalIP';
     if (!isInTunnel && !claimsAll) continue;
-    const endpoint = isInTunnel || encryption || hostFirewall ? tunnel : undefined;
-    const isPlain = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
-    claims.put(new AddressClaim(node, ip, nodeIdentity, endpoint, isPlain ? 0 : node.encryptionKey));
+    const host = isInTunnel || encryption || hostFirewall ? tunnel : undefined;
+    const isUnencrypted = !nodeEncryption && (type === 'InternalIP' || type === 'ExternalIP');
+    claims.put(new AddressClaim(node, ip, nodeIdentity, host, isUnencrypted ? 0 : node.encryptionKey));
   }
   const { health, ingress } = RESERVED_IDENTITIES;
   const put = (ip: string | undefined, identity: NumericIdentity): void => {

@@ -154,17 +154,17 @@ export class HandlerCalls {
     endLate: (isSuccess: boolean) => void,
   ): void {
     this.#running++;
-    const settled = (then: () => void, isSuccess: boolean): void => {
+    const settle = (record: () => void, isSuccess: boolean): void => {
       this.#running--;
       this.#measure(began);
       if (this.stopped) endLate(isSuccess);
-      else then();
+      else record();
       this.#options.resume();
     };
     // Wrapped, because a handler may return any thenable.
     Promise.resolve(result).then(
-      () => settled(succeed, true),
-      (error: unknown) => settled(() => fail(error), false),
+      () => settle(succeed, true),
+      (error: unknown) => settle(() => fail(error), false),
     );
   }
 

@@ -39,6 +39,7 @@ export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> 
 /** A wait until a call for each of the lanes has ended, successfully or not. */
 interface AttemptWaiter {
   readonly lanes: Set<NodeLane>;
+  /** Called within a delivery, when the set of lanes is empty. */
   readonly done: (outcome: SweepOutcome) => unknown;
 }
 
@@ -52,7 +53,7 @@ export class HandlerFeed {
   readonly #options: HandlerFeedOptions;
   readonly #calls: HandlerCalls;
   readonly #lanes = new Map<string, NodeLane>();
-  /** Waiting lanes. Lanes whose call failed are delayed. */
+  /** Lanes that wait for a call. Lanes whose last call failed are delayed. */
   readonly #ready: WorkQueue<NodeLane>;
   /** The nodes that the handler had, by full name, until their first change. */
   readonly #previous: Map<string, Node>;
@@ -85,33 +86,33 @@ export class HandlerFeed {
     return this.#lanes.values();
   }
 
-  lane(node: string): NodeLane | undefined {
-    return this.#lanes.get(node);
+  lane(fullName: string): NodeLane | undefined {
+    return this.#lanes.get(fullName);
   }
 
-  // The next five methods are called within a delivery.
+  // `change`, `replayed`, `sweep`, `validate` and `configure` must be called within a delivery.
 
   /** Handles a change. `old` is the `target` of the previous change of that node. */
-  change(node: string, old: Node | undefined, target: Node | undefined, revision: number): void {
+  change(fullName: string, old: Node | undefined, target: Node | undefined, revision: number): void {
     if (this.stopped) return;
-    const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(node);
+    const lane = this.#lanes.size === 0 ? undefined : this.#lanes.get(fullName);
     if (lane !== undefined) {
       lane.retarget(target, revision);
       if (lane.running === undefined) this.#ready.add(lane); // a change ends the backoff
       this.#startReady();
       return;
     }
-    const applied = old ?? this.#previous.get(node);
-    this.#previous.delete(node);
+    const applied = old ?? this.#previous.get(fullName);
+    this.#previous.delete(fullName);
     const step = stepBetween(applied, target);
     if (step === undefined) return;
     if (!this.#mayStart()) {
-      const waiting = this.#addLane(node, applied);
+      const waiting = this.#addLane(fullName, applied);
       waiting.retarget(target, revision);
       this.#ready.add(waiting);
       return;
     }
-    this.#callDirectly(step, node, applied, revision);
+    this.#callDirectly(step, fullName, applied, revision);
   }
 
   /** Called at the end of the replay. Calls `onSynced` of the handler when a call of each current lane has ended. */
@@ -122,18 +123,20 @@ export class HandlerFeed {
   }
 
   /**
-   * Deletes the previous nodes of the handler without a change, then calls `done` like {@link HandlerFeed.replayed}.
+   * Deletes the previous nodes of which no change was received. Calls `done` when a call of each current lane has
+   * ended.
    */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
-    for (const [node, previous] of this.#previous) this.change(node, previous, undefined, revision);
+    for (const [fullName, node] of this.#previous) this.change(fullName, node, undefined, revision);
     this.#whenAttempted(done);
   }
 
   /** Calls the handler to validate a node, unless a call for the node is running or waiting. */
-  validate(node: string, announced: Node): void {
-    if (this.stopped || this.handler.nodeValidateImplementation === undefined || this.#lanes.has(node))
-      return;
-    const lane = this.#addLane(node, announced);
+  validate(node: Node): void {
+    const { fullName } = node;
+    const { nodeValidateImplementation } = this.handler;
+    if (this.stopped || nodeValidateImplementation === undefined || this.#lanes.has(fullName)) return;
+    const lane = this.#addLane(fullName, node);
     lane.needsValidation = true;
     this.#ready.add(lane);
     this.#startReady();
@@ -150,19 +153,20 @@ export class HandlerFeed {
   }
 
   /**
-   * Aborts running calls and makes no further calls. With `deleted`, the announced nodes, calls `nodeDelete` once for
-   * each node that the handler has: immediately, or, if a call for the node is running, when that call has ended.
+   * Aborts running calls and makes no further calls. With `announcedToDelete`, all announced nodes, calls `nodeDelete`
+   * once for each node that the handler has: immediately, or, if a call for the node is running, when that call has
+   * ended.
    */
-  stop(deleted?: readonly AnnouncedNode[]): void {
+  stop(announcedToDelete?: readonly AnnouncedNode[]): void {
     if (this.stopped) return;
-    this.#deletesOnStop = deleted !== undefined;
-    const known = deleted === undefined ? [] : this.#knownNodes(deleted);
+    this.#deletesOnStop = announcedToDelete !== undefined;
+    const known = announcedToDelete === undefined ? [] : this.#knownNodes(announcedToDelete);
     this.#calls.stop();
     this.#configurationTimer?.cancel();
     const lanes = [...this.#lanes.values()];
     this.#lanes.clear();
     this.#ready.clear();
-    for (const lane of lanes) this.#finish(lane);
+    for (const lane of lanes) this.#settle(lane);
     for (const { done } of this.#attemptWaiters) done('ended');
     this.#attemptWaiters.clear();
     for (const node of known) this.#calls.deleteFinally(node);
@@ -177,7 +181,7 @@ export class HandlerFeed {
     add('configuration', undefined, this.#configurationAttempt);
     for (const lane of this.#lanes.values()) {
       const call = (lane.running ?? lane.nextStep())?.call;
-      if (call !== undefined) add(call, lane.node, lane);
+      if (call !== undefined) add(call, lane.fullName, lane);
     }
     const { running, faults, durations } = this.#calls;
     return { name: this.handler.name, pending: this.#lanes.size, running, faults, durations, failing };
@@ -199,18 +203,18 @@ export class HandlerFeed {
     return this.#configuration === undefined && this.#calls.running < this.#options.concurrency;
   }
 
-  #addLane(node: string, applied: Node | undefined): NodeLane {
-    const lane = new NodeLane(node, applied);
-    this.#lanes.set(node, lane);
+  #addLane(fullName: string, applied: Node | undefined): NodeLane {
+    const lane = new NodeLane(fullName, applied);
+    this.#lanes.set(fullName, lane);
     return lane;
   }
 
   /** Calls the handler for a node without a lane. A lane is created only if the call does not succeed synchronously. */
-  #callDirectly(step: NodeStep, node: string, old: Node | undefined, revision: number): void {
+  #callDirectly(step: NodeStep, fullName: string, old: Node | undefined, revision: number): void {
     const outcome = this.#calls.begin(step);
     if (outcome.state === 'succeeded') return;
-    const lane = new NodeLane(node, old);
-    if (!this.stopped) this.#lanes.set(node, lane);
+    const lane = new NodeLane(fullName, old);
+    if (!this.stopped) this.#lanes.set(fullName, lane);
     lane.retarget(step.call === 'delete' ? undefined : step.node, revision);
     lane.begin(step);
     this.#follow(lane, step, outcome);
@@ -223,7 +227,7 @@ export class HandlerFeed {
 
   /** Starts waiting calls. Must be called within a delivery. */
   #startReady(): void {
-    this.#endWaits(); // first, because the present waiters do not wait for the calls that start now
+    this.#endWaits(); // before new calls start, because the present waiters do not wait for these
     this.#startNodes();
     this.#endWaits();
   }
@@ -266,7 +270,7 @@ export class HandlerFeed {
   #start(lane: NodeLane): void {
     const step = lane.nextStep();
     if (step === undefined) {
-      this.#settle(lane);
+      this.#deleteLane(lane);
       return;
     }
     lane.begin(step);
@@ -276,16 +280,16 @@ export class HandlerFeed {
   #follow(lane: NodeLane, step: NodeStep, outcome: CallOutcome): void {
     this.#calls.follow(
       outcome,
-      () => this.#succeeded(lane, step),
-      (error) => this.#failed(lane, step, error),
-      (isSuccess) => this.#endedLate(lane, step, isSuccess),
+      () => this.#recordSuccess(lane, step),
+      (error) => this.#recordFailure(lane, step, error),
+      (isSuccess) => this.#endLate(lane, step, isSuccess),
     );
   }
 
   /** Handles the end of a call after `stop`: deletes the node if the handler may have it and `stop` deletes nodes. */
-  #endedLate(lane: NodeLane, step: NodeStep, isSuccess: boolean): void {
-    if (isSuccess) lane.succeeded(step);
-    else lane.failed(step);
+  #endLate(lane: NodeLane, step: NodeStep, isSuccess: boolean): void {
+    if (isSuccess) lane.recordSuccess(step);
+    else lane.recordFailure(step);
     const node = lane.applied ?? lane.residue;
     if (this.#deletesOnStop && node !== undefined) this.#calls.deleteFinally(node);
   }
@@ -304,40 +308,44 @@ export class HandlerFeed {
     this.#endWaits();
   }
 
-  #attempted(lane: NodeLane): void {
+  /** Records for the waiters that a call of the lane has ended, or that none is needed. */
+  #endAttempt(lane: NodeLane): void {
     for (const { lanes } of this.#attemptWaiters) lanes.delete(lane);
   }
 
   #endWaits(): void {
     for (const waiter of this.#attemptWaiters) {
-      if (waiter.lanes.size > 0 || !this.#attemptWaiters.delete(waiter)) continue;
+      if (waiter.lanes.size > 0) continue;
+      this.#attemptWaiters.delete(waiter);
       waiter.done('swept');
     }
   }
 
-  #succeeded(lane: NodeLane, step: NodeStep): void {
-    lane.succeeded(step);
-    this.#attempted(lane);
-    if (lane.nextStep() === undefined) this.#settle(lane);
+  #recordSuccess(lane: NodeLane, step: NodeStep): void {
+    lane.recordSuccess(step);
+    this.#endAttempt(lane);
+    if (lane.nextStep() === undefined) this.#deleteLane(lane);
     else {
       this.#ready.add(lane);
       this.#options.onProgress(lane);
     }
   }
 
-  #failed(lane: NodeLane, step: NodeStep, error: unknown): void {
-    lane.failed(step);
-    this.#attempted(lane);
-    this.#calls.recordFailure(lane, step.call, lane.node, error, (ms) => this.#ready.addAfter(lane, ms));
+  #recordFailure(lane: NodeLane, step: NodeStep, error: unknown): void {
+    lane.recordFailure(step);
+    this.#endAttempt(lane);
+    this.#calls.recordFailure(lane, step.call, lane.fullName, error, (ms) => this.#ready.addAfter(lane, ms));
   }
 
+  /** Deletes a lane whose handler is up to date. */
+  #deleteLane(lane: NodeLane): void {
+    this.#lanes.delete(lane.fullName);
+    this.#endAttempt(lane);
+    this.#settle(lane);
+  }
+
+  /** Ends the waits for the changes of a deleted lane. */
   #settle(lane: NodeLane): void {
-    this.#lanes.delete(lane.node);
-    this.#attempted(lane);
-    this.#finish(lane);
-  }
-
-  #finish(lane: NodeLane): void {
     lane.settle();
     this.#options.onProgress(lane);
   }

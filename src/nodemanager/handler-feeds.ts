@@ -25,7 +25,7 @@ export interface FeedStart {
 
 /** A change of an announced node. */
 export interface NodeChange {
-  readonly node: string;
+  readonly fullName: string;
   readonly old: Node | undefined;
   readonly next: Node | undefined;
   readonly revision: number;
@@ -97,6 +97,7 @@ export class HandlerFeeds {
     this.#deliveries.deliverAfter(work);
   }
 
+  /** Delivers a change to all handlers. */
   change(change: NodeChange): void {
     this.#feeds.notify(deliverChange, change);
   }
@@ -106,18 +107,19 @@ export class HandlerFeeds {
   }
 
   validate(announced: Node): void {
-    this.#feeds.notify((feed, node) => feed.validate(node.fullName, node), announced);
+    this.#feeds.notify((feed, node) => feed.validate(node), announced);
   }
 
-  /** Resolves when every handler has applied all changes up to `revision`, or those of `node` if it is given. */
-  whenApplied(revision: number, node: string | undefined): Promise<AppliedOutcome> {
+  /** Resolves when every handler has applied all changes up to `revision`: those of one node, by default of all. */
+  whenApplied(revision: number, fullName?: string): Promise<AppliedOutcome> {
     return new Promise((resolve) => {
       // After the current delivery, because it may add lanes for these changes.
       this.#deliveries.run(() => {
         const lanes = new Set<NodeLane>();
         for (const feed of this.#feeds.current) {
           for (const lane of feed.lanes) {
-            if (lane.pendingSince <= revision && (node === undefined || lane.node === node)) lanes.add(lane);
+            if (lane.pendingSince <= revision && (fullName === undefined || lane.fullName === fullName))
+              lanes.add(lane);
           }
         }
         if (lanes.size === 0) resolve('applied');
@@ -133,7 +135,7 @@ export class HandlerFeeds {
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {
-        const feed = this.#feeds.current.find((each) => each.handler === handler);
+        const feed = this.#feeds.current.find((subscribed) => subscribed.handler === handler);
         if (feed === undefined) resolve('ended');
         else feed.sweep(revision, resolve);
       });
@@ -141,13 +143,13 @@ export class HandlerFeeds {
   }
 
   /**
-   * Ends all subscriptions. With `deleted`, the announced nodes, handlers delete their nodes first; see
-   * {@link HandlerFeed.stop}. Waiters resolve to `closed`.
+   * Ends all subscriptions. With `announcedToDelete`, handlers delete their nodes first; see {@link HandlerFeed.stop}.
+   * Waiters resolve to `closed`.
    */
-  stop(deleted?: readonly AnnouncedNode[]): void {
+  stop(announcedToDelete?: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();
-    for (const feed of this.#feeds.current) feed.stop(deleted);
+    for (const feed of this.#feeds.current) feed.stop(announcedToDelete);
     for (const unsubscribe of [...this.#subscriptions.values()]) unsubscribe();
   }
 
@@ -155,6 +157,7 @@ export class HandlerFeeds {
     return this.current.map((feed) => feed.status());
   }
 
+  /** The feeds of the handlers, in order of subscription. */
   get current(): readonly HandlerFeed[] {
     return this.#feeds.current;
   }
@@ -169,8 +172,8 @@ export class HandlerFeeds {
   }
 }
 
-function deliverChange(feed: HandlerFeed, { node, old, next, revision }: NodeChange): void {
-  feed.change(node, old, next, revision);
+function deliverChange(feed: HandlerFeed, { fullName, old, next, revision }: NodeChange): void {
+  feed.change(fullName, old, next, revision);
 }
 
 /** Returns the steps of a replay of the current nodes. */

@@ -54,11 +54,11 @@ export class NodeAddresses {
   readonly #ipcache: NodeIPCache;
   readonly #options: NodeAddressesOptions;
   readonly #unsubscribe: Unsubscribe;
-  /** For each lost address, the nodes that claim it. */
+  /** For each lost address, the nodes to which it is lost. */
   readonly #losers = new Map<string, Set<NodeEntry>>();
   #configuration: NodeConfiguration;
-  /** Cached claims of nodes with many addresses, under the current configuration. */
-  #cached = new WeakMap<Node, NodeClaims>();
+  /** Claims of nodes with many addresses, under the current configuration. */
+  #cachedClaims = new WeakMap<Node, NodeClaims>();
   #ownerChanges: OwnerChange[] = [];
   #writing = false;
 
@@ -96,7 +96,7 @@ export class NodeAddresses {
       this.#ipcache.batch(() => {
         for (const entry of entries) this.#replace(entry, configuration);
       });
-      if (configuration !== this.#configuration) this.#cached = new WeakMap();
+      if (configuration !== this.#configuration) this.#cachedClaims = new WeakMap();
       this.#configuration = configuration;
       // Two nodes of the batch may claim one address. The net owner change names only the winner, so the loser is found
       // here.
@@ -124,10 +124,11 @@ export class NodeAddresses {
   /** Returns the claims of a node under a configuration. */
   claimsOf(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
     if (node === undefined) return NO_CLAIMS;
-    const cached = configuration === this.#configuration ? this.#cached.get(node) : undefined;
+    const cached = configuration === this.#configuration ? this.#cachedClaims.get(node) : undefined;
     if (cached !== undefined) return cached;
     const claims = addressClaims(node, configuration, this.#options.isLocal(node));
-    if (claims.size > MAX_UNCACHED && configuration === this.#configuration) this.#cached.set(node, claims);
+    if (claims.size > MAX_UNCACHED && configuration === this.#configuration)
+      this.#cachedClaims.set(node, claims);
     return claims;
   }
 
@@ -170,7 +171,8 @@ export class NodeAddresses {
     }
     let position = 0;
     for (const claim of desired) {
-      if (!this.#isUnchanged(entry, claim, previous.at(position++))) this.#put(entry, claim);
+      if (!this.#isUnchanged(entry, claim, previous.at(position))) this.#put(entry, claim);
+      position++;
     }
     for (const claim of previous) if (desired.find(claim.ip) === undefined) this.#drop(entry, claim);
   }
@@ -202,29 +204,30 @@ export class NodeAddresses {
     );
   }
 
-  /** Records which addresses the node has lost. */
+  /** Records which addresses are lost to the node. */
   #verify(entry: NodeEntry): void {
     for (const claim of this.claimsOf(entry.written, this.#configuration)) {
-      this.#mark(entry, claim.ip, !isHeldBy(claim, this.#ipcache.get(claim.ip)));
+      this.#setLost(entry, claim.ip, !isHeldBy(claim, this.#ipcache.get(claim.ip)));
     }
   }
 
+  /** Returns the claim of a node on an address in the IPCache, effective or not. */
   #claimOn(ip: string, entry: NodeEntry): AddressClaim | undefined {
     return this.claimsOf(entry.written, this.#configuration).find(ip);
   }
 
   #put(entry: NodeEntry, claim: AddressClaim): void {
     const outcome = this.#ipcache.upsert(claim.ip, claim);
-    this.#mark(entry, claim.ip, outcome !== 'applied' && outcome !== 'unchanged');
+    this.#setLost(entry, claim.ip, outcome !== 'applied' && outcome !== 'unchanged');
   }
 
   #drop(entry: NodeEntry, claim: AddressClaim): void {
     this.#ipcache.delete(claim.ip, claim);
-    this.#mark(entry, claim.ip, false);
+    this.#setLost(entry, claim.ip, false);
   }
 
-  /** Records if a node has lost an address: the node claims it, but another writer or none holds it. */
-  #mark(entry: NodeEntry, ip: string, isLost: boolean): void {
+  /** Records if an address is lost to a node: the node claims the address, but another writer or none holds it. */
+  #setLost(entry: NodeEntry, ip: string, isLost: boolean): void {
     if (!isLost) {
       if (entry.lost?.delete(ip) !== true) return;
       if (entry.lost.size === 0) entry.lost = undefined;
@@ -256,8 +259,7 @@ export class NodeAddresses {
 
   /**
    * Reviews one address. It uses the current holder, because the change may be outdated. If both owners have the same
-   * rank, other nodes that lost the address are not affected, unless `#reclaim` writes their claims: it is as lost to
-   * them as before.
+   * rank, nothing changes for other nodes that lost the address, unless `#reclaim` writes their claims.
    */
   #reviewAddress({ key, previous, current }: OwnerChange, affected: Set<NodeEntry>): void {
     const isSameRank =
@@ -274,7 +276,7 @@ export class NodeAddresses {
     const holder = this.#ipcache.get(key);
     for (const entry of interested) {
       const claim = this.#claimOn(key, entry);
-      this.#mark(entry, key, claim !== undefined && !isHeldBy(claim, holder));
+      this.#setLost(entry, key, claim !== undefined && !isHeldBy(claim, holder));
       affected.add(entry);
     }
   }
@@ -310,6 +312,7 @@ export class NodeAddresses {
   }
 }
 
+/** Returns true if the effective version has the claims of the version in the IPCache. */
 function haveEqualClaims({ written, effective }: NodeEntry): boolean {
   return written !== undefined && effective !== undefined && haveSameClaims(written, effective);
 }

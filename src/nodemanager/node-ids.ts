@@ -40,7 +40,7 @@ export class NodeIDs implements NodeHandler {
   readonly #max: number;
   readonly #ids = new Map<string, number>();
   readonly #ips = new Map<number, string>();
-  /** Number of nodes that have the address. Unused addresses are absent. */
+  /** Number of nodes that have each address. Unused addresses are absent. */
   readonly #uses = new Map<string, number>();
   /** The counted addresses of each node, by full name. */
   readonly #counted = new Map<string, ReadonlySet<string>>();
@@ -97,16 +97,19 @@ export class NodeIDs implements NodeHandler {
     this.#count(node.fullName, NONE);
   }
 
-  /** Counts these addresses of a node instead of the counted ones, which after a failed call are not those of `old`. */
-  #count(node: string, after: ReadonlySet<string>): void {
-    const previous = this.#counted.get(node) ?? NONE;
+  /**
+   * Counts `after` instead of the counted addresses of a node. These are read from `#counted`, because after a failed
+   * call they differ from those of the old version.
+   */
+  #count(fullName: string, after: ReadonlySet<string>): void {
+    const previous = this.#counted.get(fullName) ?? NONE;
     const released = [...previous].filter((ip) => !after.has(ip));
     const added = [...after].filter((ip) => !previous.has(ip));
     this.#checkRoom(added, released);
     for (const ip of released) this.#release(ip);
     for (const ip of added) this.#acquire(ip);
-    if (after.size > 0) this.#counted.set(node, after);
-    else this.#counted.delete(node);
+    if (after.size > 0) this.#counted.set(fullName, after);
+    else this.#counted.delete(fullName);
   }
 
   /** Throws if there are too few ids. It is called before any change, because a failed call is retried. */

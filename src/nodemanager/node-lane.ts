@@ -26,7 +26,7 @@ export function stepBetween(applied: Node | undefined, target: Node | undefined)
  *                └─ timer ◄──┘ failed
  */
 export class NodeLane {
-  readonly node: string;
+  readonly fullName: string;
   /** The version that the handler has, by its last successful call. */
   applied: Node | undefined;
   /** The desired version. */
@@ -35,20 +35,23 @@ export class NodeLane {
   residue: Node | undefined;
   /** True if the handler must validate the node when it is up to date. */
   needsValidation = false;
+  /** The running call. */
   running: NodeStep | undefined;
+  /** Consecutive failures of calls. */
   failures = 0;
+  /** The last failure; undefined after a success. */
   error: Failure | undefined;
   /** Revision of the earliest change that is not applied; infinite if there is none. */
   pendingSince: number = Number.POSITIVE_INFINITY;
-  /** The desired version when the running call began. */
-  #desired: Node | undefined;
-  /** True if a delete of `applied` failed. It must be completed before any other call. */
-  #deleting = false;
+  /** `target` when the running call began. */
+  #targetAtBegin: Node | undefined;
+  /** True if a delete of `applied` failed. The delete must be completed before any other call. */
+  #mustDelete = false;
   /** Revision of the earliest change during the running call; infinite if there is none. */
   #changedWhileRunning = Number.POSITIVE_INFINITY;
 
-  constructor(node: string, applied: Node | undefined) {
-    this.node = node;
+  constructor(fullName: string, applied: Node | undefined) {
+    this.fullName = fullName;
     this.applied = applied;
     this.target = applied;
   }
@@ -63,7 +66,7 @@ export class NodeLane {
   /** Returns the next call, or undefined if the handler is up to date (rules: `NodeHandler`). */
   nextStep(): NodeStep | undefined {
     const { applied, target, residue } = this;
-    if (applied !== undefined && this.#deleting) return { call: 'delete', node: applied };
+    if (applied !== undefined && this.#mustDelete) return { call: 'delete', node: applied };
     if (residue !== undefined && target?.equals(residue) !== true) {
       if (applied === undefined) return { call: 'delete', node: residue };
       if (target !== undefined) return { call: 'update', old: residue, node: applied };
@@ -73,30 +76,32 @@ export class NodeLane {
     return this.needsValidation && applied !== undefined ? { call: 'validate', node: applied } : undefined;
   }
 
+  /** Records that a call was made. */
   begin(step: NodeStep): void {
     this.running = step;
-    this.#desired = this.target;
+    this.#targetAtBegin = this.target;
   }
 
-  succeeded(step: NodeStep): void {
+  /** Records a successful call. */
+  recordSuccess(step: NodeStep): void {
     this.running = undefined;
     this.failures = 0;
     this.error = undefined;
     this.needsValidation = false; // a successful call replaces a validation
     if (step.call !== 'validate') {
-      this.#deleting = false;
-      if (this.#cleansUp(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
+      this.#mustDelete = false;
+      if (this.#undoesResidue(step) || this.residue?.equals(step.node) === true) this.residue = undefined;
       this.applied = step.call === 'delete' ? undefined : step.node;
     }
-    this.#updatePendingSince(this.applied === this.#desired);
+    this.#updatePendingSince(this.applied === this.#targetAtBegin);
   }
 
-  /** Records a failed call. `HandlerCalls.recordFailure` counts it. */
-  failed(step: NodeStep): void {
+  /** Records a failed call, except `failures` and `error`, which `HandlerCalls.recordFailure` sets. */
+  recordFailure(step: NodeStep): void {
     this.running = undefined;
     this.#updatePendingSince(false);
-    if (step.call === 'validate' || this.#cleansUp(step)) return;
-    if (step.call === 'delete') this.#deleting = true;
+    if (step.call === 'validate' || this.#undoesResidue(step)) return;
+    if (step.call === 'delete') this.#mustDelete = true;
     else this.residue = step.node;
   }
 
@@ -116,8 +121,8 @@ export class NodeLane {
     this.#changedWhileRunning = Number.POSITIVE_INFINITY;
   }
 
-  /** Returns true if the call removes the residue of a failed call. */
-  #cleansUp(step: NodeStep): boolean {
+  /** Returns true if the call undoes the residue. */
+  #undoesResidue(step: NodeStep): boolean {
     return this.residue !== undefined && (step.call === 'update' ? step.old : step.node) === this.residue;
   }
 }

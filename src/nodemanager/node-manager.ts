@@ -77,7 +77,7 @@ export class NodeManager {
   readonly #guard: CallbackGuard;
   readonly #rejections: RejectionLog;
   readonly #reject = (rejection: Rejection): void => this.#rejections.add(rejection);
-  /** Counts of the outcomes so far. */
+  /** Counts of outcomes since the manager was created. */
   readonly #outcomes = { ...NO_OUTCOMES };
   #validation: BackgroundValidation<NodeEntry> | undefined;
   #observers: readonly NodeClaimObserver[] = NONE;
@@ -238,11 +238,11 @@ export class NodeManager {
   whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
     if (this.#closed) return Promise.resolve('closed');
     return typeof upTo === 'number'
-      ? this.#feeds.whenApplied(upTo, undefined)
+      ? this.#feeds.whenApplied(upTo)
       : this.#feeds.whenApplied(this.#revision, upTo);
   }
 
-  /** The revision. It increases by one with every change that is delivered to handlers. */
+  /** Number of changes that were delivered to handlers. */
   get revision(): number {
     return this.#revision;
   }
@@ -450,7 +450,7 @@ export class NodeManager {
     if (announced?.equals(effective) === true) return; // the node changed back while the change was held back
     this.#revision++;
     this.#feeds.change({
-      node: entry.fullName,
+      fullName: entry.fullName,
       old: announced,
       next: effective,
       revision: this.#revision,

@@ -68,7 +68,12 @@ function handlerState(feed: HandlerFeed, fullName: string): NodeHandlerState {
   if (lane === undefined) return { handler, applied: true };
   const call = (lane.running ?? lane.nextStep())?.call;
   const { failures, error } = lane;
-  return { handler, applied: false, ...(call && { call }), ...(error && { failures, error }) };
+  return {
+    handler,
+    applied: false,
+    ...(call === undefined ? {} : { call }),
+    ...(error === undefined ? {} : { failures, error }),
+  };
 }
 
 /** Counts and faults of a node manager as plain data (I12). */

@@ -61,12 +61,12 @@ export function parseNode(
   return new Node(canonical, known?.fullName);
 }
 
-/** Returns true if the fields that identify the node or determine how it is reached are valid. Rejects the others. */
+/** Returns true if the fields that identify the node or determine how it is reached are valid. Reports invalid ones. */
 function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const { cluster, source, clusterID, encryptionKey, nodeIdentity } = spec;
   const hasName = fields.text('name') !== undefined;
   const hasCluster =
-    (isText(cluster) || fields.text('cluster') !== undefined) &&
+    fields.text('cluster') !== undefined &&
     (!cluster.includes('/') || rejectField(fields, 'cluster', 'invalid-name', 'must not contain /'));
   const hasSource = isSource(source) || rejectField(fields, 'source', 'unknown-source', 'is not a source');
   const hasClusterID = (clusterID ?? 0) === 0 || fields.integer('clusterID', 0, MAX_CLUSTER_ID) !== undefined;
@@ -75,10 +75,6 @@ function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
     isNumericIdentity(nodeIdentity ?? 0) ||
     rejectField(fields, 'nodeIdentity', 'out-of-range', 'is not an identity');
   return hasName && hasCluster && hasSource && hasClusterID && hasKey && hasIdentity;
-}
-
-function isText(value: unknown): boolean {
-  return typeof value === 'string' && value !== '';
 }
 
 /** Rejects a field. Returns false, so that a condition can end with it. */

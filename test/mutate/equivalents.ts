@@ -881,7 +881,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   {
     file: 'src/nodemanager/node-addresses.ts',
     symbol: 'NodeAddresses.#replace',
-    changes: ['!_(_, _, _(_++)) → true', '_++ → _--'],
+    changes: ['!_(_, _, _(_)) → true', '_++ → _--'],
     reason: 'writes the same value again; the comparison affects only the time',
   },
   {
@@ -917,13 +917,13 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/nodemanager/node-addresses.ts',
-    symbol: 'NodeAddresses.#mark',
+    symbol: 'NodeAddresses.#setLost',
     changes: ['_?.delete → _', '_?._ → _'],
     reason: 'a node that has lost an address is in the set of its losers',
   },
   {
     file: 'src/nodemanager/node-addresses.ts',
-    symbol: 'NodeAddresses.#mark',
+    symbol: 'NodeAddresses.#setLost',
     changes: ['_?._ === 0 → false'],
     reason: 'keeps an empty set; affects only memory',
   },
