@@ -60,7 +60,7 @@ export const LIST: Check = (value) => (Array.isArray(value) ? undefined : ' must
 export function listOf(element: Check): Check {
   return (value) => {
     if (!Array.isArray(value)) return ' must be a list';
-    const at = value.findIndex((one) => element(one) !== undefined);
+    const at = value.findIndex((item) => element(item) !== undefined);
     return at < 0 ? undefined : `[${at}]${element(value[at])}`;
   };
 }
@@ -94,7 +94,8 @@ export function checkArguments<C extends object>(
     const checked = function (this: C, ...args: readonly unknown[]): unknown {
       let at = 0;
       for (const [name, check] of list) {
-        const fault = check(args[at++]);
+        const fault = check(args[at]);
+        at++;
         if (fault !== undefined) assert(false, `${method}: ${name}${fault}`);
       }
       return Reflect.apply(run, this, args);

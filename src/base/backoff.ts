@@ -1,5 +1,6 @@
 import type { Clock, Random } from './clock.ts';
 
+/** Bounds of the delays after consecutive failures. */
 export interface Backoff {
   /** Upper bound of the delay after the first failure. */
   readonly baseMs: number;

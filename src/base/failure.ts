@@ -30,7 +30,7 @@ const SYSTEM_ERRORS: ReadonlyMap<string, string> = new Map([
   ['ENOTDIR', 'a part of the path is a file'],
   ['ENOTFOUND', 'unknown host name'],
   ['EPERM', 'operation not permitted'],
-  // The message of OpenSSL has a pointer, a file and a line break.
+  // A fixed text, because the message of OpenSSL has a memory address, a source file and a line break.
   ['EPROTO', 'protocol error'],
   ['EPIPE', 'connection closed by the peer'],
   ['EROFS', 'read-only file system'],
@@ -79,6 +79,7 @@ interface NodeJSError extends Error {
   readonly hostname?: string;
 }
 
+/** Returns a thrown value as a {@link Failure} of this moment. */
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();
   const message = messageOf(thrown);

@@ -31,6 +31,7 @@ export function followSignal(signal: AbortSignal, controller: AbortController): 
  */
 export class EitherSignal implements Disposable {
   readonly signal: AbortSignal;
+  /** Each function stops following one of the signals. */
   readonly #leave: readonly (() => void)[];
 
   constructor(...signals: readonly AbortSignal[]) {
@@ -44,6 +45,7 @@ export class EitherSignal implements Disposable {
   }
 }
 
+/** Resolves when the signal fires. Its listener stays until then, so use it only for signals that end soon. */
 export function fired(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();

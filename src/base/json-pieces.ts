@@ -1,8 +1,8 @@
 /** Characters parsed or scanned per step: 1 to 7 ms for any content. */
-const PIECE = 32 * 1024;
+const PIECE_LENGTH = 32 * 1024;
 
 /** Maximum nesting of containers that are larger than a piece. Each level costs one more scan. */
-const DEPTH = 16;
+const MAX_DEPTH = 16;
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -43,28 +43,30 @@ function trimSpace(text: string): string {
 /** A container that is too large for one call of `JSON.parse`. */
 class LargeContainer {
   readonly #text: string;
-  readonly #piece: number;
+  readonly #pieceLength: number;
+  /** Number of large containers around this one. */
   readonly #depth: number;
   readonly #open: string;
   readonly #close: string;
-  /** Start of the members that have been scanned and not parsed. */
+  /** Index of the first member that has been scanned and not parsed. */
   #pending: number;
+  /** Index of the current member. */
   #member: number;
   /** Index of the colon after the name of the current member. */
   #colon = -1;
   /** The members parsed so far. An object has no prototype, so that no name is special and fields are cheap to add. */
-  readonly #whole: unknown[] | Record<string, unknown>;
+  readonly #parsed: unknown[] | Record<string, unknown>;
 
-  constructor(text: string, piece: number, depth: number) {
+  constructor(text: string, pieceLength: number, depth: number) {
     const close = CLOSERS.get(text[0] ?? '');
     if (close === undefined || !text.endsWith(close)) throw new SyntaxError('brackets do not match');
-    if (depth > DEPTH) throw new SyntaxError('nested too deeply');
+    if (depth > MAX_DEPTH) throw new SyntaxError('nested too deeply');
     this.#text = text;
-    this.#piece = piece;
+    this.#pieceLength = pieceLength;
     this.#depth = depth;
     this.#open = text[0] ?? '';
     this.#close = close;
-    this.#whole = close === ']' ? [] : Object.create(null);
+    this.#parsed = close === ']' ? [] : Object.create(null);
     this.#pending = 1;
     this.#member = 1;
   }
@@ -83,13 +85,13 @@ class LargeContainer {
         if (--nesting < 0) throw new SyntaxError('brackets do not match');
       } else if (nesting === 0 && char === COLON && this.#colon < this.#member) this.#colon = i;
       else if (nesting === 0 && char === COMMA) yield* this.#endMember(i, false);
-      if (i - scanned > this.#piece) {
+      if (i - scanned > this.#pieceLength) {
         scanned = i;
         yield;
       }
     }
     yield* this.#endMember(last, true);
-    return this.#whole;
+    return this.#parsed;
   }
 
   /**
@@ -97,13 +99,13 @@ class LargeContainer {
    * all pending members are longer than a piece.
    */
   *#endMember(end: number, isLast: boolean): Generator<undefined, void> {
-    const isLarge = end - this.#member > this.#piece;
+    const isLarge = end - this.#member > this.#pieceLength;
     if (isLarge && trimSpace(this.#text.slice(this.#member, end)) !== '') {
       if (this.#pending < this.#member) this.#addPending(this.#member - 1);
       yield;
       yield* this.#addLarge(end);
       this.#pending = end + 1;
-    } else if (isLast || end - this.#pending > this.#piece) {
+    } else if (isLast || end - this.#pending > this.#pieceLength) {
       this.#addPending(end);
       yield;
     }
@@ -117,40 +119,44 @@ class LargeContainer {
     // Only an empty container has no member.
     if (!isWhole && trimSpace(members) === '') throw new SyntaxError('a member is missing');
     const piece: object = JSON.parse(`${this.#open}${members}${this.#close}`);
-    if (!Array.isArray(this.#whole))
-      for (const [name, value] of Object.entries(piece)) this.#whole[name] = value;
-    else if (Array.isArray(piece)) for (const item of piece) this.#whole.push(item);
+    if (!Array.isArray(this.#parsed))
+      for (const [name, value] of Object.entries(piece)) this.#parsed[name] = value;
+    else if (Array.isArray(piece)) for (const item of piece) this.#parsed.push(item);
     this.#pending = end + 1;
   }
 
   /** Parses one member that is larger than a piece. */
   *#addLarge(end: number): Generator<undefined, void> {
-    if (Array.isArray(this.#whole)) {
-      this.#whole.push(yield* parsePieces(this.#text.slice(this.#member, end), this.#piece, this.#depth + 1));
+    if (Array.isArray(this.#parsed)) {
+      const item = this.#text.slice(this.#member, end);
+      this.#parsed.push(yield* parsePieces(item, this.#pieceLength, this.#depth + 1));
       return;
     }
     if (this.#colon < this.#member) throw new SyntaxError('a name is missing');
     const name: unknown = JSON.parse(this.#text.slice(this.#member, this.#colon));
     if (typeof name !== 'string') throw new SyntaxError('a name must be a string');
     const value = this.#text.slice(this.#colon + 1, end);
-    this.#whole[name] = yield* parsePieces(value, this.#piece, this.#depth + 1);
+    this.#parsed[name] = yield* parsePieces(value, this.#pieceLength, this.#depth + 1);
   }
 }
 
-function* parsePieces(text: string, piece: number, depth: number): Generator<undefined, unknown> {
-  if (text.length <= piece) return JSON.parse(text);
+function* parsePieces(text: string, pieceLength: number, depth: number): Generator<undefined, unknown> {
+  if (text.length <= pieceLength) return JSON.parse(text);
   const trimmed = trimSpace(text);
   // A string or a number cannot be split.
   if (!CLOSERS.has(trimmed[0] ?? '')) return JSON.parse(text);
-  return yield* new LargeContainer(trimmed, piece, depth).parse();
+  return yield* new LargeContainer(trimmed, pieceLength, depth).parse();
 }
 
 /**
  * Parses JSON in steps of a few milliseconds, for texts that would block the event loop. Returns the same value as
  * `JSON.parse`, except that large objects have no prototype. Throws a SyntaxError if `JSON.parse` would throw one, or
- * if containers of more than `piece` characters are nested deeper than 16. Costs one more pass over the text for each
- * level of such containers.
+ * if containers of more than `pieceLength` characters are nested deeper than 16. Costs one more pass over the text for
+ * each level of such containers.
  */
-export function parseJsonInPieces(text: string, piece: number = PIECE): Generator<undefined, unknown> {
-  return parsePieces(text, piece, 0);
+export function parseJsonInPieces(
+  text: string,
+  pieceLength: number = PIECE_LENGTH,
+): Generator<undefined, unknown> {
+  return parsePieces(text, pieceLength, 0);
 }

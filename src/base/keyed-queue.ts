@@ -1,3 +1,4 @@
+/** The links of a member of a {@link LinkedList}. A member is in at most one list. */
 export interface ListLink<L> {
   previous: L | undefined;
   next: L | undefined;

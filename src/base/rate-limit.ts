@@ -73,8 +73,8 @@ export class RateLimit {
   readonly #clock: Clock;
   readonly #options: RateLimitOptions;
   #isBootstrapped = false;
-  /** When the next call is due. After a pause it lags behind the clock, at most by the length of a burst. */
-  #next: number;
+  /** When the next call is due. After a pause this time is in the past, at most by the length of a burst. */
+  #nextDueAt: number;
   /** Callers that wait for their turn. */
   readonly #line: Line;
   /** Fires at the turn of the first caller. */
@@ -95,7 +95,7 @@ export class RateLimit {
     assert(maxInflight >= 1, `maxInflight must be at least 1: ${maxInflight}`);
     this.#clock = clock;
     this.#options = options;
-    this.#next = clock.now() - 1000;
+    this.#nextDueAt = clock.now() - 1000;
     this.#line = new Line(aborted);
     this.#entering = new Line(aborted);
     this.#aborted = aborted;
@@ -133,8 +133,8 @@ export class RateLimit {
     if (this.#timer !== undefined) return;
     while (!this.#line.isEmpty) {
       const now = this.#clock.now();
-      this.#next = Math.max(this.#next, now - this.#maxLag);
-      const delay = this.#next - now;
+      this.#nextDueAt = Math.max(this.#nextDueAt, now - this.#maxLagMs);
+      const delay = this.#nextDueAt - now;
       if (delay > 0) {
         this.#timer = this.#clock.after(delay, () => {
           this.#timer = undefined;
@@ -143,7 +143,7 @@ export class RateLimit {
         return;
       }
       this.#line.admitFirst();
-      this.#next += this.#step;
+      this.#nextDueAt += this.#intervalMs;
     }
   }
 
@@ -157,7 +157,7 @@ export class RateLimit {
   }
 
   /** Milliseconds between two evenly spaced calls; 0 without a limit. */
-  get #step(): number {
+  get #intervalMs(): number {
     return 1000 / (this.#isBootstrapped ? this.#qps : (this.#options.bootstrapQps ?? this.#qps));
   }
 
@@ -166,9 +166,9 @@ export class RateLimit {
   }
 
   /** The length of a burst in milliseconds, without its last call. */
-  get #maxLag(): number {
+  get #maxLagMs(): number {
     const { burst } = this.#options;
-    return Math.max(0, burst === undefined ? 1000 - this.#step : (burst - 1) * this.#step);
+    return Math.max(0, burst === undefined ? 1000 - this.#intervalMs : (burst - 1) * this.#intervalMs);
   }
 
   async #enter(signal?: AbortSignal): Promise<void> {

@@ -2,7 +2,7 @@
 const VALUE_LENGTH = 120;
 
 /** Deeper objects are shown as `…`, because an object may contain itself. */
-const DEPTH = 8;
+const MAX_DEPTH = 8;
 
 /** Returns the first `length` characters of a text. If the text is longer, the result ends in `…`. */
 export function cutText(text: string, length: number): string {
@@ -23,7 +23,7 @@ class ValueWriter {
     if (typeof value === 'string') this.text += JSON.stringify(value.slice(0, VALUE_LENGTH));
     else if (typeof value === 'bigint' || typeof value === 'function') this.text += `[${typeof value}]`;
     else if (typeof value !== 'object' || value === null) this.text += String(value);
-    else if (depth === DEPTH) this.text += '…';
+    else if (depth === MAX_DEPTH) this.text += '…';
     else if (Array.isArray(value)) this.#list(value, depth);
     else this.#fields(value, depth);
   }
@@ -100,16 +100,17 @@ export function distance(from: string, to: string, max: number = Number.POSITIVE
   let [fromEnd, toEnd] = [from.length, to.length];
   for (; Math.min(fromEnd, toEnd) > start && from[fromEnd - 1] === to[toEnd - 1]; fromEnd--) toEnd--;
   const [rows, columns] = [fromEnd - start, toEnd - start];
-  const far = Number.POSITIVE_INFINITY;
-  const row = Array.from({ length: columns + 1 }, (_, index) => (index <= max ? index : far));
+  // Row `i` has the distances of the first `i` characters of `from` to each start of `to`. It replaces row `i` - 1.
+  const notComputed = Number.POSITIVE_INFINITY;
+  const row = Array.from({ length: columns + 1 }, (_, index) => (index <= max ? index : notComputed));
   for (let i = 1; i <= rows; i++) {
     const first = Math.max(1, i - max);
-    let diagonal = row[first - 1] ?? far;
-    let left = first === 1 ? i : far;
+    let diagonal = row[first - 1] ?? notComputed;
+    let left = first === 1 ? i : notComputed;
     let lowest = left;
     row[first - 1] = left;
     for (let j = first; j <= Math.min(columns, i + max); j++) {
-      const above = row[j] ?? far;
+      const above = row[j] ?? notComputed;
       const replaced = diagonal + Number(from[start + i - 1] !== to[start + j - 1]);
       left = Math.min(replaced, above + 1, left + 1);
       row[j] = left;
@@ -118,34 +119,34 @@ export function distance(from: string, to: string, max: number = Number.POSITIVE
     }
     if (lowest > max) return lowest;
   }
-  return row[columns] ?? far;
+  return row[columns] ?? notComputed;
 }
 
 /** Longer words are not compared. */
 const MAX_WORD = 64;
 
 /** Returns the largest distance of a similar word: a third of the characters, or two. */
-function farthest(word: string): number {
+function maxDistance(word: string): number {
   return Math.max(2, Math.floor(word.length / 3));
 }
 
-/** Returns false if a name is no word similar to `word`, because one of them is too long. */
+/** Returns false if `word` is too long to be compared, or if the lengths exclude that `name` is similar to it. */
 export function hasSimilarLength(word: string, name: string): boolean {
-  return word.length <= MAX_WORD && Math.abs(name.length - word.length) <= farthest(word);
+  return word.length <= MAX_WORD && Math.abs(name.length - word.length) <= maxDistance(word);
 }
 
 /** Returns the most similar known word if at most a third of the characters, or two of them, differ. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   const lower = word.toLowerCase();
   let best: string | undefined;
-  let max = farthest(word);
+  let max = maxDistance(word);
   for (const name of known) {
     if (!hasSimilarLength(word, name)) continue;
-    const far = distance(lower, name.toLowerCase(), max);
-    if (far > max) continue;
+    const differences = distance(lower, name.toLowerCase(), max);
+    if (differences > max) continue;
     best = name;
-    max = far - 1;
-    if (far === 0) break;
+    max = differences - 1;
+    if (differences === 0) break;
   }
   return best;
 }

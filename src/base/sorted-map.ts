@@ -3,7 +3,7 @@ export function ascending(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-/** Keys per block. An insertion or deletion moves at most four times this number of pointers. */
+/** Keys per block after a split. A block has at most twice as many keys, and an insertion moves keys and values. */
 const BLOCK = 512;
 
 interface Block<K, V> {
@@ -19,8 +19,9 @@ export class SortedMap<K, V> {
   readonly #compare: (a: K, b: K) => number;
   #blocks: Block<K, V>[] = [{ keys: [], values: [] }];
   #size = 0;
-  /** Where the last searched key is, or would be inserted. */
+  /** Index of the block which has, or would get, the key of the last search. */
   #block = 0;
+  /** Index of this key in the block. */
   #position = 0;
 
   /** @param compare must return a constant order for two keys that are in the map, and 0 only if they are equal */
@@ -91,7 +92,7 @@ export class SortedMap<K, V> {
     return rank;
   }
 
-  /** Sets the place of a key. Returns true if the key is there. */
+  /** Sets `#block` and `#position` to the place of a key. Returns true if the key is there. */
   #find(key: K): boolean {
     const known = this.#blocks[this.#block]?.keys;
     if (known?.[this.#position] === key) return true;

@@ -5,11 +5,13 @@ import { CallbackGuard } from './guard.ts';
 import { sleep } from './sleep.ts';
 import type { Runtime } from './system-clock.ts';
 
+/** Options of {@link Supervisor}. */
 export interface SupervisorOptions extends Runtime {
   /** Receives every failure of every task, with the task's name. An error that it throws is ignored. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
+/** Options of a task. */
 export interface TaskOptions {
   /** Stops the task, like {@link Supervisor.stop}. */
   readonly signal?: AbortSignal | undefined;
@@ -41,6 +43,7 @@ export type Work<T> = (signal: AbortSignal) => T | Promise<T>;
 
 const BACKOFF: Backoff = { baseMs: 200, capMs: 15_000 };
 
+/** The state of a task until it has settled. */
 class Task {
   readonly name: string;
   readonly signal: AbortSignal;
@@ -48,6 +51,7 @@ class Task {
   /** Releases the parent signal after the task has settled. */
   readonly release: () => void;
   settled: Promise<unknown> = Promise.resolve();
+  /** True between a failure and the restart. */
   waiting = false;
   failures = 0;
   lastFailure: Failure | undefined;
@@ -116,17 +120,17 @@ export class Supervisor {
     const { clock, random } = this.#options;
     const task = new Task(name, signal);
     return this.#track(task, async () => {
-      for (let streak = 1; !task.signal.aborted; streak++) {
-        const begun = clock.now();
+      for (let failures = 1; !task.signal.aborted; failures++) {
+        const startedAt = clock.now();
         try {
           await work(task.signal);
           return;
         } catch (error) {
           this.#recordFailure(task, error);
         }
-        if (clock.now() - begun > backoff.capMs) streak = 1;
+        if (clock.now() - startedAt > backoff.capMs) failures = 1;
         task.waiting = true;
-        await sleep(clock, backoffDelay(streak, backoff, random), task.signal);
+        await sleep(clock, backoffDelay(failures, backoff, random), task.signal);
         task.waiting = false;
       }
     });

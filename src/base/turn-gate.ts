@@ -48,9 +48,9 @@ export class TurnGate {
   readonly #guard: CallbackGuard;
   readonly #waiting = new KeyedQueue<Piece>();
   /** Weight of the pieces that this turn has started. */
-  #spent = 0;
+  #spentWeight = 0;
   /** When this turn began, by {@link now}. */
-  #begun = 0;
+  #turnStartedAt = 0;
   #isTurnScheduled = false;
 
   constructor(options: TurnGateOptions) {
@@ -149,8 +149,8 @@ export class TurnGate {
 
   #hasRoom(): boolean {
     const { weightPerTurn = WEIGHT_PER_TURN, msPerTurn = MS_PER_TURN } = this.#options;
-    if (this.#spent === 0) return true;
-    return this.#spent < weightPerTurn && this.now() - this.#begun < msPerTurn;
+    if (this.#spentWeight === 0) return true;
+    return this.#spentWeight < weightPerTurn && this.now() - this.#turnStartedAt < msPerTurn;
   }
 
   /**
@@ -163,8 +163,8 @@ export class TurnGate {
   }
 
   #start({ weight, run }: Piece): void {
-    if (this.#spent === 0 && this.#options.activeMs === undefined) this.#begun = this.now();
-    this.#spent += Math.max(1, weight);
+    if (this.#spentWeight === 0 && this.#options.activeMs === undefined) this.#turnStartedAt = this.now();
+    this.#spentWeight += Math.max(1, weight);
     this.#scheduleTurn();
     run();
   }
@@ -177,14 +177,14 @@ export class TurnGate {
 
   #runTurn(): void {
     this.#isTurnScheduled = false;
-    this.#spent = 0;
+    this.#spentWeight = 0;
     while (this.#hasRoom()) {
       const next = this.#waiting.shift();
       if (next === undefined) break;
       const [piece] = next;
       this.#start(piece);
     }
-    this.#begun = this.now();
+    this.#turnStartedAt = this.now();
   }
 }
 

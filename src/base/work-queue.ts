@@ -3,6 +3,7 @@ import type { Clock, Timer } from './clock.ts';
 import { LinkedList, type ListLink } from './keyed-queue.ts';
 import type { Runtime } from './system-clock.ts';
 
+/** Options of {@link WorkQueue}. */
 export interface WorkQueueOptions extends Runtime {
   /** Bounds of the delays of {@link WorkQueue.retry}. Default: 100 ms, doubling to 1 minute. */
   readonly backoff?: Backoff | undefined;
@@ -55,6 +56,7 @@ export class WorkQueue<K> {
   #count = 0;
   readonly #due = new LinkedList<WorkEntry<K>>();
   readonly #inWork = new LinkedList<WorkEntry<K>>();
+  /** Number of keys in `#inWork`. */
   #working = 0;
   readonly #delayed = new Map<K, Delay>();
   readonly #failures = new Map<K, number>();
@@ -148,6 +150,7 @@ export class WorkQueue<K> {
     this.#failures.delete(key);
   }
 
+  /** The key that `get` would return. */
   get next(): K | undefined {
     return this.#due.first?.key;
   }

@@ -13,14 +13,15 @@ export class NotAFileError extends Error {
   override readonly name = 'NotAFileError';
 }
 
+/** Throws {@link NotAFileError} if the status is not that of a regular file. */
 function checkFile(found: Stats): void {
   if (found.isFile()) return;
   const kinds = [
-    [found.isDirectory(), 'a folder'],
-    [found.isFIFO(), 'a FIFO'],
-    [found.isSocket(), 'a socket'],
-  ] as const;
-  const kind = kinds.find(([is]) => is)?.[1] ?? 'a device';
+    { isKind: found.isDirectory(), name: 'a folder' },
+    { isKind: found.isFIFO(), name: 'a FIFO' },
+    { isKind: found.isSocket(), name: 'a socket' },
+  ];
+  const kind = kinds.find(({ isKind }) => isKind)?.name ?? 'a device';
   throw new NotAFileError(`is ${kind}, not a file`);
 }
 
