@@ -13,7 +13,8 @@ const FIRST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 1;
 const LAST_IDENTITY: number = LOCAL_IDENTITY_SCOPE + 0xffff;
 
 interface CountedIdentity extends LocalIdentity {
-  readonly key: string;
+  /** The labels as text, by {@link formatLabels}. */
+  readonly labelsText: string;
   users: number;
 }
 
@@ -28,8 +29,10 @@ export class LocalIdentities {
   readonly #last: number;
   readonly #byID = new Map<number, CountedIdentity>();
   readonly #byLabels = new Map<string, CountedIdentity>();
+  /** The labels of each withheld identity as text; `#withheldByLabels` is the reverse. */
   readonly #withheld = new Map<number, string>();
   readonly #withheldByLabels = new Map<string, number>();
+  /** The number at which the search for a free one begins. */
   #next = FIRST_IDENTITY;
   #changes = 0;
 
@@ -65,21 +68,21 @@ export class LocalIdentities {
 
   /** Returns the identity of the labels and adds a user. Returns `undefined` if all numbers are in use or withheld. */
   allocate(labels: Labels): NumericIdentity | undefined {
-    const key = formatLabels(labels);
-    const known = this.#byLabels.get(key);
+    const labelsText = formatLabels(labels);
+    const known = this.#byLabels.get(labelsText);
     if (known !== undefined) {
       known.users++;
-      return numeric(known.identity);
+      return asNumericIdentity(known.identity);
     }
-    const identity = this.#withheldByLabels.get(key) ?? this.#takeFree();
+    const identity = this.#withheldByLabels.get(labelsText) ?? this.#takeFree();
     if (identity === undefined) return undefined;
     this.#withheld.delete(identity);
-    this.#withheldByLabels.delete(key);
-    const counted: CountedIdentity = { identity, labels: sortLabels(labels), key, users: 1 };
+    this.#withheldByLabels.delete(labelsText);
+    const counted: CountedIdentity = { identity, labels: sortLabels(labels), labelsText, users: 1 };
     this.#byID.set(identity, counted);
-    this.#byLabels.set(key, counted);
+    this.#byLabels.set(labelsText, counted);
     this.#changes++;
-    return numeric(identity);
+    return asNumericIdentity(identity);
   }
 
   /** Removes a user. Returns true if it was the last one, so that the identity is free. */
@@ -89,7 +92,7 @@ export class LocalIdentities {
     counted.users--;
     if (counted.users > 0) return false;
     this.#byID.delete(identity);
-    this.#byLabels.delete(counted.key);
+    this.#byLabels.delete(counted.labelsText);
     this.#changes++;
     return true;
   }
@@ -110,12 +113,12 @@ export class LocalIdentities {
    */
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
-      const key = formatLabels(labels);
+      const labelsText = formatLabels(labels);
       const isFree = identity >= FIRST_IDENTITY && identity <= this.#last && !this.#byID.has(identity);
-      if (!isFree || this.#byLabels.has(key) || this.#withheldByLabels.has(key)) continue;
+      if (!isFree || this.#byLabels.has(labelsText) || this.#withheldByLabels.has(labelsText)) continue;
       if (this.#withheld.has(identity)) continue;
-      this.#withheld.set(identity, key);
-      this.#withheldByLabels.set(key, identity);
+      this.#withheld.set(identity, labelsText);
+      this.#withheldByLabels.set(labelsText, identity);
     }
   }
 
@@ -136,6 +139,6 @@ export class LocalIdentities {
   }
 }
 
-function numeric(identity: number): NumericIdentity {
+function asNumericIdentity(identity: number): NumericIdentity {
   return identity as NumericIdentity; // allocated between FIRST_IDENTITY and LAST_IDENTITY
 }

@@ -8,7 +8,7 @@ import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import { formatLabels, type Label, type Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
-import { maskWords } from '../net/address-words.ts';
+import { addressBits, maskWords } from '../net/address-words.ts';
 import {
   copyRegister,
   formatKey,
@@ -90,9 +90,16 @@ interface SortedLabels {
   readonly labels: Labels;
 }
 
+/** A call of `waitForRevision` that has not resolved. */
+interface RevisionWaiter {
+  readonly revision: number;
+  readonly resolve: (isApplied: boolean) => void;
+}
+
 /** A prefix with labels, or with a claim that is still to be deleted. */
 interface LabeledPrefix {
   readonly key: PrefixRegister;
+  /** The slot of `key` in the table of the layer. */
   readonly slot: number;
   readonly resources: Map<string, ResourceLabels>;
   /** The labels of `resources`; undefined if they have changed since they were sorted. */
@@ -124,15 +131,15 @@ export class MetadataLayer {
   readonly #table = new HashPrefixTable();
   /** Pending prefixes, each with the first revision that enqueued it, ascending. */
   readonly #pending = new Map<string, number>();
-  readonly #waiting = new Set<{ readonly revision: number; readonly resolve: (applied: boolean) => void }>();
+  readonly #revisionWaiters = new Set<RevisionWaiter>();
   #revision = 0;
   #isTurnScheduled = false;
   /** Prefixes without a claim, because no identity was free, with the labels of that identity. */
   readonly #withoutIdentity = new Map<string, string>();
   /** The prefixes of `#withoutIdentity` by their labels, the longest waiting first. */
   readonly #waitingLabels = new Map<string, Set<string>>();
-  /** True if an identity was freed in this turn. */
-  #isIdentityFreed = false;
+  /** True if this turn has freed an identity. */
+  #hasFreedIdentity = false;
 
   constructor(options: MetadataLayerOptions) {
     this.#options = options;
@@ -173,14 +180,14 @@ export class MetadataLayer {
     if (previous?.source === source && formatLabels(previous.labels) === formatLabels(labels))
       return this.#revision;
     known.resources.set(resource, { source, resource, labels });
-    return this.#changed(text, known);
+    return this.#enqueueCovered(text, known);
   }
 
   /** Removes the labels that a resource assigns to a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
     const known = this.#prefixes.get(text);
-    return known?.resources.delete(resource) === true ? this.#changed(text, known) : this.#revision;
+    return known?.resources.delete(resource) === true ? this.#enqueueCovered(text, known) : this.#revision;
   }
 
   /**
@@ -203,16 +210,16 @@ export class MetadataLayer {
     if (this.applied >= revision) return Promise.resolve(true);
     if (signal?.aborted === true) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const waiting = {
+      const waiter: RevisionWaiter = {
         revision,
-        resolve: (applied: boolean): void => {
-          this.#waiting.delete(waiting);
+        resolve: (isApplied) => {
+          this.#revisionWaiters.delete(waiter);
           signal?.removeEventListener('abort', giveUp);
-          resolve(applied);
+          resolve(isApplied);
         },
       };
-      const giveUp = (): void => waiting.resolve(false);
-      this.#waiting.add(waiting);
+      const giveUp = (): void => waiter.resolve(false);
+      this.#revisionWaiters.add(waiter);
       signal?.addEventListener('abort', giveUp);
     });
   }
@@ -253,13 +260,13 @@ export class MetadataLayer {
     return known;
   }
 
-  /** Enqueues a prefix and all prefixes that it covers. */
-  #changed(text: string, known: LabeledPrefix): number {
+  /** Enqueues a prefix whose labels changed, and then all prefixes that it covers. Returns the new revision. */
+  #enqueueCovered(text: string, changed: LabeledPrefix): number {
     this.#revision++;
-    known.sorted = undefined;
-    this.#enqueue(text); // before the prefixes that it covers
+    changed.sorted = undefined;
+    this.#enqueue(text);
     const key = prefixRegister();
-    for (const slot of this.#table.covered(known.key)) {
+    for (const slot of this.#table.covered(changed.key)) {
       this.#table.keyOf(slot, key);
       this.#enqueue(formatKey(key));
     }
@@ -282,10 +289,10 @@ export class MetadataLayer {
         if (weight >= chunk) break;
       }
     });
-    if (this.#isIdentityFreed) this.#retry();
-    this.#isIdentityFreed = false;
+    if (this.#hasFreedIdentity) this.#retry();
+    this.#hasFreedIdentity = false;
     const { applied } = this;
-    for (const waiting of this.#waiting) if (waiting.revision <= applied) waiting.resolve(true);
+    for (const waiter of this.#revisionWaiters) if (waiter.revision <= applied) waiter.resolve(true);
     if (this.#pending.size > 0) this.#scheduleTurn();
   }
 
@@ -302,12 +309,14 @@ export class MetadataLayer {
   #retry(): void {
     let { free } = this.#identities;
     for (const texts of this.#waitingLabels.values()) {
-      if (free-- <= 0) return;
-      this.#enqueueAll(texts);
+      if (free <= 0) return;
+      free--;
+      this.#enqueueAgain(texts);
     }
   }
 
-  #enqueueAll(texts: Iterable<string>): void {
+  /** Enqueues prefixes under the next revision. */
+  #enqueueAgain(texts: Iterable<string>): void {
     for (const text of texts) this.#enqueue(text, this.#revision + 1);
   }
 
@@ -327,7 +336,7 @@ export class MetadataLayer {
       this.#withoutIdentity.delete(text);
     }
     if (!isMissing) {
-      this.#enqueueAll(this.#waitingLabels.get(labels) ?? []);
+      this.#enqueueAgain(this.#waitingLabels.get(labels) ?? []);
       return;
     }
     this.#withoutIdentity.set(text, labels);
@@ -344,17 +353,17 @@ export class MetadataLayer {
       const { source, labels } = sortedLabels(known);
       addLabels(merged, labels);
       const inherited = this.#inherit(known.key, merged);
-      this.#claim(text, known, this.#desired(text, { source, known, merged }));
+      this.#setClaim(text, known, this.#desiredClaim(text, { source, known, merged }));
       return labels.length + inherited;
     }
-    this.#claim(text, known, undefined);
+    this.#setClaim(text, known, undefined);
     this.#prefixes.delete(text);
     this.#table.remove(known.slot, known.key);
     return 0;
   }
 
   /** Returns the desired claim of a prefix; undefined if it gets none. */
-  #desired(text: string, { source, known, merged }: MergedPrefix): DesiredClaim | undefined {
+  #desiredClaim(text: string, { source, known, merged }: MergedPrefix): DesiredClaim | undefined {
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
     // The local host is not changed (KUBERNETES 43).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
@@ -364,7 +373,7 @@ export class MetadataLayer {
     const { hostIP, encryptKey } = node ?? {};
     const isAddress =
       merged.has('kube-apiserver') || (resolved.kind === 'reserved' && !isWorld(resolved.identity));
-    const key = formatKey({ ...known.key, form: isAddress && isFull(known.key) ? 'endpoint' : 'cidr' });
+    const key = formatKey({ ...known.key, form: isAddress && isFullLength(known.key) ? 'endpoint' : 'cidr' });
     return { key, source, hostIP, encryptKey, resolved };
   }
 
@@ -391,7 +400,7 @@ export class MetadataLayer {
    * `remote-node`).
    */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
-    if (!isFull(key)) return undefined;
+    if (!isFullLength(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};
     return claims.find(
       ({ key: claimKey, owner, identity }) =>
@@ -400,7 +409,7 @@ export class MetadataLayer {
   }
 
   /** Writes the desired claim, then deletes the previous one, so that the prefix keeps a claim. */
-  #claim(text: string, known: LabeledPrefix, desired: DesiredClaim | undefined): void {
+  #setClaim(text: string, known: LabeledPrefix, desired: DesiredClaim | undefined): void {
     const { ipcache } = this.#options;
     const previous = known.claimed;
     const identity = desired && this.#identityOf(desired);
@@ -417,7 +426,7 @@ export class MetadataLayer {
     if (previous.key !== after?.key || previous.claim.source !== after.claim.source)
       ipcache.delete(previous.key, { source: previous.claim.source, owner: METADATA_OWNER });
     if (!previous.isLocal) return;
-    if (this.#identities.release(previous.claim.identity)) this.#isIdentityFreed = true;
+    if (this.#identities.release(previous.claim.identity)) this.#hasFreedIdentity = true;
   }
 
   #identityOf({ resolved }: DesiredClaim): number | undefined {
@@ -450,8 +459,8 @@ function sortedLabels(prefix: LabeledPrefix): SortedLabels {
   return prefix.sorted;
 }
 
-function isFull({ family, length }: PrefixRegister): boolean {
-  return length === (family === 4 ? 32 : 128);
+function isFullLength({ family, length }: PrefixRegister): boolean {
+  return length === addressBits(family);
 }
 
 function isWorld(identity: number): boolean {

@@ -15,8 +15,8 @@ export interface IdentityListener {
 
 interface CachedIdentity {
   readonly id: NumericIdentity;
-  /** The text of the labels. */
-  readonly key: string;
+  /** The labels as text, by {@link formatLabels}. */
+  readonly labelsText: string;
   readonly labels: Labels;
 }
 
@@ -88,15 +88,15 @@ export class IdentityCache {
 
   /** Adds an identity, or replaces its labels. Returns true if it has changed. */
   upsert(id: NumericIdentity, labels: Labels): boolean {
-    const key = formatLabels(labels);
+    const labelsText = formatLabels(labels);
     const previous = this.#byID.get(id);
-    if (previous?.key === key) return false;
+    if (previous?.labelsText === labelsText) return false;
     this.#remove(id);
     this.#changes++;
-    this.#byID.set(id, { id, key, labels });
-    const others = this.#byLabels.get(key);
-    if (others === undefined) this.#byLabels.set(key, id);
-    else this.#byLabels.set(key, this.#listWith(others, id));
+    this.#byID.set(id, { id, labelsText, labels });
+    const others = this.#byLabels.get(labelsText);
+    if (others === undefined) this.#byLabels.set(labelsText, id);
+    else this.#byLabels.set(labelsText, this.#listWith(others, id));
     if (previous !== undefined) this.#notifyGone(previous);
     this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
     return true;
@@ -109,23 +109,25 @@ export class IdentityCache {
     return removed !== undefined;
   }
 
-  #remove(id: number): CachedIdentity | undefined {
-    const entry = this.#byID.get(id);
-    if (entry === undefined) return undefined;
-    this.#changes++;
-    this.#byID.delete(id);
-    const ids = this.#byLabels.get(entry.key);
-    if (typeof ids === 'object') ids.delete(entry.id);
-    if (typeof ids !== 'object' || ids.size === 0) this.#byLabels.delete(entry.key);
-    return entry;
-  }
-
+  /** Removes all identities. */
   clear(): void {
     const removed = [...this.#byID.values()];
     this.#changes++;
     this.#byID.clear();
     this.#byLabels.clear();
     for (const entry of removed) this.#notifyGone(entry);
+  }
+
+  /** Removes an identity and returns it, without a notification. */
+  #remove(id: number): CachedIdentity | undefined {
+    const entry = this.#byID.get(id);
+    if (entry === undefined) return undefined;
+    this.#changes++;
+    this.#byID.delete(id);
+    const ids = this.#byLabels.get(entry.labelsText);
+    if (typeof ids === 'object') ids.delete(entry.id);
+    if (typeof ids !== 'object' || ids.size === 0) this.#byLabels.delete(entry.labelsText);
+    return entry;
   }
 
   #notifyGone(entry: CachedIdentity): void {

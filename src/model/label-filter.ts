@@ -85,7 +85,7 @@ function matchLength({ source, expression }: LabelRule, label: Label): number | 
 export class LabelFilter {
   readonly #rules: readonly LabelRule[];
   /** True if the configuration has include rules. Labels that match no rule are then dropped. */
-  readonly #onlyIncluded: boolean;
+  readonly #keepsOnlyIncluded: boolean;
 
   /** Throws {@link LabelRuleError} if a rule is not a valid regular expression. */
   constructor({ file, rules = [] }: LabelFilterOptions = {}) {
@@ -94,7 +94,7 @@ export class LabelFilter {
       ...rules.map(parseRule),
     ];
     this.#rules = [...(file === undefined ? BUILT_IN.map(parseRule) : []), ...configured];
-    this.#onlyIncluded = configured.some(({ ignore }) => !ignore);
+    this.#keepsOnlyIncluded = configured.some(({ ignore }) => !ignore);
   }
 
   /**
@@ -102,15 +102,15 @@ export class LabelFilter {
    * has no include rule, also returns true if no rule ignores the label.
    */
   keeps(label: Label): boolean {
-    let included = 0;
-    let ignored: number | undefined;
+    let longestInclude = 0;
+    let shortestIgnore: number | undefined;
     for (const rule of this.#rules) {
       const length = matchLength(rule, label);
       if (length === undefined) continue;
-      if (!rule.ignore) included = Math.max(included, length);
-      else if (ignored === undefined || length < ignored) ignored = length;
+      if (rule.ignore) shortestIgnore = Math.min(shortestIgnore ?? length, length);
+      else longestInclude = Math.max(longestInclude, length);
     }
-    if (ignored === undefined && !this.#onlyIncluded) return true;
-    return included > (ignored ?? 0);
+    if (shortestIgnore === undefined && !this.#keepsOnlyIncluded) return true;
+    return longestInclude > (shortestIgnore ?? 0);
   }
 }

@@ -4,15 +4,15 @@ import type { Label, Labels } from './labels.ts';
 const NAME_LABELS = ['app.kubernetes.io/name', 'app', 'k8s-app', 'name'];
 
 /** Prefix of labels that Cilium adds to every pod. */
-const ADDED = 'io.';
+const ADDED_PREFIX = 'io.';
 
-function isNameLabel({ key }: Label): boolean {
-  return !key.startsWith(ADDED);
+function isOfWorkload({ key }: Label): boolean {
+  return !key.startsWith(ADDED_PREFIX);
 }
 
 /** Returns the label that best names an identity (`app=checkout`); `undefined` if it has no labels. */
 export function labelName(labels: Labels): string | undefined {
   const named = NAME_LABELS.map((key) => labels.find((label) => label.key === key)).find(Boolean);
-  const best = named ?? labels.find(isNameLabel) ?? labels[0];
+  const best = named ?? labels.find(isOfWorkload) ?? labels[0];
   return best && (best.value === '' ? best.key : `${best.key}=${best.value}`);
 }

@@ -20,7 +20,8 @@ const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const INTEGER = /^[-+]?\d+$/;
 const MAX_NAME_LENGTH = 63;
 const MAX_PREFIX_LENGTH = 253;
-const INT64 = 1n << 63n;
+/** One more than the largest integer of 64 bits. */
+const INT64_END = 1n << 63n;
 
 const NO_VALUES: ReadonlySet<string> = new Set();
 const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
@@ -50,7 +51,7 @@ export function isLabelKey(text: string): boolean {
 function integerOf(text: string): bigint | undefined {
   if (!INTEGER.test(text)) return undefined;
   const value = BigInt(text.replace('+', ''));
-  return value >= -INT64 && value < INT64 ? value : undefined;
+  return value >= -INT64_END && value < INT64_END ? value : undefined;
 }
 
 /** Reads a selector from left to right. After the last token, the next token is `''`. */
@@ -104,7 +105,7 @@ class SelectorReader {
     return { key, operator, values };
   }
 
-  /** Returns the next value, which is empty before a comma, a parenthesis and the end. */
+  /** Reads a value. Before a comma, a closing parenthesis and the end, the value is empty. */
   #value(): string {
     if (this.#next === '' || this.#next === ',' || this.#next === ')') return '';
     const value = this.#take();
@@ -112,6 +113,7 @@ class SelectorReader {
     return value;
   }
 
+  /** Reads the values in parentheses after `in` and `notin`. */
   #set(): ReadonlySet<string> {
     const values = new Set<string>();
     const open = this.#take();
@@ -136,6 +138,7 @@ export function parseLabelSelector(text: string): LabelSelector {
   return [...new SelectorReader(text).requirements()];
 }
 
+/** Returns true if the value of a label, undefined if it is absent, meets a requirement. */
 function meets(label: string | undefined, { operator, values }: Requirement): boolean {
   if (operator === 'absent') return label === undefined;
   if (operator === 'not-in') return label === undefined || !values.has(label);
