@@ -92,7 +92,10 @@ export interface BackendOptions {
    * `not-leader`. Keepalives and locks are not affected, because readers ignore them. Default: always true.
    */
   readonly mayWrite?: (() => boolean) | undefined;
-  /** Time limit of a write that `mayWrite` admitted. Default: that of the calls of the transport. */
+  /**
+   * Maximum time of a write that `mayWrite` admitted, even if its caller sets a later deadline. Default: the time limit
+   * of the transport.
+   */
   readonly writeTimeoutMs?: number | undefined;
   /**
    * Detects immediately if the server has ended a lease, at the cost of one key per lease and a watch of these keys
@@ -124,26 +127,27 @@ const LEASE_SECONDS = 15 * 60;
 /** The longest lease that etcd grants (`MaxLeaseTTL`). */
 const MAX_LEASE_SECONDS = 9e9;
 /**
- * Lease time of the keys that expire first, as a part of `leaseSeconds`. All other leases always have at least two
- * thirds of their time left, because keepalives are sent after a third of it.
+ * TTL of the leases of the keys that expire first, as a fraction of `leaseSeconds`. It is less than two thirds: a
+ * keepalive is sent after a third of a TTL, so when a client stops, each other lease has two thirds of its TTL left.
  */
-const FIRST_LEASE_PART = 0.6;
-/** Deadline of the other revocations of a close if those of the keys that expire first had no answer in time. */
+const FIRST_LEASE_FRACTION = 0.6;
+/** Deadline of the second revocations of a close if a revocation of the first-expiring leases had no answer in time. */
 const SECOND_REVOCATION_MS = 1000;
 
-/** A binding that ends if `write` is applied, and the keeper of its lease. */
+/** A binding that ends if `write` is applied. `holder` keeps the lease of the binding. */
 interface ReleasedBinding {
   readonly write: KeyWrite;
   readonly holder: LeaseKeeper;
   readonly binding: Binding;
 }
 
-/** The result of a transaction of writes. If a condition does not hold, it is not complete. */
+/** The result of a transaction of writes. `isComplete` is false if its condition does not hold. */
 interface Committed extends WrittenAll {
+  /** Number of deleted keys. */
   readonly deleted: number;
 }
 
-/** The options of an operation, and the monotonic time of its deadline if its caller has set one. */
+/** The options of an operation. `endsAt` is the monotonic time of the deadline, if the caller has set one. */
 type Timed<O extends CallOptions = CallOptions> = O & { readonly endsAt?: number | undefined };
 type TimedWrite = Timed<WriteOptions>;
 
@@ -166,7 +170,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #closed = new AbortController();
   readonly #clientWrites = new ClientWrites();
   #isComparing = false;
-  /** When the store was last found to be replaced or restored. */
+  /** Monotonic time at which the client last detected that the store was replaced or restored. */
   #divergedAt = Number.NEGATIVE_INFINITY;
 
   /** @internal */
@@ -183,7 +187,7 @@ export class KvstoreClient implements KvstoreBackend {
       () => {
         for (const watch of this.#watches) watch.checkRights();
       },
-      (followedUntil) => this.#handleDivergence(followedUntil),
+      (lostHistorySeenAt) => this.#handleDivergence(lostHistorySeenAt),
     );
     this.#transport = transport;
     this.#guard = new CallbackGuard((error) => onFailure?.(error, 'lease listener'));
@@ -192,7 +196,7 @@ export class KvstoreClient implements KvstoreBackend {
     this.#supervisor = supervisor;
     this.#locks = new LockKeeper({ transport, clock, random, supervisor });
     const witnesses = options.witnessLeases === true ? this.#newWitnesses() : undefined;
-    const firstSeconds = Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_PART));
+    const firstSeconds = Math.max(1, Math.floor(leaseSeconds * FIRST_LEASE_FRACTION));
     this.#leases = this.#newKeeper('leases', leaseSeconds, witnesses);
     this.#firstExpiringLeases = this.#newKeeper('first leases', firstSeconds, witnesses);
     this.#fence = new WriteFence(this.#leases, (request) => this.#call(() => transport.txn(request)));
@@ -210,9 +214,9 @@ export class KvstoreClient implements KvstoreBackend {
       gate,
       onLost: (keys) => {
         for (const key of keys) this.#clientWrites.forget(key);
-        this.#leaseLosses.notifyLost(keys);
+        this.#leaseLosses.notifyLeaseLost(keys);
       },
-      onLeasesLost: (reported) => this.#leaseLosses.notifyReporting(reported),
+      onLeasesLost: (reported) => this.#leaseLosses.notifyLeasesLost(reported),
       onGranted: (lease) => witnesses?.start(lease, this.#closed.signal),
       onEnded: (lease) => witnesses?.stop(lease),
       onRenewed: () => void this.#compareClientWrites().catch(() => {}), // the supervisor counts the failure
@@ -271,7 +275,7 @@ export class KvstoreClient implements KvstoreBackend {
       limits: WATCH_LIMITS,
     });
     try {
-      await this.#wait(call, (until) => untilAborted(session.opened, until));
+      await this.#wait(call, (limited) => untilAborted(session.opened, limited));
       const all: KeyValue[] = [];
       const pages = listPages({
         prefix,
@@ -334,9 +338,9 @@ export class KvstoreClient implements KvstoreBackend {
 
   /**
    * Sends writes of distinct keys in one transaction, and records their effects on the leases. If the lease of all puts
-   * does not exist any more, writes again under a new lease.
+   * does not exist any more, writes again under a new lease, once.
    *
-   * @param condition of all writes; not with `mayBeEqual`
+   * @param condition of all writes; none if a write has `mayBeEqual`
    */
   async #commit(
     writes: readonly KeyWrite[],
@@ -358,22 +362,23 @@ export class KvstoreClient implements KvstoreBackend {
     } catch (thrown) {
       const error = asKvstoreError(thrown);
       keeper?.settle(bindings, !neverTakesEffect(error));
-      const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
-      const isLeaseLost = others.length === 0 && error.code === 'lease-not-found';
-      if (isLastTry || !isLeaseLost || lease === undefined) throw thrown;
+      const lease = endedLease(error, bindings);
+      if (isLastTry || lease === undefined) throw thrown;
       keeper?.markLost(lease);
       return this.#commit(writes, timed, condition, true);
     }
-    const { succeeded, deleted } = answer;
-    const { revision } = answer.header;
-    // A transaction that may omit writes succeeds if their values are equal.
-    const mayOmit = request.otherwise !== undefined;
-    const isComplete = succeeded !== mayOmit;
-    const isApplied = (write: KeyWrite): boolean => isComplete || (mayOmit && !mayBeOmitted(write));
+    const { header, succeeded, deleted } = answer;
+    const { revision } = header;
+    // Without a condition, each put was applied, or was omitted because the store has it under this lease.
     keeper?.settle(bindings, condition === undefined || succeeded, revision);
-    const ended = released.filter(({ write }) => isApplied(write));
+    const mayOmit = request.otherwise !== undefined;
+    // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
+    const isComplete = mayOmit ? !succeeded : succeeded;
+    const necessary = mayOmit ? writes.filter((write) => !mayBeOmitted(write)) : [];
+    const applied = new Set(isComplete ? writes : necessary);
+    const ended = released.filter(({ write }) => applied.has(write));
     for (const { holder, binding } of ended) holder.unbind(binding, revision);
-    for (const { key, value } of puts.filter(isApplied))
+    for (const { key, value } of puts.filter((put) => applied.has(put)))
       if (keeper === undefined) this.#clientWrites.forget(key);
       else this.#clientWrites.put(key, value, revision);
     // One delete is enough, because a transaction is applied completely or not at all.
@@ -450,7 +455,7 @@ export class KvstoreClient implements KvstoreBackend {
       reconnects: this.#reconnects,
       gate,
       limits: watchLimits,
-      onDiverged: (followedUntil) => this.#handleDivergence(followedUntil),
+      onDiverged: (lostHistorySeenAt) => this.#handleDivergence(lostHistorySeenAt),
       onBegin: () => this.#watches.add(watch),
       onEnd: () => this.#watches.delete(watch),
     });
@@ -506,13 +511,13 @@ export class KvstoreClient implements KvstoreBackend {
   async #compareClientWrites(): Promise<void> {
     if (this.#isComparing) return;
     this.#isComparing = true;
-    const begun = this.#options.clock.now();
+    const startedAt = this.#options.clock.now();
     const { signal } = this.#closed;
     const read: ReadKey = async (key, revision = 0) =>
       (await this.#transport.range({ ...keyRange(key), revision }, { signal })).kvs[0];
     const compare = (): Promise<boolean> => this.#clientWrites.areInHistory(read);
     try {
-      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#handleDivergence(begun);
+      if (!(await this.#supervisor.run('own writes', compare, { signal }))) this.#handleDivergence(startedAt);
     } finally {
       this.#isComparing = false;
     }
@@ -520,13 +525,12 @@ export class KvstoreClient implements KvstoreBackend {
 
   /**
    * Handles a store that was replaced or restored: all leases count as lost, so their keys are put again under new
-   * leases. Many watches report the same restore, some of them late; a report of a restore that was already handled is
-   * ignored.
+   * leases. Many watches report the same restore, some of them late. Reports of a handled restore are ignored.
    *
-   * @param followedUntil when the lost history was last received
+   * @param lostHistorySeenAt when the watch or the transport last received a revision of the lost history
    */
-  #handleDivergence(followedUntil: number): void {
-    if (followedUntil < this.#divergedAt) return;
+  #handleDivergence(lostHistorySeenAt: number): void {
+    if (lostHistorySeenAt < this.#divergedAt) return;
     this.#divergedAt = this.#options.clock.now();
     this.#clientWrites.clear();
     for (const keeper of this.#keepers) keeper.loseAll();
@@ -571,29 +575,46 @@ export class KvstoreClient implements KvstoreBackend {
 
   /** Sends a transaction, with the lock and the fence as guards if requested. */
   async #txn(request: TxnRequest, options: TimedWrite): Promise<TxnResponse> {
-    const { writeTimeoutMs } = this.#options;
     const timed = this.#timed(options);
-    const { ifLocked, fenced = false } = timed;
-    const send = (txn: TxnRequest): Promise<TxnResponse> => {
-      const sendOnce = async ({ signal, deadlineMs = writeTimeoutMs }: CallOptions): Promise<TxnResponse> => {
-        this.#checkLeader();
-        return this.#transport.txn(txn, { signal, deadlineMs });
-      };
-      return this.#call(sendOnce, timed).catch(throwNaming('readwrite', keyOf(txn)));
-    };
-    const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
-    const attempt = async (fence: readonly Compare[]): Promise<TxnResponse | undefined> => {
-      const answer = await guardedTxn(request, [...lock, ...fence], send);
-      if (answer !== undefined || ifLocked === undefined) return answer;
-      const isLockHeld = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
-      if (isLockHeld) return undefined; // the fence has changed
-      throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
-    };
-    const answer = fenced
-      ? await this.#wait(timed, (until) => this.#fence.write(attempt, { signal: until }))
-      : await attempt([]);
-    assert(answer, 'a response if only a lock guards the write');
+    const attempt = (fence: readonly Compare[]): Promise<TxnResponse | undefined> =>
+      this.#txnWithFence(request, fence, timed);
+    const answer =
+      timed.fenced === true
+        ? await this.#wait(timed, (until) => this.#fence.write(attempt, { signal: until }))
+        : await attempt([]);
+    assert(answer, 'a response if no fence guards the write');
     return answer;
+  }
+
+  /**
+   * Sends a transaction with the lock, if requested, and the fence as guards. Returns undefined if the fence has
+   * changed. Throws if the lock was lost.
+   */
+  async #txnWithFence(
+    request: TxnRequest,
+    fence: readonly Compare[],
+    timed: TimedWrite,
+  ): Promise<TxnResponse | undefined> {
+    const { ifLocked } = timed;
+    const send = (txn: TxnRequest): Promise<TxnResponse> => this.#sendTxn(txn, timed);
+    const lock = ifLocked === undefined ? [] : [lockGuard(ifLocked)];
+    const answer = await guardedTxn(request, [...lock, ...fence], send);
+    if (answer !== undefined || ifLocked === undefined) return answer;
+    const isLockHeld = fence.length > 0 && (await send({ compare: lock, writes: [] })).succeeded;
+    if (isLockHeld) return undefined;
+    throw new KvstoreError('lock-lost', `the lock ${ifLocked.key} was lost`);
+  }
+
+  /** Sends a transaction once, if this process may be the leader. */
+  #sendTxn(txn: TxnRequest, timed: TimedWrite): Promise<TxnResponse> {
+    const { writeTimeoutMs } = this.#options;
+    const send = async ({ signal, deadlineMs = writeTimeoutMs }: CallOptions): Promise<TxnResponse> => {
+      this.#checkLeader();
+      const limitMs =
+        deadlineMs === undefined ? undefined : Math.min(deadlineMs, writeTimeoutMs ?? deadlineMs);
+      return this.#transport.txn(txn, { signal, deadlineMs: limitMs });
+    };
+    return this.#call(send, timed).catch(throwNaming('readwrite', keyOf(txn)));
   }
 
   /** Throws if another process may be the leader. */
@@ -684,8 +705,17 @@ function mayBeOmitted({ value, mayBeEqual = false }: KeyWrite): boolean {
 }
 
 /**
+ * Returns the lease of all bindings if the error shows that it has ended. Undefined if the bindings have several
+ * leases, because etcd does not name the lease in its error.
+ */
+function endedLease({ code }: KvstoreError, bindings: readonly Binding[]): LeaseID | undefined {
+  const [lease, ...others] = new Set(bindings.map(({ held }) => held.id));
+  return code === 'lease-not-found' && others.length === 0 ? lease : undefined;
+}
+
+/**
  * Returns the transaction of several writes. If writes may be omitted (`mayBeEqual`), the transaction compares their
- * values.
+ * values, and its `otherwise` has all writes.
  *
  * @param bindings of the puts in their order; empty if they have no lease
  */
@@ -697,17 +727,21 @@ function transactionOf(
   const compare: Compare[] = condition === undefined ? [] : [condition];
   const necessary: WriteOperation[] = [];
   const all: WriteOperation[] = [];
-  let puts = 0;
+  const remainingBindings = bindings.values();
   for (const { key, value, mayBeEqual = false } of writes) {
-    const lease = (value === undefined ? undefined : bindings[puts++]?.held.id) ?? NO_LEASE;
-    const write: WriteOperation =
-      value === undefined ? { op: 'delete', range: keyRange(key) } : { op: 'put', key, value, lease };
-    all.push(write);
-    if (value === undefined || !mayBeEqual) necessary.push(write);
-    else {
+    if (value === undefined) {
+      const deletion: WriteOperation = { op: 'delete', range: keyRange(key) };
+      all.push(deletion);
+      necessary.push(deletion);
+      continue;
+    }
+    const lease = remainingBindings.next().value?.held.id ?? NO_LEASE;
+    const put: WriteOperation = { op: 'put', key, value, lease };
+    all.push(put);
+    if (mayBeEqual) {
       compare.push({ key, target: 'value', equals: value });
       if (lease !== NO_LEASE) compare.push({ key, target: 'lease', equals: lease });
-    }
+    } else necessary.push(put);
   }
   const mayOmit = necessary.length < all.length;
   return mayOmit ? { compare, writes: necessary, otherwise: all } : { compare, writes: all };
@@ -718,14 +752,14 @@ function noneIfTooLarge(thrown: unknown): undefined {
   if (asKvstoreError(thrown).code !== 'too-large') throw thrown;
 }
 
-/** Returns a function that throws {@link withMissingRight} of its argument. */
+/** Returns a handler that throws its error again, with the missing right if the user lacks one. */
 function throwNaming(right: 'read' | 'readwrite', key: string): (thrown: unknown) => never {
   return (thrown) => {
     throw withMissingRight(thrown, right, key);
   };
 }
 
-/** Returns the key that an error of the transaction must name. */
+/** Returns the key that the error names if a right for the transaction is missing. */
 function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
   const [write] = [...writes, ...otherwise];
   if (write === undefined) return compare[0]?.key ?? '';

@@ -276,6 +276,15 @@ describe('a client of a kvstore', () => {
       await send();
       expect(txn.mock.calls.map(([, options]) => options?.deadlineMs)).toEqual([1234]);
     });
+
+    it.each([
+      [60_000, 1234],
+      [100, 100],
+    ])('limits a write whose caller sets a deadline of %d ms to %d ms', async (deadlineMs, limit) => {
+      const txn = vi.spyOn(link, 'txn');
+      await client.update('a', ONE, { deadlineMs });
+      expect(txn.mock.calls.map(([, options]) => options?.deadlineMs)).toEqual([limit]);
+    });
   });
 
   const call: Record<string, () => unknown> = {

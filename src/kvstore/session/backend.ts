@@ -17,8 +17,8 @@ export interface KeyRead {
   /** Undefined if the key does not exist. */
   readonly kv: KeyValue | undefined;
   /**
-   * The revision in the header is that of the store, not of the key. All events received before the start of the read
-   * are at or below it.
+   * Its revision is that of the store, not of the key. No event received before the start of the read has a higher
+   * revision.
    */
   readonly header: ResponseHeader;
 }
@@ -28,15 +28,14 @@ export interface WriteOptions extends CallOptions {
   /** Writes only if this lock is held, else fails with `lock-lost`. */
   readonly ifLocked?: KvstoreLock | undefined;
   /**
-   * Binds the key to the session of the client: the key expires 15 minutes after the last keepalive. With
-   * `expires-first` it expires before all other keys of the session: while the key exists, none of the others has
-   * expired.
+   * Binds the key to the session of the client: the key expires `leaseSeconds` (15 minutes by default) after the last
+   * keepalive. With `expires-first` the key expires earlier, before all other keys of the session.
    */
   readonly leased?: boolean | 'expires-first' | undefined;
   /**
-   * If the outcome of this write is unknown (`deadline`, `unavailable`, an abort), the write cannot take effect any
-   * more once a later fenced write of this backend was answered. Costs one key of the session for all fenced writes,
-   * and a second call if a conditional write fails.
+   * If the outcome of this write is unknown (`deadline`, `unavailable`, an abort), the write cannot take effect after a
+   * later fenced write of this backend was answered. Costs one key of the session for all fenced writes, and a second
+   * call if a conditional write fails.
    */
   readonly fenced?: boolean | undefined;
 }
@@ -64,8 +63,8 @@ export interface WrittenAll {
  */
 export const MAX_WRITES = 128;
 /**
- * Maximum number of its writes with `mayBeEqual`. A leased one needs two comparisons: 126 in total, and one each for
- * the fence and a lock.
+ * Maximum number of writes with `mayBeEqual` in a {@link KvstoreBackend.writeAll}. A leased one needs two comparisons,
+ * so there are at most 126, and two more for the fence and a lock.
  */
 export const MAX_COMPARED_WRITES = 63;
 
@@ -173,13 +172,15 @@ export interface WatchStatus {
 }
 
 /**
- * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once; each item is a batch that is never empty. Promises:
- * events of a key are in order. After `list-done` the delivered state equals the content of the prefix at some
- * revision, which increases. No event is lost or invented, also over disconnects, compactions and restores. Writes of
- * one transaction are in one batch, unless one of them was overwritten before it was read, or the batch would have more
- * than 256 events. After a fault only differences are delivered: keys whose revision or value differs from the last
- * delivered one. If the reader is slow, it receives only the last of several writes to a key, and the server is paused
- * before the memory fills.
+ * A list-and-watch of one prefix (SEMANTICS 5). Iterate it once. Each item is a batch of at least one event. Promises:
+ *
+ * - Events of a key are in order.
+ * - After `list-done` the delivered state equals the content of the prefix at some revision, which increases. This also
+ *   holds over disconnects, compactions and restores.
+ * - Writes of one transaction are in one batch, unless one of them was overwritten before it was read, or the batch
+ *   would have more than 256 events.
+ * - After a fault only differences are delivered: keys whose revision or value differs from the last delivered one.
+ * - A slow reader receives only the last of several writes to a key, and the server is paused before the memory fills.
  *
  * A watch never fails: errors are retried and shown in `status()`. It ends when its signal fires or its reader leaves
  * the loop, and then delivers no deletes.
@@ -210,9 +211,9 @@ export interface BackendStatus {
 }
 
 /**
- * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If a watch
- * detects that the store was restored from a backup, all leases count as lost and are not kept alive. The backup may
- * contain keys that were deleted later; these expire with the old leases.
+ * Receives the keys that were bound to a lost lease of the session, so that the writer puts them again. If the client
+ * detects that the store was restored from a backup, all leases count as lost and are not kept alive. Keys that were
+ * deleted after the backup then expire with the old leases.
  */
 export type LeaseLostListener = {
   /** Prefixes that end in `/`, and whole keys. The listener receives only keys in these scopes. Default: all keys. */
@@ -265,17 +266,17 @@ export interface KvstoreBackend {
   delete(key: string, options?: DeleteOptions): Promise<boolean>;
   /**
    * Puts and deletes up to {@link MAX_WRITES} distinct keys in one transaction, which costs little more than one write.
-   * Up to {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`; they are omitted if all of them equal the
-   * content of the kvstore. If the kvstore rejects one of the writes, nothing is written, and the error does not name
-   * the key.
+   * Up to {@link MAX_COMPARED_WRITES} of the puts may have `mayBeEqual`. These puts are omitted together, if the
+   * kvstore has all their values. If the kvstore rejects one of the writes, nothing is written, and the error does not
+   * name the key.
    */
   writeAll(writes: readonly KeyWrite[], options?: WriteOptions): Promise<WrittenAll>;
   /** Deletes all keys with `prefix`; returns their number. */
   deletePrefix(prefix: string, options?: Omit<DeleteOptions, 'ifModRevision'>): Promise<number>;
   /**
-   * Waits for the lock `path`, in the protocol of etcd's Go client: `<path>/<lease hex>`, the lowest create revision
-   * holds the lock. Rejects on any failure and leaves nothing behind. Rejects with `aborted` if the signal fires first.
-   * The lock of a dead holder expires after 25 s.
+   * Waits for the lock `path`, in the protocol of etcd's Go client: each contender puts `<path>/<lease hex>`, and the
+   * key with the lowest create revision holds the lock. If the call rejects, it leaves no key behind. Rejects with
+   * `aborted` if the signal fires first. The lock of a dead holder expires after 25 s.
    */
   lock(path: string, options?: Pick<CallOptions, 'signal'>): Promise<KvstoreLock>;
   /** See {@link Watch}. The prefix must end in `/`, because a watch of cluster `a` must never include `ab`. */
@@ -295,14 +296,14 @@ export interface KvstoreBackend {
     options?: Pick<CallOptions, 'signal'>,
   ): Promise<boolean>;
   /**
-   * Returns the status of each endpoint, requested separately. If an endpoint is down, its status contains that; the
-   * call does not fail.
+   * Returns the status of each endpoint, requested separately. An endpoint that is down has a status with `healthy`
+   * false and an `error`; the call does not fail.
    */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;
   status(): BackendStatus;
   /**
-   * Ends watches, stops keepalives and, unless `keepLeases`, revokes the leases, first those of keys that expire first.
-   * Idempotent; never rejects.
+   * Ends watches and stops keepalives. Unless `keepLeases`, revokes the leases, those of the keys that expire first
+   * before the others. Idempotent; never rejects.
    */
   close(options?: { readonly keepLeases?: boolean }): Promise<void>;
 }

@@ -80,7 +80,10 @@ export function asKvstoreError(thrown: unknown): KvstoreError {
   return new KvstoreError('internal', message, { cause: thrown });
 }
 
-/** Returns the thrown error. If the user lacks a right, the message names it, which etcd does not. */
+/**
+ * Returns the thrown value as a {@link KvstoreError}. If the user lacks a right, the message names the right, which the
+ * message of etcd does not.
+ */
 export function withMissingRight(thrown: unknown, right: 'read' | 'readwrite', key: string): KvstoreError {
   const cause = asKvstoreError(thrown);
   if (cause.code !== 'forbidden' || !cause.message.includes('permission denied')) return cause;
@@ -91,8 +94,8 @@ export function abortedError(): KvstoreError {
   return new KvstoreError('aborted', 'the call was aborted');
 }
 
-/** Returns the error if the server does not have a lease that it has just granted. */
-export function newLeaseNotFound(lease: string): KvstoreError {
+/** Returns the error for a lease which the server has just granted and does not have. */
+export function missingNewLease(lease: string): KvstoreError {
   return new KvstoreError('unavailable', `lease ${lease} was granted, but does not exist`);
 }
 

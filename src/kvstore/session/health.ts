@@ -39,7 +39,7 @@ export const HEARTBEAT_INTERVAL_MS = 60_000;
 /** Age of a heartbeat that has been missed twice. */
 export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const CHECK_MS = 15_000;
-/** A refused check is repeated after this number of intervals, because all watches then check their rights. */
+/** Number of intervals until a refused check is repeated, because each refusal makes all watches check their rights. */
 const REFUSED_INTERVALS = 10;
 
 /** Checks the quorum, the heartbeat and each endpoint, by default every 15 s. */

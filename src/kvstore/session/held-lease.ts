@@ -5,7 +5,7 @@ import type { LeaseID } from './transport.ts';
 
 /** TTL of leases, and the clock. */
 export interface LeaseTerms extends Runtime {
-  /** Requested TTL. If the server has a longer minimum, it grants that. */
+  /** Requested TTL. A server with a longer minimum grants its minimum. */
   readonly ttlSeconds: number;
   /**
    * True if another client takes over when the lease ends, as with locks. The lease then counts as lost before the
@@ -27,8 +27,8 @@ export function clockReading(clock: Clock): ClockReading {
 const BACKOFF = { baseMs: 500, capMs: 5000 };
 // Fraction of the TTL after which an exclusive lease counts as lost. The margin allows for clocks of different speed.
 const EXCLUSIVE_FRACTION = 0.9;
-// Minimum number of checks during a TTL. With the fraction above, the loss of an exclusive lease is detected at 94 % of
-// its TTL at the latest. The lease of a lock, 25 s, is checked every second.
+// Minimum number of checks during a TTL. An exclusive lease is checked every 4 % of its TTL (the lease of a lock, 25 s,
+// every second), so its loss is detected before 94 %.
 const CHECKS_PER_LEASE = 6;
 const CHECKS_PER_EXCLUSIVE_LEASE = 25;
 const MAX_CHECK_MS = 5000;
@@ -44,13 +44,13 @@ export class HeldLease {
   readonly id: LeaseID;
   /** Number of keys. */
   size = 0;
-  /** The rows of the keys; also rows that have left the lease, and some rows repeatedly. */
+  /** The rows of the keys. May also contain rows that have left the lease, and a row several times. */
   rows: number[] = [];
   /** False if the lease was lost, or its keeper was closed. */
   isHeld = true;
   /** True if an earlier session was granted the lease. */
   readonly isAdopted: boolean;
-  /** Number of leases that the keeper was granted before this one. */
+  /** Number of leases that the keeper was granted or adopted before this one. */
   readonly order: number;
   readonly #terms: LeaseTerms;
   /** The TTL that the server has granted, known from the first keepalive on. */
@@ -95,7 +95,10 @@ export class HeldLease {
     return Math.ceil(Math.max(untilThird, untilRetry));
   }
 
-  /** Milliseconds until the next check. Only a check detects a changed clock or a suspended machine. */
+  /**
+   * Milliseconds until the next check: until the next keepalive, or less, because only a check detects a changed clock
+   * or a suspended machine.
+   */
   get checkIn(): number {
     const { exclusive = false } = this.#terms;
     if (this.size === 0) return this.#ttlMs;
@@ -127,7 +130,7 @@ export class HeldLease {
     return this.#ttlSeconds * 1000;
   }
 
-  /** Returns the time since the last answered request: by the monotonic clock, and the greater one of both clocks. */
+  /** Returns the milliseconds since the last answered request: by the monotonic clock, and by the clock with more. */
   #age(): { readonly monotonic: number; readonly greater: number } {
     const now = clockReading(this.#terms.clock);
     const monotonic = now.monotonic - this.#requestedAt.monotonic;

@@ -3,35 +3,35 @@ import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { keyOfBytes } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
-/** Columns of a row: the mod revision in two words, the checksum of the value, and the states below. */
+// Columns of a row. The mod revision has two words.
 const REVISION = 0;
 const CHECKSUM = 2;
-/**
- * The number of the last listing that confirmed the key; less than the first listing of a watch that does not know the
- * key.
- */
+/** The number of the last listing that confirmed the key. */
 const LISTING = 3;
-/**
- * Twice the mark of the reader of the watch, which is not 0 while the reader *holds* the key: it stores the key's
- * object. Plus {@link WRITTEN} while the writer of the prefix has a state of the key.
- */
+/** The mark of the reader in the upper 31 bits, and the bit {@link WRITTEN}. */
 const MARK = 4;
 const COLUMNS = 5;
 
 const WRITTEN = 1;
 
 /**
- * The keys of a prefix, stored without the prefix. The table is shared by a watch, which stores the version of each
- * key, its reader, which marks the keys that it *holds*, and a writer, which marks the keys that it has a state of.
- * Each key is therefore stored and found once. A row is freed when none of them needs it.
+ * The keys of a prefix, stored without the prefix. Three users share the table, so that each key is stored and found
+ * once:
  *
- *     row    mod revision │ checksum │ listing │ mark, written      listing < first: unknown to this watch
+ * - A watch stores the version of each key that it *knows*.
+ * - The reader of the watch sets a mark other than 0 on each key that it *holds*: it stores an object for the key.
+ * - A writer marks the keys that are *written*: it stores a state for the key.
+ *
+ * A row is freed when none of them needs it.
+ *
+ *     row    mod revision │ checksum │ listing │ mark, written
  */
 export class KeyTable {
   readonly #names = new ByteRows(COLUMNS, Math.random() * 2 ** 32);
+  /** Number of the current listing. */
   #listing = 1;
-  /** Number of the first listing of this watch. */
-  #first = 1;
+  /** Number of the first listing of this watch. The watch knows the keys that this or a later listing has confirmed. */
+  #firstListing = 1;
 
   /** One more than the highest row ever used. */
   get limit(): number {
@@ -40,14 +40,14 @@ export class KeyTable {
 
   /** Forgets which keys the watch knows. Called before a watch begins and after it has ended. */
   forgetKnown(): void {
-    this.#first = ++this.#listing;
+    this.#firstListing = ++this.#listing;
   }
 
   beginListing(): void {
     this.#listing++;
   }
 
-  /** Returns the row, known, held or written, of the name after the first `prefixLength` bytes of a key, or -1. */
+  /** Returns the row of the name after the first `prefixLength` bytes of a key; -1 if the table does not have it. */
   find({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
     return this.#names.find(buffer, keyAt + prefixLength, keyEnd);
   }
@@ -73,7 +73,7 @@ export class KeyTable {
 
   /** Returns true if the watch knows the key. */
   isKnown(row: number): boolean {
-    return this.#names.rows.get(row, LISTING) >= this.#first;
+    return this.#names.rows.get(row, LISTING) >= this.#firstListing;
   }
 
   /**

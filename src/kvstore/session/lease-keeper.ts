@@ -34,43 +34,44 @@ export interface LeaseKeeperOptions extends LeaseTerms {
   onRenewed?(): void;
 }
 
-/** The binding of a key to a lease. Each write under a lease makes a new one. */
+/** The binding of a key to a lease, made before each write under a lease. Its fields do not change. */
 export interface Binding {
   readonly key: string;
   /** @internal */
   readonly held: HeldLease;
-  /** @internal The row of the key. It belongs to another binding if its order differs. */
+  /** @internal The row of the key. If the row has another order, it belongs to another binding. */
   readonly row: number;
   /** Number of bindings that the keeper has made, including this one, modulo 2³². */
   readonly order: number;
   /**
-   * Revision of the store after the last write of the key that may have taken effect, when this object was created; 0
-   * if unknown, {@link UNWRITTEN} if no such write was known.
+   * Revision of the store after the last known write of the key under the lease; 0 if the revision is unknown,
+   * {@link UNWRITTEN} if no write is known. Writes that may have taken effect count.
    */
   readonly writtenAt: number;
 }
 
-/** The value of a new row. */
+/** The `writtenAt` of a key without a known write under its lease. */
 const UNWRITTEN = -1;
 
-// etcd revokes a lease in one transaction over all of its keys. Upstream also keeps these transactions small.
+// Limits the size of a revocation, because etcd deletes all keys of the lease in one transaction. Upstream has the same
+// limit.
 const KEYS_PER_LEASE = 1000;
-/** When the rows of a lease exceed this multiple of its keys, those that have left it are dropped. */
+/** A lease with more rows than this multiple of its keys, or of `KEYS_PER_LEASE`, drops rows that have left it. */
 const MAX_ROWS_PER_KEY = 4;
-/** Keys that one step of {@link LeaseKeeper.unbindBelow} unbinds, and rows that it visits, at about 5 ns each. */
+/** Maximum numbers of keys and of rows in one step of {@link LeaseKeeper.unbindBelow}. A row takes about 5 ns. */
 const KEYS_PER_STEP = 256;
 const ROWS_PER_STEP = 1 << 16;
 /**
- * Below this TTL, the default deadline of the transport, 10 s, is too long for keepalives. The lease of locks, 25 s,
- * has time for two: they begin after 8.3 s and 18.8 s, and the lease counts as lost after 22.5 s. If the transport
- * extends the deadline of the first, because answers arrive on its connection, there is no time for the second.
+ * Leases with a shorter TTL send keepalives with a deadline of a third of it, so that a second keepalive is possible.
+ * For longer TTLs the default deadline of the transport, 10 s, is short enough. Example: the lease of locks, 25 s,
+ * counts as lost after 22.5 s; its keepalives begin after 8.3 s and 18.8 s.
  */
 const MAX_SHORT_TTL_SECONDS = 20;
 /** Weight of a keepalive at the gate. Its request takes about 100 µs, and an event 2 to 3 µs. */
 const KEEPALIVE_WEIGHT = 40;
 /**
- * Maximum number of concurrent revocations. A session of a million keys has a thousand leases; sending all requests
- * took 0.15 s in one turn.
+ * Maximum number of concurrent revocations. For a session of a million keys, which has a thousand leases, sending all
+ * requests in one turn took 0.15 s.
  */
 const MAX_REVOCATIONS = 16;
 /** Default deadline of a revocation. Processes wait 5 s for the close of a client. */
@@ -81,12 +82,12 @@ const REVOCATION_MS = 3500;
  */
 const LEASES_PER_MS = 10;
 
-/** Returns true if an order is in (`previous`, `latest`]. All are modulo 2³². */
+/** Returns true if an order is in (`previous`, `latest`]. All three are modulo 2³². */
 export function isOrderAfter(order: number, previous: number, latest: number): boolean {
   return (order - previous - 1) >>> 0 < (latest - previous) >>> 0;
 }
 
-/** Returns the number of a lease in the rows of its keys. */
+/** Returns the number by which the rows of keys refer to a lease. It is not 0, which means no lease. */
 function numberOf({ order }: HeldLease): number {
   return order + 1;
 }
@@ -99,13 +100,13 @@ function numberOf({ order }: HeldLease): number {
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
   readonly #leases = new Map<LeaseID, HeldLease>();
-  /** Leases with room for more keys, the oldest first, so that the newest leases become empty and expire. */
-  readonly #withRoom = new SortedMap<HeldLease, true>((a, b) => a.order - b.order);
-  /** Number of leases held so far. */
-  #grants = 0;
+  /** Leases with room for more keys. New keys use the oldest of them, so that the newest become empty and expire. */
+  readonly #withRoom = new SortedMap<HeldLease, true>((one, other) => one.order - other.order);
+  /** Number of leases granted or adopted so far. */
+  #leaseCount = 0;
   /** Running adoptions of leases. */
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
-  /** Leases that must not be adopted: they are lost, or have another time to live. */
+  /** Leases that must not be adopted: they are lost, or have another TTL. */
   readonly #unadoptable = new Set<LeaseID>();
   /** The held leases by {@link numberOf}. */
   readonly #byNumber = new Map<number, HeldLease>();
@@ -116,6 +117,7 @@ export class LeaseKeeper {
   #isKeepingAlive = false;
   /** Ends the pause between two checks of the leases. */
   #endPause: () => void = () => {};
+  /** Monotonic time; in the past while no pause is running. */
   #pauseEndsAt = Number.NEGATIVE_INFINITY;
   #lost = 0;
 
@@ -123,10 +125,12 @@ export class LeaseKeeper {
     this.#options = options;
   }
 
+  /** Number of held leases. */
   get size(): number {
     return this.#leases.size;
   }
 
+  /** Number of leases that were lost with keys. */
   get lost(): number {
     return this.#lost;
   }
@@ -160,11 +164,13 @@ export class LeaseKeeper {
       for (const { key } of writes) {
         const row = this.#keys.find(key);
         const lease = this.#leaseAt(row) ?? this.#withRoom.first;
-        if (lease !== undefined && lease !== unexpired && !lease.isExpired) unexpired = lease;
-        const isChecked = lease !== undefined && lease === unexpired;
-        const binding = isChecked ? this.#bindTo(lease, key, row) : await this.bind(key, signal);
-        if (!isChecked) unexpired = undefined;
-        bindings.push(binding);
+        if (lease !== unexpired && lease?.isExpired === false) unexpired = lease;
+        if (lease !== undefined && lease === unexpired) {
+          bindings.push(this.#bindTo(lease, key, row));
+        } else {
+          bindings.push(await this.bind(key, signal));
+          unexpired = undefined; // another turn
+        }
       }
       return bindings;
     } catch (error) {
@@ -189,7 +195,10 @@ export class LeaseKeeper {
   ): Promise<boolean> {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
-    for (const key of keys) this.#keys.setWrittenAt(this.#bindTo(lease, key, this.#keys.find(key)).row, 0);
+    for (const key of keys) {
+      const { row } = this.#bindTo(lease, key, this.#keys.find(key));
+      this.#keys.setWrittenAt(row, 0); // an earlier session has written the key at an unknown revision
+    }
     return true;
   }
 
@@ -224,12 +233,12 @@ export class LeaseKeeper {
 
   /** Returns any lease that this session was granted, or a new one if there is none. Binds nothing to it. */
   anyGranted(): Promise<{ readonly lease: LeaseID; readonly isNew: boolean }> {
-    const grants = this.#grants;
+    const previousLeases = this.#leaseCount;
     const find = (): HeldLease | undefined => {
       for (const lease of this.#leases.values()) if (!lease.isAdopted) return lease;
       return undefined;
     };
-    return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= grants }));
+    return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= previousLeases }));
   }
 
   /** Returns the TTL of the leases that the server grants to this session. */
@@ -240,7 +249,7 @@ export class LeaseKeeper {
     } catch (error) {
       if (asKvstoreError(error).code !== 'lease-not-found') throw error;
       this.markLost(lease);
-      if (isNew) throw error; // the server loses each lease that it grants
+      if (isNew) throw error; // the server does not have a lease that it has just granted: do not loop
       return this.#grantedTTL(); // of another lease
     }
   }
@@ -322,9 +331,11 @@ export class LeaseKeeper {
   }
 
   /**
-   * Records a write under this binding that may have taken effect, also in a later binding of the key. If a concurrent
-   * delete or a refused write has removed the binding, it is restored, because the write may be later than the delete.
-   * If the outcome is unknown, the key is bound again, because the write may be later than all deletes that have begun.
+   * Records a write under this binding that may have taken effect, also if the key was bound again since.
+   *
+   * If a concurrent delete or a refused write has removed the binding, restores it, because the write may be later than
+   * the delete. If the outcome of the write is unknown, binds the key again: the new order protects it from all deletes
+   * that have begun, because the write may be later than these.
    *
    * @param revision revision of the write; undefined if its outcome is unknown
    */
@@ -333,11 +344,11 @@ export class LeaseKeeper {
     if (!held.isHeld) return;
     const known = this.#rowOf(binding);
     const lease = this.#leaseAt(known);
-    let row = known;
-    if (lease === undefined) {
-      row = this.#bindTo(held, key, known).row;
-      if (revision !== undefined) this.#keys.bind(row, numberOf(held), order); // as before the delete
-    } else if (revision === undefined) this.#bindTo(lease, key, known);
+    const isRestored = lease === undefined;
+    const isBoundAgain = isRestored || revision === undefined;
+    const row = isBoundAgain ? this.#bindTo(lease ?? held, key, known).row : known;
+    // Restore the order, too: the write is not later than deletes that began after it.
+    if (isRestored && revision !== undefined) this.#keys.bind(row, numberOf(held), order);
     const writtenAt = Math.max(binding.writtenAt, revision ?? 0);
     if (writtenAt > this.#keys.writtenAt(row)) this.#keys.setWrittenAt(row, writtenAt);
   }
@@ -369,11 +380,13 @@ export class LeaseKeeper {
   }
 
   /**
-   * Removes leases now, and reports their keys in steps of one lease. Keys that are bound again before that are not
-   * reported. A lease without keys that has expired is forgotten, because a client that writes rarely loses one each
-   * time.
+   * Removes leases now, and reports their keys in steps of one lease, except keys that are bound again before their
+   * step.
    *
-   * @param isRestored true if the store was restored, so that a lease without keys here may have keys there
+   * The removed leases cannot be adopted later. Leases without keys are not recorded for that, because a client that
+   * writes rarely lets one expire each time.
+   *
+   * @param isRestored true if the store was restored: a lease without keys here may then have keys on the server
    */
   #removeLost(leases: readonly HeldLease[], isRestored = false): void {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
@@ -399,7 +412,7 @@ export class LeaseKeeper {
         this.#keys.delete(row);
       }
       if (lost.length > 0) {
-        this.#lost++; // a lease without keys was left to expire
+        this.#lost++;
         this.#options.onLost(lost);
       }
       yield;
@@ -438,8 +451,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Calls `use` in the same turn with the lease that `find` returns, unless the lease has expired. If there is none,
-   * requests a new lease.
+   * Calls `use` with the lease that `find` returns, in the turn in which the lease was checked not to have expired. If
+   * `find` returns none, requests a new lease and calls `find` again.
    */
   async #withLease<T>(
     find: () => HeldLease | undefined,
@@ -457,7 +470,8 @@ export class LeaseKeeper {
   /** @param known the row of the key, or -1 */
   #bindTo(lease: HeldLease, key: string, known: number): Binding {
     const row = known < 0 ? this.#keys.add(key) : known;
-    this.#bindingCount = (this.#bindingCount + 1) | 0 || 1; // 0 is the order of a free row
+    this.#bindingCount = (this.#bindingCount + 1) | 0;
+    if (this.#bindingCount === 0) this.#bindingCount = 1; // 0 is the order of a free row
     const order = this.#bindingCount;
     const isMoved = this.#keys.leaseOf(row) !== numberOf(lease);
     if (isMoved && known >= 0) {
@@ -471,9 +485,9 @@ export class LeaseKeeper {
 
   #addRow(lease: HeldLease, row: number): void {
     const isFirst = lease.size++ === 0;
-    const rows = lease.rows.push(row);
-    if (rows > MAX_ROWS_PER_KEY * Math.max(lease.size, KEYS_PER_LEASE)) {
-      const isBound = (one: number): boolean => this.#keys.leaseOf(one) === numberOf(lease);
+    lease.rows.push(row);
+    if (lease.rows.length > MAX_ROWS_PER_KEY * Math.max(lease.size, KEYS_PER_LEASE)) {
+      const isBound = (candidate: number): boolean => this.#keys.leaseOf(candidate) === numberOf(lease);
       lease.rows = [...new Set(lease.rows)].filter(isBound);
     }
     if (lease.size === KEYS_PER_LEASE) this.#withRoom.delete(lease);
@@ -502,7 +516,7 @@ export class LeaseKeeper {
   }
 
   #hold(id: LeaseID, requestedAt: ClockReading, isAdopted: boolean): HeldLease {
-    const lease = new HeldLease(id, requestedAt, this.#options, this.#grants++, isAdopted);
+    const lease = new HeldLease(id, requestedAt, this.#options, this.#leaseCount++, isAdopted);
     this.#leases.set(id, lease);
     this.#byNumber.set(numberOf(lease), lease);
     this.#withRoom.set(lease, true);

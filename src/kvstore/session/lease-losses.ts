@@ -35,13 +35,13 @@ export class LeaseLosses {
   }
 
   /** Notifies every listener, once per scope, that keys of many lost leases follow, until `reported` resolves. */
-  notifyReporting(reported: Promise<unknown>): void {
+  notifyLeasesLost(reported: Promise<unknown>): void {
     for (const listeners of this.#listeners.values())
       listeners.notify((listener, done) => listener.onLeasesLost?.(done), reported);
   }
 
   /** Notifies each listener of those keys that are in its scopes. */
-  notifyLost(keys: readonly string[]): void {
+  notifyLeaseLost(keys: readonly string[]): void {
     const byScope = new Map<string, string[]>();
     for (const key of keys) {
       for (const scope of scopesOf(key)) {

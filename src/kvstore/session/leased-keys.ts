@@ -2,28 +2,29 @@ import { ByteRows } from '../../columns/byte-rows.ts';
 import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { bytesOfKey, keyOfBytes } from '../codec/bytes.ts';
 
-/** Columns of a row: the number of the folder, the lease, the order, and the revision plus one in two words. */
+// Columns of a row. The revision of the last write is stored plus one, in two words.
 const FOLDER = 0;
 const LEASE = 1;
 const ORDER = 2;
 const WRITTEN_AT = 3;
 const COLUMNS = 5;
 
-/** The number of the folder, before the name of the key in it. */
+/** Length of the folder number, which precedes the name in the stored bytes of a key. */
 const FOLDER_BYTES = 4;
 const ASCII_END = 0x80;
 
-/** The part of keys up to their last slash. */
+/** The common part of keys up to their last slash. */
 interface Folder {
   readonly name: string;
-  /** At least 1; used again when the folder is empty. */
+  /** At least 1. When the folder is empty, its number is free for another folder. */
   readonly number: number;
+  /** Number of keys. */
   keys: number;
 }
 
 /**
- * The keys of a client under its leases, one row of integers each, so that a key needs no object on the heap. A key is
- * stored as the number of its folder and its name in the folder.
+ * The keys of a client under its leases, one row of integers each, so that a key needs no object on the heap. The
+ * stored bytes of a key are the number of its folder and its name in the folder.
  *
  *     row    folder │ lease │ order of the binding │ revision of the last write
  */
@@ -32,9 +33,9 @@ export class LeasedKeys {
   readonly #folders = new Map<string, Folder>();
   readonly #byNumber: (Folder | undefined)[] = [undefined];
   readonly #freeNumbers: number[] = [];
-  /** The folder of the last key, because successive keys usually have the same one; undefined if it has no keys. */
-  #selected: Folder | undefined;
+  /** Name of the folder of the last key, and the folder if it has keys. Successive keys usually have the same one. */
   #selectedName = '';
+  #selected: Folder | undefined;
   /** The stored bytes of the last key. */
   #buffer = new Uint8Array(256);
 
@@ -93,22 +94,24 @@ export class LeasedKeys {
 
   /** Returns a function that returns the key of a row if it starts with `prefix`, otherwise undefined. */
   below(prefix: string): (row: number) => string | undefined {
+    // Decided once for successive rows of one folder.
     let last: Folder | undefined;
-    let isWhole = false;
-    let isPart = false;
+    let isInPrefix = false;
+    let mayHaveKeys = false;
     return (row) => {
       const folder = this.#folderOf(row);
       if (folder !== last) {
-        isWhole = folder?.name.startsWith(prefix) === true;
-        isPart = folder !== undefined && prefix.startsWith(folder.name);
+        isInPrefix = folder?.name.startsWith(prefix) === true;
+        mayHaveKeys = folder !== undefined && prefix.startsWith(folder.name);
         last = folder;
       }
-      const key = isWhole || isPart ? this.keyAt(row) : undefined;
-      return isWhole || key?.startsWith(prefix) === true ? key : undefined;
+      if (!isInPrefix && !mayHaveKeys) return undefined;
+      const key = this.keyAt(row);
+      return isInPrefix || key?.startsWith(prefix) === true ? key : undefined;
     };
   }
 
-  /** Returns the number of the lease of a key; 0 if it has none. */
+  /** Returns the number of the lease of a key; 0 if the key has none. */
   leaseOf(row: number): number {
     return this.#rows.rows.get(row, LEASE);
   }
@@ -125,7 +128,7 @@ export class LeasedKeys {
     page[at + ORDER] = order;
   }
 
-  /** Returns the revision of a key; -1 for a new row. */
+  /** Returns the revision of the last write of a key; -1 for a new row. */
   writtenAt(row: number): number {
     const { rows } = this.#rows;
     return wideAt(rows.pageOf(row), rows.offsetOf(row) + WRITTEN_AT) - 1;
@@ -140,7 +143,7 @@ export class LeasedKeys {
     return this.#byNumber[this.#rows.rows.get(row, FOLDER)];
   }
 
-  /** Selects the folder of a key, and returns it if it has keys. */
+  /** Selects the folder of a key. Returns the folder if it has keys. */
   #select(key: string): Folder | undefined {
     const end = key.lastIndexOf('/') + 1;
     if (end !== this.#selectedName.length || !key.startsWith(this.#selectedName)) {
@@ -175,7 +178,7 @@ export class LeasedKeys {
     return end;
   }
 
-  /** Writes a name that is not ASCII after the number of the folder. Returns the number of all bytes. */
+  /** Writes a name which is not ASCII after the folder number. Returns the number of all stored bytes of the key. */
   #encodeText(name: string): number {
     const bytes = bytesOfKey(name);
     const end = FOLDER_BYTES + bytes.length;

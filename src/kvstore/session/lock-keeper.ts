@@ -5,7 +5,7 @@ import type { Runtime } from '../../base/system-clock.ts';
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange, prefixRange } from '../codec/key-range.ts';
 import type { KvstoreLock } from './backend.ts';
-import { abortedError, KvstoreError, newLeaseNotFound } from './errors.ts';
+import { abortedError, KvstoreError, missingNewLease } from './errors.ts';
 import { LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { ClientSignal } from './shared-signal.ts';
 import type { CallOptions, KeyValue, LeaseID, Transport, TxnRequest, TxnResponse } from './transport.ts';
@@ -21,7 +21,7 @@ export interface LockKeeperOptions extends Runtime {
 const LOCK_TTL_SECONDS = 25;
 // Interval at which the key ahead is read again, because the watch of the key ahead may have ended or be stuck.
 const RECHECK_MS = 5000;
-const CLEANUP = { baseMs: 200, capMs: 5000 };
+const DELETE_BACKOFF = { baseMs: 200, capMs: 5000 };
 const EMPTY = bytesOfText('');
 
 /** The key of a contender in the queue of a lock. */
@@ -31,8 +31,9 @@ interface QueueEntry {
   readonly lease: LeaseID;
 }
 
-/** The running delete of a queue entry, until the key is deleted or this process reuses it. */
+/** The running delete of a queue entry. */
 interface EntryDelete {
+  /** Ends the retries, because this process puts the same key again. */
   readonly stop: AbortController;
   readonly ended: Promise<void>;
 }
@@ -53,8 +54,8 @@ export class LockKeeper {
   /** Held locks, by path. */
   readonly #held = new Map<string, AbortController>();
   /**
-   * The contenders of this process by path, in order. Each is a function that begins its turn; that of the first was
-   * called, and more calls have no effect.
+   * The contenders of this process by path, in order. A contender is the function that begins its turn. The function of
+   * the first one was called; further calls have no effect.
    */
   readonly #turns = new Map<string, KeyedQueue<() => void>>();
   /** The running deletes, by path. */
@@ -173,18 +174,18 @@ export class LockKeeper {
       const absent = { key, target: 'create-revision', equals: 0 } as const;
       const { succeeded, header } = await this.#txn({ compare: [absent], writes: [put] }, signal);
       if (succeeded) return { key, lease, revision: header.revision };
-      // The key existed: it is left from a call whose answer was lost.
+      // The key exists, left by a call whose answer was lost.
       const { kvs } = await this.#options.transport.range(keyRange(key), { signal });
       return { key, lease, revision: kvs[0]?.createRevision ?? 0 };
     } catch (error) {
-      if (!(error instanceof KvstoreError && error.code === 'lease-not-found')) {
-        // The key may exist, because the answer may be lost.
-        void this.#deleteEntry(path, { key, lease, revision: 0 });
-        throw error;
+      if (error instanceof KvstoreError && error.code === 'lease-not-found') {
+        this.#leases.markLost(lease);
+        if (isRepeated) throw missingNewLease(lease);
+        return this.#createEntry(path, signal, true);
       }
-      this.#leases.markLost(lease);
-      if (isRepeated) throw newLeaseNotFound(lease);
-      return this.#createEntry(path, signal, true);
+      // The key may exist, because the answer may be lost.
+      void this.#deleteEntry(path, { key, lease, revision: 0 });
+      throw error;
     }
   }
 
@@ -197,7 +198,7 @@ export class LockKeeper {
   async #waitUntilFirst(path: string, entry: QueueEntry, signal: AbortSignal): Promise<boolean> {
     for (;;) {
       const { header, kvs: below } = await this.#options.transport.range(prefixRange(`${path}/`), { signal });
-      // The Go client also waits for locks of paths below this path. Both clients still exclude each other.
+      // Ignore locks of paths below this path. The Go client waits for them, but both clients still exclude each other.
       const kvs = below.filter(({ key }) => !key.includes('/', path.length + 1));
       if (!kvs.some(({ createRevision }) => createRevision === entry.revision)) return false;
       const ahead = lastBefore(kvs, entry.revision);
@@ -217,10 +218,10 @@ export class LockKeeper {
     startRevision: number,
     signal: AbortSignal,
   ): Promise<void> {
-    const keys = [{ key: entry.key, createRevision: entry.revision }, ahead];
+    const expected = [{ key: entry.key, createRevision: entry.revision }, ahead];
     let start = startRevision;
     while (!(await this.#waitForDelete(ahead.key, start, signal))) {
-      for (const { key, createRevision } of keys) {
+      for (const { key, createRevision } of expected) {
         const { header, kvs } = await this.#options.transport.range(keyRange(key), { signal });
         if (kvs[0]?.createRevision !== createRevision) return;
         start = header.revision + 1;
@@ -228,7 +229,7 @@ export class LockKeeper {
     }
   }
 
-  /** Resolves to true if the wait is over (the key was deleted or the signal fires), or to false after a timeout. */
+  /** Resolves to true when the key was deleted or the signal fires, or to false after `RECHECK_MS`. */
   #waitForDelete(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
@@ -248,7 +249,7 @@ export class LockKeeper {
           onEvents: (events) => {
             if (events.some((event) => event.key === key && event.value === undefined)) end();
           },
-          // Wait for the timeout, because a server that refuses watches must not receive requests in a tight loop.
+          // Wait for the timer, because a server that refuses watches must not receive requests in a tight loop.
           onEnd: () => {},
         },
       );
@@ -266,29 +267,26 @@ export class LockKeeper {
     this.#leases.unbind(this.#leases.bindingOf(path));
     const previous = this.#deletes.get(path);
     previous?.stop.abort();
-    return new Promise((resolve) => {
-      const stop = new AbortController();
-      const deleteKey = async (): Promise<void> => {
-        try {
-          await previous?.ended;
-          await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
-        } catch (error) {
-          if (this.#leases.holds(lease)) throw error; // otherwise the key is deleted with its lease
-        } finally {
-          resolve();
-        }
-      };
-      const { supervisor } = this.#options;
-      const task = { signal: stop.signal, backoff: CLEANUP };
-      const running = {
-        stop,
-        ended: supervisor.runWithRestart(`locks: delete of the key below ${path}`, deleteKey, task),
-      };
-      this.#deletes.set(path, running);
-      void running.ended.then(() => {
-        if (this.#deletes.get(path) === running) this.#deletes.delete(path);
-      });
+    const attempted = deferred();
+    const deleteKey = async (): Promise<void> => {
+      try {
+        await previous?.ended;
+        await this.#txn({ compare: [], writes: [{ op: 'delete', range: keyRange(key) }] });
+      } catch (error) {
+        if (this.#leases.holds(lease)) throw error; // otherwise the key is deleted with its lease
+      } finally {
+        attempted.resolve();
+      }
+    };
+    const stop = new AbortController();
+    const task = { signal: stop.signal, backoff: DELETE_BACKOFF };
+    const name = `locks: delete of the key below ${path}`;
+    const running = { stop, ended: this.#options.supervisor.runWithRestart(name, deleteKey, task) };
+    this.#deletes.set(path, running);
+    void running.ended.then(() => {
+      if (this.#deletes.get(path) === running) this.#deletes.delete(path);
     });
+    return attempted.promise;
   }
 }
 

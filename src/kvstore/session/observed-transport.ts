@@ -24,24 +24,24 @@ export class ObservedTransport implements Transport {
   readonly #inner: Transport;
   readonly #clock: Clock;
   readonly #onRefused: () => void;
-  readonly #onRevisionDecreased: (followedUntil: number) => void;
+  readonly #onRevisionDecreased: (lostHistorySeenAt: number) => void;
   #connected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
-  /** The latest revision of an answer, and its time. */
+  /** The highest revision in an answer since the last restore, and when it was last received, in monotonic time. */
   #latest = { revision: 0, at: 0 };
   readonly #requests: Partial<Record<KvstoreErrorCode | 'ok', number>> = { ok: 0 };
 
   /**
    * @param onRefused called if a call was refused because of a missing right
    * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored;
-   *   `followedUntil` is the last time at which the lost history was received
+   *   `lostHistorySeenAt` is when the last answer with a higher revision was received
    */
   constructor(
     inner: Transport,
     clock: Clock,
     onRefused: () => void,
-    onRevisionDecreased: (followedUntil: number) => void,
+    onRevisionDecreased: (lostHistorySeenAt: number) => void,
   ) {
     this.#inner = inner;
     this.#clock = clock;
@@ -127,9 +127,8 @@ export class ObservedTransport implements Transport {
 
   /**
    * Awaits an answer and checks its revision. Quorum revisions never decrease: an answer has at least the revision of
-   * any answer before the call, and the answer of a write has a higher one. Otherwise the store was restored. A client
-   * without watches detects a restore only this way. It does not detect the restore if the store has already reached
-   * the revision again.
+   * any answer before the call, and the answer of a write has a higher one. Otherwise the store was restored. This
+   * check misses a restore if the restored store has already reached the revision again.
    */
   async #checkRevision<T extends { readonly header: ResponseHeader }>(
     call: Promise<T>,

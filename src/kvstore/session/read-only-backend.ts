@@ -49,6 +49,8 @@ const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
 /** Maximum number of events of a batch. */
 const MAX_BATCH = 256;
 
+const NO_VALUE = new Uint8Array();
+
 /**
  * A read-only kvstore over a *source*: any set of keys of your program. A subclass implements {@link list} and
  * {@link changes}; this class implements watches with retries that satisfy {@link Watch}. Each watch stores the keys
@@ -73,9 +75,9 @@ export abstract class ReadOnlyBackend implements KvstoreBackend {
   protected abstract list(prefix: string, signal: AbortSignal): Promise<readonly SourceEntry[]>;
 
   /**
-   * Returns the changes of keys with this prefix. {@link list} is called after the first call of `next`: from this call
-   * on, no change may be missed. A change that the list already contains may be returned, too. If the iterable ends or
-   * throws, this method is called again. The iterable must end when the signal fires.
+   * Returns the changes of keys with this prefix, from the first call of `next` on. {@link list} is called after that
+   * call, so the iterable may also return changes that the list contains. If the iterable ends or throws, this method
+   * is called again. The iterable must end when the signal fires.
    */
   protected abstract changes(prefix: string, signal: AbortSignal): AsyncIterable<readonly SourceChange[]>;
 
@@ -240,6 +242,7 @@ class SourceWatch implements Watch {
   readonly #known = new Map<string, Uint8Array>();
   readonly #delays = new LatencyHistogram();
   #state: WatchState = 'listing';
+  /** Revision of the last list or batch of changes. */
   #revision = 0;
   #listed = false;
   #listings = 0;
@@ -377,5 +380,3 @@ class SourceWatch implements Watch {
     } catch {} // ignored, as `WatchOptions.onState` states
   }
 }
-
-const NO_VALUE = new Uint8Array();

@@ -121,8 +121,8 @@ export interface WatchObserver {
    */
   onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
   /**
-   * Reports that all events up to and including the revision of the header were delivered. If `requested`, it proves
-   * only that the stream is alive.
+   * Reports that all events up to and including the revision of the header were delivered. If `requested`, the report
+   * answers `requestProgress`, and proves only that the stream is alive.
    */
   onProgress(header: ResponseHeader, requested: boolean): void;
   /** Receives the reason of the end of the stream. */
@@ -167,9 +167,9 @@ export interface Transport {
   watch(request: WatchRequest, observer: WatchObserver): WatchStream;
   /** Returns a new lease of `ttlSeconds`. */
   grantLease(ttlSeconds: number, options?: CallOptions): Promise<LeaseID>;
-  /** Returns the remaining seconds of the lease. Fails with `lease-not-found` if it does not exist. */
+  /** Renews the lease. Returns its TTL in seconds. Fails with `lease-not-found` if the lease does not exist. */
   keepLeaseAlive(lease: LeaseID, options?: CallOptions): Promise<number>;
-  /** Ends the lease and deletes its keys. Fails with `lease-not-found` if it does not exist. */
+  /** Ends the lease and deletes its keys. Fails with `lease-not-found` if the lease does not exist. */
   revokeLease(lease: LeaseID, options?: CallOptions): Promise<void>;
   /** Returns the status of each endpoint, requested separately. */
   endpoints(options?: CallOptions): Promise<readonly EndpointStatus[]>;

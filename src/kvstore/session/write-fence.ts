@@ -1,7 +1,7 @@
 import { bytesOfText } from '../codec/bytes.ts';
 import { keyRange } from '../codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../codec/keys.ts';
-import { asKvstoreError, neverTakesEffect, newLeaseNotFound } from './errors.ts';
+import { asKvstoreError, missingNewLease, neverTakesEffect } from './errors.ts';
 import { type LeaseKeeper, leaseHex } from './lease-keeper.ts';
 import { untilAborted } from './shared-signal.ts';
 import type { CallOptions, Compare, LeaseID, TxnRequest, TxnResponse } from './transport.ts';
@@ -37,21 +37,24 @@ export async function guardedTxn(
  *     put fence=8                 answered
  *     delete k    if fence is 8   answered: k is deleted permanently
  *
- * Not covered: writes of a killed process, until its session has ended. If the user may not write the fence, writes are
- * not guarded.
+ * Not covered: delayed writes of a killed process, until its session has ended. If the user has no right to put the
+ * fence, writes are not guarded.
  */
 export class WriteFence {
   readonly #leases: LeaseKeeper;
   readonly #send: SendTxn;
   /**
-   * The key of the fence. It contains the id of the first lease, which makes it unique among all clients, and never
-   * changes.
+   * The key of the fence, which never changes. The id of the first lease makes it unique among all clients, also when
+   * the fence is bound to a later lease.
    */
   #key: string | undefined;
-  /** The last value of the fence; each is used once. */
+  /** The last value of the fence. Each value is used once. */
   #lastValue = 0;
   #isForbidden = false;
-  /** The comparison with the present value of the fence; undefined if the next write must put a new value. */
+  /**
+   * The comparison with the present value of the fence, empty if the fence is forbidden. Undefined if the next write
+   * must put a new value.
+   */
   #guards: Promise<readonly Compare[]> | undefined;
 
   /** @param send sends the transactions that put the fence; the signal of a single call must not abort it */
@@ -106,7 +109,7 @@ export class WriteFence {
     }
   }
 
-  /** Returns the guards, shared by all writes until the fence is invalidated. */
+  /** Returns the guards, shared by all writes until {@link #forget} is called. Puts the fence if there are none. */
   #currentGuards(): Promise<readonly Compare[]> {
     if (this.#guards !== undefined) return this.#guards;
     const guards = this.#putFence();
@@ -136,7 +139,7 @@ export class WriteFence {
       }
       if (code !== 'lease-not-found') throw thrown;
       this.#leases.markLost(lease);
-      if (isNew) throw newLeaseNotFound(lease);
+      if (isNew) throw missingNewLease(lease);
       return this.#putFence();
     }
   }

@@ -31,10 +31,11 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
    */
   readonly gate?: TurnGate | undefined;
   /**
-   * Called if the store was replaced or restored from a backup, with the time until which the watch followed the
-   * previous history.
+   * Called if the store was replaced or restored from a backup.
+   *
+   * @param lostHistorySeenAt monotonic time until which the watch followed the lost history
    */
-  readonly onDiverged?: ((followedUntil: number) => void) | undefined;
+  readonly onDiverged?: ((lostHistorySeenAt: number) => void) | undefined;
   /**
    * `onBegin` is called when the reader starts to read, `onEnd` when the watch has ended. If the watch is never read,
    * neither is called.

@@ -18,14 +18,14 @@ describe('a listener of lost leases', () => {
 
   it('receives the keys of its scopes: folders, whole keys, or all', () => {
     const [all, a, both] = [subscribe(), subscribe('p/a/'), subscribe('p/', 'canary')];
-    losses.notifyLost(['p/a/1', 'p/ab/2', 'canary', 'p/', 'canary/3', '/4']);
+    losses.notifyLeaseLost(['p/a/1', 'p/ab/2', 'canary', 'p/', 'canary/3', '/4']);
     expect(all.keys).toEqual(['p/a/1', 'p/ab/2', 'canary', 'p/', 'canary/3', '/4']);
     expect(a.keys).toEqual(['p/a/1']);
     expect(both.keys).toEqual(['p/a/1', 'p/ab/2', 'p/', 'canary']);
-    losses.notifyReporting(Promise.resolve());
+    losses.notifyLeasesLost(Promise.resolve());
     expect([all.losing, a.losing, both.losing]).toEqual([1, 1, 2]);
     for (const { end } of [all, a, both]) end();
-    losses.notifyLost(['p/a/1', 'canary']);
+    losses.notifyLeaseLost(['p/a/1', 'canary']);
     expect([all.keys.length, a.keys.length, both.keys.length]).toEqual([6, 1, 4]);
   });
 
@@ -40,7 +40,7 @@ describe('a listener of lost leases', () => {
         },
       }),
     );
-    losses.notifyLost(['p/7/a', 'p/x/a', 'p/7/b']);
+    losses.notifyLeaseLost(['p/7/a', 'p/x/a', 'p/7/b']);
     expect(calls).toBe(1);
     for (const end of stores) end();
   });

@@ -67,7 +67,7 @@ describe('an observed transport', () => {
       transport,
       clock,
       () => refusals++,
-      (followedUntil) => wentBack.push(followedUntil),
+      (lostHistorySeenAt) => wentBack.push(lostHistorySeenAt),
     );
 
   beforeEach(() => {

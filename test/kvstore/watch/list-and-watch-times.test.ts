@@ -238,7 +238,7 @@ describe('a watch that fails', () => {
     const backup = world.server.snapshot();
     const until: number[] = [];
     const begun = world.clock.now();
-    const onDiverged = (followedUntil: number): void => void until.push(followedUntil - begun);
+    const onDiverged = (lostHistorySeenAt: number): void => void until.push(lostHistorySeenAt - begun);
     world.put('a', 'b', 'c');
     world.read({ onDiverged }, { mayGoBack: true });
     await advance(world.clock, 10 * SECOND_MS);
