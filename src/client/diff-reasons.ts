@@ -77,8 +77,9 @@ async function readIfAvailable<T>(ask: Ask, path: string): Promise<T | undefined
 }
 
 async function manifestsOf(ask: Ask): Promise<string> {
-  const settings = await readIfAvailable<SettingsDocument>(ask, '/v1/settings');
-  const paths = settings?.settings['manifests']?.value;
+  const document = await readIfAvailable<SettingsDocument>(ask, '/v1/settings');
+  const { manifests } = document?.settings ?? {};
+  const paths = manifests?.value;
   return Array.isArray(paths) && paths.length > 0 ? paths.join(', ') : 'none';
 }
 
