@@ -71,7 +71,10 @@ interface PreparedChange {
   /** Index of the change in the call of `apply`. */
   readonly at: number;
   readonly change: TableChange<ServiceItem>;
+  readonly family: Family;
   readonly steps: NftSteps;
+  /** The chains that the steps create. */
+  readonly newChains: readonly string[];
 }
 
 /** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
@@ -104,6 +107,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   /** Number of frontends that refer to each chain, by name. */
   readonly #users: Record<Family, Map<string, number>> = { 4: new Map(), 6: new Map() };
   #monitor: Disposable | undefined;
+  #onChange: () => void = () => {};
+  /** Keys whose last change failed. Only the first failure of a key requests a read. */
+  readonly #failed = new Set<string>();
 
   /** Opens a socket, in the given network namespace if there is one. Writes nothing. */
   constructor(kernel: Kernel, namespace?: string) {
@@ -122,10 +128,11 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /**
-   * Calls `onChange` when another process changes the tables, or when events were lost or cannot be read. Call it once
-   * only.
+   * Calls `onChange` when the tables may differ from the known state: another process changes them, events were lost or
+   * cannot be read, or a transaction failed. Call it once only.
    */
   follow(onChange: () => void): void {
+    this.#onChange = onChange;
     const monitor = this.#open([NFTABLES_GROUP]);
     const tables = FAMILIES.map(tableOf);
     const events = monitor.onEvents(() => {
@@ -200,21 +207,24 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       bytes = 0;
     };
     changes.forEach((change, at) => {
-      const error = isRulesKey(change.key) ? this.#repairRules(change.key) : this.#obstacle(change);
-      if (error !== undefined) outcomes[at] = error;
-      if (isRulesKey(change.key)) return;
-      if (error !== undefined) {
+      if (isRulesKey(change.key)) {
+        outcomes[at] = this.#repairRules(change.key);
+        return;
+      }
+      const obstacle = this.#obstacle(change);
+      if (obstacle !== undefined) {
+        outcomes[at] = obstacle;
         this.#closeUnlimited(change);
         return;
       }
-      const prepared = { at, change, steps: this.#steps(change) };
+      const prepared = this.#prepare(change, at);
       const size = sizeOf(prepared.steps.flat());
       if (bytes + size > BATCH_BYTES) flush();
       batch.push(prepared);
       bytes += size;
     });
     flush();
-    for (const family of FAMILIES) this.#collect(family);
+    for (const family of FAMILIES) this.#deleteUnused(family);
     return outcomes;
   }
 
@@ -353,16 +363,31 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       for (const { change } of batch) this.#recordSuccess(change);
       return;
     }
-    // One failed change fails the whole transaction. The tables are read again, because they may differ from the
-    // recorded state.
-    for (const _ of this.#readAll());
+    for (const { family, newChains } of batch)
+      for (const chain of newChains) this.#users[family].delete(chain);
     const [only] = batch;
-    if (batch.length === 1 && only !== undefined) {
-      outcomes[only.at] = error;
-      this.#closeUnlimited(only.change);
-    } else
-      for (const { at, change } of batch)
-        this.#commit([{ at, change, steps: this.#steps(change) }], outcomes);
+    if (batch.length === 1 && only !== undefined) this.#recordFailure(only, error, outcomes);
+    // One failed change fails the whole transaction.
+    else for (const { change, at } of batch) this.#commit([this.#prepare(change, at)], outcomes);
+  }
+
+  /**
+   * Records a failed change. The kernel may have another state than the known one: the structure is read again before
+   * the next change, the elements when the owner dumps them. If the change has several transactions, of which some may
+   * have been applied, everything is read now, because unknown ranges could admit clients later.
+   */
+  #recordFailure(
+    { at, change, family, steps }: PreparedChange,
+    error: SyscallError,
+    outcomes: (SyscallError | undefined)[],
+  ): void {
+    outcomes[at] = error;
+    if (sizeOf(steps.flat()) > BATCH_BYTES) for (const _ of this.#readAll());
+    this.#closeUnlimited(change);
+    this.#structure[family] = undefined;
+    if (this.#failed.has(change.key)) return;
+    this.#failed.add(change.key);
+    this.#onChange();
   }
 
   /** Deletes a frontend that is open to all clients because its ranges cannot be written. */
@@ -402,6 +427,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   /** Records a change that the kernel has applied. */
   #recordSuccess({ key, item }: TableChange<ServiceItem>): void {
+    this.#failed.delete(key);
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
     const current = this.#frontends[family].get(key);
@@ -422,7 +448,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /** Deletes chains without frontends, and the table if it has no frontend. */
-  #collect(family: Family): void {
+  #deleteUnused(family: Family): void {
     if ((this.#structure[family]?.state ?? 'none') === 'none') return;
     if (this.#frontends[family].size === 0) {
       this.#removeTable(family);
@@ -437,32 +463,34 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  #steps({ key, item }: TableChange<ServiceItem>): NftSteps {
+  /** Returns a change with its requests. Its new chains count as existing, because other changes may need them. */
+  #prepare(change: TableChange<ServiceItem>, at: number): PreparedChange {
+    const { key, item } = change;
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
     const current = this.#frontends[family].get(key);
-    if (item === undefined && current === undefined) return [];
+    if (item === undefined && current === undefined) return { at, change, family, steps: [], newChains: [] };
     const pick = item === undefined || item.backends.length === 0 ? [] : [pickName(item.backends.length)];
-    return [
-      ...[...pick, ...neededSourceChains(current, item?.sources)].flatMap((name) =>
-        this.#addTarget(family, name),
-      ),
+    const chains = new Set([...pick, ...neededSourceChains(current, item?.sources)]);
+    const newChains = [...chains].filter((name) => !this.#users[family].has(name));
+    for (const name of newChains) this.#users[family].set(name, 0);
+    const steps = [
+      ...newChains.flatMap((name) => createTarget(family, name)),
       ...changeRequests(tableOf(family), frontend, current, item),
     ];
+    return { at, change, family, steps, newChains };
   }
+}
 
-  /** Returns the steps that create a chain and its sets, if it is missing. */
-  #addTarget(family: Family, name: string): NftSteps {
-    const target = this.#users[family].has(name) ? undefined : targetChain(family, name);
-    if (target === undefined) return [];
-    // Recorded now, because another change of the batch may need the same chain.
-    this.#users[family].set(name, 0);
-    const table = tableOf(family);
-    return [
-      ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
-      ...addChain(table, target.chain).map((request) => [request]),
-    ];
-  }
+/** Returns the steps that create a chain which frontends refer to, and its sets. */
+function createTarget(family: Family, name: string): NftSteps {
+  const target = targetChain(family, name);
+  if (target === undefined) return [];
+  const table = tableOf(family);
+  return [
+    ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
+    ...addChain(table, target.chain).map((request) => [request]),
+  ];
 }
 
 /** Reads the elements of a set, one dump message at a time, and returns those of each message, each element once. */

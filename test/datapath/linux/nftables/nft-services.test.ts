@@ -19,8 +19,9 @@ const REFUSED: ServiceItem = { backends: [], affinitySeconds: 0 };
 /** Type of the message at the beginning of a transaction. */
 const NFNL_MSG_BATCH_BEGIN = 16;
 
-/** Type of the message with elements of a set in a dump. */
+/** Types of the message with elements of a set in a dump, and of its request. */
 const NEW_SET_ELEMENT = 12;
+const GET_SET_ELEMENT = 13;
 const NFTABLES_SUBSYSTEM = 10;
 
 function isElementMessage(message: Uint8Array): boolean {
@@ -709,21 +710,41 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect([error?.code, found().has(open), found().has(other)]).toEqual(['ENOBUFS', false, true]);
   });
 
-  it('fail one by one, and are written again if another program deletes the table', () => {
-    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
-    // Unknown to this process, so that adding it fails.
-    using other = new NftServices(kernel, host.path);
-    expect(entries(other)).toHaveLength(1);
-    other.apply([{ key: '10.96.0.2:80/TCP', item: { backends: ['10.0.0.2:80/TCP'], affinitySeconds: 0 } }]);
-    const item = { backends: ['10.0.0.3:80/TCP'], affinitySeconds: 0 };
-    expect(
-      services.apply([
-        { key: '10.96.0.2:80/TCP', item },
-        { key: '10.96.0.3:80/TCP', item },
-      ]),
-    ).toEqual([undefined, undefined]);
-    expect(found().get('10.96.0.2:80/TCP')).toEqual(item.backends);
+  it('fail one by one, without a read of the elements in the same turn (regression: of all, after each failed change)', () => {
+    let reads = 0;
+    class CountingKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        if (message[4] === GET_SET_ELEMENT && message[5] === NFTABLES_SUBSYSTEM) reads++;
+        return super.send(fd, message, to);
+      }
+    }
+    using counting = new CountingKernel();
+    using writer = new NftServices(counting, host.path);
+    let requests = 0;
+    writer.follow(() => requests++);
+    const item = (...backends: readonly string[]) => ({ backends, affinitySeconds: 0 });
+    expect(writer.apply([{ key: '10.96.0.1:80/TCP', item: item('10.0.0.1:80/TCP') }])).toEqual([undefined]);
+    // Unknown to the writer, so that adding them fails.
+    const unknown = ['10.96.0.2:80/TCP', '10.96.0.3:80/TCP'];
+    expect(entries(services)).toHaveLength(1);
+    services.apply(unknown.map((key) => ({ key, item: item('10.0.0.2:80/TCP') })));
+    const changes = [...unknown, '10.96.0.4:80/TCP'].map((key) => ({
+      key,
+      item: item('10.0.0.3:80/TCP', '10.0.0.4:80/TCP'),
+    }));
+    const before = reads;
+    expect(writer.apply(changes).map((error) => error?.code)).toEqual(['EEXIST', 'EEXIST', undefined]);
+    expect([reads - before, requests]).toEqual([0, 2]);
+    // A key that fails again requests no other read, which would find the same.
+    expect(writer.apply(changes.slice(0, 1))[0]?.code).toBe('EEXIST');
+    expect([reads - before, requests]).toEqual([0, 2]);
+    expect(entries(writer)).toHaveLength(4);
+    expect(writer.apply(changes)).toEqual([undefined, undefined, undefined]);
+    expect([...found().values()].map(({ length }) => length).sort()).toEqual([1, 2, 2, 2]);
+  });
 
+  it('are written again if another program deletes the table', () => {
+    set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
     host.run('nft', 'delete', 'table', 'ip', TABLE);
     expect(
       services.apply([{ key: '10.96.0.3:80/TCP', item: { backends: [], affinitySeconds: 0 } }])[0]?.code,
