@@ -95,6 +95,7 @@ export function tableOf(family: Family): NftTable {
   return { family: family === 4 ? NFPROTO.ipv4 : NFPROTO.ipv6, name: NFT_TABLE };
 }
 
+/** Returns the number of 32-bit words, and of registers, of an address. */
 export function addressWords(family: Family): number {
   return family === 4 ? 1 : 4;
 }
@@ -103,11 +104,12 @@ export function addressType(family: Family): number {
   return family === 4 ? TYPE.ipv4 : TYPE.ipv6;
 }
 
-/** Returns the type of a key that consists of an address and other parts. */
+/** Returns the type of a key or value that consists of an address and other parts. */
 export function typeOf(family: Family, ...parts: readonly number[]): number {
   return parts.reduce((type, part) => (type << TYPE_BITS) | part, addressType(family));
 }
 
+/** Returns the sets of a table, except those of source ranges. */
 export function setsOf(family: Family): readonly NftSet[] {
   const address = 4 * addressWords(family);
   const frontend = { keyType: typeOf(family, TYPE.protocol, TYPE.service), keyBytes: address + 8 };
@@ -175,9 +177,14 @@ function backendTypes(family: Family, { header }: Protocol): Uint8Array {
   ]);
 }
 
+// In an expression, `numbers` and `registers` have the types of its attributes (`NFTA_*` of nf_tables.h) as keys.
+
+/** Offset of the destination address in the network header. */
+const DESTINATION_OFFSET = { 4: 16, 6: 24 } as const;
+
 /** Returns the expression that loads the destination of a packet. */
 function loadAddress(family: Family): NftExpression {
-  return loadAddressAt(family, family === 4 ? 16 : 24, REGISTER);
+  return loadAddressAt(family, DESTINATION_OFFSET[family], REGISTER);
 }
 
 /** Returns the expression that loads an address at an offset of the network header. */
@@ -200,7 +207,7 @@ export function loadFrontend(family: Family): readonly NftExpression[] {
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
 }
 
-/** Returns the expression that ends the rule unless the first register compares so with a value. */
+/** Returns the expression that ends the rule unless the comparison of the first register with a value is true. */
 function compare(operator: number, value: Uint8Array): NftExpression {
   return { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: operator }, values: { 3: value } };
 }
@@ -279,6 +286,7 @@ export function baseChains(family: Family): readonly NftChain[] {
 
 const PICK = 'pick-';
 
+/** Returns the name of the chain for services with this number of backends; see {@link pickChain}. */
 export function pickName(backends: number): string {
   return `${PICK}${backends}`;
 }

@@ -286,9 +286,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     }
   }
 
-  #recordElement(family: Family, set: string, { key, value, chain = '' }: NftElement): void {
-    const contents = setKind(set);
+  #recordElement(family: Family, set: string, element: NftElement): void {
+    const { key, chain = '' } = element;
     const rangeLength = rangeLengthOf(family, set);
+    const ofProtocol = setKind(set);
     if (rangeLength !== undefined) {
       const { frontend, range } = readRange(key, family, rangeLength);
       this.#frontendAt(family, frontend).ranges.add(range);
@@ -297,26 +298,27 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     } else if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
-    } else if (contents === undefined) {
+    } else if (ofProtocol === undefined) {
       const frontend = this.#frontendAt(family, readFrontend(key, family));
       const backends = set === SETS.refused ? 0 : pickSizeOf(chain) || undefined;
       const isForeign = backends === undefined || frontend.backends !== undefined || frontend.isAny;
       if (isForeign) frontend.foreign.push({ set, key });
       else frontend.backends = backends;
-    } else if (contents.kind === 'masquerade') {
-      const { protocol } = contents;
+    } else if (ofProtocol.kind === 'masquerade') {
+      const { protocol } = ofProtocol;
       this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
-    } else {
-      const { protocol } = contents;
-      const { frontend, slot } = readSlot(key, family, protocol);
-      const { slots, foreign } = this.#frontendAt(family, frontend);
-      if (slot >= MAX_SLOTS) {
-        foreign.push({ set, key });
-        return;
-      }
-      while (slots.length < slot) slots.push(EMPTY_SLOT);
-      slots[slot] = value === undefined ? EMPTY_SLOT : formatFrontend(readPortKey(value, family, protocol));
+    } else this.#recordSlot(family, set, ofProtocol.protocol, element);
+  }
+
+  #recordSlot(family: Family, set: string, protocol: number, { key, value }: NftElement): void {
+    const { frontend, slot } = readSlot(key, family, protocol);
+    const { slots, foreign } = this.#frontendAt(family, frontend);
+    if (slot >= MAX_SLOTS) {
+      foreign.push({ set, key });
+      return;
     }
+    while (slots.length < slot) slots.push(EMPTY_SLOT);
+    slots[slot] = value === undefined ? EMPTY_SLOT : formatFrontend(readPortKey(value, family, protocol));
   }
 
   #frontendAt(family: Family, endpoint: Endpoint): KernelFrontend {

@@ -57,71 +57,79 @@ const NONE: TableStructure = {
   removal: [],
 };
 
+type FoundChains = ReadonlyMap<string, Omit<NftChain, 'rules'>>;
+
 /** Reads the sets, chains and rules of a table and compares them with the layout of services. Throws `SyscallError`. */
 export function readStructure(socket: NetlinkSocket, table: NftTable, family: Family): TableStructure {
-  const chains = new Map(
+  const chains: FoundChains = new Map(
     socket
       .dump(dumpChains(table), (message) => readChain(message, table))
       .map((chain) => [chain.name, chain] as const),
   );
-  if (!chains.has(LAYOUT_CHAIN) && !chains.has(FORMER_LAYOUT_CHAIN)) return NONE;
+  if (!hasLayout(chains, family)) return NONE;
   const sets = socket.dump(dumpSets(table), (message) => readSet(message, table));
   if (!sets.every((set) => isDesiredSet(set, family))) return NONE;
-  const rules = new Map<string, (readonly FoundExpression[])[]>();
-  for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table)))
-    rules.set(chain, [...(rules.get(chain) ?? []), expressions]);
-  const defects: string[] = [];
-  const repair: (readonly NetlinkRequest[])[] = [];
-  const targets = new Set<string>();
-  const foreign: string[] = [];
-  const names = sets.map(({ name }) => name);
-  for (const desired of setsOf(family)) {
-    if (names.includes(desired.name)) continue;
-    defects.push(`set ${desired.name} is missing`);
-    repair.push([addSet(table, desired, repair.length + 1)]);
-  }
-  const compare = (desired: NftChain): void => {
-    if (!chains.has(desired.name)) {
-      defects.push(`chain ${desired.name} is missing`);
-      repair.push(addChain(table, desired));
-      return;
-    }
-    const why = rulesDefect(rules.get(desired.name) ?? [], desired);
-    if (why === undefined) return;
-    defects.push(`chain ${desired.name}: ${why}`);
-    repair.push(replaceRules(table, desired));
-  };
-  for (const desired of baseChains(family)) {
-    const found = chains.get(desired.name);
-    // The hook of a chain cannot be changed.
-    if (found !== undefined && !hasBase(found, desired)) return NONE;
-    compare(desired);
-  }
-  const baseNames = new Set(baseChains(family).map(({ name }) => name));
-  for (const name of chains.keys()) {
-    if (baseNames.has(name)) continue;
-    const target = targetChain(family, name);
-    if (target === undefined) {
-      defects.push(`chain ${name} is foreign`);
-      foreign.push(name);
-    } else {
-      targets.add(name);
-      compare(target.chain);
-    }
-  }
-  // Foreign chains may refer to each other.
-  const removal = [
-    ...foreign.flatMap((name) => replaceRules(table, { name, rules: [] })),
-    ...foreign.map((name) => deleteChain(table, name)),
+  const setNames = sets.map(({ name }) => name);
+  const missingSets = setsOf(family).filter(({ name }) => !setNames.includes(name));
+  const bases = baseChains(family);
+  const baseNames = new Set(bases.map(({ name }) => name));
+  const others = [...chains.keys()].filter((name) => !baseNames.has(name));
+  const targets = others.flatMap((name) => targetChain(family, name)?.chain ?? []);
+  const targetNames = new Set(targets.map(({ name }) => name));
+  const foreign = others.filter((name) => !targetNames.has(name));
+  const rules = readRules(socket, table);
+  const broken = [...bases, ...targets].flatMap((desired) => {
+    const defect = chains.has(desired.name)
+      ? rulesDefect(rules.get(desired.name) ?? [], desired)
+      : `chain ${desired.name} is missing`;
+    return defect === undefined ? [] : [{ desired, defect }];
+  });
+  const repair = [
+    ...missingSets.map((set, at) => [addSet(table, set, at + 1)]),
+    ...broken.map(({ desired }) =>
+      chains.has(desired.name) ? replaceRules(table, desired) : addChain(table, desired),
+    ),
   ];
   return {
     state: repair.length === 0 ? 'whole' : 'damaged',
-    defects,
-    targets,
-    sets: names,
+    defects: [
+      ...missingSets.map(({ name }) => `set ${name} is missing`),
+      ...broken.map(({ defect }) => defect),
+      ...foreign.map((name) => `chain ${name} is foreign`),
+    ],
+    targets: targetNames,
+    sets: setNames,
     repair,
-    removal: removal.length === 0 ? [] : [removal],
+    removal: foreign.length === 0 ? [] : [removal(table, foreign)],
   };
+}
+
+/** Returns true if the chains are those of our layout. The hook of a chain cannot be changed. */
+function hasLayout(chains: FoundChains, family: Family): boolean {
+  if (!chains.has(LAYOUT_CHAIN) && !chains.has(FORMER_LAYOUT_CHAIN)) return false;
+  return baseChains(family).every((desired) => {
+    const found = chains.get(desired.name);
+    return found === undefined || hasBase(found, desired);
+  });
+}
+
+/** Returns the rules of a table by chain. */
+function readRules(socket: NetlinkSocket, table: NftTable): ReadonlyMap<string, Rules> {
+  const rules = new Map<string, (readonly FoundExpression[])[]>();
+  for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table))) {
+    const ofChain = rules.get(chain);
+    if (ofChain === undefined) rules.set(chain, [expressions]);
+    else ofChain.push(expressions);
+  }
+  return rules;
+}
+
+/** Returns the requests that delete foreign chains, and first their rules, which may refer to other such chains. */
+function removal(table: NftTable, foreign: readonly string[]): readonly NetlinkRequest[] {
+  return [
+    ...foreign.flatMap((name) => replaceRules(table, { name, rules: [] })),
+    ...foreign.map((name) => deleteChain(table, name)),
+  ];
 }
 
 /** Returns a chain that frontends refer to, and the sets that only such chains read; `undefined` if it is foreign. */
@@ -152,12 +160,13 @@ function hasBase(found: Pick<NftChain, 'base'>, desired: Pick<NftChain, 'base'>)
   return a?.type === b?.type && a?.hook === b?.hook && a?.priority === b?.priority;
 }
 
-/** Returns the difference of rules from the desired ones as text; undefined if there is none. */
-function rulesDefect(found: Rules, { rules }: NftChain): string | undefined {
-  if (found.length !== rules.length) return `found ${found.length} rules, expected ${rules.length}`;
+/** Returns the difference of a chain's rules from the desired ones as text; undefined if there is none. */
+function rulesDefect(found: Rules, { name, rules }: NftChain): string | undefined {
+  if (found.length !== rules.length)
+    return `chain ${name}: found ${found.length} rules, expected ${rules.length}`;
   const at = rules.findIndex((desired, index) => {
     const rule = found[index] ?? [];
     return rule.length !== desired.length || !desired.every((each, step) => isExpression(rule[step], each));
   });
-  return at < 0 ? undefined : `rule ${at + 1} was changed`;
+  return at < 0 ? undefined : `chain ${name}: rule ${at + 1} was changed`;
 }
