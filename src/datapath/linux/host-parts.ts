@@ -6,8 +6,15 @@ import { cleanTable } from './clean-tables.ts';
 import { DeleteHold } from './delete-hold.ts';
 import type { HostAccess } from './host-access.ts';
 import type { HostDatapathOptions } from './host-options.ts';
-import { DesiredIPCache, IPCacheTable, ipcacheShape, markPrefixes, rerankPrefixes } from './ipcache-map.ts';
-import { keptItems } from './kept-items.ts';
+import {
+  DesiredIPCache,
+  type IPCacheLayout,
+  IPCacheTable,
+  ipcacheShape,
+  markPrefixes,
+  rerankPrefixes,
+} from './ipcache-map.ts';
+import { keptItems, type PrintedStep } from './kept-items.ts';
 import { KeptTable } from './kept-table.ts';
 import { IPCACHE_LAYOUTS, IPCACHE_PINS } from './kernel-names.ts';
 import type { LinuxPart } from './linux-datapath.ts';
@@ -45,58 +52,39 @@ function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPar
 
 export function openIPCache(access: HostAccess): LinuxPart {
   const { bpf, options, addresses } = access;
-  const { layout, capacity, dryRun } = options;
+  const { layout, dryRun } = options;
   const { ipcache } = access.context.engines;
   const folder = access.folder();
-  const path = join(folder, IPCACHE_PINS[layout]);
-  const { table, mismatch } = openIPCacheTable(bpf, path, { layout, capacity, dryRun });
+  const map = new PinnedIPCache(bpf, join(folder, IPCACHE_PINS[layout]), options);
+  const { table } = map;
   access.disableDryRunWrites(table);
-  let isReplaced = mismatch === undefined;
   const desired = new DesiredIPCache(ipcache, layout, (address) => addresses.has(address));
   const kept = new KeptTable(table, desired, access.tableContext);
   const repair = async (): Promise<void> => void (await kept.repair());
-  // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
-  // others. If it fails, the next repair finds them.
-  const endAddresses = addresses.follow(() => void repair().catch(() => {}));
-  // Without a replay, because adopting the map compares all entries, in steps.
-  const endChanges = ipcache.subscribe(
-    markPrefixes((prefix) => kept.mark(prefix)),
-    { replay: false },
-  );
-  const endOwners = ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix)));
-  const pinned = (): string => (isReplaced ? path : path + STAGING_SUFFIX);
-  const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[pinned(), table.map.fd]]));
+  const subscriptions = [
+    // If addresses of this host change, some entries get another tunnel endpoint. A repair finds them like changes by
+    // others. If it fails, the next repair finds them.
+    addresses.follow(() => void repair().catch(() => {})),
+    // Without a replay, because adopting the map compares all entries, in steps.
+    ipcache.subscribe(
+      markPrefixes((prefix) => kept.mark(prefix)),
+      { replay: false },
+    ),
+    ipcache.subscribeOwners(rerankPrefixes((prefix) => kept.rerank(prefix))),
+  ];
+  const guard = guardPins(access, 'ipcache-pins', () => mapPins(bpf, [[map.pinPath, table.map.fd]]));
   return {
     tables: [access.addRouteUser(keptItems(table, kept)), ...guard.tables],
     datapath: {},
-    lookupPrefix: (prefix) => {
-      const [kernel, cache] = [table.lookup(prefix), desired.get(prefix)];
-      return {
-        table: table.name,
-        key: prefix,
-        kernel: kernel && table.print(kernel),
-        cache: cache && table.print(cache),
-      };
-    },
-    problems: () => [
-      ...(isReplaced ? [] : [`${mismatch}: a new map is being filled and will replace it`]),
-      ...guard.problems(),
-    ],
+    lookupPrefix: (prefix) => lookupPrefix(table, desired, prefix),
+    problems: () => [...map.problems(), ...guard.problems()],
     retire: () => {
       if (dryRun) return;
-      if (!isReplaced) movePin(path + STAGING_SUFFIX, path);
-      isReplaced = true;
-      for (const other of IPCACHE_LAYOUTS) {
-        const [name, shape] = [IPCACHE_PINS[other], ipcacheShape(other)];
-        if (other !== layout) unpinMap(bpf, join(folder, name), shape);
-        // Delete the map of an agent that ended before it had filled it.
-        unpinMap(bpf, join(folder, name + STAGING_SUFFIX), shape);
-      }
+      map.replacePinned();
+      unpinFormerMaps(bpf, folder, layout);
     },
     [Symbol.dispose]: () => {
-      endAddresses();
-      endChanges();
-      endOwners();
+      for (const unsubscribe of subscriptions) unsubscribe();
       guard[Symbol.dispose]();
       table[Symbol.dispose]();
     },
@@ -104,24 +92,67 @@ export function openIPCache(access: HostAccess): LinuxPart {
 }
 
 /**
- * Returns the table of the pinned map. If that map has another capacity, returns the table of a new map beside it,
- * and the mismatch as text.
+ * The ipcache map and its pin. If the pinned map has another capacity, a new map is filled beside it until
+ * {@link PinnedIPCache.replacePinned}.
  */
-function openIPCacheTable(
-  bpf: Bpf,
-  path: string,
-  { layout, capacity, dryRun }: Pick<HostDatapathOptions, 'layout' | 'capacity' | 'dryRun'>,
-): { readonly table: IPCacheTable; readonly mismatch?: string } {
-  const options = { layout, maxEntries: capacity, isPinned: !dryRun };
-  try {
-    return { table: IPCacheTable.open(bpf, { path, ...options }) };
-  } catch (error) {
-    if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
-    const staging = path + STAGING_SUFFIX;
-    // An agent that ended before it had filled the map may have left one of a third size.
-    if (!dryRun) unpinMap(bpf, staging, ipcacheShape(layout));
-    return { table: IPCacheTable.open(bpf, { path: staging, ...options }), mismatch: error.message };
+class PinnedIPCache {
+  readonly table: IPCacheTable;
+  readonly #path: string;
+  /** How the pinned map differs; undefined if the table uses it, or has replaced it. */
+  #mismatch: string | undefined;
+
+  constructor(
+    bpf: Bpf,
+    path: string,
+    { layout, capacity, dryRun }: Pick<HostDatapathOptions, 'layout' | 'capacity' | 'dryRun'>,
+  ) {
+    this.#path = path;
+    const options = { layout, maxEntries: capacity, isPinned: !dryRun };
+    try {
+      this.table = IPCacheTable.open(bpf, { path, ...options });
+    } catch (error) {
+      if (!(error instanceof ForeignMapError) || !error.isResized) throw error;
+      this.#mismatch = error.message;
+      // An agent that ended before it had filled the new map may have left one of a third size.
+      if (!dryRun) unpinMap(bpf, this.pinPath, ipcacheShape(layout));
+      this.table = IPCacheTable.open(bpf, { path: this.pinPath, ...options });
+    }
   }
+
+  /** The path at which the map of the table is pinned now. */
+  get pinPath(): string {
+    return this.#mismatch === undefined ? this.#path : this.#path + STAGING_SUFFIX;
+  }
+
+  problems(): readonly string[] {
+    if (this.#mismatch === undefined) return [];
+    return [`${this.#mismatch}: a new map is being filled and will replace it`];
+  }
+
+  /** Replaces the pinned map by the new one, if there is one. */
+  replacePinned(): void {
+    if (this.#mismatch !== undefined) movePin(this.pinPath, this.#path);
+    this.#mismatch = undefined;
+  }
+}
+
+/** Removes the maps of other layouts, and new maps of agents that ended before they had filled them. */
+function unpinFormerMaps(bpf: Bpf, folder: string, layout: IPCacheLayout): void {
+  for (const each of IPCACHE_LAYOUTS) {
+    const [path, shape] = [join(folder, IPCACHE_PINS[each]), ipcacheShape(each)];
+    if (each !== layout) unpinMap(bpf, path, shape);
+    unpinMap(bpf, path + STAGING_SUFFIX, shape);
+  }
+}
+
+function lookupPrefix(table: IPCacheTable, desired: DesiredIPCache, prefix: string): PrintedStep {
+  const [kernel, cache] = [table.lookup(prefix), desired.get(prefix)];
+  return {
+    table: table.name,
+    key: prefix,
+    kernel: kernel && table.print(kernel),
+    cache: cache && table.print(cache),
+  };
 }
 
 /** Removes the routes and the tunnel of an earlier process. */
@@ -129,6 +160,6 @@ export function retireNodes(access: HostAccess): void {
   access.unlessLocked(() => {
     using _lock = access.lock('routes');
     using table = new PathTable(access.kernel);
-    for (const _ of cleanTable(table));
+    for (const _ of cleanTable(table)); // each step deletes an item
   });
 }

@@ -5,6 +5,7 @@ import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import type { ServiceListener } from '../../../servicecache/events.ts';
 import type { NodePortOptions } from '../../../servicecache/frontends.ts';
+import type { Bpf } from '../bpf/bpf.ts';
 import { DeleteHold } from '../delete-hold.ts';
 import type { HostAccess } from '../host-access.ts';
 import { type KeptItems, keptItems } from '../kept-items.ts';
@@ -15,6 +16,7 @@ import { isRulesKey, NftServices } from '../nftables/nft-services.ts';
 import { PartLockedError } from '../part-locks.ts';
 import { PacedTask } from '../paths/paced-task.ts';
 import { guardPins, mapPins } from '../pin-guard.ts';
+import type { GuardedPin } from '../pin-table.ts';
 import { networkCookie } from '../syscall/network-cookie.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
 import {
@@ -27,7 +29,12 @@ import type { AddressesByFamily } from './host-addresses.ts';
 import { serviceCapacity } from './service-layout.ts';
 import { ServicePins, unpinServiceMaps } from './service-pins.ts';
 import { ServiceMapTable } from './service-table.ts';
-import { attachSocketPrograms, detachSocketPrograms, programPins } from './socket-programs.ts';
+import {
+  attachSocketPrograms,
+  detachSocketPrograms,
+  programPins,
+  type SocketProgramsOptions,
+} from './socket-programs.ts';
 
 /** Errors of a kernel without nftables. */
 const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT']);
@@ -60,50 +67,35 @@ interface OpenedServices extends Disposable {
 export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
   const { dryRun } = access.options;
   const { addresses, bpf, kernel } = access;
-  const host = networkCookie(kernel);
+  const hostCookie = networkCookie(kernel);
   const folder = access.folder();
   const capacity = serviceCapacity(access.options.serviceCapacity);
   const pins = new ServicePins(bpf, { folder, capacity, isPinned: !dryRun });
   const table = new ServiceMapTable(pins.maps);
+  const programs = (): SocketProgramsOptions => ({ folder, cgroup, maps: pins.descriptors, hostCookie });
   const attach = (): void => {
     if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programs());
   };
-  const programs = () => ({ folder, cgroup, maps: pins.descriptors, host });
   if (!pins.isResized) disposeOnError([pins], attach);
   const inside = openServices(access, table, pins, { origin: 'inside' });
   const adopt = async (): Promise<void> => {
     if (pins.isResized) await resize(pins, table, attach);
     await inside.items.adopt();
   };
-  const outside = openOutside(access, inside.items);
-  // Maps are restored before programs, because the next agent creates empty maps in place of those without a pin.
-  const guard = guardPins(access, 'service-pins', () => {
-    // While new maps are being filled, the pins are those of the old maps, which must stay pinned.
-    if (pins.hasOtherLayout) return new Map();
-    const pinned = [...pins.descriptors].map(([name, fd]) => [join(folder, name), fd] as const);
-    return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs())]);
-  });
-  const isMissing = typeof outside === 'string';
-  const parts = isMissing ? [inside] : [inside, outside];
-  const problems = (): readonly string[] => [
-    ...(existsSync(cgroup)
-      ? guard.problems()
-      : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
-    ...pins.problems(),
-    ...(isMissing ? unreachableProblem(inside.desired, outside) : []),
-    ...addresses.problems(),
-  ];
+  const { rules, missing } = openOutside(access, inside.items);
+  const parts = rules === undefined ? [inside] : [inside, rules];
+  const guard = guardPins(access, 'service-pins', () => guardedPins(bpf, pins, programs()));
   return {
-    datapath: {
-      services: {
-        onEvents: (events) => {
-          for (const { listener } of parts) listener.onEvents(events);
-        },
-      },
-      nodes: labelHandler(access, parts),
-    },
-    tables: [{ ...inside.items, adopt }, ...(isMissing ? [] : [outside.items]), ...guard.tables],
-    problems,
+    datapath: { services: listenerOf(parts), nodes: labelHandler(access, parts) },
+    tables: [{ ...inside.items, adopt }, ...(rules === undefined ? [] : [rules.items]), ...guard.tables],
+    problems: () => [
+      ...(existsSync(cgroup)
+        ? guard.problems()
+        : [`cgroup ${cgroup} does not exist any more: set another with --datapath-cgroup`]),
+      ...pins.problems(),
+      ...(missing === undefined ? [] : unreachableProblem(inside.desired, missing)),
+      ...addresses.problems(),
+    ],
     setServiceInputs: (inputs) => {
       for (const { desired } of parts) desired.setInputs(inputs);
     },
@@ -115,6 +107,28 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     [Symbol.dispose]: () => {
       guard[Symbol.dispose]();
       for (const part of parts) part[Symbol.dispose]();
+    },
+  };
+}
+
+/**
+ * Returns the pins to restore: maps before programs, because the next agent creates empty maps in place of those
+ * without a pin. None while new maps are being filled, because the old maps must stay pinned.
+ */
+function guardedPins(
+  bpf: Bpf,
+  pins: ServicePins,
+  programs: SocketProgramsOptions,
+): ReadonlyMap<string, GuardedPin> {
+  if (pins.hasOtherLayout) return new Map();
+  const pinned = [...programs.maps].map(([name, fd]) => [join(programs.folder, name), fd] as const);
+  return new Map([...mapPins(bpf, pinned), ...programPins(bpf, programs)]);
+}
+
+function listenerOf(parts: readonly OpenedServices[]): ServiceListener {
+  return {
+    onEvents: (events) => {
+      for (const { listener } of parts) listener.onEvents(events);
     },
   };
 }
@@ -131,25 +145,30 @@ async function resize(pins: ServicePins, table: ServiceMapTable, attach: () => v
 }
 
 /**
- * Returns the rules for packets from outside of this host, or the reason why there are none. Their deletes wait until
- * the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be unreadable.
+ * Opens the rules for packets from outside of this host, or returns the reason why there are none. Their deletes wait
+ * until the sockets are up to date, but not longer than {@link DeleteHold} allows, because the sockets may be
+ * unreadable.
  */
-function openOutside(access: HostAccess, sockets: KeptItems): OpenedServices | string {
+function openOutside(
+  access: HostAccess,
+  sockets: KeptItems,
+): { readonly rules?: OpenedServices; readonly missing?: string } {
   try {
-    return access.openLocked('rules', () => {
+    const rules = access.openLocked('rules', () => {
       const options = { origin: 'outside', frontends: 'external' } as const;
       const hold = new DeleteHold(access.tableContext.clock, [sockets]);
-      const rules = openRules(access, { ...options, whenDeletesAllowed: () => hold.deletesAllowed() });
+      const opened = openRules(access, { ...options, whenDeletesAllowed: () => hold.deletesAllowed() });
       return {
-        ...rules,
+        ...opened,
         [Symbol.dispose]: () => {
           hold[Symbol.dispose]();
-          rules[Symbol.dispose]();
+          opened[Symbol.dispose]();
         },
       };
     });
+    return { rules };
   } catch (error) {
-    if (error instanceof SyscallError || error instanceof PartLockedError) return error.message;
+    if (error instanceof SyscallError || error instanceof PartLockedError) return { missing: error.message };
     throw error;
   }
 }
@@ -291,11 +310,11 @@ export function retireRules(access: HostAccess): void {
   });
 }
 
-/** Returns a problem if there are frontends that only rules can serve, but no rules. */
-function unreachableProblem(services: DesiredServices, why: string): readonly string[] {
+/** Returns a problem if there are frontends that only rules can serve. `missing` is why there are no rules. */
+function unreachableProblem(services: DesiredServices, missing: string): readonly string[] {
   const names = shortList(services.externalServices());
   if (names === undefined) return [];
-  return [`node ports and external addresses of ${names} are unreachable from outside this host: ${why}`];
+  return [`node ports and external addresses of ${names} are unreachable from outside this host: ${missing}`];
 }
 
 function withoutLoopback({ ipv4, ipv6 }: AddressesByFamily): AddressesByFamily {

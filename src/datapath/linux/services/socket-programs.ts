@@ -42,7 +42,7 @@ export interface SocketProgramsOptions {
    * The network namespace whose loopback addresses answer for services, as returned by `networkCookie`; 0: the initial
    * one.
    */
-  readonly host: bigint;
+  readonly hostCookie: bigint;
 }
 
 const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as const;
@@ -52,14 +52,17 @@ const HOST_MAP = { type: 'array', keySize: 4, valueSize: 8, maxEntries: 1 } as c
  * so that no connection fails. They stay attached when this process ends. Throws `SyscallError`, or `ForeignPinError`
  * before anything is attached.
  */
-export function attachSocketPrograms(bpf: Bpf, { folder, cgroup, maps, host }: SocketProgramsOptions): void {
+export function attachSocketPrograms(
+  bpf: Bpf,
+  { folder, cgroup, maps, hostCookie }: SocketProgramsOptions,
+): void {
   for (const [attachType, image] of PROGRAMS) {
     const path = join(folder, image.name);
     if (ownerOfProgram(bpf, path, attachType, image) === 'foreign') throw new ForeignPinError(path);
   }
   // The programs keep the map alive. Each process has its own, because it may run in another network namespace.
   using hostMap = BpfMap.create(bpf, HOST_MAP, 'host');
-  hostMap.values.view.setBigUint64(0, host, true);
+  hostMap.values.view.setBigUint64(0, hostCookie, true);
   for (const error of hostMap.update(1)) if (error !== undefined) throw error;
   const named = new Map([...maps, ['host', hostMap.fd]]);
   for (const [attachType, image] of PROGRAMS) {

@@ -96,7 +96,7 @@ class Process {
       folder: this.#folder,
       cgroup,
       maps: this.pins.descriptors,
-      host: 0n,
+      hostCookie: 0n,
     });
   }
 
