@@ -65,7 +65,8 @@ const MAX_ENTRIES = 512_000;
 const KEY_BYTES = 24;
 /** Bits before the address, which are part of the prefix length. */
 const STATIC_BITS = 32;
-const FAMILIES = { 4: 1, 6: 2 } as const;
+/** The families in a key. */
+const KEY_FAMILY = { 4: 1, 6: 2 } as const;
 /**
  * Size of a value, and offset of the encryption key in it. Except in 1.8, flags follow the key. 1.18 has 16 bytes of
  * tunnel endpoint, IPv4 addresses in the first four (pkg/maps/ipcache).
@@ -78,7 +79,7 @@ const VALUES: Readonly<Record<IPCacheLayout, { readonly size: number; readonly k
 /** Flags of 1.18: the value has a tunnel endpoint; it is an IPv6 address. */
 const HAS_TUNNEL = 2;
 const HAS_IPV6_TUNNEL = 4;
-/** Prefix of keys in the map that are not a prefix of a cluster; their bytes follow in hexadecimal. */
+/** Begins the text of a foreign key without a canonical text; its bytes follow in hexadecimal. */
 const RAW = 'raw:';
 
 /** Returns the shape of the map in a layout; default capacity as Cilium. */
@@ -111,7 +112,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   readonly name: string = 'ipcache';
   readonly map: Map;
   readonly #layout: IPCacheLayout;
-  readonly #size: number;
+  readonly #valueSize: number;
   readonly #keyAt: number;
   readonly #key: PrefixRegister = prefixRegister();
   readonly #tunnel: PrefixRegister = prefixRegister();
@@ -120,7 +121,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   constructor(map: Map, layout: IPCacheLayout = DEFAULT_LAYOUT) {
     this.map = map;
     this.#layout = layout;
-    this.#size = VALUES[layout].size;
+    this.#valueSize = VALUES[layout].size;
     this.#keyAt = VALUES[layout].keyAt;
   }
 
@@ -155,9 +156,12 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 
   print(item: IPCacheItem): string {
     const { identity, encryptKey, flags } = item;
-    const host = tunnelText(item);
-    const key = encryptKey === 0 ? '' : ` key ${encryptKey}`;
-    return `identity ${identity}${host === '' ? '' : ` via ${host}`}${key}${flags === 0 ? '' : ` flags ${flags}`}`;
+    const tunnel = tunnelText(item);
+    let text = `identity ${identity}`;
+    if (tunnel !== '') text += ` via ${tunnel}`;
+    if (encryptKey !== 0) text += ` key ${encryptKey}`;
+    if (flags !== 0) text += ` flags ${flags}`;
+    return text;
   }
 
   *dump(): Generator<readonly [string, IPCacheItem], void, void> {
@@ -207,21 +211,20 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const key = this.#key;
     if (!parseKey(text, key)) throw new RangeError(`${text} is not a prefix`);
     view.setUint32(at, STATIC_BITS + key.length, true);
-    view.setUint32(at + 4, (FAMILIES[key.family] << 24) | key.clusterID, true);
+    view.setUint32(at + 4, (KEY_FAMILY[key.family] << 24) | key.clusterID, true);
     writeWordsAt(view, at + 8, key, 6);
   }
 
   #writeValue(index: number, { identity, tunnel, tunnelIPv6, encryptKey, flags }: IPCacheItem): void {
     const { view } = this.map.values;
-    const at = index * this.#size;
-    for (let word = 4; word < this.#size; word += 4) view.setUint32(at + word, 0);
+    const at = index * this.#valueSize;
+    for (let word = 4; word < this.#valueSize; word += 4) view.setUint32(at + word, 0);
     view.setUint32(at, identity, true);
     view.setInt32(at + 4, tunnel);
     view.setUint8(at + this.#keyAt, encryptKey);
     if (this.#layout === '1.8') return;
-    const host = this.#tunnel;
-    const hasIPv6 = tunnelIPv6 !== '' && parseKey(tunnelIPv6, host);
-    if (hasIPv6) writeWordsAt(view, at + 4, host, 6);
+    const hasIPv6 = tunnelIPv6 !== '' && parseKey(tunnelIPv6, this.#tunnel);
+    if (hasIPv6) writeWordsAt(view, at + 4, this.#tunnel, 6);
     const hasTunnel = this.#layout === '1.18' && (hasIPv6 || tunnel !== 0);
     const derived = (hasTunnel ? HAS_TUNNEL : 0) | (hasIPv6 ? HAS_IPV6_TUNNEL : 0);
     view.setUint8(at + this.#keyAt + 1, flags | derived);
@@ -232,9 +235,9 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     const at = index * KEY_BYTES;
     const length = view.getUint32(at, true) - STATIC_BITS;
     const head = view.getUint32(at + 4, true);
-    const family = head >>> 24 === FAMILIES[4] ? 4 : 6;
+    const family = head >>> 24 === KEY_FAMILY[4] ? 4 : 6;
     const clusterID = head & 0xffff;
-    const isKnown = head === ((FAMILIES[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
+    const isKnown = head === ((KEY_FAMILY[family] << 24) | clusterID) && clusterID <= MAX_CLUSTER_ID;
     // Without a spread, which takes ten times as long as the rest.
     const key: PrefixRegister = {
       family,
@@ -247,7 +250,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
       clusterID,
     };
     maskWords(key, length);
-    // The text of a mapped prefix would be parsed as IPv4.
+    // The text of an IPv4-mapped prefix would be parsed as IPv4.
     if (!isKnown || length < 0 || length > addressBits(family) || isMapped(key))
       return RAW + Buffer.from(bytes.subarray(at, at + KEY_BYTES)).toString('hex');
     return formatPrefixOf('', key);
@@ -255,7 +258,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
 
   #readValue(index: number): IPCacheItem {
     const { view } = this.map.values;
-    const at = index * this.#size;
+    const at = index * this.#valueSize;
     const allFlags = this.#layout === '1.8' ? 0 : view.getUint8(at + this.#keyAt + 1);
     const hasIPv6 = this.#layout === '1.18' && (allFlags & HAS_IPV6_TUNNEL) !== 0;
     return {
@@ -269,18 +272,19 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   }
 }
 
-/** Returns the tunnel endpoint of an item; empty if it has none. */
+/** Returns the address of an item's tunnel endpoint; empty if it has none. */
 export function tunnelText({ tunnel, tunnelIPv6 }: IPCacheItem): string {
   return tunnel === 0 ? tunnelIPv6 : formatAddress({ family: 4, w0: tunnel, w1: 0, w2: 0, w3: 0 });
 }
 
-/** The methods of an `IPCache` that are used. */
+/** The methods of an `IPCache` that {@link DesiredIPCache} uses. */
 export type IPCacheReads = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 
 /** Returns true if an address belongs to this host. */
 export type IsLocalAddress = (address: string) => boolean;
 
-const host = prefixRegister();
+/** The host IP that was parsed last. */
+const parsedHost = prefixRegister();
 
 function itemOf(
   { identity, hostIP, encryptKey, source }: KeyedEntry,
@@ -288,10 +292,10 @@ function itemOf(
   layout: IPCacheLayout,
 ): IPCacheItem {
   const tunnel = hostIP === undefined || isLocal(hostIP) ? '' : hostIP;
-  const isIPv4 = tunnel !== '' && scanIPv4(tunnel, host) === tunnel.length;
+  const isIPv4 = tunnel !== '' && scanIPv4(tunnel, parsedHost) === tunnel.length;
   return {
     identity,
-    tunnel: isIPv4 ? host.w0 : 0,
+    tunnel: isIPv4 ? parsedHost.w0 : 0,
     tunnelIPv6: isIPv4 || layout !== '1.18' ? '' : tunnel,
     encryptKey,
     flags: 0,
@@ -332,11 +336,11 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
   }
 }
 
-/** Returns a listener that marks the prefixes whose value in the kernel changes. */
+/** Returns a listener that marks the prefixes whose value in the kernel may change. */
 export function markPrefixes(mark: (prefix: string) => void): IPCacheListener {
   return {
     onChanges: (changes: readonly IPCacheChange[]) => {
-      for (const change of changes) if (!isSame(change.old, change.new)) mark(change.prefix);
+      for (const change of changes) if (!hasSameValue(change.old, change.new)) mark(change.prefix);
     },
   };
 }
@@ -353,7 +357,7 @@ export function rerankPrefixes(rerank: (prefix: string) => void): OwnerListener 
   };
 }
 
-function isSame(a: IPCacheEntry | undefined, b: IPCacheEntry | undefined): boolean {
+function hasSameValue(a: IPCacheEntry | undefined, b: IPCacheEntry | undefined): boolean {
   return (
     a !== undefined &&
     b !== undefined &&

@@ -13,16 +13,17 @@ import { kindOf, openPin, pin, STAGING_SUFFIX, unpin, usePin } from './pin.ts';
  * 300 MB for their capacity. Cilium sets it, too (`preallocate-bpf-maps`). LRU maps are preallocated.
  */
 const BPF_F_NO_PREALLOC = 1;
-const BY_ENTRY: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
+/** The map types that are created with the flag. */
+const NOT_PREALLOCATED: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
 const { EINTR, ENOENT, ENOSPC, EPERM } = constants.errno;
 
-/** Maximum number of attempts for a batch that was interrupted before its first entry. */
+/** Maximum number of attempts to read a batch that is interrupted before its first entry. */
 const MAX_TRIES = 8;
 
 /** Maximum number of entries of one batch. Reading a batch takes about 1 ms. */
 export const BATCH_ENTRIES = 1024;
 
-/** The methods of a `BpfMap` for reads and writes. Tests may use another implementation. */
+/** The methods of a {@link BpfMap} for reads and writes. Tests have another implementation. */
 export interface BatchedMap extends Disposable {
   readonly shape: { readonly keySize: number; readonly valueSize: number; readonly maxEntries: number };
   readonly keys: { readonly view: DataView; readonly bytes: Uint8Array };
@@ -44,17 +45,16 @@ export class ForeignMapError extends Error {
   readonly isOtherLayout: boolean;
 
   constructor(path: string, found: MapInfo, desired: MapShape) {
-    const shapeText = (type: number, keySize: number, valueSize: number, maxEntries: number): string =>
-      `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
-    const { keySize, valueSize, maxEntries } = desired;
-    const actual = shapeText(found.type, found.keySize, found.valueSize, found.maxEntries);
-    super(
-      `${path} is a different map: found ${actual}; expected ${shapeText(MAP_TYPES[desired.type], keySize, valueSize, maxEntries)}`,
-    );
+    const expected = shapeText({ ...desired, type: MAP_TYPES[desired.type] });
+    super(`${path} is a different map: found ${shapeText(found)}; expected ${expected}`);
     this.path = path;
     this.isOtherLayout = isOfPin(path, found, desired);
     this.isResized = hasShape(found, desired);
   }
+}
+
+function shapeText({ type, keySize, valueSize, maxEntries }: Omit<MapInfo, 'id' | 'name'>): string {
+  return `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
 }
 
 /**
@@ -87,7 +87,7 @@ export class BpfMap implements BatchedMap {
     attributes.setUint32(4, shape.keySize, true);
     attributes.setUint32(8, shape.valueSize, true);
     attributes.setUint32(12, shape.maxEntries, true);
-    attributes.setUint32(16, BY_ENTRY.has(shape.type) ? BPF_F_NO_PREALLOC : 0, true);
+    attributes.setUint32(16, NOT_PREALLOCATED.has(shape.type) ? BPF_F_NO_PREALLOC : 0, true);
     setName(attributes, 28, name);
     let fd = bpf.try('MAP_CREATE');
     if (fd === -EPERM) {
@@ -169,13 +169,15 @@ export class BpfMap implements BatchedMap {
    * Concurrent writes may or may not be included. Concurrent deletes may restart the dump from the first entry.
    */
   *batches(): Generator<number, void, void> {
-    const size = this.#cursor.size / 2;
-    // Each call reads the position from one half of the cursor and writes the next position to the other half.
-    const halves = [this.#cursor.address, this.#cursor.address + size] as const;
-    for (let round = 0, interrupted = 0; ; round++) {
+    // Each call reads its position from one half of the cursor and writes the next position to the other half. At the
+    // beginning of the map, the address of the position is 0.
+    let position = 0;
+    let next = this.#cursor.address;
+    let other = next + this.#cursor.size / 2;
+    let interrupted = 0;
+    for (;;) {
       const attributes = this.#bpf.attributes();
-      const [next, position] = round % 2 === 0 ? halves : [halves[1], halves[0]];
-      setAddress(attributes, 0, round === 0 ? 0 : position);
+      setAddress(attributes, 0, position);
       setAddress(attributes, 8, next);
       setAddress(attributes, 16, this.keys.address);
       setAddress(attributes, 24, this.values.address);
@@ -185,16 +187,15 @@ export class BpfMap implements BatchedMap {
       const count = attributes.getUint32(32, true);
       // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The
       // dump then continues after the entries that were returned.
-      if (result === -EINTR && count === 0 && ++interrupted < MAX_TRIES) {
-        round--;
-        continue;
-      }
-      const isMore = result >= 0 || result === -ENOSPC || (result === -EINTR && count > 0);
+      if (result === -EINTR && count === 0 && ++interrupted < MAX_TRIES) continue;
+      // ENOSPC: the next entries of a hash map, which have one hash, do not fit into the rest of the batch.
+      const isMore = result >= 0 || ((result === -ENOSPC || result === -EINTR) && count > 0);
       if (!isMore && result !== -ENOENT) throw refusal('MAP_LOOKUP_BATCH', -result);
-      if (result === -ENOSPC && count === 0) throw refusal('MAP_LOOKUP_BATCH', ENOSPC);
       yield count;
-      interrupted = 0;
       if (result === -ENOENT) return;
+      interrupted = 0;
+      position = next;
+      [next, other] = [other, next];
     }
   }
 
@@ -212,7 +213,7 @@ export class BpfMap implements BatchedMap {
   ): readonly (SyscallError | undefined)[] {
     const outcomes: (SyscallError | undefined)[] = new Array(count).fill(undefined);
     const { keySize, valueSize } = this.shape;
-    // The kernel stops at a failing entry and returns the number of entries that it processed before.
+    // The kernel stops at a failing entry, and returns the number of entries before it. The next call begins after it.
     for (let at = 0; at < count; at++) {
       const attributes = this.#bpf.attributes();
       setAddress(attributes, 16, this.keys.address + at * keySize);
@@ -222,7 +223,7 @@ export class BpfMap implements BatchedMap {
       const result = this.#bpf.try(command);
       if (result >= 0) break;
       const done = attributes.getUint32(32, true);
-      // The count is unchanged, so the kernel has processed no entry.
+      // The kernel has refused the call and left the count as it was.
       if (done === count - at) return outcomes.fill(refusal(command, -result), at);
       at += done;
       if (command === 'MAP_UPDATE_BATCH' || result !== -ENOENT) outcomes[at] = refusal(command, -result);

@@ -6,10 +6,13 @@ export const AF_UNIX = 1;
 export const SOCK_CLOEXEC = 0o2000000;
 export const SOL_SOCKET = 1;
 
-/** Buffer size of a call: the maximum of one rtnetlink message. */
+/** Size of the buffer: the maximum size of a netlink message. */
 const BUFFER_BYTES = 1 << 16;
 
 const MSG_DONTWAIT = 0x40;
+
+/** Offset of a returned value in the buffer. Its length precedes it. */
+const VALUE_AT = 8;
 
 /**
  * The system calls of the datapath, over byte buffers, synchronous. Throws {@link SyscallError} if the kernel refuses.
@@ -43,10 +46,7 @@ export class Kernel implements Disposable {
 
   /** Returns the local address of a socket, at most `size` bytes. */
   socketName(fd: number, size: number): Uint8Array {
-    const { bytes, view, address } = this.#buffer;
-    view.setUint32(0, size, true);
-    this.call('getsockname', fd, address + 8, address);
-    return bytes.slice(8, 8 + view.getUint32(0, true));
+    return this.#returned(size, (value, length) => this.call('getsockname', fd, value, length));
   }
 
   setSocketOption(fd: number, level: number, option: number, value: Uint8Array): void {
@@ -55,10 +55,7 @@ export class Kernel implements Disposable {
 
   /** Returns the value of a socket option, at most `size` bytes. */
   socketOption(fd: number, level: number, option: number, size: number): Uint8Array {
-    const { bytes, view, address } = this.#buffer;
-    view.setUint32(0, size, true);
-    this.call('getsockopt', fd, level, option, address + 8, address);
-    return bytes.slice(8, 8 + view.getUint32(0, true));
+    return this.#returned(size, (value, length) => this.call('getsockopt', fd, level, option, value, length));
   }
 
   /** Sends at most 64 KB as one message to `to`. Returns the number of bytes sent. */
@@ -79,6 +76,14 @@ export class Kernel implements Disposable {
 
   [Symbol.dispose](): void {
     this.#buffer[Symbol.dispose]();
+  }
+
+  /** Returns the value that a call writes. `call` receives the addresses of the value and of its length. */
+  #returned(size: number, call: (value: number, length: number) => void): Uint8Array {
+    const { bytes, view, address } = this.#buffer;
+    view.setUint32(0, size, true);
+    call(address + VALUE_AT, address);
+    return bytes.slice(VALUE_AT, VALUE_AT + view.getUint32(0, true));
   }
 
   /** Copies the bytes one after the other into the buffer. Returns its address, valid until the next call. */
