@@ -60,6 +60,7 @@ export function cleanHost(pinFolder: string): CleanOutcome {
     } catch (error) {
       yield new Error(messageOf(error));
     }
+    // The pins of the programs, which were just detached.
     for (const name of previous) if (!existsSync(join(pinFolder, name))) yield join(pinFolder, name);
     yield* cleanPins(bpf, pinFolder, PINNED_SHAPES);
   };

@@ -54,10 +54,10 @@ export class DeleteHold implements Disposable {
   /** Resolves when the tables are up to date, after the given time, or on dispose. */
   async #flushed(tables: readonly DependentTable[], ms: number): Promise<void> {
     const limit = new AbortController();
-    const leave = followSignal(this.#disposed.signal, limit);
+    const unfollow = followSignal(this.#disposed.signal, limit);
     const tooLong = sleep(this.#clock, ms, limit.signal);
     await Promise.race([tooLong, Promise.all(tables.map((table) => table.flushed()))]);
-    leave();
+    unfollow();
     limit.abort();
   }
 }

@@ -10,10 +10,7 @@ import { lockFolder, lockNamespace, type NamespacePart, PartLockedError } from '
 import { HostAddresses } from './services/host-addresses.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/**
- * The access of all parts of a datapath to one host: its kernel, opened when it is needed, the folder of pins, and the
- * locks.
- */
+/** What the parts of a datapath share on one host: the kernel, opened when it is needed, the folder of pins, locks. */
 export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;

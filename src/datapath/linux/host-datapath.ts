@@ -13,10 +13,15 @@ export interface HostDatapath {
 
 /** Opens the requested parts that can run on this host. Never throws: parts that cannot run are in the status. */
 export function openHostDatapath(options: HostDatapathOptions, context: HostDatapathContext): HostDatapath {
-  const { pinFolder, cgroup, routing, services } = options;
+  const { pinFolder, cgroup, routing } = options;
   const probe = probeHost(readHost(), { pinFolder, cgroup });
   const access = new HostAccess(options, context);
   const canRun = (part: DatapathPart): boolean => missingFor(probe, part).length === 0;
+  const openServices: Readonly<Record<HostDatapathOptions['services'], WantedPart['open']>> = {
+    off: undefined,
+    nftables: () => openNftables(access),
+    socket: () => openSockets(access, probe.cgroup ?? ''),
+  };
   const wanted: readonly WantedPart[] = [
     {
       name: 'nodes',
@@ -29,11 +34,8 @@ export function openHostDatapath(options: HostDatapathOptions, context: HostData
     { name: 'ipcache', needs: ['maps'], open: () => openIPCache(access) },
     {
       name: 'services',
-      needs: services === 'nftables' ? ['nftables'] : ['sockets'],
-      open:
-        services === 'off'
-          ? undefined
-          : () => (services === 'nftables' ? openNftables(access) : openSockets(access, probe.cgroup ?? '')),
+      needs: options.services === 'nftables' ? ['nftables'] : ['sockets'],
+      open: openServices[options.services],
       retire: () => {
         retirePrograms(access);
         if (canRun('nftables')) retireRules(access);

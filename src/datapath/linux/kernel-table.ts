@@ -30,9 +30,7 @@ export interface KernelTable<Item> {
   readonly capacity?: number | undefined;
   /** Returns the usage of each map if an item takes entries of several maps. */
   maps?(): readonly MapUse[];
-  /**
-   * Weight at which a call of `apply`, which blocks the event loop, is full. Default and maximum: 256.
-   */
+  /** Weight at which a call of `apply`, which blocks the event loop, is full. Default and maximum: 256. */
   readonly chunk?: number | undefined;
   /** Returns the weight of a change, 1 or more. Default 1. */
   weight?(key: string, item: Item | undefined): number;

@@ -56,7 +56,7 @@ export interface LinuxDatapathStatus {
   readonly failures: readonly string[];
 }
 
-/** A part that runs, or the reasons why it does not. */
+/** A part that runs, the reasons why it cannot run, or neither if it is off. */
 interface OpenedPart {
   readonly name: LinuxPartName;
   readonly part: LinuxPart | undefined;
@@ -82,7 +82,8 @@ export class LinuxDatapath implements Disposable {
   readonly #parts: OpenedPart[];
   readonly #shared: Disposable | undefined;
   readonly #failures = new Map<string, string>();
-  readonly #ends: (() => void)[] = [];
+  /** End the connections of parts to the engines. */
+  readonly #disconnects: (() => void)[] = [];
   /** Parts with items of an earlier process that could not be removed or are still needed. */
   readonly #unretired = new Set<OpenedPart>();
   #engines: DatapathEngines | undefined;
@@ -142,8 +143,10 @@ export class LinuxDatapath implements Disposable {
   /** Returns the differences between the kernel and the engines, table by table, in the order of their writes. */
   async plan(): Promise<readonly PrintedStep[]> {
     const steps: PrintedStep[] = [];
-    for (const table of this.#tables)
-      for (const step of (await this.#attempt(table, () => table.plan())) ?? []) steps.push(step);
+    for (const table of this.#tables) {
+      const planned = await this.#attempt(table, () => table.plan());
+      for (const step of planned ?? []) steps.push(step);
+    }
     return steps;
   }
 
@@ -164,9 +167,12 @@ export class LinuxDatapath implements Disposable {
     const steps: PrintedStep[] = [];
     await this.#openAgain();
     for (const table of this.#tables) {
-      const isUnread = table.status().state === 'unread';
-      if (isUnread) await this.#attempt(table, () => table.adopt());
-      else for (const step of (await this.#attempt(table, () => table.repair())) ?? []) steps.push(step);
+      if (table.status().state === 'unread') {
+        await this.#attempt(table, () => table.adopt());
+        continue;
+      }
+      const repaired = await this.#attempt(table, () => table.repair());
+      for (const step of repaired ?? []) steps.push(step);
     }
     // A copy, because a part whose removal fails is added again.
     for (const opened of [...this.#unretired]) void this.#retire(opened);
@@ -194,7 +200,7 @@ export class LinuxDatapath implements Disposable {
   [Symbol.dispose](): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    for (const end of this.#ends.splice(0).reverse()) end();
+    for (const disconnect of this.#disconnects.splice(0).reverse()) disconnect();
     for (const { part } of [...this.#parts].reverse()) {
       for (const table of part?.tables ?? []) table[Symbol.dispose]();
       part?.[Symbol.dispose]();
@@ -244,7 +250,7 @@ export class LinuxDatapath implements Disposable {
   #connectPart({ name, part }: OpenedPart): void {
     if (part === undefined || this.#engines === undefined) return;
     try {
-      this.#ends.push(connectDatapath(part.datapath, this.#engines));
+      this.#disconnects.push(connectDatapath(part.datapath, this.#engines));
     } catch (error) {
       this.#failures.set(`${name}: engines`, `${name}: cannot subscribe to the engines: ${messageOf(error)}`);
     }

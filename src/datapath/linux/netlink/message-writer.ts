@@ -32,6 +32,7 @@ export class MessageWriter {
   #bytes = new Uint8Array(FIRST_CAPACITY);
   #view = new DataView(this.#bytes.buffer);
   #end = 0;
+  /** Offset of the message that was begun last. */
   #message = 0;
 
   get length(): number {

@@ -61,13 +61,13 @@ export function neighborDump(kind: Neighbor['kind'], ifindex: number): NetlinkRe
 /** Returns the entry in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readNeighbor({ type, body }: NetlinkMessage): Neighbor | undefined {
   if (type !== RTM_NEIGHBOR.add && type !== RTM_NEIGHBOR.delete) return undefined;
-  const [number = 0] = body;
+  const [familyCode = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
-  if (number !== AF.bridge && familyWithNumber(number) === undefined) return undefined;
+  if (familyCode !== AF.bridge && familyWithNumber(familyCode) === undefined) return undefined;
   const view = viewOf(body);
   const mac = attributes.bytes(NDA.mac);
   return {
-    kind: number === AF.bridge ? 'fdb' : 'neighbor',
+    kind: familyCode === AF.bridge ? 'fdb' : 'neighbor',
     interface: view.getUint32(4, true),
     address: readAddressAttribute(attributes.bytes(NDA.address)),
     mac: mac && formatMAC(mac),

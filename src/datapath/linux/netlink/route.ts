@@ -65,6 +65,7 @@ export interface Route {
 export function writeRoute(writer: MessageWriter, route: Route, change: 'add' | 'delete' = 'add'): void {
   const { destination, table, protocol, gateway, metric } = route;
   const [scope, kind] = change === 'delete' ? [RT_SCOPE_NOWHERE, 0] : [0, RTN_UNICAST];
+  // `struct rtmsg`: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
   writer
     .u8(familyNumber(familyOf(destination)))
     .u8(prefixLength(destination))
@@ -106,6 +107,7 @@ export function routeRequest(address: string): NetlinkRequest {
  */
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
+  // The fields of `struct rtmsg`, as in `writeRoute`. A table above 255 is in an attribute.
   const [number = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
   const family = familyWithNumber(number);
   const attributes = new Attributes(body, FIXED_BYTES);

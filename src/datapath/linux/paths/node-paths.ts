@@ -207,6 +207,7 @@ export class NodePaths implements NodeHandler, Disposable {
     return missing;
   }
 
+  /** Replaces the claims of a node. Marks their keys, except those whose items the kernel is known to have. */
   #claim({ fullName: owner, source }: Node, items: ReadonlyMap<string, PathItem>): void {
     for (const key of this.#claims.replace({ owner, source }, items)) {
       const item = this.#claims.get(key);
@@ -303,9 +304,10 @@ export class NodePaths implements NodeHandler, Disposable {
       void this.#resolveTask.request();
     }
     const item = key === undefined ? undefined : this.#claims.get(key);
-    const isDesired = key === undefined || this.#table.has(key, item);
-    if (key !== undefined && !isDesired && item !== undefined) this.kept.mark(key);
-    else if (mustReread || !isDesired) void this.#repairTask.request();
+    const isAsDesired = key === undefined || this.#table.has(key, item);
+    if (key !== undefined && item !== undefined && !isAsDesired) this.kept.mark(key);
+    // An undesired item is deleted after a read, because only a read tells the kept table about it.
+    else if (mustReread || !isAsDesired) void this.#repairTask.request();
   }
 
   /** Records a failure of `work` as a problem. The next event or validation repeats the work. */

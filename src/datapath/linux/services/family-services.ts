@@ -64,7 +64,7 @@ export class FamilyServices {
   readonly #unfinished = new Set<string>();
   readonly #limits: ServiceLimits;
   /** Number of entries that the current call of `apply` may still write or delete. */
-  #room = 0;
+  #entriesLeft = 0;
 
   constructor(maps: ServiceMaps, limits: ServiceLimits) {
     this.maps = maps;
@@ -103,6 +103,7 @@ export class FamilyServices {
     const frontends = new Map<string, InstalledFrontend>();
     const byNumber = new Map<number, string>();
     yield* forEachEntry(this.maps.readBackends(), ([number, text]) => {
+      // A second backend with the same address is foreign. No frontend refers to it by this name.
       const name = backends.has(text) ? `${text}#${number}` : text;
       byNumber.set(number, name);
       backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
@@ -140,7 +141,7 @@ export class FamilyServices {
    */
   apply(steps: readonly FrontendStep[]): void {
     const { entriesPerCall, storedList } = this.#limits;
-    this.#room = entriesPerCall;
+    this.#entriesLeft = entriesPerCall;
     for (const step of steps) {
       step.former = step.installed.backends;
       step.installed.backends = undefined; // until the step is completed
@@ -175,7 +176,7 @@ export class FamilyServices {
     for (const step of steps) {
       for (const text of addedBackends(step)) {
         if (this.#backends.has(text)) continue;
-        if (!this.#takeRoom(step)) break;
+        if (!this.#takeEntry(step)) break;
         const row: BackendRow = { number: this.#nextNumber++, endpoint: parseEndpoint(text), uses: 0 };
         this.#backends.set(text, row);
         this.#unused.add(text);
@@ -192,7 +193,9 @@ export class FamilyServices {
     if (refused.size === 0) return;
     for (const text of refused.keys()) this.#backends.delete(text);
     for (const step of steps)
-      step.error ??= step.desired?.backends.map((text) => refused.get(text)).find(Boolean);
+      step.error ??= step.desired?.backends
+        .map((text) => refused.get(text))
+        .find((error) => error !== undefined);
   }
 
   #writeSlots(steps: readonly FrontendStep[]): void {
@@ -202,7 +205,7 @@ export class FamilyServices {
       const { desired, installed, endpoint } = step;
       if (desired === undefined || isStopped(step)) continue;
       for (const [index, text] of changedSlots(installed.slots, desired.backends, step.former)) {
-        if (!this.#takeRoom(step)) break;
+        if (!this.#takeEntry(step)) break;
         const number = this.#backends.get(text)?.number ?? 0;
         const write = (keyAt: number, valueAt: number): void => {
           this.maps.writeServiceKey(keyAt, endpoint, index + 1);
@@ -216,7 +219,7 @@ export class FamilyServices {
       for (const text of desired.affinitySeconds === 0 ? NONE : addedMembers(step)) {
         const row = this.#backends.get(text);
         if (row === undefined || installed.members.has(text)) continue;
-        if (!this.#takeRoom(step)) break;
+        if (!this.#takeEntry(step)) break;
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
           outcomeOf(step, () => {
@@ -272,14 +275,15 @@ export class FamilyServices {
       if (isStopped(step)) continue;
       // From the end, so that the next call of an unfinished step continues where this one has ended.
       for (let index = installed.slots.length - 1; index >= (desired?.backends.length ?? 0); index--) {
-        if (!this.#takeRoom(step)) break;
+        if (!this.#takeEntry(step)) break;
         slots.add(
           (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
           outcomeOf(step, () => this.#setSlot(installed, index, undefined)),
         );
       }
       for (const text of removedMembers(step)) {
-        if (!this.#takeRoom(step)) break;
+        if (!this.#takeEntry(step)) break;
+        // A backend that is not in the map is known by its number only: `#17`.
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
@@ -308,7 +312,7 @@ export class FamilyServices {
         this.#unused.delete(text);
         continue;
       }
-      if (!this.#takeRoom(step)) break;
+      if (!this.#takeEntry(step)) break;
       batch.add(
         (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
         (error) => {
@@ -324,11 +328,11 @@ export class FamilyServices {
     return failure;
   }
 
-  /** Takes an entry of the room of this call. If there is none, the step is unfinished. */
-  #takeRoom(step: FrontendStep | undefined): boolean {
-    const hasRoom = this.#room-- > 0;
-    if (step !== undefined) step.isUnfinished = !hasRoom;
-    return hasRoom;
+  /** Returns true if this call may write or delete one more entry. If not, the step is unfinished. */
+  #takeEntry(step: FrontendStep | undefined): boolean {
+    const isAllowed = this.#entriesLeft-- > 0;
+    if (step !== undefined) step.isUnfinished = !isAllowed;
+    return isAllowed;
   }
 
   /** Removes a reference of a slot or member to a backend. */

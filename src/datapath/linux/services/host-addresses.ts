@@ -71,7 +71,7 @@ export class HostAddresses implements Disposable {
     ];
   }
 
-  /** Calls `onChange`, once for each function, with all addresses after each change, until the result is called. */
+  /** Calls `onChange` with all addresses after each change, until the result is called. */
   follow(onChange: (addresses: AddressesByFamily) => void): Unsubscribe {
     this.#listeners.add(onChange);
     this.#subscription ??= this.#monitor.onEvents(() => this.#readEvents());

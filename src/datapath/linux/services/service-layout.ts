@@ -90,24 +90,22 @@ export function without(list: readonly string[], others: readonly string[]): rea
 }
 
 /**
- * Returns the slots that change, with their backends; see {@link assignSlots}. If `former` is given, the slots have
- * these backends, which are sorted, and no other texts are hashed than those that differ.
+ * Returns the slots that change from `previous`, with their new backends; see {@link assignSlots}. `backends` are
+ * sorted. `former` are the backends in `previous`, sorted, if they are known: then only texts that differ are hashed.
  */
 export function changedSlots(
   previous: readonly (string | undefined)[],
   backends: readonly string[],
   former?: readonly string[],
 ): readonly (readonly [index: number, backend: string])[] {
-  const changes: (readonly [number, string])[] = [];
-  if (former === undefined) {
-    for (const [index, text] of assignSlots(previous, backends).entries())
-      if (previous[index] !== text) changes.push([index, text]);
-    return changes;
-  }
+  if (former === undefined)
+    return [...assignSlots(previous, backends).entries()].filter(([index, text]) => previous[index] !== text);
   const removed = new Set(without(former, backends));
   const isFree = (text: string | undefined): boolean => text === undefined || removed.has(text);
+  // Backends of slots beyond the new count move to free slots, like the added ones.
   const moved = previous.slice(backends.length).filter((text) => !isFree(text));
   const rest = [...without(backends, former), ...moved].values();
+  const changes: (readonly [number, string])[] = [];
   for (let index = 0; index < backends.length; index++)
     if (isFree(previous[index])) changes.push([index, rest.next().value ?? '']);
   return changes;

@@ -105,35 +105,35 @@ export class ServicePins implements Disposable {
   *resize(attach: () => void): Generator<undefined, void, void> {
     const { capacity } = this.#options;
     const before = { ...this.#maps };
-    const copies: (ResizedMap & { readonly made: BpfMap })[] = [];
+    const copies: (ResizedMap & { readonly copy: BpfMap })[] = [];
     const staged: string[] = [];
     try {
       for (const { family, name } of this.#resized()) {
-        const made = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
-        copies.push({ family, name, made });
-        yield* copyEntries(before[family][name], made, 'none');
+        const copy = BpfMap.create(this.#bpf, serviceMapShapes(family, capacity)[name], `${name}${family}`);
+        copies.push({ family, name, copy });
+        yield* copyEntries(before[family][name], copy, 'none');
       }
       if (copies.length === 0) return;
-      for (const { family, name, made } of copies) {
+      for (const { family, name, copy } of copies) {
         const path = this.#pathOf(family, name);
-        this.#stage(made, path);
+        this.#stage(copy, path);
         staged.push(path);
-        this.#maps[family] = { ...this.#maps[family], [name]: made };
+        this.#maps[family] = { ...this.#maps[family], [name]: copy };
       }
       attach();
     } catch (error) {
       Object.assign(this.#maps, before);
-      for (const { made } of copies) made[Symbol.dispose]();
+      for (const { copy } of copies) copy[Symbol.dispose]();
       for (const path of staged) unpin(path + STAGING_SUFFIX);
       this.#problem = `cannot resize the service maps: ${messageOf(error)}: change --datapath-service-capacity, or restart the agent to try again`;
       return;
     }
     this.#problem = undefined;
     for (const path of staged) moveStaged(path);
-    for (const { family, name, made } of copies) {
+    for (const { family, name, copy } of copies) {
       using old = before[family][name];
       if (WRITTEN_BY_PROGRAMS.includes(name))
-        yield* copyEntries(old, made, name === 'clients' ? 'last-used' : 'existing');
+        yield* copyEntries(old, copy, name === 'clients' ? 'last-used' : 'existing');
     }
   }
 
