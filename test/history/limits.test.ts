@@ -383,6 +383,17 @@ describe('a look-up', () => {
     expect(history.lookup('10.0.0.1', START + 5000)).toMatchObject({ certain: false, reason: 'clock' });
     expect(history.lookup('10.0.0', START)).toBeUndefined();
   });
+
+  it('that finds no prefix has the times of the address (regression: on disk, those of the shortest prefix)', async () => {
+    const { clock, cache, history } = recorded();
+    clock.advance(1000);
+    cache.upsert('10.0.0.0/8', podClaim(1));
+    clock.advance(1000);
+    cache.upsert('10.0.0.1', podClaim(2));
+    const found = { prefix: '10.0.0.1/32', effective: undefined, effectiveUntil: START + 2000 };
+    expect(history.lookup('10.0.0.1', START + 500)).toMatchObject(found);
+    expect(await history.past.lookup('10.0.0.1', START + 500)).toMatchObject(found);
+  });
 });
 
 describe('records', () => {

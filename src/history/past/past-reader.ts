@@ -127,29 +127,26 @@ export class PastReader {
     const requested = await reading.pointOf(when);
     if (requested.point === undefined) return this.#moment(reading, address, requested, new Map());
     const life = reading.lifeOf(requested.point);
-    // In an earlier life, a prefix may have existed without a record, because it began before the life and outlived it.
-    const unknown = life.isLive ? undefined : reasonUnproven(life, requested.point);
-    let noMatch: PrefixMoment | undefined;
+    // In an earlier life, a prefix of any other length may have existed without a record, because it began before the
+    // life and outlived it.
+    const unrecorded = life.isLive ? undefined : reasonUnproven(life, requested.point);
+    let ofAddress: PrefixMoment | undefined;
     let uncertainty: Uncertainty | undefined;
     for (const [index, { key, current }] of candidates.entries()) {
       const moment = await this.#moment(reading, key, requested, current);
-      // No candidate has the length between this one and the previous one.
-      const isSkipped = key.length !== addressBits(key.family) - index;
-      uncertainty ??= moment.reason ?? (isSkipped ? unknown : undefined);
-      const reason = uncertainty ?? (reading.isLost ? 'lost' : undefined);
-      const answer = { ...moment, certain: reason === undefined, reason };
-      if (moment.effective !== undefined) return answer;
-      // The first candidate is the prefix of the address itself.
-      noMatch = { ...answer, ...(noMatch && { prefix: noMatch.prefix }) };
+      const areLengthsOmitted = key.length !== addressBits(key.family) - index;
+      uncertainty ??= moment.reason ?? (areLengthsOmitted ? unrecorded : undefined);
+      if (moment.effective !== undefined) return withReason(moment, uncertainty ?? reading.lostReason);
+      ofAddress ??= moment; // the first candidate is the address itself
     }
-    const isComplete = candidates.length > addressBits(address.family);
-    const reason = noMatch?.reason ?? (isComplete ? undefined : unknown);
-    return noMatch && { ...noMatch, certain: reason === undefined, reason };
+    const areLengthsOmitted = candidates.length <= addressBits(address.family);
+    uncertainty ??= reading.lostReason ?? (areLengthsOmitted ? unrecorded : undefined);
+    return ofAddress && withReason(ofAddress, uncertainty);
   }
 
   /**
-   * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot that was taken at
-   * the call, it is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process, to
+   * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot taken at the call,
+   * this is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process or not held, to
    * `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
    */
   async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
@@ -172,7 +169,7 @@ export class PastReader {
     }
     const log = this.#options.log();
     // Changes may have been lost since the query began.
-    const reason = requested.reason ?? (reading.isLost ? 'lost' : log && uncertaintyAt(log, point));
+    const reason = requested.reason ?? reading.lostReason ?? (log && uncertaintyAt(log, point));
     const certainty = { certain: reason === undefined, reason, held: reading.held };
     return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
   }
@@ -230,7 +227,7 @@ export class PastReader {
     const reading = this.#newReading();
     const keys = keysOf(register);
     const isInRange = recordFilter(range);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    let remaining = limitOf(range);
     const state = new PastState(this.#claimsOf(register));
     const undo = (life: Life, change: TimelineChange): PrefixRecord['effective'] => {
       const effective = state.undo(change);
@@ -238,14 +235,14 @@ export class PastReader {
     };
     for (const life of reading.lives.toReversed()) {
       for await (const changes of reading.changesOf(life, keys)) {
-        const slice: PrefixRecord[] = [];
-        for (const change of changes) {
+        const records = changes.map((change) => {
           const effective = life.isLive ? undo(life, change) : recordedEffect(change, keys.length);
-          const record = prefixRecord(change, life.clock, effective);
-          if (isInRange(record) && rest-- > 0) slice.push(record);
-        }
+          return prefixRecord(change, life.clock, effective);
+        });
+        const slice = records.filter(isInRange).slice(0, remaining);
+        remaining -= slice.length;
         yield slice;
-        if (rest <= 0) return;
+        if (remaining <= 0) return;
       }
     }
   }
@@ -256,18 +253,18 @@ export class PastReader {
     const beforeSequence = Math.min(range.beforeSequence ?? Number.POSITIVE_INFINITY, reading.nextSequence);
     const bounded: HistoryRange = { ...range, beforeSequence };
     const isInRange = recordFilter(bounded);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    let remaining = limitOf(range);
     for (const life of reading.lives.toReversed()) {
       const isWanted = (part: SegmentPart): boolean => mayOverlap(part, bounded, life.clock);
       for await (const { segment, heads } of reading.headsOf(life, isWanted)) {
-        const slice: HistoryRecord[] = [];
-        for (const { position, kind, ms, sequence } of heads) {
-          const at = life.clock.wallOf(ms);
-          if (kind === KIND.batch || !isInRange({ sequence, at }) || rest-- <= 0) continue;
-          slice.push(recordAt(segment, position, sequence, at));
-        }
-        yield slice;
-        if (rest <= 0) return;
+        const slice = heads
+          .filter(({ kind }) => kind !== KIND.batch)
+          .map(({ position, ms, sequence }) => ({ position, sequence, at: life.clock.wallOf(ms) }))
+          .filter(isInRange)
+          .slice(0, remaining);
+        remaining -= slice.length;
+        yield slice.map(({ position, sequence, at }) => recordAt(segment, position, sequence, at));
+        if (remaining <= 0) return;
       }
     }
   }
@@ -290,7 +287,7 @@ export class PastReader {
     const { document, isKnown, since, until } = await documentIn(reading, { kind, key, current }, point);
     const wall = (ms: number | undefined): number | undefined =>
       ms === undefined ? undefined : life.clock.wallOf(ms);
-    const uncertainty = reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : 'agent-not-running');
+    const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : 'agent-not-running');
     const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until) };
     return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, held };
   }
@@ -303,17 +300,19 @@ export class PastReader {
   ): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
     const isInRange = recordFilter(range);
-    let rest = range.limit ?? Number.POSITIVE_INFINITY;
+    let remaining = limitOf(range);
     for (const life of reading.lives.toReversed()) {
       for await (const places of reading.placesOf(life, kind, key)) {
-        const slice: HistoryRecord[] = [];
-        for (const { segment, position, ms } of places) {
-          const place = { sequence: segment.sequenceOf(position), at: life.clock.wallOf(ms) };
-          if (!isInRange(place) || rest-- <= 0) continue;
-          slice.push(textRecord(segment, position, { kind: KIND[kind], ...place }));
-        }
-        yield slice;
-        if (rest <= 0) return;
+        const slice = places
+          .map(({ segment, position, ms }) => {
+            const sequence = segment.sequenceOf(position);
+            return { segment, position, sequence, at: life.clock.wallOf(ms), kind: KIND[kind] };
+          })
+          .filter(isInRange)
+          .slice(0, remaining);
+        remaining -= slice.length;
+        yield slice.map(({ segment, position, ...head }) => textRecord(segment, position, head));
+        if (remaining <= 0) return;
       }
     }
   }
@@ -349,14 +348,12 @@ export class PastReader {
     if (point === undefined) return unheldMoment(key, held, reason);
     const life = reading.lifeOf(point);
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, current);
-    const uncertainty =
-      reason ?? (reading.isLost ? 'lost' : isKnown ? undefined : reasonUnproven(life, point));
+    const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : reasonUnproven(life, point));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
     const known = { claimsComplete: life.isLive, reason: uncertainty, held };
     return momentOf(key, { ms: point.lifeMs, past, wallOf, ...known });
   }
 
-  /** Returns the claims on a prefix at a moment, and whether the visible one is known. */
   async #pastIn(
     reading: Reading,
     keys: readonly PrefixRegister[],
@@ -399,7 +396,11 @@ export class PastReader {
   }
 }
 
-/** Returns the reason for an answer in an earlier life that no record proves. */
+function withReason(moment: PrefixMoment, reason: Uncertainty | undefined): PrefixMoment {
+  return { ...moment, certain: reason === undefined, reason };
+}
+
+/** Returns why an answer in an earlier life is not certain if no record proves it. */
 function reasonUnproven(life: Life, { lifeMs: ms }: PointInLife): Uncertainty {
   return isLostBetween(life, ms, ms) ? 'lost' : 'agent-not-running';
 }
@@ -422,6 +423,10 @@ function recordedEffect(
   const isEndpoint = !key.includes('/');
   const isVisible = keys === 1 || (isEndpoint && before !== undefined && after !== undefined);
   return isVisible ? { before, after } : undefined;
+}
+
+function limitOf({ limit = Number.POSITIVE_INFINITY }: HistoryRange): number {
+  return Math.max(0, limit);
 }
 
 function claimChange(

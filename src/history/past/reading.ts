@@ -9,7 +9,7 @@ import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn } from '../records.ts';
 import type { RecordHead, Segment } from '../segment.ts';
-import type { HeldInterval, When } from '../types.ts';
+import type { HeldInterval, Uncertainty, When } from '../types.ts';
 
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
 const RECORDS_PER_SLICE = 128;
@@ -37,9 +37,7 @@ export interface ReadingOptions {
   readonly drop: (stored: StoredSegment) => void;
 }
 
-/**
- * Reads the segments of all lives for one query, in slices of a `TurnGate`. Later records are ignored.
- */
+/** Reads the segments of all lives for one query, in slices of a `TurnGate`. Ignores records that are newer than the query. */
 export class Reading {
   readonly #options: ReadingOptions;
   readonly lives: readonly Life[];
@@ -63,6 +61,11 @@ export class Reading {
     return { from, to: now };
   }
 
+  /** Why no answer of this query is certain, if {@link Reading.isLost} is true. */
+  get lostReason(): Uncertainty | undefined {
+    return this.isLost ? 'lost' : undefined;
+  }
+
   lifeOf({ life }: PointInLife): Life {
     const found = this.lives[life];
     assert(found !== undefined, 'a moment is in a held life');
@@ -81,6 +84,7 @@ export class Reading {
     const { lives } = this;
     let point: PointInLife | undefined;
     let times = 0;
+    // The newest moment counts: a clock that was set back has shown `when` several times.
     for (let life = lives.length - 1; life >= 0; life--) {
       const { clock, floorMs, endMs } = lives[life] as Life; // below the length
       for (const ms of clock.timesOf(when).toReversed()) {
@@ -113,7 +117,8 @@ export class Reading {
   }
 
   /**
-   * Yields the segment, valid until the next step. If it cannot be read, drops it, sets `isLost`, and yields nothing.
+   * Yields the segment of a part. The segment is valid until the next step, and is released even if the caller leaves
+   * its loop. If the segment cannot be read, drops it, sets `isLost`, and yields nothing.
    */
   async *segment(part: SegmentPart): AsyncGenerator<Segment, void, void> {
     let segment: Segment;
@@ -172,24 +177,21 @@ export class Reading {
     part: SegmentPart,
     items: Iterator<T, void, void>,
   ): AsyncGenerator<readonly T[], void, void> {
-    for (let isMore = true; isMore; ) {
+    for (let isAtEnd = false; !isAtEnd; ) {
       const slice: T[] = [];
       try {
-        while (slice.length < RECORDS_PER_SLICE) {
+        while (!isAtEnd && slice.length < RECORDS_PER_SLICE) {
           const { value } = items.next();
-          if (value === undefined) {
-            isMore = false;
-            break;
-          }
-          if (value.position < part.endPosition) slice.push(value);
+          if (value === undefined) isAtEnd = true;
+          else if (value.position < part.endPosition) slice.push(value);
         }
       } catch (error) {
         if (!(error instanceof DamagedError) || part.stored === undefined) throw error;
         this.#drop(part);
-        isMore = false;
+        isAtEnd = true;
       }
       yield slice;
-      if (isMore) await this.pass();
+      if (!isAtEnd) await this.pass();
     }
   }
 
