@@ -24,6 +24,7 @@ export class ByteBuffer {
   at = 0;
 
   readonly #maxDoubled: number;
+  /** See {@link ByteBuffer.load}. */
   #loaded: Uint8Array = new Uint8Array(INITIAL_LOADED_BYTES);
 
   /**
@@ -141,6 +142,7 @@ export class ByteBuffer {
     return true;
   }
 
+  /** Moves the content from `position` on by `count` bytes. The caller overwrites the bytes in between. */
   insert(position: number, count: number): void {
     this.reserve(count);
     this.#bytes.copyWithin(position + count, position, this.#length);
@@ -195,7 +197,7 @@ export class ByteBuffer {
     return (this.readByte() << 24) | (this.readByte() << 16) | (this.readByte() << 8) | this.readByte();
   }
 
-  /** Returns an integer of {@link ByteBuffer.writeNumber}, which has at most eight groups. */
+  /** Reads an integer of {@link ByteBuffer.writeNumber}. It has at most eight groups; the unit of the last is 2⁴⁹. */
   readNumber(): number {
     let byte = this.readByte();
     if (byte < 0x80) return byte;

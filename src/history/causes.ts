@@ -33,14 +33,11 @@ export interface CauseGroup {
   readonly withdrawal: boolean;
 }
 
-/** Returns the full name of the node that has this host address. */
-type NodeOfHost = (host: string) => string | undefined;
-
 interface GroupOptions {
   /** Maximum number of groups; default 100. */
   readonly limit?: number | undefined;
-  /** Names the node of a host address. */
-  readonly nodeOf?: NodeOfHost | undefined;
+  /** Returns the full name of the node with a host address. */
+  readonly nodeOf?: ((host: string) => string | undefined) | undefined;
   /** Returns true if a service that changed in the window has no backends at its end, but had some before. */
   readonly isEmptied?: ((service: string) => boolean) | undefined;
 }
@@ -67,15 +64,15 @@ interface RecordGroup {
 }
 
 /**
- * Groups records by their cause, in any order. Changes of claims belong together if they have one store and one node or
- * host, because a failed node deletes its pods at many revisions. Other changes belong together if they have one store.
- * The withdrawal of a store is one group. A mark is its own group.
+ * Groups records by their cause. Records may be added in any order. Changes of claims belong together if they have one
+ * store and one node or host, because a failed node deletes its pods at many revisions. Other changes belong together
+ * if they have one store. The withdrawal of a store is one group. A mark is its own group.
  */
 export class CauseGroups {
   readonly #groups = new Map<string, RecordGroup>();
-  /** The records of nodes by address; the newest one of each address. */
+  /** By address of a node: the newest record of a node with this address. */
   readonly #nodes = new Map<string, DocumentRecord>();
-  /** By service: the change of the number of its backends. */
+  /** By service: the number of its added backends less that of its removed ones. */
   readonly #backendChanges = new Map<string, number>();
 
   add(record: HistoryRecord): void {
@@ -101,8 +98,8 @@ export class CauseGroups {
   }
 
   /**
-   * Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. The call
-   * merges groups of one node, so it must be the last one.
+   * Returns the groups, largest first. If `nodeOf` does not know a host, its last node in the records is used. No other
+   * method may be called afterwards, because this one merges the groups of one node.
    */
   sorted({ limit = DEFAULT_LIMIT, nodeOf, isEmptied }: GroupOptions): readonly CauseGroup[] {
     const groups = new Map<string, RecordGroup>();
@@ -160,6 +157,7 @@ function writerName({ writer }: ChangeRecord): string {
   return typeof writer === 'string' ? writer : ownerCluster(writer.owner) || writer.source;
 }
 
+/** Adds a group, or merges it into the group with the same key. */
 function addGroup(groups: Map<string, RecordGroup>, key: readonly unknown[], group: RecordGroup): void {
   const text = JSON.stringify(key);
   const known = groups.get(text);
@@ -168,10 +166,10 @@ function addGroup(groups: Map<string, RecordGroup>, key: readonly unknown[], gro
     return;
   }
   const { oldest, newest, revised, kinds } = group;
-  // Only groups with changes of prefixes have a host.
-  const isFirstHost = known.kinds.prefix === undefined;
+  // Only changes of prefixes have hosts. The first group with such changes determines the host of the merged group.
+  const isFirstWithPrefixes = known.kinds.prefix === undefined;
   if (kinds.prefix !== undefined)
-    known.host = isFirstHost || known.host === group.host ? group.host : undefined;
+    known.host = isFirstWithPrefixes || known.host === group.host ? group.host : undefined;
   if (oldest.sequence < known.oldest.sequence) known.oldest = oldest;
   if (newest.sequence > known.newest.sequence) known.newest = newest;
   const both = [...(known.revised ?? []), ...(revised ?? [])].sort(bySequence);

@@ -21,8 +21,8 @@ const SEGMENTS_IN_LIMIT = 16;
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
 
-/** Minimum step of the wall clock that is marked. */
-const MARKED_MS = 1000;
+/** Larger steps of the wall clock are recorded as marks. */
+const MARKED_STEP_MS = 1000;
 
 /** Memory that is reserved for the current segment, in segment sizes, because its buffer may be half empty. */
 const RESERVED_SEGMENTS = 2;
@@ -53,10 +53,7 @@ function segmentSize(maxMemory: number, maxDisk = Number.POSITIVE_INFINITY): num
   return Math.max(MIN_SEGMENT_BYTES, most);
 }
 
-/**
- * Returns true if two changes with these causes share a batch head, which is a record of their cause before the first
- * of them.
- */
+/** Returns true if changes with these causes share a batch head: the record of a cause, before the changes with it. */
 function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): boolean {
   if (a === b) return true;
   const isSame = a?.store === b?.store && a?.revision === b?.revision && a?.kind === b?.kind;
@@ -98,13 +95,16 @@ export class ChangeLog implements CertaintyInputs {
   #lastCause: ChangeCause | undefined;
   /** Time of the newest record that was dropped. States before this time are not held. */
   #floorMs: number;
-  // The rate of prefix changes: the end of the current second, and the number of fast seconds directly before it.
-  #secondEnd = 1000;
+  // The rate of prefix changes. `#fastSeconds` is the number of fast seconds directly before the current one.
+  #secondEndMs = 1000;
   #changesInSecond = 0;
   #fastSeconds = 0;
+  /** Lost changes since the start. */
   #lostByRate = 0;
   #lostBySize = 0;
+  /** The current interval of changes lost by their rate, and their number. */
   #rateLoss: UncertainSpan | undefined;
+  #rateLossCount = 0;
   /**
    * By owner: the interval in which its restored claims were released. Answers for moments in it may lack these
    * claims.
@@ -114,7 +114,6 @@ export class ChangeLog implements CertaintyInputs {
   #recordingEnd: UncertainSpan | undefined;
   /** Sum of the steps of the wall clock since the last {@link ChangeLog.markClockSteps}, in milliseconds. */
   #clockSteps = 0;
-  #rateLossCount = 0;
   #stateVersion = 0;
   #mustRoll = false;
   /** Time of the last change of a prefix. */
@@ -142,19 +141,19 @@ export class ChangeLog implements CertaintyInputs {
 
   /** Compares the wall time with the time of the life, and adjusts the clock of the life if the wall clock was set. */
   noticeClockStep(): void {
-    const set = this.life.noticeClockStep();
-    if (set === 0) return;
-    this.#clockSteps += set;
+    const step = this.life.noticeClockStep();
+    if (step === 0) return;
+    this.#clockSteps += step;
     this.#stateVersion++;
   }
 
   /**
-   * Like {@link ChangeLog.noticeClockStep}, and adds a mark if the steps since the last call exceed {@link
-   * MARKED_MS}.
+   * Like {@link ChangeLog.noticeClockStep}, and adds a mark if the sum of the steps since the last call exceeds {@link
+   * MARKED_STEP_MS}.
    */
   markClockSteps(): void {
     this.noticeClockStep();
-    if (Math.abs(this.#clockSteps) > MARKED_MS)
+    if (Math.abs(this.#clockSteps) > MARKED_STEP_MS)
       this.addMark('clock-set', '', String(Math.round(this.#clockSteps)));
     this.#clockSteps = 0;
   }
@@ -233,7 +232,7 @@ export class ChangeLog implements CertaintyInputs {
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
     const ms = continues ? this.#changeMs : this.life.now();
     this.#changeMs = ms;
-    if (this.#isTooFast(ms)) {
+    if (this.#countAndLimit(ms)) {
       this.#lose(ms);
       return;
     }
@@ -336,8 +335,7 @@ export class ChangeLog implements CertaintyInputs {
     const maxOtherBytes = this.#maxMemory - RESERVED_SEGMENTS * this.#segmentBytes;
     let memory = this.#segments.reduce((sum, segment) => sum + (segment === next ? 0 : segment.memory), 0);
     while (this.#segments.length > 1 && memory > maxOtherBytes) {
-      const [dropped] = this.#segments.splice(0, 1);
-      if (dropped === undefined) break;
+      const dropped = this.#segments.shift() as Segment; // more than one
       memory -= dropped.memory;
       this.#floorMs = Math.max(this.#floorMs, dropped.lastMs);
     }
@@ -354,18 +352,19 @@ export class ChangeLog implements CertaintyInputs {
   }
 
   /** Counts a change. Returns true if each of the last {@link FAST_SECONDS} seconds had more than {@link MAX_RATE}. */
-  #isTooFast(ms: number): boolean {
-    if (ms >= this.#secondEnd) {
-      const isAdjacent = ms < this.#secondEnd + 1000;
+  #countAndLimit(ms: number): boolean {
+    if (ms >= this.#secondEndMs) {
+      const isAdjacent = ms < this.#secondEndMs + 1000;
       this.#fastSeconds = isAdjacent && this.#changesInSecond > MAX_RATE ? this.#fastSeconds + 1 : 0;
-      this.#secondEnd = 1000 * (Math.floor(ms / 1000) + 1);
+      this.#secondEndMs = 1000 * (Math.floor(ms / 1000) + 1);
       this.#changesInSecond = 0;
-      if (this.#fastSeconds < FAST_SECONDS) this.#endLoss(ms);
+      if (this.#fastSeconds < FAST_SECONDS) this.#endRateLoss(ms);
     }
     this.#changesInSecond++;
     return this.#fastSeconds >= FAST_SECONDS;
   }
 
+  /** Counts a change that is not recorded, and extends the interval of lost changes to it. */
   #lose(ms: number): void {
     this.#rateLoss ??= this.beginSpan('lost', '');
     this.#rateLoss.toMs = ms;
@@ -376,7 +375,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#current.unlink();
   }
 
-  #endLoss(ms: number): void {
+  #endRateLoss(ms: number): void {
     if (this.#rateLoss === undefined) return;
     this.addMark('lost', '', String(this.#rateLossCount), ms);
     this.#rateLoss = undefined;

@@ -1,8 +1,8 @@
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import { compareWriters } from '../model/source.ts';
-import { formatKey, type PrefixRegister, parseKey, prefixRegister } from '../net/prefix.ts';
+import { formatKey, parseKey, prefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
-import { keysOf } from './prefix-timeline.ts';
+import { cidrOf, keysOf } from './prefix-timeline.ts';
 import type { ClaimChange } from './record-reader.ts';
 
 /** The visible claim of a prefix at a moment, and its key. */
@@ -51,15 +51,20 @@ export class ChangedPrefixes {
       // If both keys of a full-length prefix have changed, the endpoint, which is first, yields the prefix.
       const isSecond = keys.length > 1 && keys[1] === text && this.#before.has(keys[0] ?? '');
       if (isSecond) continue;
-      const prefix = formatKey({ ...(register as PrefixRegister), form: 'cidr' });
-      const found = keys.flatMap((key) => {
-        const [first] = this.#claimsAt(key);
-        return first === undefined ? [] : [{ key, ...first }];
-      });
-      yield [prefix, found[0]];
+      yield [cidrOf(register), this.#visibleOf(keys)];
     }
   }
 
+  /** Returns the strongest claim of the first key with a claim (I4). */
+  #visibleOf(keys: readonly string[]): VisibleClaim | undefined {
+    for (const key of keys) {
+      const [strongest] = this.#claimsAt(key);
+      if (strongest !== undefined) return { key, ...strongest };
+    }
+    return undefined;
+  }
+
+  /** Returns the claims on a key at the moment, strongest first. */
   #claimsAt(key: string): readonly CompleteClaim[] {
     const before = this.#before.get(key);
     const now = this.#claimsOf(key);
@@ -69,6 +74,7 @@ export class ChangedPrefixes {
     return [...unchanged, ...changed].sort(compareWriters);
   }
 
+  /** Returns the map of a key in `#before`, which it creates for the first change. */
   #changedOn(key: string): Map<string, CompleteClaim | undefined> {
     const known = this.#before.get(key);
     if (known !== undefined) return known;

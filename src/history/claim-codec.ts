@@ -10,7 +10,7 @@ import { type ByteBuffer, DamagedError } from './byte-buffer.ts';
 import { MAX_NAMESPACE, type Names } from './names.ts';
 
 // Flags of a claim: the parts that follow.
-const HOST_MASK = 3; // two bits: a value of HOST_AS
+const HOST_MASK = 3; // two bits: a value of HOST_FORM
 const HAS_KEY = 4;
 const HAS_POD = 8;
 const HAS_ACCOUNT = 16;
@@ -21,22 +21,22 @@ const SAME_POD = 64;
 const LONG_NAMESPACE = 128;
 
 /** How the host is written. `previous`: the host of the previous claim in the record. */
-const HOST_AS = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
+const HOST_FORM = { none: 0, name: 1, ipv4: 2, previous: 3 } as const;
 
-/** The IPv4 address that {@link hostAs} parsed last. */
+/** The IPv4 address that {@link hostFormOf} parsed last. */
 const scratchAddress: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /** Returns how a host is written. Parses an IPv4 address into {@link scratchAddress}. */
-function hostAs(hostIP: string | undefined, previous: CompleteClaim | undefined): number {
-  if (hostIP === undefined) return HOST_AS.none;
-  if (previous?.hostIP === hostIP) return HOST_AS.previous;
-  return scanIPv4(hostIP, scratchAddress) === hostIP.length ? HOST_AS.ipv4 : HOST_AS.name;
+function hostFormOf(hostIP: string | undefined, previous: CompleteClaim | undefined): number {
+  if (hostIP === undefined) return HOST_FORM.none;
+  if (previous?.hostIP === hostIP) return HOST_FORM.previous;
+  return scanIPv4(hostIP, scratchAddress) === hostIP.length ? HOST_FORM.ipv4 : HOST_FORM.name;
 }
 
 /** Maximum number of bytes of a claim without its texts. */
 const MAX_FIXED_BYTES = 32;
 
-/** Returns the text of a writer in records. Sources contain no space. */
+/** Returns the name of a writer in records: its source, which has no spaces, and its owner after a space. */
 export function writerText({ source, owner }: ClaimWriter): string {
   return owner === '' ? source : `${source} ${owner}`;
 }
@@ -72,24 +72,24 @@ export function writeClaim(
   // Reads the lengths of all texts first, so that their cache misses overlap.
   out.reserve(MAX_FIXED_BYTES + 3 * ((hostIP?.length ?? 0) + namespace.length + podName.length));
   const hasPorts = namedPorts !== undefined && namedPorts.size > 0;
-  const isLong = namespace.length > MAX_NAMESPACE;
-  const as = hostAs(hostIP, previous);
-  const hasPod = k8s === undefined ? 0 : HAS_POD;
+  const isLongNamespace = namespace.length > MAX_NAMESPACE;
+  const hostForm = hostFormOf(hostIP, previous);
   out.writeByte(
-    as |
+    hostForm |
       (encryptKey === 0 ? 0 : HAS_KEY) |
-      (isSamePod ? SAME_POD : hasPod) |
+      (isSamePod ? SAME_POD : 0) |
+      (k8s === undefined ? 0 : HAS_POD) |
       (serviceAccount === '' ? 0 : HAS_ACCOUNT) |
       (hasPorts ? HAS_PORTS : 0) |
-      (isLong ? LONG_NAMESPACE : 0),
+      (isLongNamespace ? LONG_NAMESPACE : 0),
   );
   out.writeNumber(claim.identity);
-  if (as === HOST_AS.ipv4) out.writeWord(scratchAddress.w0);
-  else if (as === HOST_AS.name && hostIP !== undefined) names.write(hostIP);
+  if (hostForm === HOST_FORM.ipv4) out.writeWord(scratchAddress.w0);
+  else if (hostForm === HOST_FORM.name && hostIP !== undefined) names.write(hostIP);
   if (encryptKey !== 0) out.writeByte(encryptKey);
   if (k8s === undefined) return;
-  if (isLong) names.write(namespace);
-  names.writePod(isLong ? '' : namespace, podName);
+  if (isLongNamespace) names.write(namespace);
+  names.writePod(isLongNamespace ? '' : namespace, podName);
   if (serviceAccount !== '') names.write(serviceAccount);
   if (hasPorts) names.write(portsText(namedPorts));
 }
@@ -109,6 +109,7 @@ export function readClaim(
   return { identity, hostIP, encryptKey, k8s: flags & SAME_POD ? previous?.k8s : pod, source, owner };
 }
 
+/** Reads only the identity of a claim. */
 export function readClaimIdentity(from: ByteBuffer): NumericIdentity {
   from.readByte();
   return readNumericIdentity(from);
@@ -123,20 +124,21 @@ function readNumericIdentity(from: ByteBuffer): NumericIdentity {
 function readHost(
   from: ByteBuffer,
   names: Names,
-  as: number,
+  hostForm: number,
   previous: CompleteClaim | undefined,
 ): string | undefined {
-  if (as === HOST_AS.none) return undefined;
-  if (as === HOST_AS.previous) return previous?.hostIP;
-  return as === HOST_AS.name ? names.read() : formatAddress({ ...scratchAddress, w0: from.readWord() });
+  if (hostForm === HOST_FORM.none) return undefined;
+  if (hostForm === HOST_FORM.previous) return previous?.hostIP;
+  if (hostForm === HOST_FORM.name) return names.read();
+  return formatAddress({ ...scratchAddress, w0: from.readWord() });
 }
 
 /** Advances over a claim; `skipName` advances over each of its names. */
 export function skipClaim(from: ByteBuffer, skipName: () => void): void {
   const flags = from.readByte();
   from.readNumber();
-  if ((flags & HOST_MASK) === HOST_AS.name) skipName();
-  if ((flags & HOST_MASK) === HOST_AS.ipv4) from.readWord();
+  if ((flags & HOST_MASK) === HOST_FORM.name) skipName();
+  if ((flags & HOST_MASK) === HOST_FORM.ipv4) from.readWord();
   if (flags & HAS_KEY) from.readByte();
   if ((flags & HAS_POD) === 0) return;
   if (flags & LONG_NAMESPACE) skipName();

@@ -19,12 +19,12 @@ function addressOf(backend: unknown): unknown {
 }
 
 /**
- * A service or a node, from which changes are undone, newest first. The cost of a change does not depend on the number
- * of backends.
+ * A service or a node. {@link UndoneDocument.undo} takes it back in time; changes must be passed newest first. The cost
+ * of a change does not depend on the number of backends.
  */
 export class UndoneDocument {
   #fields: PastFields | undefined;
-  /** The backends by address, once one of them has changed. */
+  /** The backends by address, after the first change of one of them. */
   #backends: Map<unknown, unknown> | undefined;
 
   constructor(current: PastFields | undefined) {

@@ -115,7 +115,7 @@ export class History {
     assert(this.#log === undefined, 'open must be called before start');
     try {
       await this.#archive?.open();
-      this.#isOpen = this.#log === undefined;
+      this.#isOpen = this.#log === undefined; // false if `start` did not wait
     } catch (error) {
       this.#openFailure = failureOf(error, this.#options.clock);
     }
@@ -268,7 +268,7 @@ export class History {
    * Looks up many addresses, each at its own wall time in milliseconds, like `IPCache.lookupMany`: the identity of each
    * is written to the same index of `identities`, 0 if it is unknown. If `certain` is passed, it gets 1 for each
    * certain answer, else 0. Returns the number of addresses that were found. An address without later changes costs
-   * little more than a lookup of now.
+   * little more than with `IPCache.lookupMany`.
    *
    * Answers from memory only. For a time before {@link History.held}, the identity is 0 and not certain, even if the
    * disk has it; {@link History.past} answers for such times. For a time in the future, the result is the current

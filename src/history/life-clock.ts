@@ -2,14 +2,14 @@ import type { Clock } from '../base/clock.ts';
 
 /**
  * Minimum difference that counts as a step of the wall clock. Smaller differences arise without a step: the times are
- * rounded to milliseconds and read up to {@link READ_MS} apart, and NTP slews the wall clock.
+ * rounded to milliseconds and read up to {@link MAX_READ_MS} apart, and NTP slews the wall clock.
  */
 const STEP_MS = 20;
 
 /** Wall time and monotonic time are compared only if both were read within this time. */
-const READ_MS = 2;
+const MAX_READ_MS = 2;
 
-/** Maximum number of reads at the start of a life. If all took longer than {@link READ_MS}, the fastest is used. */
+/** Maximum number of reads at the start of a life. If all took longer than {@link MAX_READ_MS}, the fastest is used. */
 const READ_ATTEMPTS = 10;
 
 /**
@@ -68,7 +68,7 @@ export class LifeClock {
     return change;
   }
 
-  /** Removes the piece of the older half whose removal adds the least error. Its time becomes unclear. */
+  /** Removes the piece of the older half whose removal adds the least error. Wall times of its period become unclear. */
   #merge(): void {
     const pieces = this.#pieces;
     let best: { readonly index: number; readonly next: ClockPiece; readonly error: number } | undefined;
@@ -163,7 +163,7 @@ function timeBetweenMerged({ ms, sinceMs, low, high }: ClockPiece, wall: number)
  */
 function readTogether(clock: Clock): { readonly ms: number; readonly wall: number } {
   let best = { ms: 0, wall: 0, took: Number.POSITIVE_INFINITY };
-  for (let attempt = 0; attempt < READ_ATTEMPTS && best.took > READ_MS; attempt++) {
+  for (let attempt = 0; attempt < READ_ATTEMPTS && best.took > MAX_READ_MS; attempt++) {
     const ms = clock.now();
     const wall = clock.wallTime();
     const took = clock.now() - ms;
@@ -196,6 +196,6 @@ export class RunningLife {
   noticeClockStep(): number {
     const ms = this.now();
     const wall = this.#runtimeClock.wallTime();
-    return this.now() - ms > READ_MS ? 0 : this.clock.observe(ms, wall);
+    return this.now() - ms > MAX_READ_MS ? 0 : this.clock.observe(ms, wall);
   }
 }

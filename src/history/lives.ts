@@ -32,6 +32,7 @@ export interface SegmentPart {
 
 /** The inputs of the decision whether answers for a life are certain. */
 export interface CertaintyInputs {
+  /** True for the current life. */
   readonly isLive: boolean;
   readonly clock: LifeClock;
   readonly spans: readonly UncertainSpan[];
@@ -49,24 +50,26 @@ export interface Life extends CertaintyInputs {
 }
 
 /**
- * Returns the ended lives of stored segments, oldest first. `life` is the number of the current life, which is left
- * out.
+ * Returns the ended lives of stored segments, oldest first. `currentNumber` is the number of the current life, which is
+ * left out.
  */
-export function endedLives(stored: readonly StoredSegment[], life: number): readonly Life[] {
+export function endedLives(stored: readonly StoredSegment[], currentNumber: number): readonly Life[] {
   const earlier = new Map<number, StoredSegment[]>();
   for (const segment of stored) {
     const { head, pieces } = segment.facts;
-    const number = head.life;
     // A process that ended between the first two writes of a file stored neither records nor a clock in it.
-    if (number === life || pieces.length === 0) continue;
-    const list = earlier.get(number) ?? [];
-    list.push(segment);
-    earlier.set(number, list);
+    if (head.life === currentNumber || pieces.length === 0) continue;
+    const segments = earlier.get(head.life) ?? [];
+    segments.push(segment);
+    earlier.set(head.life, segments);
   }
   return Array.from(earlier.values(), endedLife);
 }
 
-/** Returns the current life as of now: its segments in memory, and the stored ones that have left the memory. */
+/**
+ * Returns the current life, which has the number `life`: its segments in memory, and the stored ones that have left the
+ * memory.
+ */
 export function currentLife(archived: readonly StoredSegment[], life: number, log: ChangeLog): Life {
   const { segments, floorMs } = log;
   const oldest = segments[0] as Segment; // there is always one
@@ -103,7 +106,8 @@ function endedLife(stored: readonly StoredSegment[]): Life {
 /**
  * Returns the uncertain intervals of stored segments, each once, without those in memory (`newer`). A segment contains
  * the intervals as they were when it was written, so the newest copy counts. If an interval without an end is missing
- * in the next segment, it ended before that segment began. `newerMs`: when the records in memory begin.
+ * in the next segment, it ended before the next segment began. `newerMs` is the time at which the records in memory
+ * begin.
  */
 function storedSpans(
   stored: readonly StoredSegment[],
@@ -146,14 +150,14 @@ function gapsOf(
 }
 
 function memoryPart(segment: Segment): SegmentPart {
-  const { number, firstSequence, endSequence, startMs, lastMs, filter, length } = segment;
+  const { number, firstSequence, endSequence, startMs, lastMs, filter } = segment;
   return {
     number,
     firstSequence,
     endSequence,
     startMs,
     lastMs,
-    endPosition: length,
+    endPosition: segment.length,
     stored: undefined,
     mayContain: (hash) => filter === undefined || mayContain(filter, hash),
     hasLength: (family, length) => segment.hasLength(family, length),

@@ -23,7 +23,8 @@ const MAX_PROBES = 16;
  */
 const BYTES_PER_NAME = 64;
 
-const INITIAL_SLOTS = 128;
+/** Size of an empty table. Each slot takes two elements, so the table has room for 64 names. */
+const INITIAL_SLOT_ELEMENTS = 128;
 
 /** Length of the longest namespace of {@link Names.writePod}. Those of Kubernetes have at most 63. */
 export const MAX_NAMESPACE = 127;
@@ -81,7 +82,7 @@ export class Names {
     return this.#positions.byteLength + this.#slots.byteLength;
   }
 
-  /** Writes a name. Returns its number; 0 if it has none. */
+  /** Writes a name: its number if it has one, else its text. Returns its number; 0 if it gets none. */
   write(name: string): number {
     const length = this.#bytes.load(name);
     return this.#write(length);
@@ -114,9 +115,10 @@ export class Names {
     return { namespace: name.slice(1, start), podName: name.slice(start) + this.#bytes.readText() };
   }
 
-  /** Writes the first `length` bytes of `ByteBuffer.loaded` as a name. Returns its number; 0 if it has none. */
+  /** Like {@link Names.write}, for the first `length` bytes of `ByteBuffer.loaded`. */
   #write(length: number): number {
-    if (this.#slots.length <= 4 * this.#count && this.#count < this.#maxNames) this.#grow();
+    const isHalfFull = this.#slots.length <= 4 * this.#count; // two elements for each name
+    if (isHalfFull && this.#count < this.#maxNames) this.#grow();
     const bytes = this.#bytes;
     const hash = hashOf(bytes.loaded, length);
     const at = this.#slotOf(length, hash);
@@ -163,7 +165,7 @@ export class Names {
    */
   #grow(): void {
     const old = this.#slots;
-    const slots = new Int32Array(Math.max(INITIAL_SLOTS, 2 * old.length));
+    const slots = new Int32Array(Math.max(INITIAL_SLOT_ELEMENTS, 2 * old.length));
     const mask = slots.length - 1;
     for (let from = 0; from < old.length; from += 2) {
       const [hash = 0, number = 0] = [old[from], old[from + 1]];
@@ -177,14 +179,14 @@ export class Names {
     this.#slots = slots;
   }
 
-  /** Moves the positions after `position`, because bytes were inserted there. */
+  /** Adds `count` to the positions after `position`, because that number of bytes was inserted there. */
   shift(position: number, count: number): void {
     const positions = this.#positions;
     for (let at = this.#count - 1; at >= 0 && (positions[at] ?? 0) > position; at--)
       positions[at] = (positions[at] ?? 0) + count;
   }
 
-  /** Returns the number of a name; 0 if it has none yet. */
+  /** Returns the number of a name; 0 if the name was not written yet, or has no number. */
   numberOf(name: string): number {
     if (this.#slots.length === 0) return 0;
     const length = this.#bytes.load(name);

@@ -1,11 +1,11 @@
 import { type Check, NUMBER, objectWith } from '../base/arguments.ts';
-import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
+import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, uncertaintyAt } from './lives.ts';
-import type { IsLater, PastPrefix } from './prefix-timeline.ts';
+import { cidrOf, type IsLater, type PastPrefix } from './prefix-timeline.ts';
 import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
 
-/** A point between two records of a life. Its state is the state after all earlier records. */
+/** A point between two records of a life. The state at the point is the state after all earlier records. */
 export interface PointInTime {
   /** Milliseconds since the life began. */
   readonly lifeMs: number;
@@ -64,10 +64,6 @@ export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): IsLater {
   return ({ segment, position }) =>
     segment.firstSequence >= endSequence ||
     (segment.endSequence > endSequence && position >= segment.positionOf(endSequence));
-}
-
-function cidrOf(key: Readonly<PrefixRegister>): string {
-  return formatKey({ ...copyRegister(key), form: 'cidr' });
 }
 
 /** Returns the answer for a prefix at a moment that is not held: no claims, not certain. */

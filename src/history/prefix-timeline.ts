@@ -32,6 +32,11 @@ export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[]
   return (['endpoint', 'cidr'] as const).map((form) => ({ ...copyRegister(key), form }));
 }
 
+/** Returns the prefix of a key as a CIDR. */
+export function cidrOf(key: Readonly<PrefixRegister>): string {
+  return formatKey({ ...copyRegister(key), form: 'cidr' });
+}
+
 /** The claims on the keys of a prefix, by key. */
 export type ClaimsByKey = ReadonlyMap<string, readonly CompleteClaim[]>;
 
@@ -46,12 +51,9 @@ function claimName(key: string, writer: ClaimWriter): string {
   return `${key} ${writerText(writer)}`;
 }
 
-/**
- * A claim, and the time of the change that ended it; undefined if the claim is live, or if that change is not later
- * than the moment.
- */
 interface DatedClaim {
   readonly claim: CompleteClaim;
+  /** Time of the change that ended the claim, if it is later than the moment; undefined if the claim is live. */
   readonly until: number | undefined;
 }
 
@@ -65,8 +67,9 @@ export class PastState {
   /** Claims by key and writer. */
   readonly #claims: Map<string, Map<string, DatedClaim>>;
   #effectiveUntil: number | undefined;
-  /** The state at the moment, once an earlier change was seen. */
+  /** The claims of the moment, when all later changes are undone. */
   #moment: readonly StateClaim[] | undefined;
+  /** By key and writer: the time of the change that set the claim of the moment. */
   readonly #since = new Map<string, number>();
   #effectiveSince: number | undefined;
 
@@ -79,7 +82,7 @@ export class PastState {
     );
   }
 
-  /** Undoes a change that happened after the moment. Returns the visible claims before and after the change. */
+  /** Undoes a change later than the moment. Returns the visible claims before and after the change. */
   undo(change: TimelineChange): NonNullable<PrefixRecord['effective']> {
     const after = this.#visible();
     this.#put(change, change.ms);
@@ -156,8 +159,8 @@ export interface PastPrefix {
 }
 
 /**
- * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `current`: the
- * current ones.
+ * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `current` are
+ * its current claims.
  */
 export function claimsBefore(
   key: PrefixRegister,
@@ -213,15 +216,15 @@ function* newestOfBoth(
   first: Iterator<TimelineChange, void, void>,
   second: Iterator<TimelineChange, void, void>,
 ): Generator<TimelineChange, void, void> {
-  let a = first.next().value;
-  let b = second.next().value;
-  while (a !== undefined || b !== undefined) {
-    if (a !== undefined && (b === undefined || a.position > b.position)) {
-      yield a;
-      a = first.next().value;
-    } else if (b !== undefined) {
-      yield b;
-      b = second.next().value;
+  let ofFirst = first.next().value;
+  let ofSecond = second.next().value;
+  while (ofFirst !== undefined || ofSecond !== undefined) {
+    if (ofFirst !== undefined && (ofSecond === undefined || ofFirst.position > ofSecond.position)) {
+      yield ofFirst;
+      ofFirst = first.next().value;
+    } else if (ofSecond !== undefined) {
+      yield ofSecond;
+      ofSecond = second.next().value;
     }
   }
 }

@@ -32,6 +32,7 @@ const MAX_LINK_STEPS = 12;
 
 /** Bytes of records for each bucket: about two records. */
 const BYTES_PER_BUCKET = 64;
+const MIN_BUCKETS = 64;
 
 const INITIAL_BYTES = 65_536;
 
@@ -47,11 +48,13 @@ export interface RecordHead {
 export interface SegmentIndex {
   /** Position of the newest record of each bucket. The number of buckets is a power of two. */
   readonly buckets: Int32Array;
-  /** Positions of numbered names, of every 64th record and of batch heads, each ascending. */
+  /** Positions of the numbered names, ascending like both following lists. */
   readonly names: Int32Array;
+  /** Positions of every 64th record. */
   readonly positions: Int32Array;
+  /** Positions of batch heads. */
   readonly batches: Int32Array;
-  /** One byte for each length of a prefix: 1 if there is a record of one. */
+  /** One byte for each length of a prefix: 1 if a prefix of this length has a record. */
   readonly lengths4: Uint8Array;
   readonly lengths6: Uint8Array;
   readonly filter: Uint8Array;
@@ -74,7 +77,7 @@ export interface SegmentOptions {
   readonly index?: SegmentIndex | undefined;
 }
 
-/** Number of lengths of a prefix in an index. */
+/** Number of lengths of a prefix: 0 to 128. */
 export const LENGTHS = 129;
 
 /** Records that {@link Segment.reindex} reads in one step. */
@@ -100,18 +103,18 @@ export class Segment extends RecordReader {
   readonly #positions: number[];
   /** Positions of batch heads, ascending. */
   readonly #batches: number[];
-  /** Lengths of the recorded prefixes by family: 1 if there is one. */
+  /** See {@link SegmentIndex.lengths4}. */
   readonly #lengths4: Uint8Array;
   readonly #lengths6: Uint8Array;
   /**
-   * The writer of the last change, because changes arrive in runs of one writer. Its number is 0 if it was not written
-   * yet.
+   * The writer of the last change, and the number of its name, because changes arrive in runs of one writer. The number
+   * is 0 if the name was not written yet.
    */
   #writer: ClaimWriter = { source: 'unspec', owner: '' };
   #writerNumber = 0;
   /**
-   * For each bucket, eight flags: one is set for each prefix in it, chosen by the top 3 bits of the hash. A clear flag
-   * proves that a prefix has no earlier record to link to. Empty if the segment is full.
+   * For each bucket, eight flags. The top 3 bits of the hash of a prefix select its flag, which its first record sets.
+   * If a flag is clear, its prefixes have no earlier record to link to. Empty if the segment is full.
    */
   #tags: Uint8Array;
   #count: number;
@@ -123,7 +126,7 @@ export class Segment extends RecordReader {
     const { number, firstSequence, startMs, maxBytes, isStored = false, content, index } = options;
     const buffer = content ?? new Uint8Array(Math.min(maxBytes, INITIAL_BYTES));
     const bytes = new ByteBuffer(buffer, maxBytes, content?.length);
-    const bucketCount = 2 ** Math.ceil(Math.log2(Math.max(64, maxBytes / BYTES_PER_BUCKET)));
+    const bucketCount = 2 ** Math.ceil(Math.log2(Math.max(MIN_BUCKETS, maxBytes / BYTES_PER_BUCKET)));
     const buckets = index?.buckets ?? new Int32Array(bucketCount).fill(-1);
     super(startMs, bytes, new Names(bytes, maxBytes, index?.names), buckets);
     this.number = number;
@@ -219,7 +222,7 @@ export class Segment extends RecordReader {
     }
   }
 
-  /** Reads the body of the entered record, and returns the hash of its key; undefined if it has none. */
+  /** Reads the body of the entered record. Returns the hash of its key; undefined if the record has no key. */
   #learnBody(learn: () => void): number | undefined {
     const bytes = this.bytes;
     if (this.kind === KIND.prefix) {
@@ -308,8 +311,8 @@ export class Segment extends RecordReader {
   }
 
   /**
-   * Appends a change of a service or node, a mark, or a batch head. `key` is the document, the kind of mark, or the
-   * store.
+   * Appends a change of a service or node, a mark, or a batch head. `key` is the name of the service or node, the kind
+   * of the mark, or the store.
    */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
@@ -377,7 +380,7 @@ export class Segment extends RecordReader {
    */
   #begin(kind: Kind, ms: number, bucket: number): number {
     const bytes = this.bytes;
-    // Texts may be long. If a claim is, `#end` makes room for its length.
+    // Texts may be long. `#end` makes room for the length of a claim if it is long, too.
     const isLong = kind !== KIND.prefix;
     const start = bytes.length;
     if (this.#count % INDEX_EVERY === 0) this.#positions.push(start);
@@ -393,7 +396,7 @@ export class Segment extends RecordReader {
     return start;
   }
 
-  /** Returns the number of the name of a writer; 0 if it has none yet. */
+  /** Returns the number of the name of a writer; 0 if the name has none yet. */
   #numberOf(writer: ClaimWriter): number {
     if (writer.source !== this.#writer.source || writer.owner !== this.#writer.owner) {
       this.#writer = { source: writer.source, owner: writer.owner };

@@ -252,7 +252,7 @@ export class SegmentArchive {
   async #read(bytes: Uint8Array): Promise<ReadSegment> {
     const steps = readSegment(bytes, this.disk.checksum);
     for (;;) {
-      let step = { done: false } as ReturnType<typeof steps.next>;
+      let step = { done: false } as ReturnType<typeof steps.next>; // not narrowed, because the callback assigns it
       await this.#gate.run(this.#gate.slice, () => {
         step = steps.next();
       });

@@ -47,8 +47,8 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /** Size of the first values of a frame of records: the time (64 bits), and the length of the state (32 bits). */
-const RECORDS_HEAD = 12;
-/** Size of the number at the end of the last frame, which is the length of its payload. */
+const RECORDS_HEAD_BYTES = 12;
+/** Size of the number at the end of the payload of the last frame, which is the length of this payload. */
 const LENGTH_BYTES = 4;
 /** Number of lists after the JSON in the last frame. */
 const LISTS_AFTER_JSON = 7;
@@ -69,7 +69,7 @@ export function recordsFrame(
   checksum: Checksum,
 ): Uint8Array {
   const json = state === undefined ? new Uint8Array() : encoder.encode(JSON.stringify(state));
-  const head = new Uint8Array(RECORDS_HEAD);
+  const head = new Uint8Array(RECORDS_HEAD_BYTES);
   const view = new DataView(head.buffer);
   view.setFloat64(0, endMs);
   view.setUint32(8, json.length);
@@ -173,8 +173,10 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
   const start = readHead(bytes, checksum);
   if (start === undefined) throw new DamagedError('the head of a segment is torn');
   const { head } = start;
-  let [at, length, endMs] = [start.end, 0, head.startMs];
-  let [frames, stepStart] = [0, at];
+  let at = start.end;
+  let length = 0;
+  let endMs = head.startMs;
+  let [framesInStep, stepStart] = [0, at];
   const ranges: number[] = [];
   let state: LifeState = { pieces: [], spans: [] };
   let end: { readonly index: SegmentIndex; readonly facts: StoredFacts } | undefined;
@@ -197,9 +199,10 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
       const recordsEnd = at - CHECKSUM_BYTES;
       ranges.push(recordsEnd - read.records.length, recordsEnd);
     }
-    if (++frames < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
-    [frames, stepStart] = [0, at];
+    framesInStep++;
+    if (framesInStep < FRAMES_PER_STEP && at - stepStart < BYTES_PER_STEP) continue;
     yield;
+    [framesInStep, stepStart] = [0, at];
   }
   const records = bytes.subarray(0, length);
   const segment = new Segment({ ...head, isStored: true, content: records, index: end?.index });
@@ -218,18 +221,20 @@ export function* readSegment(bytes: Uint8Array, checksum: Checksum): Generator<v
  * records. So {@link segmentOfParts} moves no records.
  */
 export function partsOf(bytes: Uint8Array, ranges: Int32Array): readonly Uint8Array[] {
-  const length = recordBytesOf(ranges);
-  const end = ranges.at(-1) ?? 0;
+  const recordBytes = recordBytesOf(ranges);
+  const lastRecordEnd = ranges.at(-1) ?? 0;
+  const restEnd = recordBytes + bytes.length - lastRecordEnd;
   const parts: Uint8Array[] = [];
-  let [file, records, between] = [0, 0, length + bytes.length - end];
+  // Positions in the file, and in the two areas of `bytes`.
+  let [inFile, inRecords, inBetween] = [0, 0, restEnd];
   for (let i = 0; i < ranges.length; i += 2) {
     const [from = 0, to = 0] = [ranges[i], ranges[i + 1]];
-    parts.push(bytes.subarray(between, between + from - file), bytes.subarray(records, records + to - from));
-    between += from - file;
-    records += to - from;
-    file = to;
+    const betweenEnd = inBetween + from - inFile;
+    const recordsEnd = inRecords + to - from;
+    parts.push(bytes.subarray(inBetween, betweenEnd), bytes.subarray(inRecords, recordsEnd));
+    [inFile, inRecords, inBetween] = [to, recordsEnd, betweenEnd];
   }
-  return [...parts, bytes.subarray(length, length + bytes.length - end)];
+  return [...parts, bytes.subarray(recordBytes, restEnd)];
 }
 
 /** Returns a complete segment, verified earlier, from bytes that were read into their {@link partsOf}. */
@@ -253,18 +258,18 @@ function parseRecords(payload: Uint8Array): {
   readonly state: LifeState | undefined;
   readonly records: Uint8Array;
 } {
-  if (payload.length < RECORDS_HEAD) throw new DamagedError('a frame of records is too short');
+  if (payload.length < RECORDS_HEAD_BYTES) throw new DamagedError('a frame of records is too short');
   const view = new DataView(payload.buffer, payload.byteOffset, payload.length);
   const endMs = view.getFloat64(0);
   const length = view.getUint32(8);
-  const from = RECORDS_HEAD + length;
+  const from = RECORDS_HEAD_BYTES + length;
   if (from > payload.length || !Number.isFinite(endMs))
     throw new DamagedError('a frame of records is invalid');
-  const state = length === 0 ? undefined : readState(parseFields(payload.subarray(RECORDS_HEAD, from)));
+  const state = length === 0 ? undefined : readState(parseFields(payload.subarray(RECORDS_HEAD_BYTES, from)));
   return { endMs, state, records: payload.subarray(from) };
 }
 
-/** The parts of the last frame. */
+/** The parts of the last frame, see {@link endFrame}. `wordLists` are the lists of 32-bit words. */
 interface EndLists {
   readonly json: Uint8Array;
   readonly lengths4: Uint8Array;

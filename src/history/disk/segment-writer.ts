@@ -10,13 +10,13 @@ import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } f
 const RETRY_MS = 10_000;
 
 /**
- * Maximum size of a file, as a multiple of the maximum size of a segment: the file contains the records, the index, and
- * the times and states that each second appends.
+ * Maximum size of a file, as a multiple of the maximum size of a segment. The file contains the records, the index, and
+ * the time and the changed state of each flush.
  */
 const MAX_FILE_SEGMENTS = 3;
 
 interface OpenFile {
-  /** Undefined after a failed write. The file then stays until another one is created. */
+  /** Undefined after a failed write. The file then stays until the next file is created. */
   segment: Segment | undefined;
   readonly head: SegmentHead;
   readonly sink: StateSink;
@@ -106,11 +106,11 @@ export class SegmentWriter {
     const version = this.#log.stateVersion;
     const records = segment.bytesFrom(file.recordBytes);
     file.recordBytes += records.length;
-    const changed = version === file.stateVersion ? undefined : state;
+    const changedState = version === file.stateVersion ? undefined : state;
     file.stateVersion = version;
     const { checksum } = this.#archive.disk;
-    await append(file, recordsFrame(endMs, records, changed, checksum));
-    // The file grows even without records, because each flush appends the time. Begin a new one.
+    await append(file, recordsFrame(endMs, records, changedState, checksum));
+    // The file grows even without records, because each flush appends the time. If it is large, begin the next segment.
     if (file.bytes - file.recordBytes > this.#log.segmentBytes / 2) this.#log.roll();
     if (following === undefined && !isLast) return false;
     const stopped = following === undefined;

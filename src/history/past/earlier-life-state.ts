@@ -7,8 +7,10 @@ import { compareWriters } from '../../model/source.ts';
 import { writerText } from '../claim-codec.ts';
 import type { PastPrefix, TimelineChange } from '../prefix-timeline.ts';
 
-/** The effective claim of a key, if it is known. `claim` is undefined if the key certainly had none. */
-type Known = { readonly claim: CompleteClaim | undefined } | undefined;
+/** The effective claim of a key, proven by a record. `claim` is undefined if the key had none. */
+interface ProvenClaim {
+  readonly claim: CompleteClaim | undefined;
+}
 
 /**
  * A writer's claim at the moment, from its newest change before the moment, or else from its oldest change after it.
@@ -40,28 +42,30 @@ class EarlierLifeKey {
     if (effect !== 0) this.#lastBefore ??= change;
   }
 
-  /** Times at which the effective claim was last set, and next changed. */
+  /** The time of the last change of the effective claim up to the moment, and of the first one after it. */
   get effectiveTimes(): { readonly since: number | undefined; readonly until: number | undefined } {
     return { since: this.#lastBefore?.ms, until: this.#firstAfter?.ms };
   }
 
-  /** Returns the effective claim, as far as a record proves it. */
-  known(ms: number, isLost: (fromMs: number, toMs: number) => boolean): Known {
-    const [left, right] = [this.#lastBefore, this.#firstAfter];
-    const isLeft = left !== undefined && (left.effect & EFFECT.after) !== 0 && !isLost(left.ms, ms);
-    const isRight = right !== undefined && (right.effect & EFFECT.before) !== 0 && !isLost(ms, right.ms);
-    if (isLeft && isRight && !sameEntry(left.after, right.before)) return undefined;
-    if (isLeft) return { claim: left.after };
-    return isRight ? { claim: right.before } : undefined;
+  /** Returns the effective claim; undefined if no record proves it, or if two records contradict each other. */
+  provenClaim(ms: number, isLost: (fromMs: number, toMs: number) => boolean): ProvenClaim | undefined {
+    const [last, next] = [this.#lastBefore, this.#firstAfter];
+    const isByLast = last !== undefined && (last.effect & EFFECT.after) !== 0 && !isLost(last.ms, ms);
+    const isByNext = next !== undefined && (next.effect & EFFECT.before) !== 0 && !isLost(ms, next.ms);
+    if (isByLast && isByNext && !sameEntry(last.after, next.before)) return undefined;
+    if (isByLast) return { claim: last.after };
+    return isByNext ? { claim: next.before } : undefined;
   }
 
-  /** Returns the claims with their times: the effective one if it is known, then the others by precedence. */
-  sortedClaims(known: Known): readonly (CompleteClaim & Pick<WriterClaim, 'since' | 'until'>)[] {
-    if (known !== undefined && known.claim === undefined) return [];
+  /** Returns the claims with their times: the effective one if it is proven, then the others by precedence. */
+  sortedClaims(
+    proven: ProvenClaim | undefined,
+  ): readonly (CompleteClaim & Pick<WriterClaim, 'since' | 'until'>)[] {
+    if (proven !== undefined && proven.claim === undefined) return [];
     const claims = [...this.#claims.values()]
       .flatMap(({ claim, since, until }) => (claim === undefined ? [] : [{ ...claim, since, until }]))
       .sort(compareWriters);
-    const effective = known?.claim;
+    const effective = proven?.claim;
     if (effective === undefined) return claims;
     const { since, until } = this.#claims.get(writerText(effective)) ?? {};
     const others = claims.filter((claim) => writerText(claim) !== writerText(effective));
@@ -100,21 +104,23 @@ export class EarlierLifeState {
 
   /** Returns the claims at a time. `isLost` returns true if changes between two times may be missing. */
   result(ms: number, isLost: (fromMs: number, toMs: number) => boolean): EarlierLifePrefix {
-    const keys = Array.from(this.#keys, ([key, state]) => ({ key, state, known: state.known(ms, isLost) }));
+    const keys = Array.from(this.#keys, ([key, state]) => {
+      return { key, state, proven: state.provenClaim(ms, isLost) };
+    });
     // The endpoint is first. If it has a claim, or may have one, the CIDR is shadowed (I4).
-    const visible = keys.findIndex(({ known }) => known === undefined || known.claim !== undefined);
+    const visible = keys.findIndex(({ proven }) => proven === undefined || proven.claim !== undefined);
     const deciding = keys.slice(0, visible < 0 ? keys.length : visible + 1);
     // The visible claim of the CIDR began and ends with a change of either key.
     const times = deciding.map(({ state }) => state.effectiveTimes);
-    const claims = keys.flatMap(({ key, state, known }) =>
-      state.sortedClaims(known).map((claim, index) => ({ ...claim, key, effective: index === 0 })),
+    const claims = keys.flatMap(({ key, state, proven }) =>
+      state.sortedClaims(proven).map((claim, index) => ({ ...claim, key, effective: index === 0 })),
     );
     return {
       claims,
       decidedBy: decidingRule(claims),
       effectiveSince: finite(Math.max(...times.flatMap(({ since }) => since ?? []))),
       effectiveUntil: finite(Math.min(...times.flatMap(({ until }) => until ?? []))),
-      isKnown: deciding.every(({ known }) => known !== undefined),
+      isKnown: deciding.every(({ proven }) => proven !== undefined),
     };
   }
 }

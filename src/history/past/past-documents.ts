@@ -38,25 +38,31 @@ export async function documentIn(
   const later: DatedChange[] = [];
   const earlier: DatedChange[] = [];
   const undone = new UndoneDocument(current);
-  let [since, until]: (number | undefined)[] = [];
+  let since: number | undefined;
+  let until: number | undefined;
   for await (const places of reading.placesOf(life, kind, key)) {
     for (const place of places) {
       const change = changeAt(place);
-      const isLaterChange = isLater(place);
-      if (isLaterChange) until = place.ms;
-      else since ??= place.ms;
-      if (!life.isLive) (isLaterChange ? later : earlier).push({ ms: place.ms, change });
-      else if (isLaterChange) undone.undo(change);
+      const { ms } = place;
+      if (isLater(place)) {
+        until = ms;
+        if (life.isLive) undone.undo(change);
+        else later.push({ ms, change });
+      } else {
+        since ??= ms;
+        if (!life.isLive) earlier.push({ ms, change });
+      }
     }
     if (life.isLive && since !== undefined) break;
   }
   if (life.isLive) return { document: undone.document, isKnown: true, since, until };
   const found = provenDocument(kind, later, earlier);
-  const isHeld =
-    found !== undefined &&
-    !isLostBetween(life, Math.min(found.ms, point.lifeMs), Math.max(found.ms, point.lifeMs));
-  if (found !== undefined) return { document: found.document, isKnown: isHeld, since, until };
-  // Nothing is proven: take the document at the beginning of the next life, and undo the later changes of this one.
+  if (found !== undefined) {
+    const { document, ms } = found;
+    const isLost = isLostBetween(life, Math.min(ms, point.lifeMs), Math.max(ms, point.lifeMs));
+    return { document, isKnown: !isLost, since, until };
+  }
+  // Without proof, take the document at the beginning of the next life, and undo the later changes of this one.
   const next = point.life + 1;
   if (next >= reading.lives.length) return { document: undefined, isKnown: false, since, until };
   const after = await documentIn(reading, requested, { life: next, lifeMs: -1, endSequence: undefined });

@@ -11,7 +11,7 @@ export type Lengths = Readonly<Record<Family, readonly number[]>>;
 
 /**
  * Looks up addresses at times of the current life. Must not be used after the next change. Most addresses have not
- * changed since then, so that a search of the index and a lookup in the current cache are enough. If the first
+ * changed since their times, so that a search of the index and a lookup in the current cache are enough. If the first
  * change of a key after the time contains the former effective claim, no other change of the key is read.
  */
 export class PastLookups {
@@ -35,7 +35,7 @@ export class PastLookups {
    * Returns the identity of an address at a time, changes of that millisecond included. `address` was parsed from `ip`.
    */
   identityAt(ip: string, address: Readonly<PrefixRegister>, ms: number): number | undefined {
-    let from = this.#segments.length;
+    let from = this.#segments.length; // index of the first segment with later changes
     while (from > 0 && (this.#segments[from - 1] as Segment).lastMs > ms) from--;
     for (const length of this.#lengths[address.family]) {
       const key = this.#prefixOf(address, length);
@@ -48,6 +48,7 @@ export class PastLookups {
     return this.#ipcache.lookupIdentity(ip);
   }
 
+  /** Like {@link PastLookups.identityAt}, if a prefix of the address has changed after the time. */
   #recordedIdentityAt(address: Readonly<PrefixRegister>, from: number, ms: number): number | undefined {
     for (const length of this.#lengths[address.family]) {
       for (const key of keysOf(this.#prefixOf(address, length))) {

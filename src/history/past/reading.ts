@@ -37,7 +37,7 @@ export interface ReadingOptions {
   readonly drop: (stored: StoredSegment) => void;
 }
 
-/** Reads the segments of all lives for one query, in slices of a `TurnGate`. Ignores records that are newer than the query. */
+/** Reads the segments of all lives for one query, in slices of a `TurnGate`. Ignores records newer than the query. */
 export class Reading {
   readonly #options: ReadingOptions;
   readonly lives: readonly Life[];
