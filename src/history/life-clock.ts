@@ -68,7 +68,7 @@ export class LifeClock {
     return change;
   }
 
-  /** Removes the piece of the older half whose removal adds the least error. Wall times of its period become unclear. */
+  /** Removes the piece of the older half whose removal adds the least error. Its wall times become unclear. */
   #merge(): void {
     const pieces = this.#pieces;
     let best: { readonly index: number; readonly next: ClockPiece; readonly error: number } | undefined;
