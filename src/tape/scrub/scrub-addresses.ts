@@ -10,7 +10,7 @@ import { canonicalKey, parseKey, prefixRegister } from '../../net/prefix.ts';
 const KEPT = ['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3', '::/127', 'fe80::/10', 'ff00::/8'];
 
 /** Maximum number of cached HMACs: about 30 MB. */
-const MAX_DIGESTS = 100_000;
+const MAX_CACHED_DIGESTS = 100_000;
 
 function bytesOf({ family, w0, w1, w2, w3 }: Readonly<AddressWords>): Uint8Array {
   const bytes = Buffer.alloc(addressBits(family) / 8);
@@ -61,8 +61,8 @@ export class AddressScrub {
     const isCanonical = canonicalKey(text) === text;
     const words = wordsOf(this.#flipBits(bytesOf(register)));
     maskWords(words, register.length);
-    const rest = /[/@].*$/.exec(text)?.[0] ?? '';
-    return `${isCanonical ? formatAddress(words) : otherSpelling(words, text)}${rest}`;
+    const suffix = /[/@].*$/.exec(text)?.[0] ?? ''; // the length and the address space, in the spelling of the text
+    return `${isCanonical ? formatAddress(words) : nonCanonical(words, register.length, text)}${suffix}`;
   }
 
   #flipBits(bytes: Uint8Array): Uint8Array {
@@ -71,10 +71,11 @@ export class AddressScrub {
       const digest = this.#digest(bytes.subarray(0, index), bytes.length);
       let flips = 0;
       for (let bit = 0; bit < 8; bit++) {
-        // The inner nodes of a binary tree of eight levels: 1, then 2 and 3, …, then 128 to 255.
+        // The bits before this one in the byte select an inner node of a binary tree of eight levels: 1, then 2 or 3, …,
+        // then 128 to 255. Each node has a bit of the digest.
         const node = (1 << bit) | (byte >> (8 - bit));
-        const isFlipped = index * 8 + bit > lastKept && ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
-        if (isFlipped) flips |= 0x80 >> bit;
+        const nodeBit = ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
+        if (nodeBit === 1 && index * 8 + bit > lastKept) flips |= 0x80 >> bit;
       }
       return byte ^ flips;
     });
@@ -94,22 +95,26 @@ export class AddressScrub {
     return last;
   }
 
-  #digest(prefix: Uint8Array, size: number): Uint8Array {
-    const key = `${size} ${prefix.join('.')}`;
+  /** Returns 256 bits for the bytes before another one, in an address of `size` bytes. */
+  #digest(before: Uint8Array, size: number): Uint8Array {
+    const key = `${size} ${before.join('.')}`;
     let digest = this.#digests.get(key);
     if (digest === undefined) {
       digest = createHmac('sha256', this.#secret).update(key).digest();
-      if (this.#digests.size >= MAX_DIGESTS) this.#digests.clear();
+      if (this.#digests.size >= MAX_CACHED_DIGESTS) this.#digests.clear();
       this.#digests.set(key, digest);
     }
     return digest;
   }
 }
 
-/** Returns a non-canonical spelling of an address, of the same kind as that of `text`. */
-function otherSpelling(words: AddressWords, text: string): string {
+/**
+ * Returns an address in the way in which `text` is not canonical: as a mapped IPv4 address, with a bit after the length
+ * of the prefix, or with capital letters and zeros. An IPv4 address without a prefix is canonical; its suffix is not.
+ */
+function nonCanonical(words: AddressWords, length: number, text: string): string {
   if (words.family === 4 && text.includes(':')) return `::ffff:${formatAddress(words)}`;
-  if (words.family === 4) return formatAddress({ ...words, w0: words.w0 | 1 });
+  if (words.family === 4) return formatAddress({ ...words, w0: length < 32 ? words.w0 | 1 : words.w0 });
   return [words.w0, words.w1, words.w2, words.w3]
     .map((word) => (word >>> 0).toString(16).toUpperCase().padStart(8, '0'))
     .map((digits) => `${digits.slice(0, 4)}:${digits.slice(4)}`)

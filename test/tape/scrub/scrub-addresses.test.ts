@@ -62,9 +62,12 @@ describe('the addresses of a scrubbed tape', () => {
     },
   );
 
-  it('keep their address space, and whether their spelling is canonical', () => {
+  it('keep their address space, and whether their spelling is canonical (regression: 10.0.0.2@05 was 10.0.0.3@05)', () => {
     expect(scrub.replace('10.0.0.1@5')).toMatch(/^\d+\.\d+\.\d+\.\d+@5$/);
-    for (const text of ['::ffff:10.0.0.1', 'FD00::1', '10.0.0.1/24', 'fd00::1/64', '::ffff:10.0.0.0/104']) {
+    // The address space 05 is canonically 5.
+    const texts = ['::ffff:10.0.0.1', 'FD00::1', '10.0.0.1/24', 'fd00::1/64', '::ffff:10.0.0.0/104'];
+    const spaces = ['10.0.0.2@05', '10.0.0.3@05', '10.0.0.2/32@05', '10.0.0.0/24@05', 'fd00::2@05'];
+    for (const text of [...texts, ...spaces]) {
       const other = scrub.replace(text) ?? '';
       expect(canonicalKey(other)).toBe(scrub.replace(canonicalKey(text) ?? ''));
       expect(canonicalKey(other)).not.toBe(other);
