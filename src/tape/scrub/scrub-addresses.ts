@@ -71,8 +71,8 @@ export class AddressScrub {
       const digest = this.#digest(bytes.subarray(0, index), bytes.length);
       let flips = 0;
       for (let bit = 0; bit < 8; bit++) {
-        // The bits before this one in the byte select an inner node of a binary tree of eight levels: 1, then 2 or 3, …,
-        // then 128 to 255. Each node has a bit of the digest.
+        // The earlier bits of the byte select an inner node of a binary tree of eight levels: 1, then 2 or 3, …, then
+        // 128 to 255. Each node has a bit of the digest.
         const node = (1 << bit) | (byte >> (8 - bit));
         const nodeBit = ((digest[node >> 3] ?? 0) >> (node & 7)) & 1;
         if (nodeBit === 1 && index * 8 + bit > lastKept) flips |= 0x80 >> bit;
