@@ -60,6 +60,8 @@ function readKeyName(name: string): string {
 /** Returns the name in the value: `IP`, with the length of `Mask` if it is set. */
 function nameInValue(fields: Fields<never>): string {
   const ip = fields.string('IP') ?? '';
+  // A length or an address space could otherwise equal that of the key.
+  if (/[/@]/.test(ip)) fields.reject('IP', 'invalid-address', 'is not a valid IP address', ip);
   if (fields.value('Mask') === undefined) return ip;
   const address = fields.address('IP') ?? '';
   const length = readMask(address.includes(':') ? 6 : 4, fields);

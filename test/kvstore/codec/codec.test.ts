@@ -123,6 +123,9 @@ describe('an IPIdentityPair', () => {
     ['10.0.0.1', { ...pair, Mask: '//8AAA==' }, 'key-mismatch IP'],
     ['10.0.0.1@5', { ...pair, IP: '10.0.0.2' }, 'key-mismatch IP'],
     ['10.0.0.1@5', { ...pair, IP: '10.0.0.1@6' }, 'invalid-address IP'],
+    // Regression: an IP that equals the name was accepted, although it is no address.
+    ['10.0.0.1@5', { ...pair, IP: '10.0.0.1@5' }, 'invalid-address IP'],
+    ['10.0.0.0/16', { ...pair, IP: '10.0.0.0/16' }, 'invalid-address IP'],
     ['10.0.0.1@05', pair, 'invalid-key key'],
     ['10.0.0.1@0', pair, 'invalid-key key'],
     ['10.0.0.1@512', pair, 'invalid-key key'],
