@@ -59,7 +59,8 @@ export class RemoteClusters implements Duty {
 
   /** Names of the clusters with a configuration, usable or not. Undefined before the configurations have been read. */
   get names(): readonly string[] | undefined {
-    const [mesh, configs] = [this.#mesh, this.#configs?.status()];
+    const mesh = this.#mesh;
+    const configs = this.#configs?.status();
     if (mesh === undefined || configs?.listed !== true) return undefined;
     const unusable = Object.keys(configs.problems).filter((name) => mesh.check(name) === undefined);
     return [...new Set([...mesh.names, ...unusable])];
@@ -106,7 +107,8 @@ export class RemoteClusters implements Duty {
     this.#state = 'running';
     const leave = mesh.onChange((name) => this.#listeners.call(name));
     void configs.listed.then(() => this.#listeners.call(''));
-    await configs.start();
+    // The first list may not return, for example of a folder in a network file system.
+    await Promise.race([configs.start(), fired(signal)]);
     await fired(signal);
     await configs.stop();
     await mesh.stop();
@@ -127,7 +129,7 @@ export class RemoteClusters implements Duty {
   status(): DutyStatus {
     const clusters = this.clusters();
     const isComplete = this.#configs?.status().listed === true && clusters.every(({ ready }) => ready);
-    const failed = clusters.flatMap(({ name, lastFailure }): Failure[] =>
+    const lastFailures = clusters.flatMap(({ name, lastFailure }): Failure[] =>
       lastFailure === undefined
         ? []
         : [{ ...lastFailure, message: `cluster ${name}: ${lastFailure.message}` }],
@@ -136,7 +138,7 @@ export class RemoteClusters implements Duty {
       name: this.name,
       state: this.#state === 'running' && !isComplete ? 'waiting' : this.#state,
       failures: clusters.reduce((sum, { failures }) => sum + failures, 0),
-      lastFailure: failed.sort((a, b) => b.at - a.at)[0],
+      lastFailure: lastFailures.sort((a, b) => b.at - a.at)[0],
     };
   }
 

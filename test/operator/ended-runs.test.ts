@@ -158,6 +158,31 @@ it('a remote cluster is gone if it has no file, whatever its name (regression: `
   await running;
 });
 
+it('remote clusters end although the list of the configurations hangs (regression: the operator did not end)', async () => {
+  const clock = new ManualClock();
+  const source = { list: () => new Promise<never>(() => {}), watch: () => unsubscribeOnce(() => {}) };
+  const clusters = new RemoteClusters({
+    clusterName: 'a',
+    clusterID: 1,
+    maxConnectedClusters: 255,
+    source,
+    clock,
+    random: () => 0.5,
+    onReject: () => expect.fail(),
+  });
+  const ended = new AbortController();
+  let isOver = false;
+  const running = clusters.run(ended.signal).then(() => {
+    isOver = true;
+  });
+  await advance(clock, 1000);
+  expect(isOver).toBe(false);
+  ended.abort();
+  await advance(clock, 1000);
+  expect(isOver).toBe(true);
+  await running;
+});
+
 it('a slice that was deleted between two runs is created again in the second', async () => {
   const clock = new ManualClock();
   const writes: ObjectWrite[] = [];
