@@ -3,6 +3,7 @@ import { backoffDelay, isRecentOutage, RECENT_OUTAGE_CAP_MS } from '../base/back
 import type { Timer } from '../base/clock.ts';
 import { failureOf } from '../base/failure.ts';
 import { EitherSignal } from '../base/follow-signal.ts';
+import { CallbackGuard } from '../base/guard.ts';
 import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
 import { interruptible, Supervisor, type Work } from '../base/supervisor.ts';
@@ -23,7 +24,13 @@ import type {
   Withdrawal,
 } from './cluster-state.ts';
 import { type RemoteClusterStatus, ReportedStatus } from './cluster-status.ts';
-import { followCluster, isReplaced, readHandshake, watchConfig } from './follow-cluster.ts';
+import {
+  type FollowParams,
+  followCluster,
+  isReplaced,
+  readHandshake,
+  watchConfig,
+} from './follow-cluster.ts';
 import {
   EXPIRING_RESOURCES,
   type KeyVersion,
@@ -100,7 +107,10 @@ const REFILL_MS = 15 * 60_000;
  */
 export class FollowedCluster {
   /** Identities of the cluster. The object is the same for the lifetime of the cluster. */
-  readonly identities: IdentityCache = new IdentityCache();
+  readonly identities: IdentityCache = new IdentityCache(
+    undefined,
+    new CallbackGuard((error) => this.#recordFailure(error, 'a listener of identities failed: ')),
+  );
   readonly #options: FollowedClusterOptions;
   readonly #rejections: RejectionLog;
   readonly #stores: ResourceStores;
@@ -313,14 +323,9 @@ export class FollowedCluster {
     if (leaving.aborted) return;
     const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
       this.#connect?.(signal);
-    const close = (late: KvstoreBackend | undefined): unknown => late?.close();
-    this.#backend = await this.#runWithin(
-      CONNECT_MS,
-      'its kvstore client was not created',
-      make,
-      leaving,
-      close,
-    );
+    const discard = (late: KvstoreBackend | undefined): unknown => late?.close();
+    const reason = 'its kvstore client was not created';
+    this.#backend = await this.#runWithin(CONNECT_MS, reason, make, { leaving, discard });
     if (this.#options.retries !== undefined) this.#backend?.retryInTurn(this.#options.retries);
     this.#dispatch({ type: 'connected', attempt });
   }
@@ -333,8 +338,7 @@ export class FollowedCluster {
     ms: number,
     reason: string,
     work: Work<T>,
-    leaving?: AbortSignal,
-    discard?: (late: T) => unknown,
+    { leaving, discard }: { readonly leaving?: AbortSignal; readonly discard?: (late: T) => unknown } = {},
   ): Promise<T> {
     const late = new AbortController();
     const error = new Error(`${reason} within ${ms / 1000} s`);
@@ -409,8 +413,9 @@ export class FollowedCluster {
     };
     const refill = async (leaving: AbortSignal): Promise<void> => {
       // An empty kvstore deletes nothing, however long it is empty.
-      do await sleep(clock, refillMs, leaving);
-      while (!leaving.aborted && this.#stores.watchedKeys === 0);
+      do {
+        await sleep(clock, refillMs, leaving);
+      } while (!leaving.aborted && this.#stores.watchedKeys === 0);
       this.#dispatch({ type: 'refilled', attempt });
     };
     // The signal may have fired during `configure`.
@@ -488,7 +493,7 @@ export class FollowedCluster {
   }
 
   /** Parameters to read the cluster with the current client. */
-  get #readParams(): { name: string; backend: KvstoreBackend; read: KeyRead; onReaderState: OnReaderState } {
+  get #readParams(): Pick<FollowParams, 'name' | 'backend' | 'read' | 'onReaderState'> {
     assert(this.#handshake !== undefined, 'the configuration of the cluster was read');
     return {
       name: this.name,

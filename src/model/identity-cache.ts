@@ -31,19 +31,21 @@ export class IdentityCache {
   readonly #byID = new Map<number, CachedIdentity>();
   /** The number for each text of labels; a list if there are several numbers, which is rare. */
   readonly #byLabels = new Map<string, NumericIdentity | SortedMap<NumericIdentity, true>>();
+  readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   #changes = 0;
 
   /**
    * @param compare orders two numbers with the same labels; default: the smaller first. The order of two numbers must
    *   not change while both are in the cache
-   * @param guard receives the errors of listeners; by default they are ignored
+   * @param guard receives the errors of listeners; by default they are only counted
    */
   constructor(
     compare: (a: NumericIdentity, b: NumericIdentity) => number = (a, b) => a - b,
     guard: CallbackGuard = new CallbackGuard(),
   ) {
     this.#compare = compare;
+    this.#guard = guard;
     this.#listeners = new ListenerSet(new DeliveryQueue(guard));
   }
 
@@ -54,6 +56,11 @@ export class IdentityCache {
   /** Increases with every change. */
   get changes(): number {
     return this.#changes;
+  }
+
+  /** Number of errors of listeners. */
+  get listenerFaults(): number {
+    return this.#guard.faults;
   }
 
   lookupByID(id: number): Labels | undefined {

@@ -45,6 +45,21 @@ describe('a remote cluster', () => {
     expect(agent.mesh.identitiesOf('a')?.lookupByLabels(labels)).toBe(0x1_0200);
   });
 
+  it('counts and shows the error of a listener of its identities (regression: it was lost)', async () => {
+    const server = newCluster(clock, 'a', 1);
+    await follow('a', server);
+    const identities = agent.mesh.identitiesOf('a');
+    const seen: number[] = [];
+    const onIdentityGone = (): void => {};
+    identities?.subscribe({ onIdentity: () => expect.fail('the listener'), onIdentityGone });
+    identities?.subscribe({ onIdentity: (id) => void seen.push(id), onIdentityGone });
+    write(server, `cilium/state/identities/v1/id/${0x1_0200}`, 'k8s:app=x;');
+    await settle(8);
+    expect(seen).toEqual([0x1_0200]);
+    expect(identities?.listenerFaults).toBe(1);
+    expect(statusOf('a').lastFailure?.message).toBe('a listener of identities failed: the listener');
+  });
+
   it('reports the duration of its first sync, and the state of its client', async () => {
     const server = new MemoryServer({ clock });
     configure(server, 'a', 1);
