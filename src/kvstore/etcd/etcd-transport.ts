@@ -29,7 +29,6 @@ import { decodeTxn, encodeTxn } from './txn-messages.ts';
 interface GeneratedStatus {
   readonly header: { readonly member_id: string };
   readonly version: string;
-  readonly dbSize: string;
   readonly leader: string;
   /** A missing leader, and active alarms. */
   readonly errors: readonly string[];
@@ -261,7 +260,6 @@ async function endpointStatus(endpoint: EtcdEndpoint, options?: CallOptions): Pr
       healthy: answer.leader !== '0' && answer.errors.length === 0,
       version: answer.version,
       isLeader: answer.leader === answer.header.member_id,
-      dbSizeBytes: Number(answer.dbSize),
       ...(answer.errors.length > 0 && { error: answer.errors.map((error) => error.trim()).join(', ') }),
     };
   } catch (error) {

@@ -151,7 +151,6 @@ export interface EndpointStatus {
   readonly healthy: boolean;
   readonly version?: string;
   readonly isLeader?: boolean;
-  readonly dbSizeBytes?: number;
   readonly error?: string;
 }
 
