@@ -42,8 +42,8 @@ export type { LocalClusterOptions, LocalClusterStatus } from './clustermesh/loca
 export { LocalCluster } from './clustermesh/local-cluster.ts';
 export type { KeyVersion, ResourceStatuses } from './clustermesh/resource-stores.ts';
 export type { ServiceV2 } from './clustermesh/service-v2.ts';
-export type { SyncDeadline, SyncingClusters, SyncProgress } from './clustermesh/sync-deadline.ts';
-export { waitForClusters } from './clustermesh/sync-deadline.ts';
+export type { SyncDeadline, SyncMembers, SyncProgress } from './clustermesh/sync-deadline.ts';
+export { waitForSync } from './clustermesh/sync-deadline.ts';
 export type {
   ConnectDatapathOptions,
   Datapath,

@@ -5,7 +5,7 @@ import { counted } from '../base/show-value.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { LocalCluster } from '../clustermesh/local-cluster.ts';
-import { lastProgressAt, waitForClusters } from '../clustermesh/sync-deadline.ts';
+import { lastProgressAt, waitForSync } from '../clustermesh/sync-deadline.ts';
 import type { KindStatus } from '../k8s/feed/followed-kind.ts';
 import { HostIPs } from '../k8s/feed/host-ips.ts';
 import { HANDOVER_RESOURCES, KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -138,7 +138,7 @@ export class KubernetesFollower {
           failures: MAX_FAILURES,
           signal: either.signal,
         };
-        if (this.#feed !== undefined) await waitForClusters(this.#feed, deadline);
+        if (this.#feed !== undefined) await waitForSync(this.#feed, deadline);
       },
     };
   }

@@ -10,9 +10,9 @@ import { RetryPacer } from './retry-pacer.ts';
 import {
   SYNC_DEADLINE,
   type SyncDeadline,
-  type SyncingClusters,
+  type SyncMembers,
   type SyncProgress,
-  waitForClusters,
+  waitForSync,
 } from './sync-deadline.ts';
 
 /**
@@ -32,7 +32,7 @@ export interface ClusterSetOptions extends Pick<RuntimeOptions, 'clock'> {
 const CLUSTER_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 /** The set of followed remote clusters. Operations on a cluster run one after the other. */
-export abstract class ClusterSet implements SyncingClusters {
+export abstract class ClusterSet implements SyncMembers {
   readonly #clusterName: string;
   readonly #clock: Clock;
   readonly #clusters = new Map<string, FollowedCluster>();
@@ -112,7 +112,7 @@ export abstract class ClusterSet implements SyncingClusters {
    * Never rejects; if the signal fires, it resolves to the clusters incomplete by then.
    */
   clustersSynced(deadline: SyncDeadline): Promise<readonly string[]> {
-    return waitForClusters(this, { ...deadline, clock: this.#clock });
+    return waitForSync(this, { ...deadline, clock: this.#clock });
   }
 
   /** Returns the progress of a cluster's first sync; `undefined` if the cluster is unknown. */

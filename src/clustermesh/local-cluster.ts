@@ -15,9 +15,9 @@ import type { KeyVersion } from './resource-stores.ts';
 import {
   SYNC_DEADLINE,
   type SyncDeadline,
-  type SyncingClusters,
+  type SyncMembers,
   type SyncProgress,
-  waitForClusters,
+  waitForSync,
 } from './sync-deadline.ts';
 
 /** Options of {@link LocalCluster}. */
@@ -46,7 +46,7 @@ export type LocalClusterStatus = Omit<RemoteClusterStatus, 'servicesExpired'>;
  * Follows the local cluster's kvstore: nodes, identities and IPs of its other nodes, with source `kvstore` and no
  * owner. Services are not followed, because Kubernetes provides them.
  */
-export class LocalCluster implements SyncingClusters {
+export class LocalCluster implements SyncMembers {
   readonly #options: LocalClusterOptions & Runtime;
   readonly #cluster: FollowedCluster;
   readonly #listeners = new CallbackSet<string>();
@@ -107,7 +107,7 @@ export class LocalCluster implements SyncingClusters {
 
   /** Like `ClusterMesh.clustersSynced`, for the local cluster. */
   syncedWithin(deadline: SyncDeadline): Promise<readonly string[]> {
-    return waitForClusters(this, { clock: this.#options.clock, ...deadline });
+    return waitForSync(this, { clock: this.#options.clock, ...deadline });
   }
 
   progressOf(_name: string): SyncProgress {

@@ -3,29 +3,29 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { withRuntime } from '../base/system-clock.ts';
 
-/** Progress of a cluster's first sync. */
+/** Progress of the first sync of a member: a cluster, or a kind of Kubernetes objects. */
 export interface SyncProgress {
   readonly name: string;
   /** True if all resources have been complete once. */
   readonly synced: boolean;
   /** Time of the last progress, monotonic. Progress means more arrived items than ever before. */
   readonly progressAt: number;
-  /** Number of failures since the cluster was last followed. */
+  /** Number of failures since the member was last followed. */
   readonly failures: number;
-  /** True if the kvstore has answered but has nothing to follow, so waiting longer would not help. */
+  /** True if the server has answered but has nothing to follow, so waiting longer would not help. */
   readonly settled: boolean;
 }
 
 /** Limits of the wait for a first sync. */
 export interface SyncDeadline {
   /**
-   * Maximum time without progress of a cluster before the wait for it ends. A fixed total time would be too short for
+   * Maximum time without progress of a member before the wait for it ends. A fixed total time would be too short for
    * some meshes and too long for others.
    */
   readonly deadlineMs: number;
-  /** Like `deadlineMs`, for a cluster with failures. Default: `deadlineMs`. */
+  /** Like `deadlineMs`, for a member with failures. Default: `deadlineMs`. */
   readonly failedDeadlineMs?: number | undefined;
-  /** Number of failures of a cluster after which the wait for it ends. Default: no limit. */
+  /** Number of failures of a member after which the wait for it ends. Default: no limit. */
   readonly failures?: number | undefined;
   /** Ends the wait. */
   readonly signal?: AbortSignal | undefined;
@@ -39,19 +39,19 @@ export const SYNC_DEADLINE: Check = objectWith({
   signal: optional(SIGNAL),
 });
 
-/** The clusters of a wait. Clusters may be added and removed. */
-export interface SyncingClusters {
+/** The clusters of a mesh, or the kinds of a Kubernetes feed. Members may be added and removed. */
+export interface SyncMembers {
   readonly names: readonly string[];
-  /** Returns the progress of a cluster; undefined if it was removed. */
+  /** Returns the progress of a member; undefined if it was removed. */
   progressOf(name: string): SyncProgress | undefined;
-  /** Calls back when a cluster is added, is removed, fails or becomes complete. */
+  /** Calls back when a member is added, is removed, fails or becomes complete. */
   onChange(callback: (name: string) => void): Unsubscribe;
 }
 
-/** Returns the monotonic time of the last progress of any of the clusters; 0 if there is none. */
-export function lastProgressAt(clusters: Pick<SyncingClusters, 'names' | 'progressOf'> | undefined): number {
-  if (clusters === undefined) return 0;
-  return Math.max(0, ...clusters.names.map((name) => clusters.progressOf(name)?.progressAt ?? 0));
+/** Returns the monotonic time of the last progress of any member; 0 if there is none. */
+export function lastProgressAt(members: Pick<SyncMembers, 'names' | 'progressOf'> | undefined): number {
+  if (members === undefined) return 0;
+  return Math.max(0, ...members.names.map((name) => members.progressOf(name)?.progressAt ?? 0));
 }
 
 /**
@@ -61,26 +61,27 @@ export function lastProgressAt(clusters: Pick<SyncingClusters, 'names' | 'progre
 const SUSPENDED_MS = 1_000;
 
 /**
- * Waits for each cluster until it is synced or its deadline has passed. Clusters may be added and removed during the
- * wait. If a cluster makes progress after its deadline, it is awaited again as long as others are. Resolves to the
- * names of the clusters that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
+ * Waits for each member until it is synced or its deadline has passed. Members may be added and removed during the
+ * wait. If a member makes progress after its deadline, it is awaited again as long as others are. Resolves to the names
+ * of the members that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
  *
- * Costs one timer, and one check of a cluster per change.
+ * Costs one timer, and one check of a member per change.
  */
-export function waitForClusters(
-  clusters: SyncingClusters,
+export function waitForSync(
+  members: SyncMembers,
   deadline: SyncDeadline & { readonly clock?: Clock | undefined },
 ): Promise<readonly string[]> {
-  return new Promise((resolve) => new SyncWait(clusters, withRuntime(deadline), resolve).start());
+  return new Promise((resolve) => new SyncWait(members, withRuntime(deadline), resolve).start());
 }
 
 class SyncWait {
-  readonly #clusters: SyncingClusters;
+  readonly #members: SyncMembers;
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
-  readonly #awaitedClusters = new Set<string>();
+  /** Names of the members that are awaited. */
+  readonly #awaited = new Set<string>();
   /**
-   * Earliest start of each cluster's deadline: the first check of the cluster, or the end of a suspension of the
+   * Earliest start of each member's deadline: the first check of the member, or the end of a suspension of the
    * process.
    */
   #startTimes = new Map<string, number>();
@@ -88,18 +89,18 @@ class SyncWait {
   #unsubscribe: Unsubscribe | undefined;
 
   constructor(
-    clusters: SyncingClusters,
+    members: SyncMembers,
     deadline: SyncDeadline & { readonly clock: Clock },
     resolve: (missing: readonly string[]) => void,
   ) {
-    this.#clusters = clusters;
+    this.#members = members;
     this.#deadline = deadline;
     this.#resolve = resolve;
   }
 
   start(): void {
     const { signal } = this.#deadline;
-    this.#unsubscribe = this.#clusters.onChange((name) => {
+    this.#unsubscribe = this.#members.onChange((name) => {
       this.#check(name);
       this.#proceed();
     });
@@ -109,30 +110,30 @@ class SyncWait {
   }
 
   #checkAll(): void {
-    for (const name of this.#clusters.names) this.#check(name);
+    for (const name of this.#members.names) this.#check(name);
     this.#proceed();
   }
 
   #check(name: string): void {
     const { clock, failures = Number.POSITIVE_INFINITY } = this.#deadline;
-    const cluster = this.#clusters.progressOf(name);
+    const progress = this.#members.progressOf(name);
     const now = clock.now();
-    if (cluster !== undefined && !this.#startTimes.has(name)) this.#startTimes.set(name, now);
+    if (progress !== undefined && !this.#startTimes.has(name)) this.#startTimes.set(name, now);
     const isAwaited =
-      cluster !== undefined &&
-      !cluster.synced &&
-      !cluster.settled &&
-      cluster.failures < failures &&
-      now < this.#endOf(cluster);
+      progress !== undefined &&
+      !progress.synced &&
+      !progress.settled &&
+      progress.failures < failures &&
+      now < this.#endOf(progress);
     if (!isAwaited) {
-      this.#awaitedClusters.delete(name);
+      this.#awaited.delete(name);
       return;
     }
-    this.#awaitedClusters.add(name);
-    if (this.#timer !== undefined && this.#endOf(cluster) < this.#timer.at) this.#cancelTimer();
+    this.#awaited.add(name);
+    if (this.#timer !== undefined && this.#endOf(progress) < this.#timer.at) this.#cancelTimer();
   }
 
-  /** Returns the time until which a cluster is awaited if it makes no progress. */
+  /** Returns the time until which a member is awaited if it makes no progress. */
   #endOf({ name, progressAt, failures }: SyncProgress): number {
     const { deadlineMs, failedDeadlineMs = deadlineMs } = this.#deadline;
     const start = Math.max(progressAt, this.#startTimes.get(name) ?? 0);
@@ -144,16 +145,16 @@ class SyncWait {
     this.#timer = undefined;
   }
 
-  /** Ends the wait if no cluster is awaited. Otherwise sets the timer to the earliest deadline, unless it is set. */
+  /** Ends the wait if no member is awaited. Otherwise sets the timer to the earliest deadline, unless it is set. */
   #proceed(): void {
-    if (this.#awaitedClusters.size === 0) {
+    if (this.#awaited.size === 0) {
       this.#end();
       return;
     }
     const { clock } = this.#deadline;
     if (this.#timer !== undefined) return;
-    const awaited = [...this.#awaitedClusters].flatMap((name) => this.#clusters.progressOf(name) ?? []);
-    const at = Math.min(...awaited.map((cluster) => this.#endOf(cluster)));
+    const awaited = [...this.#awaited].flatMap((name) => this.#members.progressOf(name) ?? []);
+    const at = Math.min(...awaited.map((progress) => this.#endOf(progress)));
     this.#timer = { at, timer: clock.after(at - clock.now(), () => this.#onTimer(at)) };
   }
 
@@ -169,7 +170,7 @@ class SyncWait {
     this.#unsubscribe?.();
     this.#cancelTimer();
     this.#deadline.signal?.removeEventListener('abort', this.#end);
-    const isMissing = (name: string): boolean => this.#clusters.progressOf(name)?.synced === false;
-    this.#resolve(this.#clusters.names.filter(isMissing));
+    const isMissing = (name: string): boolean => this.#members.progressOf(name)?.synced === false;
+    this.#resolve(this.#members.names.filter(isMissing));
   };
 }

@@ -276,7 +276,7 @@ it('a follower tells when objects of a kind were removed, because the API server
 });
 
 it('the first lists may take 180 s without progress, and fail three times', async () => {
-  const wait = vi.spyOn(syncDeadline, 'waitForClusters').mockResolvedValue([]);
+  const wait = vi.spyOn(syncDeadline, 'waitForSync').mockResolvedValue([]);
   const { follower, start } = follow();
   await start();
   const timeout = new AbortController();

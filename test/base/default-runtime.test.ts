@@ -41,7 +41,7 @@ it('retries a node handler by the system clock', async () => {
 it('ends the wait for clusters by the system clock', async () => {
   const mesh = new api.ClusterMesh({ clusterName: 'a', clusterID: 1 });
   await mesh.add('b', () => new Promise(() => {}));
-  const missing = api.waitForClusters(mesh, { deadlineMs: 1000 });
+  const missing = api.waitForSync(mesh, { deadlineMs: 1000 });
   await vi.advanceTimersByTimeAsync(60_000);
   expect(await missing).toEqual(['b']);
   await mesh.stop();

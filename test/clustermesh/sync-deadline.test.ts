@@ -5,16 +5,16 @@ import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.t
 import {
   SYNC_DEADLINE,
   type SyncDeadline,
-  type SyncingClusters,
+  type SyncMembers,
   type SyncProgress,
-  waitForClusters,
+  waitForSync,
 } from '../../src/clustermesh/sync-deadline.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
 import { Agent, newCluster } from './support/mesh-world.ts';
 
 /** Clusters whose progress a test sets. */
-class Waiting implements SyncingClusters {
+class Waiting implements SyncMembers {
   readonly clock = new ManualClock();
   readonly #clusters = new Map<string, SyncProgress>();
   readonly #callbacks = new Set<(name: string) => void>();
@@ -41,7 +41,7 @@ class Waiting implements SyncingClusters {
   }
 
   begin(deadline: Partial<SyncDeadline & { clock: Clock }> = {}): void {
-    void waitForClusters(this, { clock: this.clock, deadlineMs: 1000, ...deadline }).then((missing) => {
+    void waitForSync(this, { clock: this.clock, deadlineMs: 1000, ...deadline }).then((missing) => {
       this.missing = missing;
     });
   }

@@ -138,7 +138,7 @@ export interface KubernetesFeedStatus {
   readonly rejections: RejectionStatus;
 }
 
-/** Progress of the first list of a kind, in the terms of `waitForClusters`. */
+/** Progress of the first list of a kind, in the terms of `waitForSync`. */
 export interface KindProgress {
   readonly name: string;
   readonly synced: boolean;
