@@ -68,7 +68,7 @@ class Copier {
       void this.mesh.add(name, () =>
         Promise.resolve(new EtcdBackend({ endpoints: [remote] }, { ...RUNTIME, gate })),
       );
-    this.mesh.allAdded();
+    this.mesh.markAllAdded();
   }
 
   /** Resolves when every copy has this number of keys, and the local etcd has all of them. */

@@ -231,7 +231,7 @@ class KvstoreMeshProcess implements ServedProcess {
     this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
     const { listed } = this.#folder;
     await this.#folder.start();
-    void listed.then(() => mesh.allAdded());
+    void listed.then(() => mesh.markAllAdded());
   }
 
   /** Logs when writes of a copy fail, once for each reason, and when all keys are written again. */

@@ -142,7 +142,7 @@ describe(`a copy of a cluster of ${KEYS.toLocaleString('en')} IPs in a real etcd
       const own = { clusterName: 'own', clusterID: 255, local: this.local };
       this.mesh = new KvstoreMesh({ ...own, ...RUNTIME, gate: this.#gate, drainMs: 0 });
       void this.mesh.add('east', () => Promise.resolve(client(remote)));
-      this.mesh.allAdded();
+      this.mesh.markAllAdded();
     }
 
     async has(keys: number): Promise<void> {

@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { counted } from '../../base/show-value.ts';
 import { Supervisor } from '../../base/supervisor.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import { type AddClusterOutcome, ClusterSet } from '../../clustermesh/cluster-set.ts';
@@ -108,12 +109,12 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /** Declares that all initially configured clusters have been added. Before that, `isReady` is false. */
-  allAdded(): void {
+  markAllAdded(): void {
     this.#hasAllAdded = true;
   }
 
   /**
-   * True if the copy of every cluster has been complete once. Always false before {@link allAdded}. Clusters that are
+   * True if the copy of every cluster has been complete once. Always false before {@link markAllAdded}. Clusters that are
    * not connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored. Once
    * true, always true.
    */
@@ -127,19 +128,7 @@ export class KvstoreMesh extends ClusterSet {
     return {
       ready: this.isReady,
       clusters,
-      problems: [
-        ...this.#sharedIDs(clusters),
-        ...clusters.flatMap(({ name, servicesExpired }) =>
-          servicesExpired
-            ? `the copied services of cluster ${name} were deleted, because it was unreachable or empty for the time of --clustermesh-cache-ttl`
-            : [],
-        ),
-        ...clusters.flatMap(({ name, copy: { isFailing, pending, lastFailure } }) =>
-          isFailing
-            ? `the kvstore of this cluster rejects the copy of cluster ${name}: ${pending} ${pending === 1 ? 'key is' : 'keys are'} pending: ${lastFailure?.message}`
-            : [],
-        ),
-      ],
+      problems: [...this.#sharedIDs(clusters), ...clusters.flatMap(problemsOf)],
     };
   }
 
@@ -166,14 +155,16 @@ export class KvstoreMesh extends ClusterSet {
   #sharedIDs(clusters: readonly MirroredClusterStatus[]): readonly string[] {
     const { clusterName, clusterID } = this.#options;
     const names = new Map([[clusterID, `this cluster (${clusterName})`]]);
-    return clusters.flatMap(({ name, config: { id } = { id: 0 } }) => {
-      if (id === 0) return [];
+    const problems: string[] = [];
+    for (const { name, config } of clusters) {
+      const id = config?.id ?? 0;
       const other = names.get(id);
-      names.set(id, other ?? `cluster ${name}`);
-      return other === undefined
-        ? []
-        : `cluster ${name} has id ${id}, the same as ${other}: agents follow only one of them`;
-    });
+      if (id === 0) continue;
+      if (other === undefined) names.set(id, `cluster ${name}`);
+      else
+        problems.push(`cluster ${name} has id ${id}, the same as ${other}: agents follow only one of them`);
+    }
+    return problems;
   }
 
   /** Returns the names of the clusters that delay readiness. */
@@ -216,19 +207,21 @@ export class KvstoreMesh extends ClusterSet {
   #followConfigs(): void {
     if (this.#configState !== undefined) return;
     this.#configState = 'listing';
-    void this.#tasks.runWithRestart('configurations', async (signal) => {
-      const returned = new ReturnedValues();
-      const onState = (state: WatchState): void => {
-        returned.recordState(state);
-        this.#configWatchState(state);
-      };
-      for await (const events of this.#options.local.watch(CLUSTER_CONFIG_PREFIX, { signal, onState }))
-        for (const event of events) {
-          const name = event.key.slice(CLUSTER_CONFIG_PREFIX.length);
-          this.#mirrored.get(name)?.stores.receiveConfigEvent(event);
-          if (returned.recordEvent(event.modRevision)) this.#removeReturned(name, event);
-        }
-    });
+    void this.#tasks.runWithRestart('configurations', (signal) => this.#watchConfigs(signal));
+  }
+
+  async #watchConfigs(signal: AbortSignal): Promise<void> {
+    const returned = new ReturnedValues();
+    const onState = (state: WatchState): void => {
+      returned.recordState(state);
+      this.#setConfigState(state);
+    };
+    for await (const events of this.#options.local.watch(CLUSTER_CONFIG_PREFIX, { signal, onState }))
+      for (const event of events) {
+        const name = event.key.slice(CLUSTER_CONFIG_PREFIX.length);
+        this.#mirrored.get(name)?.stores.receiveConfigEvent(event);
+        if (returned.recordEvent(event.modRevision)) this.#removeReturned(name, event);
+      }
   }
 
   /**
@@ -246,7 +239,7 @@ export class KvstoreMesh extends ClusterSet {
     this.#want(name, undefined);
   }
 
-  #configWatchState(state: WatchState): void {
+  #setConfigState(state: WatchState): void {
     this.#configState = state;
     for (const { stores } of this.#mirrored.values()) stores.receiveConfigWatchState(state);
   }
@@ -275,4 +268,19 @@ export class KvstoreMesh extends ClusterSet {
       onChange: () => this.notify(name),
     });
   }
+}
+
+/** Returns the problems of one copied cluster. */
+function problemsOf({ name, servicesExpired, copy }: MirroredClusterStatus): readonly string[] {
+  const problems: string[] = [];
+  if (servicesExpired)
+    problems.push(
+      `the copied services of cluster ${name} were deleted, because it was unreachable or empty for the time of --clustermesh-cache-ttl`,
+    );
+  const { isFailing, pending, lastFailure } = copy;
+  if (isFailing)
+    problems.push(
+      `the kvstore of this cluster rejects the copy of cluster ${name}: ${counted(pending, 'key is', 'keys are')} pending: ${lastFailure?.message}`,
+    );
+  return problems;
 }

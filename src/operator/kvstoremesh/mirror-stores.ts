@@ -152,7 +152,7 @@ export class MirrorStores extends ResourceStores {
    */
   async configure(config: ClusterConfig | undefined, signal: AbortSignal): Promise<void> {
     assert(config !== undefined, 'a cluster without a configuration is not copied');
-    await until(this.#inherited, signal);
+    await settledOrAborted(this.#inherited, signal);
     // Keys of another id belong to another cluster (OPERATOR 47).
     const hasOtherID = this.#id !== 0 && config.id !== 0 && this.#id !== config.id;
     if (hasOtherID || this.#mustClear) await this.#clear(signal);
@@ -166,7 +166,7 @@ export class MirrorStores extends ResourceStores {
     );
     const capabilities = { ...config.capabilities, syncedCanaries: true, cached: true };
     this.#config.upsert(this.#options.cluster, encodeClusterConfig({ id: config.id, capabilities }));
-    await until(this.#config.markSynced(), signal);
+    await settledOrAborted(this.#config.markSynced(), signal);
   }
 
   /**
@@ -194,7 +194,7 @@ export class MirrorStores extends ResourceStores {
     const onListed = (listed: CopiedResource): void => {
       const canaryWritten = this.#mirrors.get(listed)?.markListed();
       if (isServiceResource(listed) && canaryWritten !== undefined)
-        emptied = until(canaryWritten, signal).then(() => this.#emptySkipped(signal));
+        emptied = settledOrAborted(canaryWritten, signal).then(() => this.#emptySkipped(signal));
       request.onListed(listed);
     };
     const end = await super.follow(resource, { ...request, onListed });
@@ -211,7 +211,7 @@ export class MirrorStores extends ResourceStores {
 
   /** Deletes the copied services and service exports. Their canaries stay, so that readers delete them, too. */
   async withdrawServices(signal: AbortSignal): Promise<void> {
-    await until(this.#inherited, signal);
+    await settledOrAborted(this.#inherited, signal);
     for (const resource of EXPIRING_RESOURCES) await this.#mirrors.get(resource)?.deleteKeys(signal);
   }
 
@@ -219,7 +219,7 @@ export class MirrorStores extends ResourceStores {
   async withdraw(signal: AbortSignal): Promise<void> {
     const { clock, drainMs = DRAIN_MS } = this.#options;
     using either = new EitherSignal(signal, this.#closing.signal);
-    await until(this.#inherited, either.signal);
+    await settledOrAborted(this.#inherited, either.signal);
     await this.#withdrawConfig(either.signal);
     if (this.#isLeaving) await sleep(clock, drainMs, either.signal);
     await this.#clear(either.signal);
@@ -229,7 +229,7 @@ export class MirrorStores extends ResourceStores {
   async #withdrawConfig(signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
     this.#config.delete(this.#options.cluster);
-    await until(this.#config.markSynced(), signal);
+    await settledOrAborted(this.#config.markSynced(), signal);
     this.#id = 0;
     this.#capabilities = undefined;
   }
@@ -292,13 +292,13 @@ export class MirrorStores extends ResourceStores {
     this.#capabilities = config.value.capabilities;
     const inherited = await Promise.all([...this.#mirrors.values()].map((mirror) => mirror.inherit(signal)));
     // The configuration must not outlive the keys, because readers apply deletes while it exists.
-    await until(Promise.all(inherited.map(({ flushed }) => flushed)), signal);
+    await settledOrAborted(Promise.all(inherited.map(({ flushed }) => flushed)), signal);
     if (signal.aborted) return;
     if (this.#config.get(cluster) === undefined) this.#config.upsert(cluster, kv.value.slice());
   }
 }
 
-/** Resolves with the promise, or when the signal fires. */
-function until(promise: Promise<unknown>, signal: AbortSignal): Promise<unknown> {
+/** Resolves when the promise is settled or the signal fires. Never rejects. */
+function settledOrAborted(promise: Promise<unknown>, signal: AbortSignal): Promise<unknown> {
   return interruptible(() => promise, signal).catch(() => {});
 }

@@ -34,6 +34,7 @@ export class SoleWriter {
   readonly #tasks: Supervisor;
   /** The keys of this process's entries in the queue of the lock. */
   readonly #entries = new Set<string>();
+  /** The key of another process that holds the lock; see {@link SoleWriter.holder}. */
   #holder: string | undefined;
   #held: KvstoreLock | undefined;
   /** True if there is no permission to write the lock. */
@@ -115,13 +116,14 @@ export class SoleWriter {
   /** Reads the holder until the signal fires. Calls `onTaken` if another process holds the lock. */
   async #checkHolder(signal: AbortSignal, onTaken: () => void): Promise<void> {
     const { clock } = this.#options;
-    for (let reads = 1; !signal.aborted; ) {
-      await sleep(clock, POLL_MS, signal);
-      if (signal.aborted) break;
+    let equalReads = 1;
+    await sleep(clock, POLL_MS, signal);
+    while (!signal.aborted) {
       const previous = this.#holder;
       await this.#readHolder(signal);
-      reads = this.#holder !== undefined && this.#holder === previous ? reads + 1 : 1;
-      if (reads >= EQUAL_READS) onTaken();
+      equalReads = this.#holder !== undefined && this.#holder === previous ? equalReads + 1 : 1;
+      if (equalReads >= EQUAL_READS) onTaken();
+      await sleep(clock, POLL_MS, signal);
     }
     this.#holder = undefined;
   }

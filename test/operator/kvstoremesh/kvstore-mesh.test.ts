@@ -547,7 +547,7 @@ describe('its readiness', () => {
   it('does not exist before the first cluster was added, and does not stay missing', async () => {
     expect(copied.mesh.isReady).toBe(false);
     copied.add();
-    copied.mesh.allAdded();
+    copied.mesh.markAllAdded();
     expect(copied.mesh.status().ready).toBe(false);
     await settle(12);
     expect(copied.mesh.isReady).toBe(true);
@@ -556,7 +556,7 @@ describe('its readiness', () => {
   it('waits for all clusters, except those not connected after 15 s', async () => {
     void copied.mesh.add('b', () => new Promise(() => {}));
     copied.add();
-    copied.mesh.allAdded();
+    copied.mesh.markAllAdded();
     expect(copied.mesh.isReady).toBe(false);
     await settle(12);
     expect(copied.mesh.isReady).toBe(false);
@@ -567,7 +567,7 @@ describe('its readiness', () => {
   it('waits at most ten minutes for a cluster that is connected and incomplete', async () => {
     write(copied.remote, 'cilium/synced/a/cilium/state/ip/v1', undefined);
     copied.add();
-    copied.mesh.allAdded();
+    copied.mesh.markAllAdded();
     await advance(copied.clock, 599_000);
     expect(copied.mesh.isReady).toBe(false);
     await advance(copied.clock, 1_000);
