@@ -19,7 +19,7 @@ export class DryRunBackend implements KvstoreBackend {
   readonly #backend: ReadMethods;
   readonly #print: (line: string) => void;
   readonly #reasonOf: (key: string, value: Uint8Array) => string | undefined;
-  /** The values of the printed writes; `undefined` after a delete. */
+  /** The value of each printed write, by key; `undefined` after a delete. */
   readonly #writes = new Map<string, Uint8Array | undefined>();
 
   /** @param reasonOf returns why a key with this value is deleted; default: `no object requires it` */

@@ -2,7 +2,7 @@ import type { TurnGate } from '../base/turn-gate.ts';
 import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
 import { WakeableSleep } from './wakeable-sleep.ts';
 
-/** Maximum duration of one timer. The wait for a key itself has no limit. */
+/** Maximum duration of one call of {@link DueKeys.whenDue}, whose caller then calls it again. */
 const MAX_WAIT_MS = 600_000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
@@ -43,7 +43,7 @@ export class DueKeys extends WorkQueue<string> {
     }
   }
 
-  /** Resolves when a key is due, after `wake`, or when the signal fires. */
+  /** Resolves when a key is due, after `wake`, when the signal fires, or after 10 minutes. */
   async whenDue(signal: AbortSignal): Promise<void> {
     if (this.next === undefined) await this.#idle.sleep(MAX_WAIT_MS, signal);
   }

@@ -141,28 +141,25 @@ function publishDuties(
   const hasSlices = serviceFormats === 'both';
   // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys
   // that contain their numbers.
-  const sweepAfter = (): Promise<unknown> =>
-    Promise.all(
-      namespaces === undefined
-        ? []
-        : producers
-            .filter(({ resource }) => resource !== 'identities' && resource !== 'nodes')
-            .map((producer) => producer.synced()),
-    );
+  const sweepAfter = async (): Promise<void> => {
+    if (namespaces === undefined) return;
+    const others = producers.filter(({ resource }) => resource !== 'identities' && resource !== 'nodes');
+    await Promise.all(others.map((producer) => producer.synced()));
+  };
   const producerOptions: ProducerOptions = { ...options, source, namespaces };
   const objects = new ServiceObjects({
     ...producerOptions,
     selection: { headless: true },
     producers: hasSlices ? 2 : 1,
   });
-  const switches: readonly (readonly [isOn: boolean, create: () => Producer])[] = [
+  const switches: (readonly [isOn: boolean, create: () => Producer])[] = [
     [isCRD && publish.identities, () => identitySync({ ...producerOptions, sweepAfter })],
     [publish.nodes, () => nodeSync(producerOptions)],
     [isCRD && publish.ips, () => ipSync({ ...producerOptions, endpoints })],
     [publish.services, () => serviceSync(producerOptions, objects)],
-    ...(hasSlices ? ([[publish.services, () => sliceSync(producerOptions, objects)]] as const) : []),
-    ...(mcsObjects ? ([[publish.services, () => exportSync(producerOptions, mcsObjects)]] as const) : []),
   ];
+  if (hasSlices) switches.push([publish.services, () => sliceSync(producerOptions, objects)]);
+  if (mcsObjects) switches.push([publish.services, () => exportSync(producerOptions, mcsObjects)]);
   const producers = switches.flatMap(([isOn, create]) => (isOn ? create() : []));
   if (!publish.clusterConfig || clusterID === 0 || clusterName === NO_MESH) return producers;
   const config = new ClusterConfigKeeper({

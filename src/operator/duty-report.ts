@@ -28,9 +28,9 @@ export interface DutyContext extends DutyOptions, Runtime {
 
 /** Time between two checks of the inputs. */
 const POLL_MS = 500;
-/** Maximum number of reports of one error code in a period. Without a right, each write of a duty fails. */
+/** Maximum number of reports of one error code within {@link REPORT_PERIOD_MS}. Without a right, each write fails. */
 const MAX_REPORTS = 10;
-const PERIOD_MS = 60_000;
+const REPORT_PERIOD_MS = 60_000;
 
 /** Reports the failures, waits and writes of a duty. */
 export class DutyReport {
@@ -39,7 +39,7 @@ export class DutyReport {
   readonly #guard = new CallbackGuard();
   #failures = 0;
   #lastFailure: Failure | undefined;
-  /** The errors of the current period, by code. */
+  /** The current period of each error code: its start, by {@link Clock.now}, and its number of errors. */
   readonly #periods = new Map<string, { readonly since: number; errors: number }>();
 
   constructor(duty: string, options: DutyOptions) {
@@ -62,7 +62,8 @@ export class DutyReport {
     const { code } = this.#lastFailure;
     const now = clock.now();
     const known = this.#periods.get(code);
-    const period = known !== undefined && now - known.since < PERIOD_MS ? known : { since: now, errors: 0 };
+    const isOver = known === undefined || now - known.since >= REPORT_PERIOD_MS;
+    const period = isOver ? { since: now, errors: 0 } : known;
     this.#periods.set(code, period);
     if (++period.errors <= MAX_REPORTS) this.#guard.call(onFailure, error, this.#duty);
   }

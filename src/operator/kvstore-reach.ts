@@ -21,7 +21,7 @@ const POLL_MS = 2_000;
 export class KvstoreReach {
   readonly #options: KvstoreReachOptions;
   #answers = false;
-  /** Send time of the first read without an answer; `undefined` while the kvstore answers. */
+  /** Send time of the first read without an answer, by {@link Clock.now}; `undefined` while the kvstore answers. */
   #downSince: number | undefined;
   #problem: string | undefined;
 
@@ -63,17 +63,17 @@ export class KvstoreReach {
     const sentAt = clock.now();
     try {
       await backend.get(key, { signal });
-      this.#answered();
+      this.#recordAnswer();
     } catch (error) {
       if (signal.aborted) return;
-      if (!UNREACHABLE.has(asKvstoreError(error).code)) return this.#answered();
+      if (!UNREACHABLE.has(asKvstoreError(error).code)) return this.#recordAnswer();
       this.#answers = false;
       this.#downSince ??= sentAt;
       this.#problem = messageOf(error);
     }
   }
 
-  #answered(): void {
+  #recordAnswer(): void {
     this.#answers = true;
     this.#downSince = undefined;
     this.#problem = undefined;

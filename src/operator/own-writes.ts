@@ -45,8 +45,9 @@ export class OwnWrites<T extends KubernetesObject = KubernetesObject> {
   observe(key: string, { type, object: { metadata } }: ResourceEvent): boolean {
     const { uid, resourceVersion: version } = metadata;
     const result = this.#results.get(key);
-    const isOutdated = type === 'put' ? result?.replaced.has(version) === true : (result?.uid ?? uid) !== uid;
-    if (isOutdated) return true;
+    if (type === 'put' && result?.replaced.has(version) === true) return true;
+    // The delete of an earlier object with the same name.
+    if (type === 'delete' && result !== undefined && result.uid !== uid) return true;
     this.#results.delete(key);
     const isKnown =
       result !== undefined &&

@@ -185,9 +185,12 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
 function policyCollectors(access: ObjectAccess, options: CollectorsOptions): readonly Duty[] {
   const { kvstore, clock, intervals = {} } = options;
   return [CILIUM_POLICIES, CLUSTERWIDE_POLICIES].map((policies) =>
-    roundsDuty(`${policies.plural}-status-gc`, intervals.policyStatus ?? 0, options, () => {
-      return new PolicyStatusCollector({ policies, ...access, clock, ...kvstore });
-    }),
+    roundsDuty(
+      `${policies.plural}-status-gc`,
+      intervals.policyStatus ?? 0,
+      options,
+      () => new PolicyStatusCollector({ policies, ...access, clock, ...kvstore }),
+    ),
   );
 }
 

@@ -87,9 +87,11 @@ export class RoundsDuty implements Duty {
     while (!signal.aborted) {
       const startedAt = clock.now();
       const wasStarted = await this.#round(signal);
-      const waitMs = wasStarted ? startedAt + intervalMs - clock.now() : Math.min(POLL_MS, intervalMs);
-      this.#counts.nextRoundMs = clock.wallTime() + Math.max(0, waitMs);
-      await sleep(clock, Math.max(0, waitMs), signal);
+      const waitMs = wasStarted
+        ? Math.max(0, startedAt + intervalMs - clock.now())
+        : Math.min(POLL_MS, intervalMs);
+      this.#counts.nextRoundMs = clock.wallTime() + waitMs;
+      await sleep(clock, waitMs, signal);
     }
     this.#state = 'ended';
     this.#counts.nextRoundMs = undefined;

@@ -158,7 +158,7 @@ export class LeaderElection implements Leadership {
   #mayHold = false;
   #failures = 0;
   #lastFailure: Failure | undefined;
-  /** Reasons of the failures since the last success. */
+  /** Messages of the failures since the last success. */
   readonly #reported = new Set<string>();
 
   constructor(options: LeaderElectionOptions) {

@@ -25,12 +25,12 @@ export function changedConditions(
   now: string,
 ): readonly unknown[] | undefined {
   const current = items(object, 'status', 'conditions');
-  const kept = current.filter((one) => !removed.includes(String(field(one, 'type'))));
+  const kept = current.filter((condition) => !removed.includes(String(field(condition, 'type'))));
   let isChanged = kept.length < current.length;
   for (const { message, ...others } of wanted) {
     const condition: Condition = { ...others, message: cutText(message, MAX_MESSAGE) };
-    const at = kept.findIndex((one) => field(one, 'type') === condition.type);
-    const known = kept[at];
+    const index = kept.findIndex((other) => field(other, 'type') === condition.type);
+    const known = kept[index];
     const isSame = (['status', 'reason', 'message'] as const).every(
       (name) => field(known, name) === condition[name],
     );
@@ -38,7 +38,7 @@ export function changedConditions(
     isChanged = true;
     const hasStatus = field(known, 'status') === condition.status;
     const lastTransitionTime = hasStatus ? (field(known, 'lastTransitionTime') ?? now) : now;
-    kept.splice(at === -1 ? kept.length : at, 1, { ...condition, lastTransitionTime });
+    kept.splice(index === -1 ? kept.length : index, 1, { ...condition, lastTransitionTime });
   }
   return isChanged ? kept : undefined;
 }

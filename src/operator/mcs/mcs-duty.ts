@@ -265,12 +265,13 @@ export class McsDuty implements Duty {
    * Makes the writes of a name, one after the other. If the write of one part fails, the other parts are still written.
    */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
+    /** The parts whose write has failed. */
     const failed = new Set<string>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
       const plan = state && planWrites(state);
       this.#updateIndexes(key, plan);
-      const next = plan?.writes.find((one) => !failed.has(one.part) && !this.#isRepeated(one));
+      const next = plan?.writes.find((write) => !failed.has(write.part) && !this.#isRepeated(write));
       if (next === undefined) break;
       if (!(await this.#write(key, next, signal))) failed.add(next.part);
     }

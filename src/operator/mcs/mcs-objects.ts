@@ -221,7 +221,7 @@ export class McsObjects implements Duty {
     this.#notify('services', []);
   }
 
-  /** Follows the kinds of a version, and those without versions. Returns the controller that ends the former. */
+  /** Follows all kinds. Returns the controller that ends the kinds of this version. */
   #followVersion(version: McsVersion, signal: AbortSignal): AbortController {
     const { source } = this.#options;
     const ended = new AbortController();

@@ -95,7 +95,7 @@ export function planWrites(state: McsState): McsPlan {
 /** Returns the reason why the import must not change; undefined if it may change. */
 function holdReason(state: McsState, merged: MergedService | undefined): string | undefined {
   const { serviceImport, derived, isIncomplete, firstIncomplete } = state;
-  const clusters = items(serviceImport, 'status', 'clusters').map((one) => String(field(one, 'cluster')));
+  const clusters = items(serviceImport, 'status', 'clusters').map((item) => String(field(item, 'cluster')));
   // An import without clusters may have been created by an operator that ended before it wrote the status.
   const mayHaveMore =
     merged === undefined && clusters.length === 0 && (serviceImport ?? derived) !== undefined;
@@ -187,11 +187,10 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
   );
   const isHeadless = merged.type === 'Headless';
   const { serviceImport, derived, name } = state;
-  // The hash in the name of a derived Service has 50 bits, so two imports can have the same. Adopts a Service without
-  // the label.
-  const isOther = derived !== undefined && (importNameOf(derived) ?? name) !== name;
-  const isCurrent =
-    derived !== undefined && !isOther && (field(derived, 'spec', 'clusterIP') === 'None') === isHeadless;
+  // The hash in the name of a derived Service has 50 bits, so two imports can have the same. A Service without the
+  // label is adopted.
+  const isOfThisImport = derived !== undefined && (importNameOf(derived) ?? name) === name;
+  const isCurrent = isOfThisImport && (field(derived, 'spec', 'clusterIP') === 'None') === isHeadless;
   const wanted = { state, merged, supported, isHeadless, isCurrent };
   if (serviceImport === undefined) return [importCreate(wanted)];
   return [

@@ -108,6 +108,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const { clusters, source, clock, gate } = this.#options;
     for (const state of [this.#services, this.#parts, this.#keysOfService, this.#kept]) state.clear();
     this.#notify = onChange;
+    // An empty name stands for all clusters. The kept slices of services are then compared, too, without an effect.
     const leave = clusters.onChange((cluster) => {
       for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
         if (clusters.stateOf(name) !== 'incomplete') this.#review(name);

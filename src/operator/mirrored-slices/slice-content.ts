@@ -67,10 +67,12 @@ export function remoteContents(slice: ClusterEndpointSlice, maxEndpoints: number
   const written = endpoints.filter(({ addresses }) => addresses.some(isFamily));
   const named = ports.map((port) => ({ ...port, protocol: protocolName(port.protocol) }));
   const contents: string[] = [];
-  for (let from = 0; from === 0 || from < written.length; from += maxEndpoints) {
+  let from = 0;
+  do {
     const part = written.slice(from, from + maxEndpoints).map((endpoint) => endpointOf(endpoint, isFamily));
     contents.push(JSON.stringify({ addressType, endpoints: part, ports: named }));
-  }
+    from += maxEndpoints;
+  } while (from < written.length);
   return contents;
 }
 

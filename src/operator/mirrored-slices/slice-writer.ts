@@ -169,26 +169,34 @@ export class SliceWriter implements Duty {
     return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
+  /** Makes the write of a slice if one is needed, now or after the pause since the last write of the slice. */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
-    const { clock, writer } = this.#options;
+    const { clock } = this.#options;
     const planned = this.#writeOf(key);
-    const pauseMs = (this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY) + WRITE_PAUSE_MS - clock.now();
+    if (planned === undefined) this.#pending.delete(key);
+    else this.#pending.add(key);
+    const writtenAt = this.#writtenAt.get(key) ?? Number.NEGATIVE_INFINITY;
+    const pauseMs = writtenAt + WRITE_PAUSE_MS - clock.now();
     if (pauseMs > 0) {
       this.#queue.addAfter(key, pauseMs);
-      if (planned === undefined) this.#pending.delete(key);
       return;
     }
     this.#writtenAt.delete(key);
-    if (planned === undefined) {
-      this.#pending.delete(key);
-      return this.#queue.forget(key);
-    }
-    this.#pending.add(key);
-    const { write, reason, written } = planned;
-    if (!this.#deferred.delete(key) && write.verb === 'delete' && this.#queue.next !== undefined) {
-      this.#deferred.add(key);
-      return this.#queue.add(key);
-    }
+    if (planned === undefined) this.#queue.forget(key);
+    else if (this.#mustDefer(key, planned)) this.#queue.add(key);
+    else await this.#write(key, planned, signal);
+  }
+
+  /** Returns true if a write is a delete that other keys precede. Such a delete is deferred once. */
+  #mustDefer(key: string, { write }: SliceWrite): boolean {
+    const wasDeferred = this.#deferred.delete(key);
+    if (wasDeferred || write.verb !== 'delete' || this.#queue.next === undefined) return false;
+    this.#deferred.add(key);
+    return true;
+  }
+
+  async #write(key: string, { write, reason, written }: SliceWrite, signal: AbortSignal): Promise<void> {
+    const { clock, writer } = this.#options;
     this.#own.beginRequest(key, this.#known(key));
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
@@ -211,7 +219,8 @@ export class SliceWriter implements Duty {
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
   #writeOf(key: string): SliceWrite | undefined {
     const { source } = this.#options;
-    const [known, wanted] = [this.#known(key), source.wantedSlice(key)];
+    const known = this.#known(key);
+    const wanted = source.wantedSlice(key);
     if (known?.isManaged === false && source.adopts !== true) return undefined;
     if (wanted === undefined) {
       const reason = known && source.unwantedReason(known);

@@ -137,7 +137,7 @@ export class ClusterConfigKeeper implements Duty {
       this.#wake = () => woken.abort();
       const losses = this.#losses;
       if (!this.#exists && promised !== undefined)
-        await interruptible(() => Promise.all(promised.map((one) => one.synced())), signal);
+        await interruptible(() => Promise.all(promised.map((resource) => resource.synced())), signal);
       if (signal.aborted) return;
       // Keys of a synced resource may have been lost during the wait for the others.
       if (!this.#exists && losses !== this.#losses) continue;
@@ -147,14 +147,15 @@ export class ClusterConfigKeeper implements Duty {
     }
   }
 
-  async #put(signal: AbortSignal, lost: AbortSignal): Promise<void> {
+  /** @param woken fires if the configuration must be put again */
+  async #put(signal: AbortSignal, woken: AbortSignal): Promise<void> {
     const { backend, promised } = this.#options;
     const found = promised === undefined ? await backend.get(this.#key, { signal }) : undefined;
     if (found === undefined || !this.#mustKeep(found.value)) {
       const options = { leased: 'expires-first', fenced: true, signal } as const;
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
-    if (lost.aborted) return;
+    if (woken.aborted) return;
     this.#exists = true;
     this.#written.resolve();
     // Failures are counted.

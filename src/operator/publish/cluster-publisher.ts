@@ -221,6 +221,7 @@ export class ClusterPublisher {
     const key = canonicalKey(pair.key) ?? pair.key;
     const named = key === pair.key ? pair : { ...pair, key };
     const value = viewOfIPIdentityPair(named);
+    // `checkIP` is faster than the decoder, which is called only for its rejection.
     if (this.#decoders.checkIP(named, value)) this.#prefixes.ip.upsert(key, value);
     else this.#upsert('ip', key, value);
   }
@@ -246,7 +247,7 @@ export class ClusterPublisher {
     const prefix = this.#prefixes[resource];
     if (prefix === undefined) return;
     const decoded = this.#decoders[resource](name, value, `${prefix.prefix}${name}`);
-    const [fault] = decoded.ok ? (decoded.dropped ?? []) : [decoded.rejection];
+    const fault = decoded.ok ? decoded.dropped?.[0] : decoded.rejection;
     if (fault === undefined) prefix.upsert(name, value);
     else prefix.reject(name, fault);
   }
@@ -262,8 +263,8 @@ export class ClusterPublisher {
       ip: ip.status(),
     };
     const config = this.#config.status();
-    const isSynced = Object.values(resources).every(({ synced, pending }) => synced && pending === 0);
-    const synced = isSynced && config.published?.synced === true;
+    const areKeysSynced = Object.values(resources).every((prefix) => prefix.synced && prefix.pending === 0);
+    const synced = areKeysSynced && config.published?.synced === true;
     return { synced, resources, config, heartbeat: this.#heartbeat.status() };
   }
 

@@ -59,23 +59,27 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
       deprecatedTopology: NO_ENTRIES,
     };
   };
+  /** Number of slices of each family, which is also the number in the name of the next slice. */
   const counts = { IPv4: 0, IPv6: 0 };
   const groups = groupsOf(service);
   const empty: SliceGroup = { family: 'IPv4', ports: [], addresses: [] };
   for (const { family, ports, addresses } of groups.length === 0 ? [empty] : groups) {
-    for (let from = 0; from === 0 || from < addresses.length; from += MAX_ENDPOINTS) {
+    let from = 0;
+    do {
       const slice = `${name}-${family.toLowerCase()}-${counts[family]++}`;
-      const endpoints = addresses.slice(from, from + MAX_ENDPOINTS).map(endpointOf);
-      const id = { cluster, clusterID, namespace, name: slice };
       slices.set(slice, {
+        cluster,
+        clusterID,
+        namespace,
+        name: slice,
         labels,
         annotations: NO_ENTRIES,
         addressType: family,
-        endpoints,
+        endpoints: addresses.slice(from, from + MAX_ENDPOINTS).map(endpointOf),
         ports,
-        ...id,
       });
-    }
+      from += MAX_ENDPOINTS;
+    } while (from < addresses.length);
   }
   return slices;
 }

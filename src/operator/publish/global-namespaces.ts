@@ -115,8 +115,8 @@ export class GlobalNamespaces implements Duty {
   }
 
   /**
-   * Returns true if these keys of a namespace are published. When a namespace becomes global, `identities` changes
-   * first; when it is not global any more, last.
+   * Returns true if the keys of a stage of a namespace are published. When a namespace becomes global, `identities`
+   * changes first; when it is not global any more, last.
    */
   exports(stage: ExportStage, namespace: string): boolean {
     return this.#exported[stage].has(namespace);
@@ -302,7 +302,7 @@ export class GlobalNamespaces implements Duty {
     const names = new Set([...unreviewed, ...changes.map(([name]) => name)]);
     unreviewed.clear();
     try {
-      await gate.runSteps(this.#steps(stage, names), signal);
+      await gate.runSteps(this.#reviewSteps(stage, names), signal);
     } catch (error) {
       for (const name of names) unreviewed.add(name);
       throw error;
@@ -310,7 +310,7 @@ export class GlobalNamespaces implements Duty {
     return names.size > 0;
   }
 
-  *#steps(stage: ExportStage, names: ReadonlySet<string>): Generator<unknown, void, void> {
+  *#reviewSteps(stage: ExportStage, names: ReadonlySet<string>): Generator<unknown, void, void> {
     for (const member of this.#members) {
       if (member.stage !== stage) continue;
       for (const name of names) {
@@ -321,15 +321,18 @@ export class GlobalNamespaces implements Duty {
     }
   }
 
+  /** Reports the change of a namespace with objects, unless it is part of the first review of all namespaces. */
   #report(namespace: string, verb: 'put' | 'delete'): void {
+    if (!this.#complete) return;
     let objects = 0;
     for (const member of this.#members) objects += member.count(namespace);
-    if (!this.#complete || objects === 0) return;
+    if (objects === 0) return;
     const reason = this.reasonNotGlobal(namespace) ?? `namespace ${namespace} is global`;
-    const what = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
-    this.#guard.call(this.#options.onAction, { duty: this.name, action: what, reason, outcome: 'queued' });
+    const action = `${verb} the keys of ${objects} objects of namespace ${namespace}`;
+    this.#guard.call(this.#options.onAction, { duty: this.name, action, reason, outcome: 'queued' });
   }
 
+  /** In a dry run, prints each namespace that is not global. */
   #printWithheld(): void {
     const { print } = this.#options;
     if (print === undefined) return;

@@ -9,6 +9,7 @@ import { NAMESPACE_LABEL, namespaceOfLabels } from '../../model/namespace-label.
 import { MINIMAL_ALLOCATED_IDENTITY } from '../../model/numeric-identity.ts';
 import {
   exportedValues,
+  type FollowedInputs,
   followKind,
   type InputContext,
   Producer,
@@ -52,7 +53,7 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
   return { name: String(id), value, namespace };
 }
 
-function follow(context: InputContext): ReturnType<typeof followKind> {
+function follow(context: InputContext): FollowedInputs {
   const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
   // Publishes only identities that are always exported or whose namespace is global.
   const values = exportedValues({ namespaceOf, change: publishTo(context) }, context, 'identities');

@@ -37,12 +37,14 @@ function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {
       );
     },
     isEquivalent: (found, wanted) => {
-      const [foundJson, wantedJson] = [found, wanted].map((value) => parseJson(textOfBytes(value) ?? ''));
+      const foundJson = parseJson(textOfBytes(found) ?? '');
+      const wantedJson = parseJson(textOfBytes(wanted) ?? '');
       if (!isObject(foundJson) || !isObject(wantedJson) || foundJson['Source'] !== 'local') return false;
       const expected = { cluster, name: String(wantedJson['Name']) };
-      const [wantedNode, foundNode] = [decodeNode(expected, wanted, ''), decodeNode(expected, found, '')];
+      const foundNode = decodeNode(expected, found, '');
+      const wantedNode = decodeNode(expected, wanted, '');
       return (
-        wantedNode.ok && foundNode.ok && equalBytes(encodeNode(wantedNode.value), encodeNode(foundNode.value))
+        foundNode.ok && wantedNode.ok && equalBytes(encodeNode(foundNode.value), encodeNode(wantedNode.value))
       );
     },
   };
@@ -54,6 +56,7 @@ function mayAllocate({ clusterID, maxConnectedClusters }: KeyOwner, identity: nu
   return allocator === 0 || allocator === clusterID;
 }
 
+/** Returns the {@link KeyRules} of a resource. */
 export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
   switch (resource) {
     case 'nodes':
@@ -69,10 +72,14 @@ export function keyRules(resource: CopiedResource, owner: KeyOwner): KeyRules {
     case 'endpointslices':
     case 'serviceexports':
       return { isOwned: (name) => /^[^/]+\/[^/]+$/.test(name) };
-    // The key does not name the cluster, so the identity shows whether the address is that of another cluster.
+    // The key does not name the cluster, so the identity shows whether the address is that of another cluster. A value
+    // without a valid identity (-1) may be that of this cluster.
     case 'ip':
       return {
-        isOwned: (name, value) => mayAllocate(owner, Math.max(0, scanIdentity(name, value, VALUE_LIMITS))),
+        isOwned: (name, value) => {
+          const identity = scanIdentity(name, value, VALUE_LIMITS);
+          return identity < 0 || mayAllocate(owner, identity);
+        },
       };
   }
 }

@@ -253,7 +253,7 @@ export interface PublishedValue {
   readonly value: Uint8Array;
 }
 
-/** Returns the function that publishes the changes of values. */
+/** Returns a function that puts or deletes the key of a changed value. */
 export function publishTo({ keys }: Pick<InputContext, 'keys'>): KindReader<PublishedValue>['change'] {
   return (current, previous) => {
     if (current !== undefined) keys.upsert(current.name, current.value);

@@ -36,10 +36,10 @@ export interface PublishedPrefixOptions extends DutyContext {
 }
 
 /**
- * Time after which keys that a restored backup brought back are deleted. The objects of keys that others have written
- * since are known then.
+ * Delay before keys that a restored backup brought back are deleted. If another client has written such a key again
+ * because a new object requires it, the object is known by then.
  */
-const RETURNED_MS = 60_000;
+const RETURNED_DELAY_MS = 60_000;
 
 /** Status of one published resource, such as the nodes of a cluster. */
 export interface PublishedPrefixStatus extends PublishedKeys {
@@ -83,8 +83,8 @@ export class PublishedPrefix {
   #isComplete = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
   #isSweepDue = false;
-  /** Runs while there are keys of a restored backup that are not deleted yet. */
-  #returned: Timer | undefined;
+  /** Set while keys of a restored backup wait for {@link RETURNED_DELAY_MS}. */
+  #returnedTimer: Timer | undefined;
 
   constructor(options: PublishedPrefixOptions) {
     this.#options = options;
@@ -231,8 +231,8 @@ export class PublishedPrefix {
 
   #sweepLater(): void {
     const { clock, gate = OPEN_GATE } = this.#options;
-    this.#returned ??= clock.after(RETURNED_MS, () => {
-      this.#returned = undefined;
+    this.#returnedTimer ??= clock.after(RETURNED_DELAY_MS, () => {
+      this.#returnedTimer = undefined;
       gate.runInBackground(this.#sweep(gate.slice));
     });
   }
@@ -243,8 +243,8 @@ export class PublishedPrefix {
    */
   async run(signal: AbortSignal): Promise<void> {
     await this.#store.run(signal);
-    this.#returned?.cancel();
-    this.#returned = undefined;
+    this.#returnedTimer?.cancel();
+    this.#returnedTimer = undefined;
   }
 
   /** Passes a desired key to the store, with the desired value or the equivalent value that another writer has put. */

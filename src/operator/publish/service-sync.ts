@@ -33,14 +33,14 @@ class ServiceKeys {
   readonly #cache: ServiceCache;
   /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new SetMap<string>();
-  /** Services to publish at the end of the batch. */
+  /** Services to publish at the end of the batch, by `namespace/name`. */
   readonly #changed = new Map<string, ServiceID>();
-  /** When each service with a large value may be written again. */
+  /** When each service with a large value may be written again, by {@link Clock.now}. */
   readonly #pausedUntil = new Map<string, number>();
   /** Services that wait for the end of their pause. */
   readonly #waiting: WorkQueue<string>;
   /** The services that have a key if their namespace is global. */
-  readonly #shared = new Map<string, ServiceID>();
+  readonly #offered = new Map<string, ServiceID>();
   readonly exported: NamespacedValues<ServiceID>;
   #isFlushed = false;
 
@@ -113,7 +113,7 @@ class ServiceKeys {
 
   /** Publishes a service unless its key was deleted while it waited. */
   #publishAgain(name: string): void {
-    const id = this.#shared.get(name);
+    const id = this.#offered.get(name);
     if (id !== undefined) this.#publish(name, id);
   }
 
@@ -128,15 +128,15 @@ class ServiceKeys {
     const { version = '1.17', clock } = this.#context;
     const known = this.#cache.get(id);
     const hasSlices = this.#slices.get(name).size > 0;
-    const previous = this.#shared.get(name);
+    const previous = this.#offered.get(name);
     const current = known !== undefined && hasSlices && isOffered(known.service, version) ? id : undefined;
     const pauseMs = (this.#pausedUntil.get(name) ?? 0) - clock.now();
     if (current !== undefined && pauseMs > 0) {
       this.#waiting.addAfter(name, pauseMs);
       return;
     }
-    if (current === undefined) this.#shared.delete(name);
-    else this.#shared.set(name, current);
+    if (current === undefined) this.#offered.delete(name);
+    else this.#offered.set(name, current);
     this.exported.change(current, previous);
   }
 
@@ -162,12 +162,12 @@ class ServiceKeys {
 
 function follow(context: InputContext, objects: ServiceObjects): FollowedInputs {
   const services = new ServiceKeys(context);
-  let joined: FollowedInputs | undefined;
-  let isListed = false;
+  let joined: FollowedInputs | undefined; // undefined in `onChange` if `join` calls it
+  let hasBegunToFlush = false;
   const onChange = (): void => {
-    if (isListed || joined?.complete !== true) context.onChange();
+    if (hasBegunToFlush || joined?.complete !== true) context.onChange();
     else {
-      isListed = true;
+      hasBegunToFlush = true;
       runSteps(context.gate, services.publishWaiting(), context.onChange);
     }
   };

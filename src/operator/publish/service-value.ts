@@ -55,6 +55,7 @@ export function serviceValue(
   const published = publishedBackends(backends);
   const addresses = version === '1.8' ? service.clusterIPs.take(1) : service.clusterIPs;
   const ports = plainPorts(service.ports);
+  // Backends with the same map of ports share its copy.
   const plain = new Map<Backend['ports'], ReadonlyMap<string, PortProtocol>>();
   const portsOf = (backend: Backend): ReadonlyMap<string, PortProtocol> => {
     const known = plain.get(backend.ports) ?? plainPorts(backend.ports);

@@ -40,7 +40,7 @@ class SliceKeys {
   /** The slices that have a key if their namespace is global. */
   readonly #offered = new Set<SharedSlice>();
   readonly exported: NamespacedValues<SharedSlice>;
-  /** Number of reviews that run in steps. */
+  /** Number of reviews that have begun and not ended, because they run in steps. */
   #reviews = 0;
 
   constructor(context: InputContext) {
@@ -99,10 +99,10 @@ class SliceKeys {
   /** Offers or withdraws the slices of a service, in steps if there are many. */
   #review(service: string): void {
     const slices = this.#slices.get(service);
-    const steps = this.#steps(service, slices);
+    const steps = this.#reviewSteps(service, slices);
     const { gate, onChange } = this.#context;
     if (slices.size <= SLICES_PER_STEP) {
-      for (const _ of steps);
+      runSteps(undefined, steps);
       return;
     }
     this.#reviews++;
@@ -112,7 +112,7 @@ class SliceKeys {
     });
   }
 
-  *#steps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {
+  *#reviewSteps(service: string, slices: ReadonlySet<SharedSlice>): Generator<undefined, void, void> {
     let changed = 0;
     for (const slice of slices) {
       const isShared = this.#shared.has(service);

@@ -195,15 +195,16 @@ export class CiliumSliceDuty implements Duty {
    */
   async #flush(signal: AbortSignal): Promise<void> {
     this.#endDueRetries();
-    for (let progress = true; progress; ) {
-      progress = false;
+    let hasWritten: boolean;
+    do {
+      hasWritten = false;
       for (const name of [...this.#slices.dirty]) {
+        if (signal.aborted) return;
         const slice = this.#slices.get(name);
-        if (slice === undefined || slice.waitsFor.size > 0 || this.#retries.has(name) || signal.aborted)
-          continue;
-        progress = (await this.#write(name, signal)) || progress;
+        if (slice === undefined || slice.waitsFor.size > 0 || this.#retries.has(name)) continue;
+        if (await this.#write(name, signal)) hasWritten = true;
       }
-    }
+    } while (hasWritten);
   }
 
   /** Removes the slices whose delay has ended from the retries. They are still dirty. */
