@@ -37,6 +37,7 @@ function enter(
   };
 }
 
+/** Continues the current effect. */
 function stay(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }
@@ -48,7 +49,7 @@ function leave(state: ClusterState, next: Destination, change: Partial<ClusterSt
   return enter(state, 'leaving', { do: 'leave', closeClient }, { ...change, next, hasClient });
 }
 
-/** Counts a failure and retries after a backoff. */
+/** Counts a failure, ends the current effect, and retries after a backoff. */
 function fail(
   state: ClusterState,
   reason: FailureReason,
@@ -76,6 +77,7 @@ function proceed(state: ClusterState, next: Destination): ClusterStep {
   return enter(state, 'draining', { do: 'withdraw', scope: state.pendingWithdrawal }, { next });
 }
 
+/** Enters `next`; `connecting` instead of `handshake` if there is no client. */
 function start(state: ClusterState, next: Destination): ClusterStep {
   switch (next) {
     case 'connecting':

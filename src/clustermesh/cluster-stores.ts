@@ -21,7 +21,7 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { ClusterDecoders, type ClusterLimits, NO_LIMITS } from './decoders.ts';
 import type { MeshCause, MeshEngines } from './engines.ts';
 import type { GlobalServices } from './global-services.ts';
-import { type StoreTap, tapped } from './mesh-tap.ts';
+import { tapped } from './mesh-tap.ts';
 import {
   exportObserver,
   identityObserver,
@@ -75,37 +75,6 @@ function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
 
-/**
- * Returns an observer that passes all calls to the tap first, and the causes of changes to `onCause`: the revision of
- * each event, or a withdrawal, which deletes without kvstore events.
- */
-function observed<T>(
-  observer: StoreObserver<T>,
-  tap: StoreTap | undefined,
-  onCause: MeshEngines['onCause'],
-  cluster: string,
-  isWithdrawing: () => boolean,
-): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
-  if (tap === undefined && onCause === undefined) return { observer };
-  const batch = (apply: () => void): void => {
-    try {
-      if (isWithdrawing()) onCause?.(withdrawalOf(cluster));
-      if (observer.batch === undefined) apply();
-      else observer.batch(apply);
-    } finally {
-      tap?.onApplied();
-      onCause?.(undefined);
-    }
-  };
-  return {
-    observer: tap === undefined ? { ...observer, batch } : { ...tapped(observer, tap), batch },
-    onEvent: (name, event) => {
-      onCause?.({ store: cluster, revision: String(event.modRevision) });
-      tap?.onEvent(name, event);
-    },
-  };
-}
-
 /** The stores that write a cluster's keys into the engines. */
 export class ClusterStores extends ResourceStores {
   readonly #options: ClusterStoresOptions;
@@ -117,53 +86,79 @@ export class ClusterStores extends ResourceStores {
   constructor(options: ClusterStoresOptions) {
     super(options.cluster);
     this.#options = options;
-    const { cluster, writer, engines, identities, globalServices, rejections, gate, onApplied } = options;
-    const { valueLimits, onFault } = options;
+    const { cluster, writer, engines, identities, globalServices, valueLimits } = options;
     const limits = (): ClusterLimits => this.#limits;
     // The writer of the local cluster has no owner, because its kvstore may contain identities of other clusters.
     const anyLabels = writer.owner === undefined;
     const decoders = new ClusterDecoders({ cluster, limits, valueLimits, anyLabels });
     const { ipcache, nodes, services, exports } = engines;
-    const add = <T>(
-      resource: CopiedResource,
-      decode: ValueDecoder<T>,
-      observer: StoreObserver<T>,
-      large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf' | 'scan'> = {
-        decodeLarge: decodeInPieces(decode, valueLimits),
-      },
-    ): void => {
-      const tap = engines.tap?.storeTap(cluster, resource);
-      const store = new WatchStore<T>({
-        decode,
-        ...large,
-        rejections,
-        gate,
-        onApplied,
-        onFault,
-        ...observed(observer, tap, engines.onCause, cluster, () => this.#isWithdrawing),
-      });
-      this.stores.set(resource, store);
-    };
     // Nodes first, because the other resources refer to them.
-    if (nodes !== undefined) add('nodes', decoders.nodes, nodeObserver(nodes, cluster, writer.source));
+    if (nodes !== undefined) this.#add('nodes', decoders.nodes, nodeObserver(nodes, cluster, writer.source));
     if (services !== undefined) {
-      add('services', decoders.services, serviceObserver(services, cluster, globalServices));
-      add('endpointslices', decoders.endpointslices, sliceObserver(services, cluster, globalServices), {
+      this.#add('services', decoders.services, serviceObserver(services, cluster, globalServices));
+      this.#add('endpointslices', decoders.endpointslices, sliceObserver(services, cluster, globalServices), {
         decodeLarge: decoders.largeSlices,
         sizeOf: endpointSliceSize,
       });
       this.skipped = new Set(['endpointslices']); // until `configure`
     }
     if (exports !== undefined)
-      add('serviceexports', decoders.serviceexports, exportObserver(exports, cluster));
-    if (engines.identities !== false) add('identities', decoders.identities, identityObserver(identities));
+      this.#add('serviceexports', decoders.serviceexports, exportObserver(exports, cluster));
+    if (engines.identities !== false)
+      this.#add('identities', decoders.identities, identityObserver(identities));
     if (ipcache !== undefined) {
       const peerHost = RESERVED_IDENTITIES[engines.remoteNodeIdentities === false ? 'host' : 'remote-node'];
-      add('ip', decoders.ip, ipObserver(ipcache, writer, peerHost), {
+      this.#add('ip', decoders.ip, ipObserver(ipcache, writer, peerHost), {
         decodeLarge: decodeInPieces(decoders.ip, valueLimits),
         scan: decoders.scanIP,
       });
     }
+  }
+
+  /** Adds the store of a resource. */
+  #add<T>(
+    resource: CopiedResource,
+    decode: ValueDecoder<T>,
+    observer: StoreObserver<T>,
+    large: Pick<WatchStoreOptions<T>, 'decodeLarge' | 'sizeOf' | 'scan'> = {
+      decodeLarge: decodeInPieces(decode, this.#options.valueLimits),
+    },
+  ): void {
+    const { rejections, gate, onApplied, onFault } = this.#options;
+    const observed = this.#observed(resource, observer);
+    const hooks = { rejections, gate, onApplied, onFault };
+    this.stores.set(resource, new WatchStore<T>({ decode, ...large, ...hooks, ...observed }));
+  }
+
+  /**
+   * Returns an observer that passes all calls to the tap first, and the causes of changes to `onCause`: the revision of
+   * each event, or a withdrawal, which deletes without kvstore events.
+   */
+  #observed<T>(
+    resource: CopiedResource,
+    observer: StoreObserver<T>,
+  ): Pick<WatchStoreOptions<T>, 'observer' | 'onEvent'> {
+    const { cluster, engines } = this.#options;
+    const { onCause } = engines;
+    const tap = engines.tap?.storeTap(cluster, resource);
+    if (tap === undefined && onCause === undefined) return { observer };
+    const batch = (apply: () => void): void => {
+      try {
+        if (this.#isWithdrawing) onCause?.(withdrawalOf(cluster));
+        if (observer.batch === undefined) apply();
+        else observer.batch(apply);
+      } finally {
+        tap?.onApplied();
+        onCause?.(undefined);
+      }
+    };
+    return {
+      observer: tap === undefined ? { ...observer, batch } : { ...tapped(observer, tap), batch },
+      onEvent: (name, event) => {
+        onCause?.({ store: cluster, revision: String(event.modRevision) });
+        tap?.onEvent(name, event);
+      },
+    };
   }
 
   /** Sets the limits of the cluster's values, which apply from the next key on, and the format of its services. */

@@ -23,7 +23,7 @@ export interface DirectoryState {
 interface FollowedConfig {
   /** Undefined if the last change of the cluster failed. */
   readonly hash: string | undefined;
-  /** Monotonic start of the state without `endpoints:`. */
+  /** Monotonic time since which the file has no `endpoints:`; undefined if it has. */
   readonly invalidSince: number | undefined;
 }
 
@@ -68,6 +68,7 @@ export function withFailedChanges(
  */
 export type NameCheck = (name: string) => 'local-cluster' | 'invalid-name' | undefined;
 
+const NO_ENDPOINTS = 'does not contain "endpoints:" any more; the cluster is removed if this does not change';
 const INVALID_NAME =
   'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
 
@@ -87,30 +88,30 @@ export function stepDirectory(
   let unsettled = false;
   let nextScanAt: number | undefined;
   for (const [name, file] of listing) {
-    const known = clusters.get(name);
     const fault = check(name);
-    if (fault === 'local-cluster' || (file.kind === 'other' && known === undefined)) continue;
-    if (fault === 'invalid-name') {
-      // Report only files with `endpoints:`, because others, such as an unreadable certificate, are not clusters.
-      if (file.kind === 'config') problems.set(name, INVALID_NAME);
-    } else if (file.kind === 'config') {
-      next.set(name, { hash: file.hash, invalidSince: undefined });
-      if (known?.hash === file.hash) continue;
-      changes.push({ type: known === undefined ? 'add' : 'change', name, connect: file.connect });
-    } else if (file.kind === 'unusable') {
-      unsettled = true;
-      problems.set(name, file.reason);
-      if (known !== undefined) next.set(name, { ...known, invalidSince: undefined });
-    } else if (known !== undefined) {
-      const invalidSince = known.invalidSince ?? now;
-      if (now - invalidSince >= GRACE_MS) continue;
-      unsettled = true;
-      nextScanAt = Math.min(nextScanAt ?? Number.POSITIVE_INFINITY, invalidSince + GRACE_MS);
-      problems.set(
-        name,
-        'does not contain "endpoints:" any more; the cluster is removed if this does not change',
-      );
-      next.set(name, { ...known, invalidSince });
+    // Of files with invalid names, only those with `endpoints:` are reported, because others are not clusters.
+    if (fault === 'invalid-name' && file.kind === 'config') problems.set(name, INVALID_NAME);
+    if (fault !== undefined) continue;
+    const known = clusters.get(name);
+    switch (file.kind) {
+      case 'config':
+        next.set(name, { hash: file.hash, invalidSince: undefined });
+        if (known?.hash !== file.hash)
+          changes.push({ type: known === undefined ? 'add' : 'change', name, connect: file.connect });
+        break;
+      case 'unusable':
+        unsettled = true;
+        problems.set(name, file.reason);
+        if (known !== undefined) next.set(name, { ...known, invalidSince: undefined });
+        break;
+      case 'other': {
+        const invalidSince = known?.invalidSince ?? now;
+        if (known === undefined || now - invalidSince >= GRACE_MS) break;
+        unsettled = true;
+        nextScanAt = Math.min(nextScanAt ?? Number.POSITIVE_INFINITY, invalidSince + GRACE_MS);
+        problems.set(name, NO_ENDPOINTS);
+        next.set(name, { ...known, invalidSince });
+      }
     }
   }
   for (const name of clusters.keys()) if (!next.has(name)) changes.push({ type: 'remove', name });

@@ -70,11 +70,13 @@ export class ConfigFollower {
   /** Resolves when the directory has been read and all its clusters have been added to the mesh. */
   readonly listed: Promise<void> = this.#listed.promise;
   #scans = 0;
+  /** Maximum delay of the next scan after a problem. */
   #retryMs = RETRY_MS;
   #unwatch: Unsubscribe | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #isScanning = false;
-  #changedDuringScan = false;
+  /** True if a change was reported since the last scan began. */
+  #hasChanged = false;
   #stopped = false;
 
   constructor(options: ConfigFollowerOptions) {
@@ -117,7 +119,7 @@ export class ConfigFollower {
   }
 
   #onChange(): void {
-    this.#changedDuringScan = true;
+    this.#hasChanged = true;
     if (!this.#isScanning) this.#scanIn(DEBOUNCE_MS);
   }
 
@@ -134,11 +136,11 @@ export class ConfigFollower {
   async #scan(): Promise<void> {
     this.#timer?.timer.cancel();
     this.#timer = undefined;
-    this.#changedDuringScan = false;
+    this.#hasChanged = false;
     this.#isScanning = true;
     await this.#tasks.run('scan', (signal) => this.#scanNow(signal));
     this.#isScanning = false;
-    if (this.#changedDuringScan) this.#scanIn(DEBOUNCE_MS);
+    if (this.#hasChanged) this.#scanIn(DEBOUNCE_MS);
   }
 
   async #scanNow(signal: AbortSignal): Promise<void> {

@@ -32,7 +32,7 @@ export const EQUIVALENTS: readonly Equivalent[] = [
   },
   {
     file: 'src/clustermesh/config-follower.ts',
-    symbol: 'ConfigFollower.#changedDuringScan',
+    symbol: 'ConfigFollower.#hasChanged',
     changes: ['false → true'],
     reason: 'overwritten before the first read',
   },
