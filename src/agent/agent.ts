@@ -17,6 +17,7 @@ import { unsubscribeOnce } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { incompleteClusterTexts, manyIncompleteText } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
+import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import type { ServiceInputs } from '../datapath/linux/services/desired-services.ts';
 import type { History } from '../history/history.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
@@ -51,7 +52,7 @@ import { DatapathKeeper } from './datapath-keeper.ts';
 import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
 import { MeshFeed } from './mesh-feed.ts';
-import type { AgentOptions } from './options.ts';
+import type { AgentOptions, KubernetesOptions } from './options.ts';
 import { ReportedIdentities } from './reported-identities.ts';
 import { StateKeeper } from './state-keeper.ts';
 import { TapeKeeper } from './tape-keeper.ts';
@@ -113,12 +114,12 @@ export class Agent implements ReadModel, PlayStage {
   readonly #kubernetes: KubernetesFollower | undefined;
   readonly #reports: ClusterReport[] = [];
   #syncedMs: number | undefined;
-  /** The stale clusters at the start of the stop. Closed clusters look stale, too. */
+  /** The stale clusters when the agent began to stop, because closed clusters look stale, too. */
   #staleAtStop: readonly (readonly [name: string, knownAt: number])[] | undefined;
 
   constructor(options: AgentOptions, context: AgentContext) {
     const { clock, random, log } = context;
-    const { clusterName, nodeName, network } = options;
+    const { clusterName, nodeName } = options;
     this.#options = options;
     this.#context = context;
     this.#manifestPaths = options.manifests;
@@ -138,21 +139,7 @@ export class Agent implements ReadModel, PlayStage {
       // Without addresses: the datapath and the API add those of nodes themselves.
       nodePort: { enabled: true },
     });
-    this.nodes = new NodeManager({
-      ...network,
-      ipcache: this.ipcache,
-      clock,
-      random,
-      clusterName,
-      localNodeName: nodeName,
-      localNodeIsHost: true,
-      onReject,
-      onHandlerFault: ({ handler, error, node }) => {
-        log.error({ err: error, node }, 'a node handler failed');
-        const prefix = node === undefined ? '' : `${node}: `;
-        this.#history?.noteFailure(handler.name ?? 'node handler', `${prefix}${messageOf(error)}`);
-      },
-    });
+    this.nodes = this.#newNodeManager(this.ipcache);
     const { ipcache, services, nodes } = this;
     const engines: AgentEngines = { ipcache, services, nodes };
     const parts: AgentParts = { log, clock, random, gate, onReject, engines };
@@ -164,50 +151,82 @@ export class Agent implements ReadModel, PlayStage {
     if (options.tape !== undefined)
       this.#tape = new TapeKeeper(options, options.tape, { ...parts, labelsOf: this.labelsOf });
     this.#manifests = new FollowedManifests({ services, gate, clock, log, onReject });
-    this.#mesh = new MeshFeed(options, {
+    this.#mesh = this.#newMeshFeed(parts);
+    const { kubernetes, datapath, historyMemory, stateDir } = options;
+    if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
+      const isRecorded = kubernetes.load.length > 0 || kubernetes.objects !== undefined;
+      this.#recordedKubernetes = isRecorded ? new RecordedKubernetes(clock) : undefined;
+      this.#kubernetes = this.#newKubernetesFollower(kubernetes, parts);
+    }
+    if (datapath !== undefined) this.datapath = this.#newDatapathKeeper(datapath, parts);
+    if (historyMemory)
+      this.#history = new HistoryKeeper({ ...parts, memory: historyMemory, disk: historyDisk(options) });
+    if (stateDir !== undefined) this.#stateKeeper = this.#newStateKeeper(stateDir, parts);
+  }
+
+  #newNodeManager(ipcache: IPCache): NodeManager {
+    const { clusterName, nodeName, network } = this.#options;
+    const { clock, random, log } = this.#context;
+    return new NodeManager({
+      ...network,
+      ipcache,
+      clock,
+      random,
+      clusterName,
+      localNodeName: nodeName,
+      localNodeIsHost: true,
+      onReject: this.#onReject,
+      onHandlerFault: ({ handler, error, node }) => {
+        log.error({ err: error, node }, 'a node handler failed');
+        const prefix = node === undefined ? '' : `${node}: `;
+        this.#history?.noteFailure(handler.name ?? 'node handler', `${prefix}${messageOf(error)}`);
+      },
+    });
+  }
+
+  #newMeshFeed(parts: AgentParts): MeshFeed {
+    return new MeshFeed(this.#options, {
       ...parts,
       engines: {
-        ...engines,
+        ...parts.engines,
         tap: this.#tape?.tape.mesh,
         onCause: (cause) => this.#history?.history.setCause(cause),
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
       },
       countRejection: (rejection) => this.#rejections.count(rejection),
     });
-    const { kubernetes } = options;
-    if (kubernetes !== undefined && (!kubernetes.ifInCluster || isInCluster())) {
-      const isRecorded = kubernetes.load.length > 0 || kubernetes.objects !== undefined;
-      this.#recordedKubernetes = isRecorded ? new RecordedKubernetes(clock) : undefined;
-      this.#kubernetes = new KubernetesFollower(options, kubernetes, {
-        ...parts,
-        onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
-        tape: this.#tape?.tape.kubernetes,
-        recorded: this.#recordedKubernetes?.transport,
-        followed: () => this.#mesh.followed,
-        restoredIdentities: () => this.#stateKeeper?.identities() ?? [],
-      });
-    }
-    if (options.datapath !== undefined)
-      this.datapath = new DatapathKeeper({
-        ...parts,
-        options: options.datapath,
-        nodeName,
-        clusterName,
-        blockers: () => this.blockers(),
-        serviceInputs: () => this.#serviceInputs(),
-        onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
-      });
-    if (options.historyMemory)
-      this.#history = new HistoryKeeper({
-        ...parts,
-        memory: options.historyMemory,
-        disk: historyDisk(options),
-      });
-    if (options.stateDir === undefined) return;
-    this.#stateKeeper = new StateKeeper({
+  }
+
+  #newKubernetesFollower(kubernetes: KubernetesOptions, parts: AgentParts): KubernetesFollower {
+    return new KubernetesFollower(this.#options, kubernetes, {
       ...parts,
-      path: options.stateDir,
-      importFrom: options.importCiliumState,
+      onCause: (cause) => this.#history?.history.setCause(cause && { store: 'k8s', ...cause }),
+      tape: this.#tape?.tape.kubernetes,
+      recorded: this.#recordedKubernetes?.transport,
+      followed: () => this.#mesh.followed,
+      restoredIdentities: () => this.#stateKeeper?.identities() ?? [],
+    });
+  }
+
+  #newDatapathKeeper(options: HostDatapathOptions, parts: AgentParts): DatapathKeeper {
+    const { nodeName, clusterName } = this.#options;
+    return new DatapathKeeper({
+      ...parts,
+      options,
+      nodeName,
+      clusterName,
+      blockers: () => this.blockers(),
+      serviceInputs: () => this.#serviceInputs(),
+      onRepairFailed: (error) => this.#history?.noteFailure('datapath linux', messageOf(error)),
+    });
+  }
+
+  #newStateKeeper(path: string, parts: AgentParts): StateKeeper {
+    const { importCiliumState: importFrom, clusterName, nodeName } = this.#options;
+    return new StateKeeper({
+      ...parts,
+      path,
+      importFrom,
       clusterName,
       nodeName,
       identities: () => this.#reportedIdentities.entries(),

@@ -126,38 +126,21 @@ export async function readCiliumState(path: string): Promise<CiliumState> {
   const all = folder === path ? names : await namesIn(folder);
   const reader = new StateReader(folder);
   const { folders, ignored } = foldersOf(all);
-  const endpoints = new Map<number, CiliumState['endpoints'][number]>();
-  for (const name of folders) {
-    const endpoint = await readEndpoint(reader, name);
-    if (endpoint === undefined) continue;
-    const other = endpoints.get(endpoint.id);
-    // If two folders contain the same id, the folder with this id as its name wins (AGENT 6).
-    const used = other === undefined || name === String(endpoint.id) ? endpoint : other;
-    endpoints.set(endpoint.id, used);
-    if (other !== undefined)
-      reader.reject(
-        endpoint.file,
-        rejection('repeated-id', 'ID', endpoint.id, `duplicate of ${other.file}: ${used.file} is used`),
-      );
-  }
+  const endpoints = await readEndpoints(reader, folders);
   const nodes = await readNodes(reader);
-  const text = await reader.readText('local_allocator_state.json');
-  const local = text === undefined ? undefined : decodeLocalIdentities(text, 'local_allocator_state.json');
-  const localIdentities = (local && reader.valueOf('local_allocator_state.json', local)) ?? [];
+  const localIdentities = await readLocalIdentities(reader);
   const header = (await reader.readText('globals/node_config.h')) ?? '';
-  if (folders.length === 0 && nodes === undefined && text === undefined)
+  if (folders.length === 0 && nodes === undefined && localIdentities === undefined)
     throw new InputError(
       `${path}: no endpoint, nodes.json or local_allocator_state.json found: set a state directory`,
     );
   const { problems, writtenAt } = reader;
-  const router = readRouterAddresses(header);
-  const sorted = [...endpoints.values()].sort((a, b) => a.id - b.id);
   return {
     folder,
-    endpoints: sorted,
+    endpoints,
     nodes: nodes ?? [],
-    localIdentities,
-    router,
+    localIdentities: localIdentities ?? [],
+    router: readRouterAddresses(header),
     ignored,
     problems,
     writtenAt,
@@ -245,11 +228,10 @@ export function importedState(state: CiliumState, localNode: NodeName): Imported
 }
 
 async function namesIn(path: string): Promise<readonly string[]> {
-  return (
-    await readdir(path).catch((cause: unknown) => {
-      throw unreadable('the state directory', path, cause);
-    })
-  ).sort();
+  const names = await readdir(path).catch((cause: unknown) => {
+    throw unreadable('the state directory', path, cause);
+  });
+  return names.sort();
 }
 
 /** Returns the folders of endpoints. An unfinished folder is read only if no finished one exists (AGENT 5). */
@@ -263,11 +245,34 @@ function foldersOf(names: readonly string[]): {
   for (const name of names) {
     const [, id, unfinished] = FOLDER.exec(name) ?? [];
     if (id === undefined || Number(id) > 65_535) continue;
-    const replaced =
+    const isReplaced =
       unfinished !== undefined && (all.has(id) || (unfinished === '_next_fail' && all.has(`${id}_next`)));
-    (replaced ? ignored : folders).push(name);
+    if (isReplaced) ignored.push(name);
+    else folders.push(name);
   }
   return { folders, ignored };
+}
+
+/** Returns the endpoints by id, ascending. */
+async function readEndpoints(
+  reader: StateReader,
+  folders: readonly string[],
+): Promise<CiliumState['endpoints']> {
+  const endpoints = new Map<number, CiliumState['endpoints'][number]>();
+  for (const name of folders) {
+    const endpoint = await readEndpoint(reader, name);
+    if (endpoint === undefined) continue;
+    const other = endpoints.get(endpoint.id);
+    // If two folders contain the same id, the folder with this id as its name wins (AGENT 6).
+    const used = other === undefined || name === String(endpoint.id) ? endpoint : other;
+    endpoints.set(endpoint.id, used);
+    if (other !== undefined)
+      reader.reject(
+        endpoint.file,
+        rejection('repeated-id', 'ID', endpoint.id, `duplicate of ${other.file}: ${used.file} is used`),
+      );
+  }
+  return [...endpoints.values()].sort((a, b) => a.id - b.id);
 }
 
 async function readEndpoint(
@@ -290,6 +295,14 @@ async function readEndpoint(
   return undefined;
 }
 
+/** Returns the node-local identities; undefined if the directory has no file of them. */
+async function readLocalIdentities(reader: StateReader): Promise<CiliumState['localIdentities'] | undefined> {
+  const file = 'local_allocator_state.json';
+  const text = await reader.readText(file);
+  return text === undefined ? undefined : (reader.valueOf(file, decodeLocalIdentities(text, file)) ?? []);
+}
+
+/** Returns the nodes; undefined if the directory has no file of them. */
 async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | undefined> {
   const file = 'nodes.json';
   const text = await reader.readText(file);

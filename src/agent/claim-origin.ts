@@ -21,7 +21,7 @@ export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
   { clusterName, isInProcess, versionOf, conditionOf }: OriginLookups,
 ): OriginDocument {
-  // The owner is empty, a cluster, or for claims on the addresses of a node `cluster/name` (SEMANTICS 4).
+  // The owner is empty or a cluster; of a claim on the address of a node, it is `cluster/node` (SEMANTICS 4).
   const clusterOfOwner = ownerCluster(owner);
   const cluster = clusterOfOwner || clusterName;
   const node = owner === clusterOfOwner ? undefined : owner.slice(clusterOfOwner.length + 1);

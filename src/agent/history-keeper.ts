@@ -16,7 +16,7 @@ import { StateFiles } from './state-files.ts';
 const CHECK_MS = 1000;
 
 /** Minimum time between two marks for failures of one handler, because a handler may fail for each node. */
-const FAILURE_MS = 1000;
+const FAILURE_PAUSE_MS = 1000;
 /** Maximum number of handlers whose last failure is remembered. An agent has fewer handlers. */
 const MAX_HANDLERS = 64;
 /** Maximum length of the reason in the mark of a failure. */
@@ -46,6 +46,7 @@ export class HistoryKeeper {
   #subscriptions: Unsubscribe[] = [];
   /** The last reported state of each cluster. */
   readonly #states = new Map<string, string>();
+  /** The failure of the disk that was logged last; undefined after its end. */
   #failure: string | undefined;
   /** The monotonic time of the last mark of each handler. */
   readonly #failedAt = new Map<string, number>();
@@ -105,7 +106,7 @@ export class HistoryKeeper {
 
   stop(): void {
     this.#timer?.cancel();
-    for (const end of this.#subscriptions.splice(0)) end();
+    for (const unsubscribe of this.#subscriptions.splice(0)) unsubscribe();
     this.history.mark('stop', '');
     this.history.stop();
   }
@@ -173,7 +174,7 @@ export class HistoryKeeper {
   /** Marks a failure of a handler, unless another one was marked within the last second. */
   noteFailure(handler: string, reason: string): void {
     const now = this.#options.clock.now();
-    if (now - (this.#failedAt.get(handler) ?? Number.NEGATIVE_INFINITY) < FAILURE_MS) return;
+    if (now - (this.#failedAt.get(handler) ?? Number.NEGATIVE_INFINITY) < FAILURE_PAUSE_MS) return;
     if (this.#failedAt.size >= MAX_HANDLERS) this.#failedAt.clear();
     this.#failedAt.set(handler, now);
     this.history.mark('handler-failed', handler, reason.slice(0, MAX_DETAIL));

@@ -16,14 +16,14 @@ export class KvstoreRates {
   readonly remote: RateLimitOptions;
 
   constructor(rates: RateLimitOptions | undefined) {
-    const now = { ...rates };
-    this.#current = now;
+    const current = { ...rates };
+    this.#current = current;
     this.remote = {
       get qps() {
-        return now.qps;
+        return current.qps;
       },
       get maxInflight() {
-        return now.maxInflight;
+        return current.maxInflight;
       },
     };
   }
@@ -37,7 +37,8 @@ export class KvstoreRates {
   change(rates: RateLimitOptions): readonly string[] {
     const text = (rate: number | undefined): string => String(rate ?? 'default');
     return RATES.flatMap((name) => {
-      const [before, after] = [this.#current[name], rates[name]];
+      const before = this.#current[name];
+      const after = rates[name];
       this.#current[name] = after;
       return before === after ? [] : [`etcd.${name} ${text(before)} → ${text(after)}`];
     });

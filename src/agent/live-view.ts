@@ -39,8 +39,10 @@ const TONES: Readonly<Record<ChangeSign, Tone>> = { '+': 'added', '~': 'changed'
 type OnChange = (kind: ChangeType, sign: ChangeSign, text: () => ChangeText) => void;
 
 /** Pending changes of one kind. Bounded for any number of changes (I11). */
-interface CoalescedChanges {
+interface PendingChanges {
+  /** The first changes, which are shown. */
   readonly first: ChangeText[];
+  /** Number of all changes, by sign. */
   readonly counts: Record<ChangeSign, number>;
 }
 
@@ -53,7 +55,8 @@ export class LiveView {
   readonly #views: EngineViews;
   readonly #terminal: Terminal;
   readonly #clock: Clock;
-  readonly #coalesced = new Map<ChangeType, CoalescedChanges>();
+  readonly #pending = new Map<ChangeType, PendingChanges>();
+  /** Maximum number of changes of a kind that are shown individually. */
   readonly #maxShown: number;
   #timer: Timer | undefined;
 
@@ -73,7 +76,7 @@ export class LiveView {
     // The replay of the current state is not shown.
     let isLive = false;
     const onChange: OnChange = (kind, sign, text) => {
-      if (isLive) this.#coalesce(kind, sign, text);
+      if (isLive) this.#addPending(kind, sign, text);
     };
     const { ipcache, services, nodes } = this.#views;
     const nameOf = identityNames(this.#views);
@@ -116,29 +119,29 @@ export class LiveView {
   flush(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    if (this.#coalesced.size > 0 && this.#terminal.isBackedUp)
+    if (this.#pending.size > 0 && this.#terminal.isBackedUp)
       this.#timer = this.#clock.after(COALESCE_MS, () => this.flush());
     else this.#showPending();
   }
 
   #showPending(): void {
-    if (this.#coalesced.size === 0) return;
-    for (const kind of KINDS) this.#show(kind, this.#coalesced.get(kind));
-    this.#coalesced.clear();
+    if (this.#pending.size === 0) return;
+    for (const kind of KINDS) this.#show(kind, this.#pending.get(kind));
+    this.#pending.clear();
     this.#terminal.line(this.#terminal.paint('faint', `         ${totalsText(this.#views)}`));
   }
 
-  #coalesce(kind: ChangeType, sign: ChangeSign, text: () => ChangeText): void {
-    const coalesced = this.#coalesced.get(kind) ?? { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
-    this.#coalesced.set(kind, coalesced);
-    coalesced.counts[sign]++;
-    if (coalesced.first.length < this.#maxShown) coalesced.first.push(text());
+  #addPending(kind: ChangeType, sign: ChangeSign, text: () => ChangeText): void {
+    const pending = this.#pending.get(kind) ?? { first: [], counts: { '+': 0, '~': 0, '-': 0 } };
+    this.#pending.set(kind, pending);
+    pending.counts[sign]++;
+    if (pending.first.length < this.#maxShown) pending.first.push(text());
     this.#timer ??= this.#clock.after(COALESCE_MS, () => this.flush());
   }
 
-  #show(kind: ChangeType, coalesced: CoalescedChanges | undefined): void {
-    if (coalesced === undefined) return;
-    const { first, counts } = coalesced;
+  #show(kind: ChangeType, pending: PendingChanges | undefined): void {
+    if (pending === undefined) return;
+    const { first, counts } = pending;
     const lines = alignColumns(first.map(({ subject, detail }) => [kind, subject, detail]));
     const time = this.#time();
     for (const [index, { sign }] of first.entries()) {
@@ -158,7 +161,8 @@ export class LiveView {
 /** Returns the source of the effective claim on a prefix: an endpoint hides the CIDR of its address. */
 function sourceOf(ipcache: EngineViews['ipcache'], prefix: string): Source | undefined {
   const address = /^(.*)\/(?:32|128)$/.exec(prefix)?.[1];
-  return ((address && ipcache.get(address)) || ipcache.get(prefix))?.source;
+  const endpoint = address === undefined ? undefined : ipcache.get(address);
+  return (endpoint ?? ipcache.get(prefix))?.source;
 }
 
 function nodeListener(onChange: OnChange): NodeHandler {
@@ -180,9 +184,12 @@ function namedBackends(sign: string, addresses: readonly string[]): string[] {
 }
 
 function backendDifference(event: ServiceEvent): string {
-  const changes = changedBackends(event);
-  const added = changes.flatMap(({ before, after }) => (before === undefined && after?.address) || []);
-  const removed = changes.flatMap(({ before, after }) => (after === undefined && before?.address) || []);
+  const added: string[] = [];
+  const removed: string[] = [];
+  for (const { before, after } of changedBackends(event)) {
+    if (before === undefined && after !== undefined) added.push(after.address);
+    if (after === undefined && before !== undefined) removed.push(before.address);
+  }
   return [...namedBackends('+', added), ...namedBackends('-', removed)].join(' ');
 }
 

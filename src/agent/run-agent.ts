@@ -133,13 +133,12 @@ export async function followMesh(
   const use = async ({ agent, api, reloads }: RunningAgent): Promise<void> => {
     const live = quiet ? undefined : new LiveView(agent, terminal, systemClock, all);
     const print = (text: string): void => (live === undefined ? log.info(text) : live.print(text));
-    const addresses = addressLines(api);
-    if (live === undefined) for (const line of addresses) log.info(line);
+    if (live === undefined) for (const line of addressLines(api)) log.info(line);
     else {
       showState(agent, agent.status(), terminal);
       // A recorded state has no settings, and does not change.
-      const last = `${run.settings === undefined ? '' : 'Changes follow; '}Ctrl-C stops.`;
-      for (const line of [...addresses, last]) terminal.line(terminal.paint('faint', line));
+      const last = run.settings === undefined ? 'Ctrl-C stops.' : 'Changes follow; Ctrl-C stops.';
+      for (const line of [...addressLines(api), last]) terminal.line(terminal.paint('faint', line));
     }
     using _following = live?.follow();
     const apply = async ({ manifests, rateLimit }: ReloadedAgentSettings): Promise<void> => {
@@ -152,9 +151,11 @@ export async function followMesh(
       onFailure: (action: { readonly kind: string }, reason: string): void =>
         log.error(`--play: ${action.kind}: ${reason}`),
     };
-    await play(steps, agent, audience, systemClock, signal);
-    if (steps.length > 0) await sleep(systemClock, SETTLE_MS, signal);
-    if (steps.length > 0 && !signal.aborted) print('The script is done. Ctrl-C stops the agent.');
+    if (steps.length > 0) {
+      await play(steps, agent, audience, systemClock, signal);
+      await sleep(systemClock, SETTLE_MS, signal);
+      if (!signal.aborted) print('The script is done. Ctrl-C stops the agent.');
+    }
     await fired(signal);
     print('Stopped.');
   };

@@ -126,6 +126,7 @@ class OperatorProcess implements ServedProcess {
   readonly #rejected: RejectionReport;
   readonly #tasks: Supervisor;
   #kvstore: KvstoreBackend | undefined;
+  /** The problem of the etcd configuration; undefined while it is usable. */
   #kvstoreProblem: string | undefined;
   #kubernetes: KubernetesClient | undefined;
   /** Undefined without an election. */
@@ -188,8 +189,9 @@ class OperatorProcess implements ServedProcess {
    */
   blockers(): readonly string[] {
     const { problem } = this.#reach ?? {};
-    const outage = problem === undefined ? [] : [`the kvstore does not answer: ${problem}`];
-    const problems = [...(this.#kvstoreProblem === undefined ? [] : [this.#kvstoreProblem]), ...outage];
+    const problems: string[] = [];
+    if (this.#kvstoreProblem !== undefined) problems.push(this.#kvstoreProblem);
+    if (problem !== undefined) problems.push(`the kvstore does not answer: ${problem}`);
     if (!this.#isLeader) return problems;
     const { namespaces, published } = this.#duties;
     const incomplete = published.filter((duty) => duty.status().published?.synced !== true);
@@ -340,7 +342,8 @@ class OperatorProcess implements ServedProcess {
   async #run(signal: AbortSignal): Promise<void> {
     const { log, end } = this.#context;
     const { kvstoreDeadlineMs } = this.#options;
-    const [election, reach] = [this.#election, this.#reach];
+    const election = this.#election;
+    const reach = this.#reach;
     if (election === undefined || reach === undefined) return await this.#runDuties(signal);
     const ended = new AbortController();
     const outage = new AbortController();
@@ -352,7 +355,9 @@ class OperatorProcess implements ServedProcess {
         using leading = new EitherSignal(until, outage.signal);
         await Promise.all([
           this.#runDuties(leading.signal).finally(() => ended.abort()),
-          reach.outageOf(kvstoreDeadlineMs, either.signal).then((isOut) => isOut && outage.abort()),
+          reach.outageOf(kvstoreDeadlineMs, either.signal).then((isOut) => {
+            if (isOut) outage.abort();
+          }),
         ]);
       }, signal);
       if (outcome === 'lost') end('the Lease was lost: another operator may be the leader');
