@@ -230,7 +230,7 @@ export class Agent implements ReadModel, PlayStage {
       clusterName,
       nodeName,
       identities: () => this.#reportedIdentities.entries(),
-      identityChanges: () => this.#reportedIdentities.changes,
+      identityVersion: () => this.#reportedIdentities.version,
       staleClusters: () => this.#staleAtStop ?? this.#staleClusters(),
     });
   }

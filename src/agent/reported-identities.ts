@@ -1,13 +1,23 @@
 import type { KnownIdentity } from '../api/read-model.ts';
+import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
+import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
+import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import type { Labels } from '../model/labels.ts';
-import type { FollowedClusters } from './agent-status.ts';
 import type { KubernetesFollower } from './kubernetes-follower.ts';
 
 /** The sources of {@link ReportedIdentities}. Each is undefined before it is followed. */
 export interface IdentitySources {
   readonly clusterName: string;
-  readonly followed: () => FollowedClusters | undefined;
-  readonly kubernetes: () => KubernetesFollower | undefined;
+  readonly followed: () =>
+    | {
+        readonly local: Pick<LocalCluster, 'identities'>;
+        readonly mesh: Pick<ClusterMesh, 'names' | 'identitiesOf'>;
+        readonly identities: Pick<IdentityResolver, 'resolve'>;
+      }
+    | undefined;
+  readonly kubernetes: () =>
+    | Pick<KubernetesFollower, 'labelsOf' | 'identities' | 'identityChanges'>
+    | undefined;
 }
 
 /** The identities that kvstores and Kubernetes report, without those of a checkpoint. */
@@ -47,12 +57,11 @@ export class ReportedIdentities {
     }
   }
 
-  /** A number that changes with {@link entries}, and when a cluster joins or leaves. */
-  get changes(): number {
+  /** A text that changes with {@link entries}, and when a cluster joins or leaves. */
+  get version(): string {
     const { followed, kubernetes } = this.#sources;
     const { local, mesh } = followed() ?? {};
-    const remote = mesh?.names.map((name) => mesh.identitiesOf(name)?.changes ?? 0) ?? [];
-    const localChanges = (local?.identities.changes ?? 0) + (kubernetes()?.identityChanges ?? 0);
-    return remote.reduce((sum, changes) => sum + 1 + changes, localChanges);
+    const remote = mesh?.names.map((name) => `${name} ${mesh.identitiesOf(name)?.changes ?? 0}`) ?? [];
+    return [local?.identities.changes ?? 0, kubernetes()?.identityChanges ?? 0, ...remote].join(' ');
   }
 }

@@ -24,8 +24,8 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly engines: CheckpointEngines;
   /** Returns the identities that sources provide. */
   readonly identities: () => Iterable<KnownIdentity>;
-  /** Returns a number that changes with the identities. */
-  readonly identityChanges: () => number;
+  /** Returns a text that changes with the identities. */
+  readonly identityVersion: () => string;
   /** Returns the clusters that were complete but are not ready, with the wall time of their state. */
   readonly staleClusters: () => readonly (readonly [string, number])[];
 }
@@ -172,10 +172,10 @@ export class StateKeeper {
 
   /** Returns a text that changes with the state, so that an unchanged state is not written again. */
   #stateVersion(): string {
-    const { engines, identityChanges, staleClusters } = this.#options;
+    const { engines, identityVersion, staleClusters } = this.#options;
     const { ipcache, nodes, services } = engines;
     const clusters = [...this.clusters, ...staleClusters()].join(' ');
-    return [ipcache.revision, nodes.revision, services.revision, identityChanges(), clusters].join('/');
+    return [ipcache.revision, nodes.revision, services.revision, identityVersion(), clusters].join('/');
   }
 
   /**

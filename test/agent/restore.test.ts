@@ -165,7 +165,7 @@ function keeperOf(
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     log: createLog('error', 'text', { write: (line) => logged.push(line.trimEnd()) }),
     identities,
-    identityChanges: () => identities().length,
+    identityVersion: () => String(identities().length),
     staleClusters,
   });
   return { keeper, ipcache, logged };
