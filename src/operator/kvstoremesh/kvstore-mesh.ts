@@ -114,9 +114,9 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * True if the copy of every cluster has been complete once. Always false before {@link markAllAdded}. Clusters that are
-   * not connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored. Once
-   * true, always true.
+   * True if the copy of every cluster has been complete once. Always false before {@link markAllAdded}. Clusters that
+   * are not connected 15 s after they were added are ignored, and 10 minutes after the start all clusters are ignored.
+   * Once true, always true.
    */
   get isReady(): boolean {
     this.#isReady ||= this.#hasAllAdded && this.#unready().length === 0;
