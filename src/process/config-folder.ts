@@ -18,14 +18,10 @@ const ENDPOINTS_KEYS = ['endpoints', '"endpoints"', "'endpoints'"];
 
 /** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
 function hasEndpoints(text: string): boolean {
-  for (let from = 0; from < text.length; ) {
-    const newline = text.indexOf('\n', from);
-    const end = newline < 0 ? text.length : newline;
-    const colon = text.slice(from, end).indexOf(':');
-    if (colon >= 0 && ENDPOINTS_KEYS.includes(text.slice(from, from + colon).trim())) return true;
-    from = end + 1;
-  }
-  return false;
+  return text.split('\n').some((line) => {
+    const colon = line.indexOf(':');
+    return colon >= 0 && ENDPOINTS_KEYS.includes(line.slice(0, colon).trim());
+  });
 }
 
 /** Returns true if the path exists, even as a dangling link. */
@@ -69,6 +65,7 @@ function readingOnce(): ReadPem {
 export class ConfigFolder implements ConfigSource {
   readonly #path: string;
   readonly #connect: (config: EtcdConfig) => KvstoreBackend;
+  /** The configurations of the last listing, by file name. */
   #known: ReadonlyMap<string, KnownConfig> = new Map();
   #watcher: FSWatcher | undefined;
   #onChange: (() => void) | undefined;

@@ -18,6 +18,7 @@ export interface FollowCredentialsContext {
   readonly read: () => Promise<TCPCredentials>;
   /** Replaces the credentials in use. If they cannot be used, throws and replaces nothing. */
   readonly renew: (credentials: TCPCredentials) => void;
+  /** Called for each failed attempt from the second one on. */
   readonly onFailure: () => void;
   readonly log: Logger;
   readonly clock: Clock;
@@ -34,7 +35,9 @@ export async function followCredentials(
   { read, renew, onFailure, log, clock, signal }: FollowCredentialsContext,
 ): Promise<void> {
   let current = JSON.stringify({ token, tls });
+  /** Number of failed attempts since the last success. */
   let failures = 0;
+  /** The last logged reason since the last success. */
   let reported: string | undefined;
   for (;;) {
     await sleep(clock, failures === 1 ? RETRY_MS : INTERVAL_MS, signal);

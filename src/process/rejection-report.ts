@@ -11,7 +11,7 @@ const MAX_WARNINGS = 20;
 /** Length of a period. At its end, one line reports the number of rejections that were not logged as warnings. */
 const PERIOD_MS = 60_000;
 
-/** Number of rejections of one reason since the beginning of the period. */
+/** The current period of one reason: its start, monotonic, and its number of rejections. */
 interface Period {
   readonly since: number;
   count: number;
@@ -25,7 +25,9 @@ export class RejectionReport {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #rejections = new RejectionLog();
+  /** By reason. */
   readonly #periods = new Map<string, Period>();
+  /** Runs while a period has rejections that were not logged as warnings. */
   #timer: Timer | undefined;
 
   constructor(log: Logger, clock: Clock) {
@@ -74,7 +76,10 @@ export class RejectionReport {
     return ++period.count;
   }
 
-  /** Returns true if the period is over. A period with suppressed rejections ends with the timer instead. */
+  /**
+   * Returns true if the period is over. A period with rejections that were not logged as warnings ends with the timer
+   * instead, which reports them.
+   */
   #isOver({ since, count }: Period, now: number): boolean {
     return count <= MAX_WARNINGS && now - since >= PERIOD_MS;
   }

@@ -52,14 +52,17 @@ async function readCredentials(files: ServeSource['files']): Promise<TCPCredenti
   const key = await readOptionFile('--listen-key', files.key);
   const clientCA = await readOptionFile('--listen-client-ca', files.clientCA);
   if (cert === undefined || key === undefined) return { token };
-  check(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () => createSecureContext({ cert, key }));
+  checkParsed(`--listen-cert ${files.cert}, --listen-key ${files.key}`, () =>
+    createSecureContext({ cert, key }),
+  );
   // Checked here, because a secure context accepts any text as an authority and then rejects all clients.
   if (clientCA !== undefined)
-    check(`--listen-client-ca ${files.clientCA}`, () => new X509Certificate(clientCA));
+    checkParsed(`--listen-client-ca ${files.clientCA}`, () => new X509Certificate(clientCA));
   return { token, tls: { cert, key, clientCA } };
 }
 
-function check(what: string, parse: () => unknown): void {
+/** Throws `InputError` if `parse` throws. */
+function checkParsed(what: string, parse: () => unknown): void {
   try {
     parse();
   } catch (cause) {

@@ -61,7 +61,10 @@ export class ServedApi {
     throw new AgentError(problemMessage(problem), problem);
   };
 
-  /** Starts to serve. Throws `InputError` if an address or the socket cannot be used. */
+  /**
+   * Starts to serve. Throws `InputError` if an address or the socket cannot be used. If the folder of a default socket
+   * may not be written, serves without a socket.
+   */
   async serve({ socket, socketIsDefault = false, tcp, credentials }: ServeOptions): Promise<void> {
     try {
       await this.#listen({ socket, tcp, credentials });

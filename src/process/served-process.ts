@@ -85,26 +85,9 @@ export async function runProcess(
   { log, signal }: RunContext,
 ): Promise<void> {
   const clock = systemClock;
-  const page = options.serve?.page;
   const ended = new AbortController();
   const process = make({ log, clock, random: Math.random, end: (reason) => ended.abort(reason) });
   const startup = new Startup({ log, clock });
-  const blockers = (): readonly string[] => {
-    const open = openSteps(startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
-    return [...new Set([...open, ...process.blockers()])];
-  };
-  const scrape = new Scrape();
-  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
-  const app = createProcessApp({
-    clock,
-    blockers,
-    version: version(),
-    page,
-    metrics,
-    settings: options.settings,
-    status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
-    onFault: (error) => log.error({ err: error }, 'an API request failed'),
-  });
   using either = new EitherSignal(signal, ended.signal);
   const stepped: SteppedProcess<boolean> = {
     start: (until, first) => startup.start([first, ...process.stages], until),
@@ -113,7 +96,7 @@ export async function runProcess(
   const context = { log, signal: either.signal };
   await runWithApi(
     stepped,
-    new ServedApi(app, { log, clock, metrics, page }),
+    newApi(process, startup, options, { log, clock }),
     options,
     context,
     async (isStarted, reloads) => {
@@ -126,4 +109,31 @@ export async function runProcess(
     },
   );
   if (ended.signal.aborted) throw new InputError(String(ended.signal.reason));
+}
+
+/** Returns the API of a process. Its status and blockers include the steps of the start. */
+function newApi(
+  process: ServedProcess,
+  startup: Startup,
+  { serve, settings }: RunOptions,
+  { log, clock }: Pick<ProcessContext, 'log' | 'clock'>,
+): ServedApi {
+  const page = serve?.page;
+  const blockers = (): readonly string[] => {
+    const open = openSteps(startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);
+    return [...new Set([...open, ...process.blockers()])];
+  };
+  const scrape = new Scrape();
+  const metrics = new ProcessMetrics(process.metrics(scrape), scrape);
+  const app = createProcessApp({
+    clock,
+    blockers,
+    version: version(),
+    page,
+    metrics,
+    settings,
+    status: () => ({ ...process.status(), steps: startup.status(), blockers: blockers() }),
+    onFault: (error) => log.error({ err: error }, 'an API request failed'),
+  });
+  return new ServedApi(app, { log, clock, metrics, page });
 }

@@ -68,14 +68,17 @@ export const REACH_MS = 30_000;
 export class StartStep {
   readonly #step: Step;
   readonly #context: StepsContext;
+  /** Fires when the start has failed because the step made no progress. */
   readonly #givenUp = new AbortController();
   #state: StepDocument['state'] = 'pending';
   #begunAt = 0;
   #progressAt = 0;
   #endedAt: number | undefined;
   #failure: string | undefined;
+  /** True if the step was logged as slow or skipped. */
   #isReported = false;
   #timer: Timer | undefined;
+  /** Resolves when the step's `start` has settled. */
   #settled: Promise<unknown> = Promise.resolve();
 
   constructor(step: Step, context: StepsContext) {
@@ -200,7 +203,10 @@ export class StartStep {
     if (wasOverdue) this.#context.log.error({ err: error, step: this.name }, `${this.name} failed`);
   }
 
-  /** Schedules the next check: when the step would be slow, or its time without progress would be over. */
+  /**
+   * Schedules the next check, for the moment when the step would be slow or its time without progress would be over. If
+   * the step has made progress by then, the check only schedules the next one.
+   */
   #watch(resolve: () => void, reject: (error: unknown) => void): void {
     const { clock } = this.#context;
     const { progressTimeoutMs = Number.POSITIVE_INFINITY } = this.#step;

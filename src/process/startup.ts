@@ -5,9 +5,8 @@ import { StartStep, type Step, type StepsContext } from './start-step.ts';
 
 /**
  * Runs a start in steps, and the stop in the reverse order. Steps of one stage run concurrently, stages one after the
- * other. A step without progress is logged with its reason. A step is abandoned if its time is over, counted from its
- * last progress. The stop also works after a failure and in the middle of the start, and stops all started steps even
- * if some hang.
+ * other. A step without progress is logged with its reason, and abandoned when its time without progress is over. The
+ * stop also works after a failure and in the middle of the start, and stops all started steps even if some hang.
  */
 export class Startup {
   readonly #context: StepsContext;

@@ -4,7 +4,7 @@ function seconds(ms = 0): string {
   return `${Math.round(ms / 1000)} s`;
 }
 
-/** Sentences in one line of the log: a mesh can have 255 unreachable clusters. */
+/** Maximum number of sentences in one line of the log, because a mesh can have 255 unreachable clusters. */
 const MAX_SENTENCES = 10;
 
 /**

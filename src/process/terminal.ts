@@ -62,7 +62,7 @@ export class Terminal {
   }
 }
 
-// Control characters, C1 and the bidirectional overrides. An untrusted name must not control the terminal.
+// Control characters (C0 and C1), bidirectional marks and overrides. An untrusted name must not control the terminal.
 const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /** Returns untrusted text with all characters that could control a terminal as escapes. */
@@ -105,8 +105,9 @@ export function alignColumns(rows: readonly (readonly string[])[], widths: numbe
 /** Returns a time of today as `14:03:05.123`, any other with its date, in the local time zone. */
 export function localTimeText(time: string | number, now: Date = new Date()): string {
   const at = new Date(time);
-  const two = (value: number): string => String(value).padStart(2, '0');
-  const timeOfDay = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`;
+  const digits = (value: number, length = 2): string => String(value).padStart(length, '0');
+  const clockTime = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => digits(part)).join(':');
+  const timeOfDay = `${clockTime}.${digits(at.getMilliseconds(), 3)}`;
   if (at.toDateString() === now.toDateString()) return timeOfDay;
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${timeOfDay}`;
+  return `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())} ${timeOfDay}`;
 }
