@@ -90,6 +90,7 @@ export class EtcdBackend extends KvstoreClient {
     const { signal } = this.#closed;
     const guard = new CallbackGuard();
     let current = first;
+    /** The reason why the files are unusable; undefined while they are usable. */
     let reported: string | undefined;
     for (;;) {
       await sleep(clock, reloadIntervalMs, signal);
@@ -97,7 +98,7 @@ export class EtcdBackend extends KvstoreClient {
       try {
         const loaded = await loadEtcdConfigFile(path);
         if (signal.aborted) return;
-        const isChanged = !sameParts(loaded, current);
+        const isChanged = !haveSameParts(loaded, current);
         if (isChanged) this.reconfigure(loaded.config);
         current = loaded;
         if (reported !== undefined) guard.call(options.onUsable);
@@ -114,8 +115,8 @@ export class EtcdBackend extends KvstoreClient {
 
 checkArguments(EtcdBackend, { reconfigure: { config: objectWith({ endpoints: ITERABLE }) } });
 
-function sameParts({ parts: a }: LoadedEtcdConfig, { parts: b }: LoadedEtcdConfig): boolean {
-  return (
-    a.length === b.length && a.every((part, i) => equalBytes(Buffer.from(part), Buffer.from(b[i] ?? '')))
-  );
+function haveSameParts({ parts }: LoadedEtcdConfig, { parts: others }: LoadedEtcdConfig): boolean {
+  const isSame = (part: string | Uint8Array, index: number): boolean =>
+    equalBytes(Buffer.from(part), Buffer.from(others[index] ?? ''));
+  return parts.length === others.length && parts.every(isSame);
 }

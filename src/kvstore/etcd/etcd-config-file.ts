@@ -48,11 +48,11 @@ function reject(_reason: string, field: string, value: unknown, requirement: str
   );
 }
 
-function text(fields: Fields<never>, name: string): string | undefined {
+function readText(fields: Fields<never>, name: string): string | undefined {
   return fields.string(name) || undefined;
 }
 
-function flag(fields: Fields<never>, name: string): boolean {
+function readFlag(fields: Fields<never>, name: string): boolean {
   return fields.boolean(name) ?? false;
 }
 
@@ -71,7 +71,7 @@ const DURATION = /^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/;
  * Returns a Go duration in milliseconds; undefined if it is absent or zero. It is text such as `1m30s`, or a number of
  * nanoseconds.
  */
-function duration(fields: Fields<never>, name: string): number | undefined {
+function readDuration(fields: Fields<never>, name: string): number | undefined {
   const value = fields.value(name) ?? 0;
   if (typeof value === 'number' && value >= 0) return value / 1e6 || undefined;
   if (typeof value !== 'string' || !DURATION.test(value))
@@ -81,9 +81,9 @@ function duration(fields: Fields<never>, name: string): number | undefined {
   return sum || undefined;
 }
 
-function endpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): readonly string[] {
+function readEndpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): readonly string[] {
   const name = 'endpoints';
-  const urls = fields.list(name).items((list, index) => endpoint(list, index, defaultScheme));
+  const urls = fields.list(name).items((list, index) => readEndpoint(list, index, defaultScheme));
   if (urls.length === 0) return fields.reject(name, 'missing-field', 'must contain at least one URL');
   const schemes = new Set(urls.map((url) => url.split(':', 1)[0]));
   return schemes.size === 1 ? urls : fields.reject(name, 'invalid-url', 'must use one scheme: http or https');
@@ -92,7 +92,7 @@ function endpoints(fields: Fields<never>, defaultScheme: 'http' | 'https'): read
 /** Scheme, and host with port, of an endpoint. As in clients of etcd in Go, a user and a path are ignored. */
 const ENDPOINT = /^(?:([a-z]+):\/\/)?(?:[^/?#@]*@)?([^/?#]*)/i;
 
-function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'https'): string {
+function readEndpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'https'): string {
   const [, scheme = defaultScheme, address = ''] = ENDPOINT.exec(list.text(index)) ?? [];
   const url = `${scheme.toLowerCase()}://${address}`;
   const { protocol, host } = URL.canParse(url) ? new URL(url) : { protocol: '', host: '' };
@@ -103,7 +103,7 @@ function endpoint(list: Fields<never>, index: number, defaultScheme: 'http' | 'h
 }
 
 /** Returns the addresses in `cilium-host-aliases`, by host. */
-function hostAliases(fields: Fields<never>): ReadonlyMap<string, readonly string[]> {
+function readHostAliases(fields: Fields<never>): ReadonlyMap<string, readonly string[]> {
   const aliases = new Map<string, readonly string[]>();
   const hosts = fields.list('cilium-host-aliases');
   for (const host of hosts.items((list, index) => list.item(index))) {
@@ -152,7 +152,7 @@ async function readNamedFile(
   ...names: readonly string[]
 ): Promise<{ readonly path: string; readonly bytes: Buffer } | undefined> {
   for (const name of names) {
-    const path = text(fields, name);
+    const path = readText(fields, name);
     if (path === undefined) continue;
     return {
       path,
@@ -217,24 +217,24 @@ export async function loadEtcdConfig(content: string, read: ReadPem = readPem): 
   const key = keyFile?.bytes;
   checkPair(certificate, key);
   checkAuthorities(ca);
-  const mayUseTLS = !flag(fields, 'insecure-transport');
-  const urls = endpoints(fields, mayUseTLS && ca !== undefined ? 'https' : 'http');
+  const mayUseTLS = !readFlag(fields, 'insecure-transport');
+  const urls = readEndpoints(fields, mayUseTLS && ca !== undefined ? 'https' : 'http');
   const tls: EtcdTLS = {
     ca,
     certificate,
     key,
-    insecureSkipVerify: flag(fields, 'insecure-skip-tls-verify'),
+    insecureSkipVerify: readFlag(fields, 'insecure-skip-tls-verify'),
   };
-  const username = text(fields, 'username');
-  const keepAliveTimeMs = duration(fields, 'keep-alive-time');
+  const username = readText(fields, 'username');
+  const keepAliveTimeMs = readDuration(fields, 'keep-alive-time');
   const config: EtcdConfig = {
     endpoints: urls,
-    hostAliases: hostAliases(fields),
+    hostAliases: readHostAliases(fields),
     tls: mayUseTLS && urls[0]?.startsWith('https:') === true ? tls : undefined,
-    auth: username === undefined ? undefined : { username, password: text(fields, 'password') ?? '' },
-    deadlineMs: duration(fields, 'dial-timeout'),
+    auth: username === undefined ? undefined : { username, password: readText(fields, 'password') ?? '' },
+    deadlineMs: readDuration(fields, 'dial-timeout'),
     keepAliveTimeMs: keepAliveTimeMs && Math.max(MIN_KEEP_ALIVE_MS, keepAliveTimeMs),
-    keepAliveTimeoutMs: duration(fields, 'keep-alive-timeout'),
+    keepAliveTimeoutMs: readDuration(fields, 'keep-alive-timeout'),
   };
   const files = [authorities, certificateFile, keyFile].filter((named) => named !== undefined);
   return {

@@ -18,8 +18,9 @@ import { EtcdCredentials, tlsOptions } from './etcd-credentials.ts';
 import { etcdDeadlineError, etcdError, foreignAnswerError, isTooManyPings } from './etcd-errors.ts';
 
 /**
- * The bytes that a connection may send before they are read. In one turn, the event loop reads what all connections
- * have sent. With the 64 KiB default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
+ * Maximum number of bytes which a server may send before they are read. A larger window makes turns longer, because the
+ * event loop reads what all connections have sent in one turn. A smaller one slows down far servers: with the 64 KiB
+ * default of HTTP/2, a link of 50 ms carries 2,700 keys/s (ETCD, "Listing").
  */
 const WINDOW_BYTES = 1 << 18;
 const MAX_MESSAGE_BYTES = 64 << 20;
@@ -27,10 +28,10 @@ const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 // Interval of pings that every gRPC server in Go accepts by default.
 const ACCEPTED_KEEPALIVE_TIME_MS = 300_000;
-// Number of checks within the time after which a silent connection is closed.
+// Number of silent checks in a row after which a connection is closed.
 const SILENT_CHECKS = 4;
-// Maximum of all times: a Node timer of more than 24 days fires immediately. It is also the ping timeout of grpc-js,
-// because a shorter one would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
+// Maximum of all times, because a Node timer of more than 24 days fires immediately. Also the ping timeout of grpc-js:
+// a shorter timeout would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
 // silent connections instead.
 const ONE_DAY_MS = 86_400_000;
 
@@ -184,12 +185,15 @@ function endError(
 }
 
 /**
- * The single connection to an endpoint, over grpc-js. The first call opens it, and the next call reopens it if it
- * broke. If the server is unreachable and no call is active, the connection is closed until the next call, because
- * grpc-js would otherwise retry every second. Received bytes distinguish a slow connection from a dead one. While bytes
- * arrive, deadlines are extended and the connection is kept, even if a ping waits behind data. A connection that is
- * silent until the timeout of a ping is closed. If the server closes the connection because of too many pings, the
- * interval of pings doubles, as in gRPC for Go.
+ * The single connection to an endpoint, over grpc-js.
+ *
+ * - The first call opens the connection. If the connection broke, the next call opens it again.
+ * - If the server is unreachable and no call is active, the connection is closed until the next call, because grpc-js
+ *   would otherwise retry every second.
+ * - Received bytes distinguish a slow connection from a dead one. While bytes arrive, deadlines are extended and the
+ *   connection is kept, even if a ping waits behind data. A connection without bytes during a ping interval and its
+ *   timeout is closed.
+ * - If the server closes the connection because of too many pings, the interval of pings doubles, as in gRPC for Go.
  */
 export class EtcdConnection {
   /** The endpoint without its scheme. */
@@ -258,7 +262,7 @@ export class EtcdConnection {
     // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise below, until the next
     // collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
     const received: { answer?: T | undefined } = {};
-    const keepAnswer = (bytes: Buffer): object => {
+    const decodeReceived = (bytes: Buffer): object => {
       received.answer = decode(bytes);
       return received;
     };
@@ -271,14 +275,15 @@ export class EtcdConnection {
         if (isLate) return etcdDeadlineError(this.host);
         return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };
-      const sent = client.makeUnaryRequest(path, passThrough, keepAnswer, request, metadata, {}, (thrown) => {
+      const settle = (thrown: Error | null): void => {
         const error = errorOf(thrown);
         this.#releaseClient(client, error);
         cancelDeadline();
         signal?.removeEventListener('abort', abort);
         if (error === undefined) resolve();
         else reject(error);
-      });
+      };
+      const sent = client.makeUnaryRequest(path, passThrough, decodeReceived, request, metadata, {}, settle);
       sent.on('metadata', (headers) => {
         contentType = foreignType(headers);
       });
@@ -302,23 +307,25 @@ export class EtcdConnection {
    */
   startDeadline({ startedAt, deadlineMs, isExtendable }: Deadline, onExpired: () => void): () => void {
     const limitMs = Math.min(deadlineMs ?? this.#config.deadlineMs ?? DEADLINE_MS, ONE_DAY_MS);
-    let extensions = deadlineMs === undefined ? MAX_EXTENSIONS : 0;
+    let remainingExtensions = deadlineMs === undefined ? MAX_EXTENSIONS : 0;
     let lastBytes = this.#bytes;
     const check = (): void => {
       const received = this.#bytes - lastBytes;
-      if (extensions-- <= 0 || received < limitMs * PROGRESS_BYTES_PER_MS || !isExtendable()) {
+      const hasProgress = received >= limitMs * PROGRESS_BYTES_PER_MS;
+      if (remainingExtensions === 0 || !hasProgress || !isExtendable()) {
         onExpired();
         return;
       }
+      remainingExtensions--;
       lastBytes += received;
-      timer = setTimeout(checkSoon, limitMs);
+      timer = setTimeout(checkAfterReads, limitMs);
     };
-    // After a long turn the answer may already be available. Read it first.
+    // After a long turn, the answer may have arrived and wait to be read.
     let immediate: NodeJS.Immediate | undefined;
-    const checkSoon = (): void => {
+    const checkAfterReads = (): void => {
       immediate = setImmediate(check);
     };
-    let timer = setTimeout(checkSoon, Math.max(0, startedAt + limitMs - performance.now()));
+    let timer = setTimeout(checkAfterReads, Math.max(0, startedAt + limitMs - performance.now()));
     return () => {
       clearTimeout(timer);
       clearImmediate(immediate);
@@ -332,13 +339,15 @@ export class EtcdConnection {
 
   readonly #toCallError: ToCallError = (thrown, contentType) => {
     const error = etcdError(thrown, this.host);
-    // grpc-js decodes a proxy's HTML page as a message, which is then too large.
+    // grpc-js decodes a proxy's HTML page as a message, whose declared size is then too large.
     if (error.code !== 'unavailable' && contentType !== undefined)
       return foreignAnswerError(this.host, contentType);
-    if (!this.#isSilent || !CLOSED.test(thrown.message)) return error;
+    const isClosedBySilence = this.#isSilent && CLOSED.test(thrown.message);
+    if (!isClosedBySilence) return error;
     return new KvstoreError(error.code, etcdDeadlineError(this.host).message, { cause: thrown });
   };
 
+  /** Number of bytes received so far. */
   get #bytes(): number {
     return [...this.#sockets].reduce((sum, { bytesRead }) => sum + bytesRead, this.#closedBytes);
   }
@@ -357,11 +366,12 @@ export class EtcdConnection {
     return this.#client;
   }
 
+  /** Called when a call or stream of the client has ended. */
   #releaseClient(client: Client, error: KvstoreError | undefined): void {
     if (client === this.#client && isTooManyPings(error)) {
       const doubled = Math.min(2 * this.#keepAliveTimeMs, ACCEPTED_KEEPALIVE_TIME_MS);
       this.#keepAliveTimeMs = Math.max(this.#keepAliveTimeMs, doubled);
-      this.#closeClient();
+      this.#closeClient(); // the next client uses the longer interval
       this.#startWatchdog();
     }
     if (--this.#activeCalls > 0) return;
@@ -385,12 +395,12 @@ export class EtcdConnection {
     });
   }
 
-  /** Breaks the connection if nothing arrives during a ping and its timeout. */
+  /** Breaks the connection if nothing arrives during a ping interval and the timeout of the ping. */
   #startWatchdog(): void {
     clearInterval(this.#watchdog);
     this.#isSilent = false;
     const { keepAliveTimeoutMs = KEEPALIVE_TIMEOUT_MS } = this.#config;
-    let lastBytes = -1;
+    let lastBytes = -1; // the first check is never silent
     let silentChecks = 0;
     const check = (): void => {
       silentChecks = lastBytes === this.#bytes ? silentChecks + 1 : 0;

@@ -93,7 +93,7 @@ export class EtcdEndpoint {
    * `EtcdConnection.startDeadline`.
    */
   startDeadline(deadlineMs: number | undefined, onExpired: () => void): () => void {
-    return this.#connection.startDeadline(this.#limits(deadlineMs), onExpired);
+    return this.#connection.startDeadline(this.#deadline(deadlineMs), onExpired);
   }
 
   /** Returns the error of an operation without an answer in time. */
@@ -135,7 +135,7 @@ export class EtcdEndpoint {
    * Returns the deadline of a call. The deadline is not extended after the token was invalidated, because a call with a
    * token from before a restore never returns.
    */
-  #limits(deadlineMs: number | undefined, startedAt: number = performance.now()): Deadline {
+  #deadline(deadlineMs: number | undefined, startedAt: number = performance.now()): Deadline {
     const invalidations = this.#invalidations;
     return { startedAt, deadlineMs, isExtendable: () => this.#invalidations === invalidations };
   }
@@ -180,15 +180,14 @@ export class EtcdEndpoint {
     return this.#send(call, metadata, options, startedAt);
   }
 
-  /** Returns {@link #sharedMetadata} within the limits of one call. Other callers keep waiting for it. */
+  /** Awaits {@link #sharedMetadata} within the limits of one call. Other callers keep waiting for the token. */
   #metadataWithin({ signal, deadlineMs }: CallOptions, startedAt: number): Promise<Metadata> {
     const metadata = this.#sharedMetadata();
     if (this.#auth === undefined) return metadata;
     return new Promise((resolve, reject) => {
       const abort = (): void => reject(abortedError());
-      const cancelDeadline = this.#connection.startDeadline(this.#limits(deadlineMs, startedAt), () =>
-        reject(this.deadlineError()),
-      );
+      const deadline = this.#deadline(deadlineMs, startedAt);
+      const cancelDeadline = this.#connection.startDeadline(deadline, () => reject(this.deadlineError()));
       allowManyListeners(signal)?.addEventListener('abort', abort);
       const release = (): void => {
         cancelDeadline();
@@ -207,12 +206,16 @@ export class EtcdEndpoint {
   ): Promise<T> {
     if (this.#closed) throw disconnectedError();
     try {
-      return await this.#connection.unary(call, metadata, { ...this.#limits(deadlineMs, startedAt), signal });
+      return await this.#connection.unary(call, metadata, {
+        ...this.#deadline(deadlineMs, startedAt),
+        signal,
+      });
     } catch (error) {
       throw this.reportedError(this.#failure(asKvstoreError(error)));
     }
   }
 
+  /** Returns the error of a call or stream, or that of a closed endpoint. */
   #failure(error: KvstoreError): KvstoreError {
     return this.#closed && error.code !== 'aborted' ? disconnectedError() : error;
   }

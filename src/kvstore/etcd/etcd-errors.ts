@@ -68,8 +68,8 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   const byStatus = grpcStatus === undefined ? undefined : CODE_BY_STATUS.get(grpcStatus);
   const text = grpcStatus === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
-  const unknown = host === undefined ? text : `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
-  return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? unknown, { cause: error });
+  const originalText = host === undefined ? text : `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
+  return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? originalText, { cause: error });
 }
 
 /** Returns the error of a call whose answer has a content type other than gRPC, such as a proxy's HTML page. */
@@ -95,6 +95,7 @@ export function etcdDeadlineError(host: string): KvstoreError {
   return new KvstoreError('deadline', noAnswer(serverAt(host)));
 }
 
+/** Returns the message for a common cause: problem, endpoint, remedy; undefined for other causes. */
 function plainMessage(
   text: string,
   grpcStatus: number | undefined,

@@ -45,8 +45,8 @@ const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACH
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 
 /**
- * Weights of the answer to a transaction at the gate: for each write, whose effects take about 5 µs, and for the call,
- * which takes 0.2 ms.
+ * Weights of the answer to a transaction at the gate: for each write, whose effects take about 5 µs, and for the call
+ * itself, which takes 0.2 ms.
  */
 const WEIGHT_OF_WRITE = 2;
 const WEIGHT_OF_CALL = 64;
@@ -60,7 +60,7 @@ export class EtcdTransport implements Transport {
   /** Number of the endpoint in use, modulo the number of endpoints. */
   #endpointNumber: number;
   #closed = false;
-  /** Prefixes whose watch received an answer that was too large. For these, the server is asked to split answers. */
+  /** Prefixes whose watch received an answer that was too large. Their next watch lets the server split answers. */
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
 
@@ -160,8 +160,10 @@ export class EtcdTransport implements Transport {
 
   /**
    * Handles a failed call. Many calls may fail for one reason, so only the first failure switches to the next endpoint.
-   * If the token of one endpoint is invalid, for example after a restart, the tokens of all endpoints are invalidated,
-   * because each would otherwise cost a refused call. Tokens fetched after `startedAt` are kept.
+   * If the token of one endpoint is in doubt, for example after a restart, the tokens of all endpoints are invalidated,
+   * because each would otherwise cost a refused call.
+   *
+   * @param startedAt start of the call, by `performance.now`; tokens fetched later are kept
    */
   #handleFailure(endpoint: EtcdEndpoint, error: KvstoreError, startedAt: number): void {
     if (TOKEN_IN_DOUBT.has(error.code)) for (const each of this.#endpoints) each.invalidateToken(startedAt);
@@ -178,9 +180,10 @@ export class EtcdTransport implements Transport {
   }
 
   /**
-   * Makes a call, and repeats it once if the token is refused. Its deadline counts from the first attempt.
+   * Makes a call, and repeats it once if the token is refused. The deadline of the second attempt counts from the start
+   * of the first.
    *
-   * @param firstAt start of the first attempt, if this is the second
+   * @param firstAt start of the first attempt, by `performance.now`, if this is the second
    */
   async #call<T>(
     call: (endpoint: EtcdEndpoint, startedAt: number) => Promise<T>,
@@ -217,8 +220,11 @@ export class EtcdTransport implements Transport {
         allowManyListeners(signal)?.addEventListener('abort', abort, { signal: ended.signal });
         if (signal?.aborted === true) reject(abortedError());
         const begin = (stream: EtcdStream): void => {
+          if (ended.signal.aborted) {
+            stream.cancel();
+            return;
+          }
           atEnd(() => stream.cancel());
-          if (ended.signal.aborted) stream.cancel();
           stream.write(encodeLease(lease));
           stream.read();
         };

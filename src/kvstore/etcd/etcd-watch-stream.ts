@@ -39,7 +39,8 @@ export class EtcdWatchStream implements WatchStream {
   readonly #observer: WatchObserver;
   readonly #options: EtcdWatchOptions;
   /**
-   * Cancels the deadline for the created response. With a token from before a restore, the response may never arrive.
+   * Cancels the deadline for the response that the watch was created, which may never arrive if the token is from
+   * before a restore.
    */
   readonly #cancelDeadline: () => void;
   #isCreated = false;
@@ -48,9 +49,9 @@ export class EtcdWatchStream implements WatchStream {
   #delivering: WatchAnswer | undefined;
   /** Set while `#deliverNext` is scheduled. */
   #immediate: NodeJS.Immediate | undefined;
-  #paused = false;
+  #isPaused = false;
   /** True if a message was requested and has not arrived. */
-  #reading = false;
+  #isReading = false;
   /** A message that has arrived and was not decoded, because the stream is paused or the message waits at the gate. */
   #arrived: Buffer | undefined;
   /** True while a message or a slice waits at the gate. */
@@ -72,7 +73,7 @@ export class EtcdWatchStream implements WatchStream {
     const create = encodeWatchCreate(prefixRange(request.prefix), request.startRevision, options.fragment);
     const receiver = {
       onMessage: (answer: Buffer) => {
-        this.#reading = false;
+        this.#isReading = false;
         this.#arrived = answer;
         this.#readNext();
       },
@@ -92,11 +93,11 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   resume(): void {
-    this.#paused = false;
+    this.#isPaused = false;
     if (this.#delivering === undefined) this.#readNext();
     else this.#immediate ??= setImmediate(this.#deliverNext);
   }
@@ -129,11 +130,17 @@ export class EtcdWatchStream implements WatchStream {
 
   /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
   #readNext(): void {
-    if (this.#isEnded || this.#paused || this.#reading || this.#isWaiting || this.#delivering !== undefined)
+    if (
+      this.#isEnded ||
+      this.#isPaused ||
+      this.#isReading ||
+      this.#isWaiting ||
+      this.#delivering !== undefined
+    )
       return;
     const answer = this.#arrived;
     if (answer === undefined) {
-      this.#reading = true;
+      this.#isReading = true;
       this.#stream?.read();
       return;
     }
@@ -146,15 +153,15 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   /**
-   * Runs `act` when the gate has room, unless the stream has ended or is paused. Ends the stream if an answer cannot be
-   * decoded.
+   * Runs `act` when the gate has room, unless the stream has then ended or is paused. Ends the stream if `act` throws,
+   * because an answer cannot be decoded.
    */
   #admit(weight: number, act: () => void): void {
     const { gate = OPEN_GATE } = this.#options;
     this.#isWaiting = true;
     void gate.run(Math.min(SLICE_EVENTS, weight), () => {
       this.#isWaiting = false;
-      if (this.#isEnded || this.#paused) return;
+      if (this.#isEnded || this.#isPaused) return;
       try {
         act();
       } catch (error) {
@@ -184,8 +191,8 @@ export class EtcdWatchStream implements WatchStream {
   }
 
   /** Ends the stream after an answer that violates the protocol. */
-  #violate(sent: string): void {
-    this.#end(etcdError(new Error(sent), this.#host));
+  #violate(answer: string): void {
+    this.#end(etcdError(new Error(answer), this.#host));
   }
 
   #accept(header: ResponseHeader): void {
@@ -212,7 +219,7 @@ export class EtcdWatchStream implements WatchStream {
   readonly #deliverNext = (): void => {
     this.#immediate = undefined;
     const answer = this.#delivering;
-    if (answer === undefined || this.#isWaiting || this.#isEnded || this.#paused) return;
+    if (answer === undefined || this.#isWaiting || this.#isEnded || this.#isPaused) return;
     this.#admit(SLICE_EVENTS, () => this.#deliver(answer));
   };
 }

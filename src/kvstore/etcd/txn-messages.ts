@@ -16,28 +16,29 @@ const VALUES = { exists: 4, 'create-revision': 5, 'mod-revision': 6, value: 7, l
 
 const EMPTY = Buffer.alloc(0);
 const ASCII_END = 0x80;
-/** Tags of length-delimited fields: `field * 8 + 2`. */
-const SUCCESS = 2 * 8 + 2;
-const FAILURE = 3 * 8 + 2;
-const REQUEST_RANGE = 1 * 8 + 2;
-const REQUEST_PUT = 2 * 8 + 2;
-const REQUEST_DELETE = 3 * 8 + 2;
-const FIRST = 1 * 8 + 2;
-const SECOND = 2 * 8 + 2;
+/** Tags of length-delimited fields, `field * 8 + 2`: of a `TxnRequest`, of a `RequestOp`, and of an operation in it. */
+const SUCCESS_TAG = 2 * 8 + 2;
+const FAILURE_TAG = 3 * 8 + 2;
+const RANGE_TAG = 1 * 8 + 2;
+const PUT_TAG = 2 * 8 + 2;
+const DELETE_TAG = 3 * 8 + 2;
+const FIRST_TAG = 1 * 8 + 2;
+const SECOND_TAG = 2 * 8 + 2;
 
 /** Bytes, or ASCII text, which is encoded as one byte for each character. */
 type Encodable = string | Uint8Array;
 
-/**
- * Two bytes fields, which are the key and value of a put, or the bounds of a read or delete, and the encoded lease of a
- * put.
- */
+/** A put, delete or read, ready to be written. */
 interface Operation {
+  /** The kind of the operation. */
   readonly tag: number;
+  /** The key of a put, or the start of a range. */
   readonly first: Encodable;
+  /** The value of a put, or the end of a range. */
   readonly second: Encodable;
+  /** The encoded lease of a put; empty if there is none. */
   readonly lease: Uint8Array;
-  /** Length of the fields. */
+  /** Bytes of the three fields. */
   readonly size: number;
 }
 
@@ -85,15 +86,20 @@ function encodableOf(key: string): Encodable {
   return key;
 }
 
-function operation(tag: number, first: Encodable, second: Encodable, lease: Uint8Array = EMPTY): Operation {
+function newOperation(
+  tag: number,
+  first: Encodable,
+  second: Encodable,
+  lease: Uint8Array = EMPTY,
+): Operation {
   const size = fieldSize(first.length) + fieldSize(second.length) + lease.length;
   return { tag, first, second, lease, size };
 }
 
 function operationOf(write: WriteOperation, encodeLease: (lease: LeaseID) => Uint8Array): Operation {
   return write.op === 'put'
-    ? operation(REQUEST_PUT, encodableOf(write.key), write.value, encodeLease(write.lease))
-    : operation(REQUEST_DELETE, encodableOf(write.range.start), encodableOf(write.range.end));
+    ? newOperation(PUT_TAG, encodableOf(write.key), write.value, encodeLease(write.lease))
+    : newOperation(DELETE_TAG, encodableOf(write.range.start), encodableOf(write.range.end));
 }
 
 function writeVarint(buffer: Buffer, value: number, start: number): number {
@@ -112,14 +118,15 @@ function writeBytes(buffer: Buffer, tag: number, bytes: Encodable, start: number
   return at + bytes.length;
 }
 
-function writeOperation(buffer: Buffer, branch: number, operation: Operation, start: number): number {
+/** @param branchTag {@link SUCCESS_TAG} or {@link FAILURE_TAG} */
+function writeOperation(buffer: Buffer, branchTag: number, operation: Operation, start: number): number {
   const { tag, first, second, lease, size } = operation;
-  buffer[start] = branch;
+  buffer[start] = branchTag;
   let at = writeVarint(buffer, fieldSize(size), start + 1);
   buffer[at] = tag;
   at = writeVarint(buffer, size, at + 1);
-  at = writeBytes(buffer, FIRST, first, at);
-  at = writeBytes(buffer, SECOND, second, at);
+  at = writeBytes(buffer, FIRST_TAG, first, at);
+  at = writeBytes(buffer, SECOND_TAG, second, at);
   buffer.set(lease, at);
   return at + lease.length;
 }
@@ -130,15 +137,15 @@ function writeOperation(buffer: Buffer, branch: number, operation: Operation, st
  */
 export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buffer {
   const encodeLease = leaseEncoder();
-  const compares = message(...compare.map((one) => bytesField(1, encodeCompare(one))));
+  const compares = message(...compare.map((condition) => bytesField(1, encodeCompare(condition))));
   const success = writes.map((write) => operationOf(write, encodeLease));
   const failure = otherwise.map((write) => operationOf(write, encodeLease));
   const [first] = compare;
   if (first !== undefined && success.length + failure.length === 0)
-    success.push(operation(REQUEST_RANGE, encodableOf(first.key), EMPTY));
+    success.push(newOperation(RANGE_TAG, encodableOf(first.key), EMPTY));
   const branches = [
-    { branch: SUCCESS, operations: success },
-    { branch: FAILURE, operations: failure },
+    { branchTag: SUCCESS_TAG, operations: success },
+    { branchTag: FAILURE_TAG, operations: failure },
   ];
   let size = compares.length;
   for (const { operations } of branches)
@@ -146,12 +153,12 @@ export function encodeTxn({ compare, writes, otherwise = [] }: TxnRequest): Buff
   const buffer = Buffer.allocUnsafe(size);
   buffer.set(compares);
   let at = compares.length;
-  for (const { branch, operations } of branches)
-    for (const operation of operations) at = writeOperation(buffer, branch, operation, at);
+  for (const { branchTag, operations } of branches)
+    for (const operation of operations) at = writeOperation(buffer, branchTag, operation, at);
   return buffer;
 }
 
-/** Returns the number of keys that an operation has deleted; 0 for a put. */
+/** Returns the number of keys which an operation has deleted; 0 for a put. */
 function readDeleted(reader: ProtoReader, end: number): number {
   let deleted = 0;
   while (reader.next(end))

@@ -39,8 +39,8 @@ export class FaultyStream implements WatchStream {
     this.#observer = observer;
     this.#stream = inner.watch(request, {
       onCreated: (header) => this.#pass(() => observer.onCreated(header)),
-      onEvents: (events, header, partial) => this.#pass(() => this.#onEvents(events, header, partial)),
-      onProgress: (header, requested) => this.#pass(() => observer.onProgress(header, requested)),
+      onEvents: (events, header, isPartial) => this.#pass(() => this.#onEvents(events, header, isPartial)),
+      onProgress: (header, isRequested) => this.#pass(() => observer.onProgress(header, isRequested)),
       onEnd: (reason) => this.#finish(reason),
     });
   }
@@ -94,12 +94,12 @@ export class FaultyStream implements WatchStream {
     if (this.#open && !this.#ending) deliver();
   }
 
-  #onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void {
+  #onEvents(events: readonly TransportEvent[], header: ResponseHeader, isPartial: boolean): void {
     const cut = events.length > this.#cutAfter;
     const delivered = cut ? events.slice(0, this.#cutAfter) : events;
     this.#cutAfter -= delivered.length;
     if (!cut) {
-      this.#observer.onEvents(delivered, header, partial);
+      this.#observer.onEvents(delivered, header, isPartial);
       return;
     }
     // The events of the cut revision are a delivery of their own, which is marked as partial, as etcd does.

@@ -98,13 +98,13 @@ export class ObservedTransport implements Transport {
         this.#recordAnswer(header);
         observer.onCreated(header);
       },
-      onEvents: (events, header, partial) => {
+      onEvents: (events, header, isPartial) => {
         this.#recordAnswer(header);
-        observer.onEvents(events, header, partial);
+        observer.onEvents(events, header, isPartial);
       },
-      onProgress: (header, requested) => {
+      onProgress: (header, isRequested) => {
         this.#recordAnswer(header);
-        observer.onProgress(header, requested);
+        observer.onProgress(header, isRequested);
       },
       onEnd: (reason) => {
         this.#recordFailure(reason);

@@ -115,16 +115,16 @@ export interface WatchObserver {
   onCreated(header: ResponseHeader): void;
   /**
    * Receives events in the order of their revisions. The revision in the header may be later than those of the events,
-   * because etcd sends the revision of the store while a watch catches up. If `partial`, more events of the last
+   * because etcd sends the revision of the store while a watch catches up. If `isPartial`, more events of the last
    * revision may follow. A transport delivers large answers in slices, which may split a revision. Each slice is
    * delivered in a separate turn, and none while the stream is paused.
    */
-  onEvents(events: readonly TransportEvent[], header: ResponseHeader, partial: boolean): void;
+  onEvents(events: readonly TransportEvent[], header: ResponseHeader, isPartial: boolean): void;
   /**
-   * Reports that all events up to and including the revision of the header were delivered. If `requested`, the report
+   * Reports that all events up to and including the revision of the header were delivered. If `isRequested`, the report
    * answers `requestProgress`, and proves only that the stream is alive.
    */
-  onProgress(header: ResponseHeader, requested: boolean): void;
+  onProgress(header: ResponseHeader, isRequested: boolean): void;
   /** Receives the reason of the end of the stream. */
   onEnd(reason: unknown): void;
 }
@@ -139,7 +139,7 @@ export interface WatchStream {
   /** Stops deliveries, except `onEnd`, until `resume`. When the buffers are full, the server stops sending. */
   pause(): void;
   resume(): void;
-  /** Requests an `onProgress` with `requested`, to check that the stream is alive. */
+  /** Requests an `onProgress` with `isRequested`, to check that the stream is alive. */
   requestProgress(): void;
   /** Ends the stream, also on the server. Idempotent; `onEnd` is not called. */
   cancel(): void;

@@ -26,8 +26,8 @@ export class Anchors {
   #latest: Anchor[] = [];
   /** The latest puts of the current batch. Their values may be views that keep a whole message in memory. */
   #arrived: Anchor[] = [];
-  /** Number of anchors that were moved to `#older`. */
-  #promotions = 0;
+  /** Number of anchors that have replaced an older one. */
+  #replacements = 0;
   #newest = 0;
 
   get newestFirst(): readonly Anchor[] {
@@ -70,13 +70,13 @@ export class Anchors {
   /** Copies the values of the batch, so that its message does not stay in memory. Call it after each batch. */
   copyValues(): void {
     if (this.#arrived.length === 0) return;
-    const sealed = this.#arrived.map(({ key, value, modRevision }) => ({
+    const copied = this.#arrived.map(({ key, value, modRevision }) => ({
       key,
       value: new Uint8Array(value), // `from` would iterate
       modRevision,
     }));
     this.#arrived = [];
-    const all = [...this.#latest, ...sealed];
+    const all = [...this.#latest, ...copied];
     this.#latest = all.slice(-LATEST);
     const replaced = all.at(-LATEST - 1);
     if (replaced !== undefined) this.#promote(replaced);
@@ -107,9 +107,10 @@ export class Anchors {
    * and so on.
    */
   #indexToRemove(): number {
-    const count = ++this.#promotions;
-    const age = 31 - Math.clz32(count & -count); // how often two divides `count`
-    return Math.max(0, OLDER - 1 - age);
+    const count = ++this.#replacements;
+    let age = 0;
+    while (age < OLDER - 1 && count % 2 ** (age + 1) === 0) age++;
+    return OLDER - 1 - age;
   }
 }
 
@@ -122,11 +123,12 @@ function remove(anchors: Anchor[], kv: Pick<Anchor, 'key'>, modRevision: number 
   }
 }
 
-function hasSameKey(a: Pick<Anchor, 'key'>, b: Pick<Anchor, 'key'>): boolean {
-  if (!(a instanceof WireKeyValue && b instanceof WireKeyValue)) return a.key === b.key;
-  const length = a.keyEnd - a.keyAt;
-  if (b.keyEnd - b.keyAt !== length) return false;
+function hasSameKey(anchor: Pick<Anchor, 'key'>, kv: Pick<Anchor, 'key'>): boolean {
+  if (!(anchor instanceof WireKeyValue && kv instanceof WireKeyValue)) return anchor.key === kv.key;
+  const length = anchor.keyEnd - anchor.keyAt;
+  if (kv.keyEnd - kv.keyAt !== length) return false;
   // From the end, because the keys of a prefix begin with the same bytes.
-  for (let i = 1; i <= length; i++) if (a.buffer[a.keyEnd - i] !== b.buffer[b.keyEnd - i]) return false;
+  for (let i = 1; i <= length; i++)
+    if (anchor.buffer[anchor.keyEnd - i] !== kv.buffer[kv.keyEnd - i]) return false;
   return true;
 }

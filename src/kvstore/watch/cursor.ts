@@ -20,20 +20,24 @@ export class DivergedError extends KvstoreError {
  *            `nextRevision` − 1          `unconfirmedNext` − 1
  */
 export class Cursor {
+  /** The range of the prefix. */
   readonly range: KeyRange;
   readonly knownKeys: KnownKeys;
-  #covered: string;
+  /** End of the covered range. */
+  #coveredEnd: string;
   #nextRevision = 0;
   /** True if some events of revision `nextRevision` are known. */
   #isPartial = false;
+  /** All writes in the rest of the prefix before this revision are known; 0 if none are. */
   #unconfirmedNext = 0;
+  /** The header of the last checked read. */
   #header: ResponseHeader | undefined;
 
-  /** @param keys see `KnownKeys` */
+  /** @param keys the table of the reader, if it has one */
   constructor(prefix: string, queue: EventQueue, keys?: KeyTable) {
     this.range = prefixRange(prefix);
     this.knownKeys = new KnownKeys(prefix, queue, keys);
-    this.#covered = this.range.start;
+    this.#coveredEnd = this.range.start;
   }
 
   /** All writes in the covered range before this revision are known. */
@@ -43,27 +47,28 @@ export class Cursor {
 
   /** The part of the prefix that was listed. */
   get covered(): KeyRange {
-    return { start: this.range.start, end: this.#covered };
+    return { start: this.range.start, end: this.#coveredEnd };
   }
 
   /** The part of the prefix that is not listed yet. */
   get unlisted(): KeyRange {
-    return { start: this.#covered, end: this.range.end };
+    return { start: this.#coveredEnd, end: this.range.end };
   }
 
+  /** True if the whole prefix was listed. */
   get isComplete(): boolean {
-    return this.#covered === this.range.end;
+    return this.#coveredEnd === this.range.end;
   }
 
+  /** True if no part of the prefix was listed. */
   get isEmpty(): boolean {
-    return this.#covered === this.range.start;
+    return this.#coveredEnd === this.range.start;
   }
 
   /**
    * True if a stream may resume at `nextRevision`. This requires a known event at revision `nextRevision` − 1, which
-   * can be compared with the server. After a listing, there may be no event of this prefix at the revision of the
-   * listing. If only a part of a revision was received, its known events cannot be distinguished from the missing
-   * events.
+   * can be compared with the server. Two states have no such event: after a listing, whose revision may belong to
+   * another prefix; and within a revision, whose known events cannot be distinguished from its missing events.
    */
   get canResume(): boolean {
     const { anchors, lastDeletes } = this.knownKeys;
@@ -72,8 +77,8 @@ export class Cursor {
   }
 
   /**
-   * Throws {@link DivergedError} if the header of a quorum read shows that the store is not the one that was followed.
-   * The raft term in a header is that of the last applied entry, so an election without a result does not increase it.
+   * Throws {@link DivergedError} if the header of a quorum read shows another store than the followed one. The raft
+   * term of a store never decreases, because a header has the term of the last applied entry.
    */
   check(header: ResponseHeader): void {
     const { clusterID, raftTerm, revision } = header;
@@ -137,16 +142,16 @@ export class Cursor {
 
   /** Records that all keys before `upTo` are known as of `revision`. */
   cover(upTo: string, revision: number): void {
-    this.#covered = upTo;
+    this.#coveredEnd = upTo;
     this.#isPartial = false;
     this.#nextRevision = revision + 1;
   }
 
   /** Starts a new listing of the whole prefix. */
   beginListing(): void {
-    // An interrupted listing has not confirmed the rest of the prefix: `unconfirmedNext` still applies.
+    // After an interrupted listing, the keys are only known as of the listing before it.
     if (this.isComplete) this.#unconfirmedNext = this.#nextRevision;
-    this.#covered = this.range.start;
+    this.#coveredEnd = this.range.start;
     this.knownKeys.unconfirm();
   }
 
@@ -160,7 +165,7 @@ export class Cursor {
   }
 }
 
-/** Returns how a key was read earlier. The store now has it at `modRevision`. */
+/** Returns what was read earlier of a key which the store now has at `modRevision`. */
 function knownText(known: number | undefined, modRevision: number): string {
   if (known === modRevision) return 'with another value';
   return known === undefined ? 'as absent' : `at revision ${known}`;

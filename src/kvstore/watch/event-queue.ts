@@ -21,17 +21,21 @@ export type QueueLimits = Pick<WatchLimits, 'batchEvents' | 'highWaterBytes' | '
 export class EventQueue {
   readonly #limits: QueueLimits;
   #items: WatchEvent[] = [];
+  /** Index of the first event that the reader has not taken. */
   #head = 0;
   #bytes = 0;
-  /** Size at which the queue coalesces: at least 1.5 times its last result, so the cost per event is constant. */
-  #coalesceAt: number;
+  /**
+   * Bytes above which the queue coalesces: at least 1.5 times the bytes that remained last time, so that the cost per
+   * event is constant.
+   */
+  #coalesceAbove: number;
   #isEnded = false;
   #wakeReader: (() => void) | undefined;
   #wakeSource: (() => void) | undefined;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
-    this.#coalesceAt = limits.highWaterBytes;
+    this.#coalesceAbove = limits.highWaterBytes;
   }
 
   get bytes(): number {
@@ -47,7 +51,7 @@ export class EventQueue {
     return this.#bytes > this.#limits.highWaterBytes;
   }
 
-  /** Adds an event. Its type is `create` if the reader does not know the key when it receives the event. */
+  /** Adds an event. Its type must be `create` if the reader will not know the key after the events before. */
   push(event: WatchEvent): void {
     this.#items.push(event);
     this.#bytes += weight(event);
@@ -62,7 +66,7 @@ export class EventQueue {
    * each key only once.
    */
   shorten(): void {
-    if (this.#bytes <= this.#coalesceAt) return;
+    if (this.#bytes <= this.#coalesceAbove) return;
     const isOneRevision = this.#items[this.#head]?.modRevision === this.#items.at(-1)?.modRevision;
     if (!isOneRevision) this.#coalesce();
   }
@@ -117,6 +121,7 @@ export class EventQueue {
     return batch;
   }
 
+  /** Returns the index after the next batch. */
   #batchEnd(): number {
     const limit = Math.min(this.#items.length, this.#head + this.#limits.batchEvents);
     for (let i = this.#head; i < limit; i++) if (this.#items[i] === LIST_DONE) return i + 1;
@@ -126,13 +131,14 @@ export class EventQueue {
     return end === this.#head ? limit : end;
   }
 
+  /** Frees taken events. */
   #trim(): void {
     if (this.isEmpty) {
       this.#items = [];
       this.#head = 0;
-      this.#coalesceAt = this.#limits.highWaterBytes;
+      this.#coalesceAbove = this.#limits.highWaterBytes;
     } else if (this.#head > this.#limits.batchEvents && this.#head > this.#items.length / 2) {
-      // At least half of the array is free, so each item moves at most once.
+      // More items are freed than copied, so the cost per item is constant.
       this.#items = this.#items.slice(this.#head);
       this.#head = 0;
     }
@@ -163,7 +169,7 @@ export class EventQueue {
     this.#items = remaining;
     this.#head = 0;
     this.#bytes = remaining.reduce((sum, event) => sum + weight(event), 0);
-    this.#coalesceAt = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
+    this.#coalesceAbove = Math.max(this.#limits.highWaterBytes, this.#bytes * 1.5);
   }
 }
 

@@ -9,14 +9,14 @@ import type { EventQueue } from './event-queue.ts';
 import { LastDeletes } from './last-deletes.ts';
 
 const EMPTY = new Uint8Array(0);
-/** Maximum number of rows that a step of {@link KnownKeys.dropUnconfirmed} visits: a visit takes about 5 ns. */
+/** Maximum number of rows which a step of {@link KnownKeys.dropUnconfirmed} visits. A visit takes about 5 ns. */
 const ROWS_PER_STEP = 64;
 
 /**
- * The keys that the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is
+ * The keys which the reader of a watch knows: their mod revisions, and checksums of their values. Every change here is
  * queued for the reader at the same time, so when the queue is empty, the reader has received exactly this state. Event
- * types are derived from this state, not from the server. Values with equal revisions and checksums count as equal: if
- * two histories differ in a value at one revision, one difference in 2³² is missed.
+ * types are derived from this state, not from the server. Values with equal revisions and checksums count as equal, so
+ * of the values which differ between two histories at one revision, one in 2³² is missed.
  *
  * During a listing, keys that were not listed yet are *unconfirmed*: the reader knows them, and they are deleted if the
  * listing ends without them.
@@ -30,8 +30,9 @@ export class KnownKeys {
   readonly #keys: KeyTable;
   readonly #isShared: boolean;
   #size = 0;
+  /** Number of confirmed keys. */
   #confirmed = 0;
-  /** The row after the row that was found last. */
+  /** The row after the row of the last found or added key. */
   #nextRow = 0;
 
   /** @param keys the table of the reader, if it has one */
@@ -48,10 +49,12 @@ export class KnownKeys {
     return this.#size;
   }
 
+  /** Number of confirmed keys. */
   get confirmed(): number {
     return this.#confirmed;
   }
 
+  /** Returns the mod revision of a known key; undefined if the key is unknown. */
   revisionOf(key: string): number | undefined {
     const row = this.#rowOf({ key });
     return row < 0 ? undefined : this.#keys.revisionOf(row);
@@ -80,22 +83,26 @@ export class KnownKeys {
     return true;
   }
 
-  /** Sets and queues the present version of a key. */
-  put(row: number, kv: Anchor & Pick<KeyValue, 'lease'>): void {
-    const isKnown = row >= 0 && this.#keys.isKnown(row);
+  /**
+   * Sets and queues the present version of a key.
+   *
+   * @param found the row from {@link find}
+   */
+  put(found: number, kv: Anchor & Pick<KeyValue, 'lease'>): void {
+    const isKnown = found >= 0 && this.#keys.isKnown(found);
     if (isKnown) {
-      this.anchors.drop(kv, this.#keys.revisionOf(row));
-      this.#confirmRow(row);
+      this.anchors.drop(kv, this.#keys.revisionOf(found));
+      this.#confirmRow(found);
     } else {
       this.#size++;
       this.#confirmed++;
     }
-    const at = row < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : row;
-    this.#nextRow = at + 1;
-    this.#keys.setVersion(at, kv.modRevision, checksumOf(kv));
+    const row = found < 0 ? this.#keys.add(bytesOf(kv), this.#prefixBytes) : found;
+    this.#nextRow = row + 1;
+    this.#keys.setVersion(row, kv.modRevision, checksumOf(kv));
     this.anchors.put(kv);
     const type = isKnown ? 'modify' : 'create';
-    if (this.#isShared) this.#queue.push(new TableEvent(type, kv, at));
+    if (this.#isShared) this.#queue.push(new TableEvent(type, kv, row));
     else {
       const { key, value, modRevision, lease } = kv;
       this.#queue.push({ type, key, value, modRevision, ...(lease === undefined ? {} : { lease }) });
@@ -114,6 +121,7 @@ export class KnownKeys {
     if (row >= 0 && this.#keys.isKnown(row)) this.#dropRow(row, key, modRevision);
   }
 
+  /** Marks all keys as unconfirmed, because a listing begins. */
   unconfirm(): void {
     this.#keys.beginListing();
     this.#confirmed = 0;

@@ -8,7 +8,13 @@ import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
-import { asKvstoreError, KvstoreError, UNREACHABLE, withMissingRight } from '../session/errors.ts';
+import {
+  asKvstoreError,
+  KvstoreError,
+  type KvstoreErrorCode,
+  UNREACHABLE,
+  withMissingRight,
+} from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -48,19 +54,19 @@ export interface ListAndWatchOptions extends WatchOptions, Runtime {
 
 const BACKOFF = { baseMs: 50, capMs: 5000 };
 const RECENT_BACKOFF = { ...BACKOFF, capMs: RECENT_OUTAGE_CAP_MS };
-// A stream that ends sooner, without an event, is another failure in a row: a proxy may end every stream early.
+// A stream that ends before this time and without an event does not end an outage: a proxy may end every stream early.
 const STABLE_MS = RECENT_OUTAGE_CAP_MS;
 // Backoff while a right is missing. Slow, because only an administrator can grant the right.
 const FORBIDDEN_BACKOFF = { baseMs: 5000, capMs: 60_000 };
-// A server does not end the streams of a user whose rights were revoked. The watch checks its rights after this time,
-// and also when another call of the client was refused, but at most once a minute.
+// Interval at which a watch checks its rights, because a server does not end the streams of a user whose rights were
+// revoked. When another call of the client was refused, the watch checks earlier, but at most once a minute.
 const RIGHTS_MS = 10 * 60_000;
-const RIGHTS_AGAIN_MS = 60_000;
-// After a pause of this duration, a watch checks that no compaction has overtaken it. etcd serves slow watches every
-// 100 ms.
+const MIN_RIGHTS_MS = 60_000;
+// After a pause of this duration, a watch checks that its last revision was not compacted meanwhile. etcd sends events
+// to slow watches every 100 ms.
 const LONG_PAUSE_MS = 100;
-// Interval of comparisons that find watch events lost by bugs of the server (etcd #17529, #18089, #19179).
-const RECONCILE_MS = 30 * 60_000;
+// Interval of comparisons of all keys. They find events which bugs of the server lose (etcd #17529, #18089, #19179).
+const COMPARE_MS = 30 * 60_000;
 // Maximum share of time for reading all values again after a stream broke.
 const REREAD_SHARE = 1 / 50;
 
@@ -68,13 +74,14 @@ const REREAD_SHARE = 1 / 50;
  * Lists and watches a prefix over any transport, and handles all faults; `Watch` lists the guarantees. It runs one
  * session after the other. A session has one stream:
  *
- *     open a stream ─► bring the known keys up to date, from the server of that stream ─► follow the stream
- *       either from the cursor ─► prove that the server has the same history (`proveHistory`)
- *       or from now on         ─► read unknown keys, compare the others (`sync`)
+ *     open a stream ─► bring the known keys up to date, from the server of the stream ─► follow the stream
+ *       either at the cursor ─► prove that the server has the same history (`proveHistory`)
+ *       or from now on       ─► read unknown keys, compare the others (`sync`)
  *
  * A server that is restored from a backup ends its streams. While a stream is open, its events and the reads from its
  * server are therefore from one history. No read has to be repeated, and keys that were listed before a failure are
  * kept.
+ *
  * - A watch stores the mod revision of every key and derives event types from it, not from the server.
  * - A watch resumes after the last received *event*, never after the revision of a header, which can be later.
  * - A key counts as known when its event is queued, so the queue is part of the state.
@@ -88,20 +95,22 @@ export class ListAndWatch implements Watch {
   readonly #pageSize: PageSize;
   readonly #ended = new AbortController();
   readonly #guard = new CallbackGuard();
-  /** True if no stream can resume at the cursor, because the history after it is compacted or too large. */
+  /** True if no stream can resume at the cursor, because the history after the cursor is compacted or too large. */
   #mustSync = false;
-  /** The time of the next comparison of all keys. */
+  /** Monotonic time of the next comparison of all keys. */
   #compareAt: number;
   /** True if a stream has broken since all values were read. The next comparison then also compares values. */
   #isDoubtful = false;
   /** Longest duration of a sync. */
   #syncMs = 0;
-  /** The time until which the watch followed the present history. */
+  /** Monotonic time until which the watch followed the present history. */
   #followedUntil: number;
+  /** All events before this revision were received. Also advanced by progress, unlike the cursor. */
   #nextRevision = 0;
   #state: WatchState = 'listing';
+  /** The session whose stream is followed. */
   #session: WatchSession | undefined;
-  /** When `checkRights` last sent a request. */
+  /** Monotonic time at which `checkRights` last sent a request. */
   #rightsCheckedAt = Number.NEGATIVE_INFINITY;
   #started = false;
   #listed = false;
@@ -123,7 +132,7 @@ export class ListAndWatch implements Watch {
     this.#cursor = new Cursor(options.prefix, this.#queue, options.keys);
     this.#pageSize = new PageSize(this.#limits);
     this.#followedUntil = options.clock.now();
-    this.#compareAt = this.#jitteredTime(RECONCILE_MS);
+    this.#compareAt = this.#jitteredTime(COMPARE_MS);
   }
 
   status(): WatchStatus {
@@ -147,7 +156,7 @@ export class ListAndWatch implements Watch {
   checkRights(): void {
     const { prefix, clock } = this.#options;
     const now = clock.now();
-    if (this.#session === undefined || now - this.#rightsCheckedAt < RIGHTS_AGAIN_MS) return;
+    if (this.#session === undefined || now - this.#rightsCheckedAt < MIN_RIGHTS_MS) return;
     this.#rightsCheckedAt = now;
     void this.#session.checkRights(prefix);
   }
@@ -208,26 +217,34 @@ export class ListAndWatch implements Watch {
     }
   }
 
-  /** Runs one session until its stream ends. */
+  /** Runs one session. Resolves when all keys must be compared or read again; rejects if the session fails. */
   async #runSession(): Promise<void> {
     const { transport, prefix, clock } = this.#options;
     const isDue = clock.now() >= this.#compareAt;
-    const resume = this.#cursor.canResume && !this.#mustSync && !isDue;
-    const request = { prefix, startRevision: resume ? this.#cursor.nextRevision : 0 };
+    const canResume = this.#cursor.canResume && !this.#mustSync && !isDue;
+    const request = { prefix, startRevision: canResume ? this.#cursor.nextRevision : 0 };
     const { signal } = this.#ended;
     const session = new WatchSession({ transport, request, clock, signal, limits: this.#limits });
-    let followedSince = 0;
     try {
-      if (!resume) await this.#sync(session, isDue);
+      if (!canResume) await this.#sync(session, isDue);
       else if (!(await this.#resume(session))) return;
-      this.#streams++;
-      this.#enter('watching');
-      this.#session = session;
-      followedSince = clock.now();
+      await this.#follow(session);
+    } finally {
+      session.close();
+    }
+  }
+
+  /** Follows the stream of a session until all keys must be compared again. Rejects if the stream fails. */
+  async #follow(session: WatchSession): Promise<void> {
+    const { clock } = this.#options;
+    this.#streams++;
+    this.#enter('watching');
+    this.#session = session;
+    const followedSince = clock.now();
+    try {
       await session.follow({
-        lifetimeMs: this.#compareAt - clock.now(),
+        lifetimeMs: this.#compareAt - followedSince,
         onEvents: (events, isPartial) => this.#receive(events, isPartial),
-        // The stream does not resume at this revision: see `Cursor.canResume`.
         onProgress: ({ revision }) => {
           this.#nextRevision = Math.max(this.#nextRevision, revision + 1);
         },
@@ -237,23 +254,21 @@ export class ListAndWatch implements Watch {
         isFull: () => this.#queue.isFull,
         whenNotFull: () => this.#waitForReader(session),
       });
-      // The lifetime of the stream is over.
       this.#outage = undefined;
       this.#compareAt = clock.now();
     } finally {
-      if (this.#session !== undefined) {
-        this.#followedUntil = clock.now();
-        if (this.#followedUntil - followedSince >= STABLE_MS) this.#outage = undefined;
-      }
+      this.#followedUntil = clock.now();
+      if (this.#followedUntil - followedSince >= STABLE_MS) this.#outage = undefined;
       this.#session = undefined;
-      session.close();
     }
   }
 
+  /** Handles the failure of a session, and resolves when the next session may begin. */
   async #recover(error: KvstoreError): Promise<void> {
     if (error.code === 'compacted') this.#mustSync = true;
     if (error.code === 'future-revision') this.#handleDivergence();
-    await this.#handleFailure(error);
+    const outage = this.#recordFailure(error);
+    await this.#waitBeforeRetry(error.code, outage);
   }
 
   #handleDivergence(): void {
@@ -268,36 +283,41 @@ export class ListAndWatch implements Watch {
     this.#cursor.diverge();
   }
 
-  async #handleFailure(error: KvstoreError): Promise<void> {
-    const { clock, random, reconnects, prefix } = this.#options;
+  /** Returns the outage, including this failure. */
+  #recordFailure(error: KvstoreError): Outage {
+    const { clock, prefix } = this.#options;
     if (this.#cursor.knownKeys.size > 0) {
       this.#isDoubtful = true; // the known values may be from another history of the store
-      this.#compareAt = Math.min(this.#compareAt, this.#rereadAt());
+      this.#compareAt = Math.min(this.#compareAt, this.#rereadTime());
     }
     this.#failures++;
     const { failures, since } = this.#outage ?? { failures: 0, since: clock.now() };
     const outage = { failures: failures + 1, since };
     this.#outage = outage;
     this.#lastFailure = failureOf(withMissingRight(error, 'read', prefix), clock);
-    const isForbidden = error.code === 'forbidden';
-    this.#enter(isForbidden ? 'forbidden' : 'waiting');
-    const outageBackoff = isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
-    const backoff = isForbidden ? FORBIDDEN_BACKOFF : outageBackoff;
-    const delay = backoff.baseMs / 2 + backoffDelay(outage.failures, backoff, random);
+    this.#enter(error.code === 'forbidden' ? 'forbidden' : 'waiting');
+    return outage;
+  }
+
+  async #waitBeforeRetry(code: KvstoreErrorCode, outage: Outage): Promise<void> {
+    const { clock, random, reconnects } = this.#options;
+    const outageBackoff = isRecentOutage(outage.since, clock) ? RECENT_BACKOFF : BACKOFF;
+    const backoff = code === 'forbidden' ? FORBIDDEN_BACKOFF : outageBackoff;
+    const delayMs = backoff.baseMs / 2 + backoffDelay(outage.failures, backoff, random);
     const { signal } = this.#ended;
-    const isReachable = !UNREACHABLE.has(error.code);
+    const isReachable = !UNREACHABLE.has(code);
     if (isReachable) reconnects?.wakeAll();
-    await sleep(clock, delay, signal);
+    await sleep(clock, delayMs, signal);
     if (!isReachable) await reconnects?.wait(this, outage, signal);
   }
 
-  #rereadAt(): number {
-    return this.#jitteredTime(
-      Math.min(RECONCILE_MS, Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE)),
-    );
+  /** Returns the monotonic time of the comparison of all values after a stream broke. */
+  #rereadTime(): number {
+    const minMs = Math.max(this.#limits.rereadMs, this.#syncMs / REREAD_SHARE);
+    return this.#jitteredTime(Math.min(COMPARE_MS, minMs));
   }
 
-  /** Returns a time about `ms` from now, with jitter, so that many watches do not run at the same time. */
+  /** Returns a time 0.5 to 1.5 times `ms` from now, so that many watches do not run at the same time. */
   #jitteredTime(ms: number): number {
     const { clock, random } = this.#options;
     return clock.now() + ms * (0.5 + random());
@@ -330,16 +350,19 @@ export class ListAndWatch implements Watch {
     return header;
   }
 
-  /** Returns true if the stream resumes at the cursor; false if the history is compacted, which is not a failure. */
+  /**
+   * Returns true if the stream resumes at the cursor; false, without a failure, if the history after the cursor is
+   * compacted. The next session then reads the keys.
+   */
   async #resume(session: WatchSession): Promise<boolean> {
     try {
       await this.#waitUntilOpened(session);
       await proveHistory(this.#syncOptions(session));
       return true;
     } catch (error) {
-      this.#mustSync = asKvstoreError(error).code === 'compacted';
-      if (this.#mustSync) return false;
-      throw error;
+      if (asKvstoreError(error).code !== 'compacted') throw error;
+      this.#mustSync = true;
+      return false;
     }
   }
 
@@ -352,9 +375,9 @@ export class ListAndWatch implements Watch {
     const { clock } = this.#options;
     const opened = await this.#waitUntilOpened(session);
     if (this.#state !== 'watching') this.#enter('listing');
-    this.#mustSync = true; // if this sync fails, the stream alone is not enough
-    // If this sync fails, the next one reads changes first, and compares later.
-    if (isDue) this.#compareAt = this.#rereadAt();
+    // If this sync fails, the next session also syncs: it reads changes first, and compares all keys later.
+    this.#mustSync = true;
+    if (isDue) this.#compareAt = this.#rereadTime();
     const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
     const comparison = isDue ? comparisonWhenDue : 'count';
     const startedAt = clock.now();
@@ -368,8 +391,9 @@ export class ListAndWatch implements Watch {
     this.#mustSync = false;
     if (isDue) {
       this.#isDoubtful = false;
-      this.#compareAt = this.#jitteredTime(RECONCILE_MS);
+      this.#compareAt = this.#jitteredTime(COMPARE_MS);
     }
+    // The stream was paused during the sync.
     if (clock.now() - startedAt >= LONG_PAUSE_MS) void session.checkHistory(this.#options.prefix, revision);
     this.#nextRevision = this.#cursor.nextRevision;
     if (!this.#listed) {
@@ -379,7 +403,7 @@ export class ListAndWatch implements Watch {
     this.#flush();
   }
 
-  /** Ends a batch: copies the values that outlive its message, and delivers the queued events. */
+  /** Ends a batch: copies the values of anchors, which outlive the message, and delivers the queued events. */
   #flush(): void {
     this.#cursor.knownKeys.anchors.copyValues();
     this.#queue.flush();
@@ -405,9 +429,9 @@ export class ListAndWatch implements Watch {
   async #waitForReader(session: WatchSession): Promise<void> {
     const { clock, prefix } = this.#options;
     const pausedAt = clock.now();
-    const followed = this.#cursor.nextRevision - 1;
+    const lastRevision = this.#cursor.nextRevision - 1;
     await this.#queue.whenNotFull();
-    if (clock.now() - pausedAt >= LONG_PAUSE_MS) void session.checkHistory(prefix, followed);
+    if (clock.now() - pausedAt >= LONG_PAUSE_MS) void session.checkHistory(prefix, lastRevision);
   }
 
   #receive(events: readonly TransportEvent[], isPartial: boolean): void {

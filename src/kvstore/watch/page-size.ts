@@ -24,8 +24,8 @@ export class PageSize {
   }
 
   /**
-   * Records the number of keys of a page and the time that it took. A page may have fewer keys than requested, because
-   * its range is small. If it was fast, it does not reduce the size.
+   * Records the number of keys of a page, and its duration. A fast page with fewer keys than requested does not reduce
+   * the size, because its range was small.
    */
   recordPage(keys: number, durationMs: number): void {
     const fitting = (keys * TARGET_MS) / Math.max(durationMs, 1);

@@ -53,19 +53,19 @@ export class RevisionBuffer {
   add(events: readonly TransportEvent[], isPartial: boolean): ReadyEvents {
     if (!isPartial) return { events: this.#release(events), isPartial: false };
     const last = events.at(-1)?.modRevision ?? this.#splitRevision;
-    // More of a split revision; or no events and no split revision, both 0.
+    // More events of the split revision; or none, without a split revision (0 and 0).
     if (last === this.#splitRevision) return { events, isPartial: this.#splitRevision > 0 };
-    const cut = events.findIndex(({ modRevision }) => modRevision === last);
-    const isContinued = cut === 0 && this.#events[0]?.modRevision === last; // all events are of the held revision
-    const complete = isContinued ? [] : this.#release(events.slice(0, cut));
-    for (const event of events.slice(cut)) this.#add(event);
+    const lastStart = events.findIndex(({ modRevision }) => modRevision === last);
+    const areAllOfHeldRevision = lastStart === 0 && this.#events[0]?.modRevision === last;
+    const complete = areAllOfHeldRevision ? [] : this.#release(events.slice(0, lastStart));
+    for (const event of events.slice(lastStart)) this.#hold(event);
     if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
     const ready = [...complete, ...this.#release([])];
     this.#splitRevision = last;
     return { events: ready, isPartial: true };
   }
 
-  #add(event: TransportEvent): void {
+  #hold(event: TransportEvent): void {
     this.#events.push(event);
     this.#bytes += EVENT_BYTES + entrySize(event);
     if (this.#bytes > this.#limits.revisionBytes)
@@ -74,13 +74,13 @@ export class RevisionBuffer {
       );
   }
 
-  /** Returns the held events, which are now complete, followed by `events`. */
+  /** Returns the held events, which are now complete, followed by `events`. Holds and splits no revision any more. */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
-    const buffered = this.#events;
+    const held = this.#events;
     this.#splitRevision = 0;
-    if (buffered.length === 0) return events;
+    if (held.length === 0) return events;
     this.#events = [];
     this.#bytes = 0;
-    return [...buffered, ...events];
+    return [...held, ...events];
   }
 }

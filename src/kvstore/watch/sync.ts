@@ -27,12 +27,12 @@ export interface SyncOptions {
 }
 
 /**
- * How the known keys are compared: `count`: only by their number, if that is a sufficient proof; `revisions`: by their
- * revisions; `values`: by revisions and values.
+ * How the known keys are compared. `count`: by their number, or by revisions if the number is no proof; `revisions`: by
+ * their revisions; `values`: by revisions and values.
  */
 export type Comparison = 'count' | 'revisions' | 'values';
 
-/** The stream cannot resume at the cursor, so the later writes must be read. */
+/** The stream cannot resume at the cursor, so the writes after the cursor must be read. */
 export class CannotResumeError extends KvstoreError {
   constructor(reason: string) {
     super('compacted', reason);
@@ -53,10 +53,10 @@ async function inSlices(
 }
 
 /**
- * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. If a
- * store was restored from a backup and its revision is again beyond the cursor, only its history shows the restore.
- * Throws {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible
- * any more, or if the stream would be too far behind.
+ * Proves, by quorum reads **as of the cursor**, that the server has the followed history up to the last event. The
+ * revision of the store is no proof, because a restored store may be beyond the cursor again. Throws
+ * {@link DivergedError} if the history differs. Throws {@link CannotResumeError} if the proof is not possible, or if
+ * the stream would be too far behind.
  */
 export async function proveHistory({ cursor, prefix, read, limits }: SyncOptions): Promise<void> {
   const last = cursor.nextRevision - 1;
@@ -105,10 +105,11 @@ function isUnchanged(kv: KeyValue | undefined, { modRevision, value }: Anchor): 
 }
 
 /**
- * Brings the known keys up to date with the store. Returns the revision up to which all keys are known. If an anchor is
- * unchanged on the server, the history up to its revision is proven, and only later writes are read. The keys are also
- * compared, unless their number proves that none is missing. If no history is proven, all keys are listed with values.
- * Only differences are delivered.
+ * Brings the known keys up to date with the store, and delivers only differences. Returns the revision up to which all
+ * keys are known.
+ *
+ * If an anchor is unchanged on the server, the history up to its revision is proven: only later writes are read, and
+ * the keys are compared as `comparison` requires. If no history is proven, all keys are listed with values.
  */
 export function sync(options: SyncOptions, comparison: Comparison): Promise<number> {
   return new Sync(options).run(comparison);
@@ -117,7 +118,7 @@ export function sync(options: SyncOptions, comparison: Comparison): Promise<numb
 class Sync {
   readonly #options: SyncOptions;
   readonly #cursor: Cursor;
-  /** All reads are as of the revision of the first answer. */
+  /** The revision of the first answer, as of which all later reads are; 0 before that answer. */
   #revision = 0;
   /** True if all latest anchors are unchanged, which is a stronger proof than one unchanged anchor. */
   #areLatestProven = false;
@@ -156,11 +157,11 @@ class Sync {
       ...(await Promise.all(others.map((anchor) => this.#unchangedRevision(anchor)))),
     ];
     this.#areLatestProven = revisions.slice(0, anchors.latest.length).every((revision) => revision > 0);
-    // Some events of the revision at the cursor may be missing.
+    // Not beyond the cursor: an anchor may have `nextRevision` itself, some events of which may be missing.
     return Math.max(0, Math.min(Math.max(...revisions), this.#cursor.nextRevision - 1));
   }
 
-  /** Returns the revision of an anchor that is unchanged; 0 if its key was written since. */
+  /** Returns the revision of an anchor that is unchanged; 0 if its key was written or deleted since. */
   async #unchangedRevision(anchor: Anchor): Promise<number> {
     const { kvs } = await this.#read(keyRange(anchor.key));
     const [kv] = kvs;
@@ -232,7 +233,7 @@ class Sync {
           throw new DivergedError(`${kv.key} has another revision than the one that was read`);
   }
 
-  /** Compares read keys with the known ones, never far ahead of the reader. Adds them to `listed`. */
+  /** Compares read keys with the known ones, never far ahead of the reader. Adds confirmed keys to `listed`. */
   async #compare(kvs: readonly KeyValue[], isCovered: boolean, listed?: ListedRows): Promise<void> {
     for await (const slice of this.#slices(kvs))
       for (const kv of slice) this.#cursor.applyListed(kv, isCovered, listed);

@@ -61,15 +61,17 @@ export class WatchSession {
   readonly #ended = new AbortController();
   #onOpened: (header: ResponseHeader) => void = () => {};
   #reason: unknown;
-  /** Undefined before `follow`, and after its promise has settled. */
-  #followed: FollowStreamOptions | undefined;
+  /** The caller of `follow`; undefined before the call, and after its promise has settled. */
+  #follower: FollowStreamOptions | undefined;
   #wasFollowed = false;
+  /** Settles the promise of `follow`; resolves it if the error is undefined. */
   #settle: (error: unknown) => void = () => {};
   #lifetime: Timer | undefined;
   #nextCheck: Timer | undefined;
   /** True if the server has sent anything since the last check. */
   #hasAnswer = true;
-  #paused = false;
+  /** True while the followed stream is paused because the reader is behind. */
+  #isPaused = false;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -85,12 +87,13 @@ export class WatchSession {
         this.#stream.pause();
         this.#onOpened(header);
       },
-      onEvents: (events, _header, partial) => this.#deliver((to) => this.#passEvents(to, events, partial)),
-      onProgress: (header, requested) => this.#deliver((to) => this.#passProgress(to, header, requested)),
+      onEvents: (events, _header, isPartial) =>
+        this.#deliver((to) => this.#passEvents(to, events, isPartial)),
+      onProgress: (header, isRequested) => this.#deliver((to) => this.#passProgress(to, header, isRequested)),
       onEnd: (reason) => this.close(reason ?? new KvstoreError('unavailable', 'the stream ended')),
     });
     signal.addEventListener('abort', this.#onAbort);
-    if (signal.aborted) this.#onAbort();
+    if (signal.aborted) this.close();
   }
 
   /** Bytes of events that are held until their revision is complete. */
@@ -137,7 +140,7 @@ export class WatchSession {
     const { clock } = this.#options;
     this.#wasFollowed = true;
     if (this.#ended.signal.aborted) return Promise.reject(this.#reason);
-    this.#followed = options;
+    this.#follower = options;
     const followed = new Promise<void>((resolve, reject) => {
       this.#settle = (error) => (error === undefined ? resolve() : reject(error));
     });
@@ -160,39 +163,40 @@ export class WatchSession {
   readonly #onAbort = (): void => this.close();
 
   #endFollow(error: unknown): void {
-    this.#followed = undefined;
+    this.#follower = undefined;
     this.#lifetime?.cancel();
     this.#nextCheck?.cancel();
     this.#settle(error);
   }
 
-  #deliver(deliver: (to: FollowStreamOptions) => void): void {
+  /** Passes what the stream delivers to the follower. If the follower throws, closes the session. */
+  #deliver(pass: (to: FollowStreamOptions) => void): void {
     try {
       assert(this.#wasFollowed, 'a paused stream delivers nothing');
       this.#hasAnswer = true;
-      if (this.#followed !== undefined) deliver(this.#followed);
+      if (this.#follower !== undefined) pass(this.#follower);
     } catch (error) {
       this.close(error);
     }
   }
 
-  #passEvents(to: FollowStreamOptions, events: readonly TransportEvent[], partial: boolean): void {
-    const ready = this.#revision.add(events, partial);
+  #passEvents(to: FollowStreamOptions, events: readonly TransportEvent[], isPartial: boolean): void {
+    const ready = this.#revision.add(events, isPartial);
     if (ready.events.length === 0) return;
     to.onEvents(ready.events, ready.isPartial);
     if (to.isFull()) this.#pause(to.whenNotFull());
   }
 
-  #passProgress(to: FollowStreamOptions, header: ResponseHeader, requested: boolean): void {
-    // etcd below 3.4.25 answers a progress request before it has sent all events (#15220), so ignore requested
-    // progress. Also ignore progress within a revision, because it cannot be true.
-    if (!requested && !this.#revision.isOpen) to.onProgress(header);
+  #passProgress(to: FollowStreamOptions, header: ResponseHeader, isRequested: boolean): void {
+    // Ignore requested progress: etcd below 3.4.25 answers the request before it has sent all events (#15220). Also
+    // ignore progress within a revision, because more events of this revision will follow.
+    if (!isRequested && !this.#revision.isOpen) to.onProgress(header);
   }
 
   /** Runs once a minute. If the stream was silent since the last run, requests progress to check that it is alive. */
   #watchdog(to: FollowStreamOptions): void {
     const { clock } = this.#options;
-    if (this.#hasAnswer || this.#paused) {
+    if (this.#hasAnswer || this.#isPaused) {
       this.#hasAnswer = false;
       to.onAlive();
       this.#nextCheck = clock.after(IDLE_MS, () => this.#watchdog(to));
@@ -206,12 +210,12 @@ export class WatchSession {
   }
 
   #pause(until: Promise<void>): void {
-    this.#paused = true;
+    this.#isPaused = true;
     this.#stream.pause();
     until.then(
       () => {
-        this.#paused = false;
-        if (this.#followed !== undefined) this.#stream.resume();
+        this.#isPaused = false;
+        if (this.#follower !== undefined) this.#stream.resume();
       },
       (error: unknown) => this.#endFollow(error),
     );
