@@ -1,4 +1,5 @@
 import { Prefix } from '../net/prefix.ts';
+import { formatServiceID } from '../servicecache/service-id.ts';
 import { type ObjectFields, readClusterScopedName, readID, readStringMap } from './parse-object.ts';
 
 /** Maximum length of each list of a policy: rules, peers and CIDRs. */
@@ -88,15 +89,20 @@ export function readNetworkPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | unde
       if (block !== undefined) collected.addBlock(block);
     }
   }
-  return id && collected.policy(`${id.namespace}/${id.name}`);
+  return id && collected.policy(formatServiceID(id));
+}
+
+/** Returns `namespace/name`, or only the name if the policy is cluster-scoped. */
+function readPolicyID(fields: ObjectFields): string | undefined {
+  if (fields.map('metadata').value('namespace') === undefined) return readClusterScopedName(fields);
+  const id = readID(fields);
+  return id && formatServiceID(id);
 }
 
 /** Returns the CIDRs of a `cilium.io/v2` `CiliumNetworkPolicy` or `CiliumClusterwideNetworkPolicy`. */
 export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undefined {
-  const isNamespaced = fields.map('metadata').value('namespace') !== undefined;
-  const name = readClusterScopedName(fields);
-  const id = isNamespaced ? readID(fields) : undefined;
-  if (name === undefined || (isNamespaced && id === undefined)) return undefined;
+  const id = readPolicyID(fields);
+  if (id === undefined) return undefined;
   const collected = new CIDRCollector();
   const spec = fields.object('spec');
   for (const rules of [...(spec === undefined ? [] : [spec]), ...readItems(fields, 'specs')]) {
@@ -105,7 +111,7 @@ export function readCiliumPolicyCIDRs(fields: ObjectFields): PolicyCIDRs | undef
         collected.addCiliumRule(rule, direction);
     }
   }
-  return collected.policy(id === undefined ? name : `${id.namespace}/${id.name}`);
+  return collected.policy(id);
 }
 
 /** The CIDRs and labels of a `cilium.io/v2alpha1` `CiliumCIDRGroup`. */

@@ -523,8 +523,13 @@ describe('the CIDRs of policies', () => {
       'invalid-cidr specs[0].egress[0].toCIDRSet[6].cidr',
     ]);
     expect(text(read(named('p'), readCiliumPolicyCIDRs).value)).toEqual({ id: 'p', rules: [], groups: [] });
-    expect(read(named('', { namespace: 'shop' }), readCiliumPolicyCIDRs).value).toBeUndefined();
     expect(read(named('p', { namespace: 'a/b' }), readCiliumPolicyCIDRs).value).toBeUndefined();
+  });
+
+  it('of Cilium are absent if the name is invalid, which is rejected once (regression: twice)', () => {
+    const { value, why } = read(named('', { namespace: 'shop' }), readCiliumPolicyCIDRs);
+    expect(value).toBeUndefined();
+    expect(why).toEqual(['invalid-name metadata.name']);
   });
 
   it('of Kubernetes are its blocks of addresses', () => {
