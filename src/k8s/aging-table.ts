@@ -35,7 +35,10 @@ export class AgingTable<V> {
     this.#fresh = new ObjectTable();
   }
 
-  /** Iterates over the old values. Ends at the next call of `age`. Same guarantees as `ObjectTable.entries`. */
+  /**
+   * Iterates over the old values, with the guarantees of `ObjectTable.entries`. Must not be continued after the next
+   * call of `age`, which may add values to the iteration.
+   */
   oldEntries(): Generator<readonly [ObjectName, V], void, void> {
     return this.#old.entries();
   }

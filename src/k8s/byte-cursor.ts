@@ -21,6 +21,7 @@ export function nameBytes(name: string): Uint8Array {
  * or behind it; otherwise it is unspecified.
  */
 export class ByteCursor {
+  /** Index of the next byte. */
   at = 0;
   /** Range of the string that {@link skipString} read last. */
   from = 0;
@@ -29,12 +30,14 @@ export class ByteCursor {
   nameStart = 0;
   #bytes: Buffer = NO_BYTES;
   #view: DataView = bufferView(NO_BYTES);
+  /** Index of the first byte in `#view`. */
   #offset = 0;
 
   get bytes(): Uint8Array {
     return this.#bytes;
   }
 
+  /** Moves to an index of other bytes. */
   set(bytes: Uint8Array, at: number): void {
     // Most objects are in the same bytes as the previous object, and a view costs as much as a field.
     const { buffer, byteOffset, length } = bytes;
@@ -119,7 +122,7 @@ export class ByteCursor {
     return this.skipString() ? this.text() : undefined;
   }
 
-  /** Returns an integer from 0 to `max` without sign, fraction or exponent. */
+  /** Returns an integer from 0 to `max` without sign, fraction or exponent; -1 if there is none. */
   integer(max: number): number {
     const bytes = this.#bytes;
     const from = this.at;

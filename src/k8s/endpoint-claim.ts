@@ -12,7 +12,7 @@ export const MAX_ADDRESSES = 64;
 /** Maximum number of ports of a pod, as for a value of the kvstore. */
 const MAX_PORTS = 1024;
 
-/** The fields that rank the objects with the same address (KUBERNETES 23). Compared by {@link outranks}. */
+/** The rank of an object among those with the same address (KUBERNETES 23), compared by {@link outranks}. */
 export interface EndpointRank {
   /** True if the object is being deleted. */
   readonly deleting: boolean;
@@ -33,7 +33,7 @@ export interface EndpointClaim extends Claim, EndpointRank {
 
 /**
  * Returns true if `a` wins an address that both objects list (KUBERNETES 23): an object that is not being deleted wins,
- * then the object that was created last, then the greater `namespace/name/uid`.
+ * then the object created last, then the greater `namespace/name/uid`.
  */
 export function outranks(a: EndpointClaim, b: EndpointClaim): boolean {
   if (a.deleting !== b.deleting) return b.deleting;
@@ -61,10 +61,10 @@ export function sameEndpointClaim(a: EndpointClaim, b: EndpointClaim): boolean {
   );
 }
 
-/** The fields that {@link readRank} reads, except the uid, which is always present. */
+/** The fields read by {@link readRank}, except the uid, which is always present. */
 export const RANK_FIELDS: readonly string[] = ['metadata.creationTimestamp', 'metadata.deletionTimestamp'];
 
-/** Returns the rank of an object among those that list the same address. */
+/** Returns the rank of an object. */
 export function readRank(fields: ObjectFields): EndpointRank {
   const metadata = fields.map('metadata');
   return {
@@ -88,15 +88,15 @@ export function readListedIPs(list: ObjectFields, names: readonly string[]): rea
 }
 
 /**
- * Returns the named ports of lists. If two ports have the same name, the last one wins (KUBERNETES 19). Ports without a
- * name are ignored.
+ * Returns the named ports of lists, whose numbers are in `numberField`. If two ports have the same name, the last one
+ * wins (KUBERNETES 19). Ports without a name are ignored.
  */
-export function readPortsByName(lists: Iterable<ObjectFields>, number: string): NamedPorts | undefined {
+export function readPortsByName(lists: Iterable<ObjectFields>, numberField: string): NamedPorts | undefined {
   let ports: Map<string, PortProtocol> | undefined;
   for (const list of lists) {
     for (let index = 0; index < list.size; index++) {
       const item = list.item(index);
-      const port = item?.value('name') === undefined ? undefined : readNamedPort(item, number);
+      const port = item?.value('name') === undefined ? undefined : readNamedPort(item, numberField);
       if (port === undefined || port.name === '') continue;
       if (ports !== undefined && ports.size >= MAX_PORTS && !ports.has(port.name)) {
         list.reject(index, 'too-many', `must have at most ${MAX_PORTS} names`);

@@ -42,9 +42,9 @@ export function endpointSliceScanner(shared: SharedValues<Ports>): ObjectScanner
     addresses = [];
     backendParts.begin();
     if (!scanEndpointFields(cursor)) return false;
-    const fields = backendParts.value();
-    if (fields === undefined) return false;
-    for (const address of addresses) listed.push({ address, parts: fields });
+    const parts = backendParts.value();
+    if (parts === undefined) return false;
+    for (const address of addresses) listed.push({ address, parts });
     return true;
   };
   return objectScanner({

@@ -24,7 +24,7 @@ import { ApiObjectWriter, type ObjectWriter, type ObjectWriterOptions } from './
 export interface KubernetesClientOptions extends RuntimeOptions {
   /** Limits the work in one turn of the event loop. Default: no limit. */
   readonly gate?: TurnGate | undefined;
-  /** Receives the errors that sinks and other callbacks throw. */
+  /** Receives the errors of sinks and other callbacks. */
   readonly onFault?: FaultListener | undefined;
 }
 
@@ -39,7 +39,7 @@ export interface KubernetesClientStatus {
   /** Number of times that all connections were closed because the health check failed. */
   readonly resets: number;
   readonly lastFailure: Failure | undefined;
-  /** Number of errors that sinks and other callbacks threw. */
+  /** Number of errors of sinks and other callbacks. */
   readonly faults: number;
 }
 
@@ -54,6 +54,7 @@ export class KubernetesClient implements ResourceSource {
   readonly #guard: CallbackGuard;
   readonly #closed = new AbortController();
   readonly #followed = new Set<Reflector>();
+  /** Resolves when the health checks have ended; undefined before the first reflector. */
   #healthChecks: Promise<void> | undefined;
 
   /** @param access address and credentials of the server, or a transport */

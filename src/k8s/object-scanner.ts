@@ -1,3 +1,4 @@
+import { assert } from '../base/assert.ts';
 import { parseTime } from '../base/system-clock.ts';
 import { InternedBytes } from '../columns/interned-bytes.ts';
 import { isObject, parseJson } from '../net/fields.ts';
@@ -147,6 +148,7 @@ export function scanWholeObject(scans: FieldScans): ScanField {
 
 function fieldTable(scans: FieldScans, isWhole: boolean): ScanField {
   const names = Object.keys(scans).map(nameBytes);
+  assert(names.length <= 32, 'a table has one bit of `seen` for each field');
   const readers = Object.values(scans);
   /** The field that followed in the last object: at 0, the first field; at i + 1, the field after field i. */
   const following = names.map((_, index) => index);
@@ -206,6 +208,7 @@ export class FieldGroup<T extends object> {
     return Object.fromEntries(names.map((name) => [name, this.#add]));
   }
 
+  /** Must be called before the fields of an object are read. */
   begin(): void {
     this.#size = 0;
   }
@@ -251,11 +254,13 @@ export class FieldGroup<T extends object> {
   }
 }
 
+/** The readers of the objects of a kind, and the value that they read. */
 export interface ScannedKind<T> {
   /** Fields of the metadata, in addition to those that identify the object. */
   readonly metadata: FieldScans;
   /** Other fields of the object. */
   readonly fields: FieldScans;
+  /** Called before an object is read. */
   begin(): void;
   /** Returns the value of the object; undefined if the general decoder must read it. */
   value(id: ServiceID, uid: string): T | undefined;

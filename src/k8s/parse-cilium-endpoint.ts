@@ -1,5 +1,5 @@
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
-import type { ServiceID } from '../servicecache/service-id.ts';
+import { formatServiceID, type ServiceID } from '../servicecache/service-id.ts';
 import {
   type EndpointClaim,
   type EndpointFields,
@@ -25,6 +25,7 @@ function isInvalid(fields: ObjectFields, name: string, read: number | undefined)
   return read === undefined && fields.value(name) !== undefined;
 }
 
+/** The fields read by {@link readOptionalFields}. */
 export const OPTIONAL_FIELDS: readonly string[] = ['encryption', 'named-ports', 'service-account'];
 
 /**
@@ -67,7 +68,7 @@ function readEndpoint(
   return endpointClaim('custom-resource', id, rank, claim);
 }
 
-/** The fields that {@link readCiliumEndpoint} reads. */
+/** The fields read by {@link readCiliumEndpoint}. */
 export const CILIUM_ENDPOINT_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['status.identity.id', 'status.networking'],
@@ -85,6 +86,7 @@ export function readCiliumEndpoint(fields: ObjectFields, shared: SharedParts): E
   return readEndpoint(status, id, readRank(fields), identity, shared);
 }
 
+/** The fields read by {@link readCiliumEndpointSlice}. */
 export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   ...['namespace', 'endpoints.name', 'endpoints.id'],
@@ -123,19 +125,19 @@ export function readCiliumEndpointSlice(
   const list = fields.list('endpoints', MAX_ENDPOINTS);
   for (let index = 0; index < list.size; index++) {
     const item = list.item(index);
-    const endpoint = item?.value('name');
     if (item === undefined) continue;
-    if (!isName(endpoint)) {
-      item.reject('name', 'invalid-name', 'must be the name of a pod', endpoint);
+    const podName = item.value('name');
+    if (!isName(podName)) {
+      item.reject('name', 'invalid-name', 'must be the name of a pod', podName);
       continue;
     }
-    const id = `${namespace}/${endpoint}`;
+    const id = { namespace, name: podName };
     const identity = item.integer('id', 0, MAX_IDENTITY);
     const assigned = identity === 0 ? undefined : identity; // a slice contains 0 for an endpoint without an identity
     const claim = isInvalid(item, 'id', identity)
       ? undefined
-      : readEndpoint(item, { namespace, name: endpoint }, rank, assigned, shared);
-    endpoints.set(id, claim);
+      : readEndpoint(item, id, rank, assigned, shared);
+    endpoints.set(formatServiceID(id), claim);
   }
   return { name, createdAt, endpoints };
 }

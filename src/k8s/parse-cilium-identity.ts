@@ -28,7 +28,7 @@ function readLabel(labels: ObjectFields, name: string): Label | undefined {
   return undefined;
 }
 
-/** The fields that {@link readCiliumIdentity} reads. */
+/** The fields read by {@link readCiliumIdentity}. */
 export const CILIUM_IDENTITY_FIELDS: readonly string[] = [
   'metadata.annotations',
   'metadata.creationTimestamp',

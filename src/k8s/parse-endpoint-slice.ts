@@ -35,12 +35,13 @@ function readSliceID(fields: ObjectFields): EndpointSliceID | undefined {
   const labels = fields.map('metadata').map('labels');
   const name = labels.string(SERVICE_NAME_LABEL);
   if (name) return { service: { namespace: id.namespace, name }, name: id.name };
-  // A label that is no string was rejected when it was read.
+  // `labels.string` has rejected a label that is no string.
   if (name === '' || labels.value(SERVICE_NAME_LABEL) === undefined)
     labels.reject(SERVICE_NAME_LABEL, 'missing', 'must be the name of the service', name);
   return undefined;
 }
 
+/** Returns the conditions of an endpoint of a slice. */
 export function readConditions(endpoint: ObjectFields): EndpointConditions {
   const conditions = endpoint.object('conditions');
   return {
@@ -50,6 +51,7 @@ export function readConditions(endpoint: ObjectFields): EndpointConditions {
   };
 }
 
+/** Returns the zones in the hints of an endpoint of a slice. */
 export function readForZones(endpoint: ObjectFields): readonly string[] {
   const zones = endpoint.object('hints')?.list('forZones');
   return zones?.items((list, index) => list.item(index)?.string('name')) ?? [];
@@ -68,10 +70,13 @@ function readWeight(fields: ObjectFields): number {
   return weight ?? DEFAULT_WEIGHT;
 }
 
-export const BACKEND_FIELDS: readonly string[] =
-  'conditions hostname nodeName zone hints topology deprecatedTopology'.split(' ');
+/** The fields read by {@link readBackendParts}. */
+export const BACKEND_FIELDS: readonly string[] = [
+  ...['conditions', 'hostname', 'nodeName', 'zone', 'hints'],
+  ...['topology', 'deprecatedTopology'],
+];
 
-/** The fields of an endpoint that all its addresses share. */
+/** The common fields of all addresses of an endpoint. */
 export type BackendParts = Pick<Backend, 'nodeName' | 'zone' | 'hostname' | 'state' | 'forZones'>;
 
 /** Returns the fields of an endpoint except its addresses. */
@@ -87,7 +92,7 @@ export function readBackendParts(endpoint: ObjectFields): BackendParts {
   };
 }
 
-/** The fields of a slice that all its backends share. */
+/** The common fields of all backends of a slice. */
 export type SliceParts = Pick<Backend, 'ports' | 'weight'>;
 
 /** Returns true if the addresses of a slice are IPs. Otherwise its type is rejected. */
@@ -102,6 +107,7 @@ export function readSliceParts(fields: ObjectFields, shared: SharedValues<Ports>
   return { ports: readPorts(fields, shared), weight: readWeight(fields) };
 }
 
+/** Returns the backend of an address of an endpoint. */
 export function backendOfParts(address: string, parts: BackendParts, { ports, weight }: SliceParts): Backend {
   const { nodeName, zone, hostname, state, forZones } = parts;
   return createBackend({ address, ports, nodeName, zone, hostname, state, weight, forZones });
@@ -120,7 +126,7 @@ function readBackends(fields: ObjectFields, slice: SliceParts): readonly Backend
   return backends;
 }
 
-/** Paths of the fields that {@link readEndpointSlice} reads, below the root of the object. */
+/** Paths of the fields read by {@link readEndpointSlice}, below the root of the object. */
 export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
   'metadata.annotations',
   'metadata.labels',
@@ -131,7 +137,7 @@ export const ENDPOINT_SLICE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. Slices that are read with the same
+ * Returns the slice, or undefined if it is rejected; see {@link parseEndpointSlice}. Slices read with the same
  * `shared` have the same object for equal ports.
  */
 export function readEndpointSlice(

@@ -55,6 +55,7 @@ function readAddressList(
   return backends;
 }
 
+/** The fields read by {@link readEndpoints}. */
 export const ENDPOINTS_FIELDS: readonly string[] = ['subsets'];
 
 /** Returns the slice, or undefined if it is rejected; see {@link parseEndpoints}. */

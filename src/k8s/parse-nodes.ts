@@ -17,7 +17,7 @@ type AllocCIDRs = Pick<
   'ipv4AllocCIDR' | 'ipv6AllocCIDR' | 'ipv4SecondaryAllocCIDRs' | 'ipv6SecondaryAllocCIDRs'
 >;
 
-/** The first CIDR of a family is the primary, the others are secondary (KUBERNETES 36). */
+/** Returns the first CIDR of each family as the primary one, the others as secondary ones (KUBERNETES 36). */
 function allocCIDRs(cidrs: readonly string[]): AllocCIDRs {
   const [ipv6AllocCIDR, ...ipv6SecondaryAllocCIDRs] = cidrs.filter((cidr) => cidr.includes(':'));
   const [ipv4AllocCIDR, ...ipv4SecondaryAllocCIDRs] = cidrs.filter((cidr) => !cidr.includes(':'));
@@ -57,6 +57,7 @@ function annotation(annotations: ReadonlyMap<string, string>, name: string): str
   return annotations.get(`network.cilium.io/${name}`) ?? annotations.get(`io.cilium.network.${name}`);
 }
 
+/** The fields read by {@link readCiliumNode}. */
 export const CILIUM_NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.addresses', 'spec.ipam.podCIDRs', 'spec.ipam.pools'],
   ...['spec.health', 'spec.ingress', 'spec.encryption', 'spec.nodeidentity', 'spec.bootid'],
@@ -158,6 +159,7 @@ function firstOfEachFamily(cidrs: readonly string[]): readonly string[] {
   return [false, true].flatMap((isIPv6) => cidrs.find((cidr) => cidr.includes(':') === isIPv6) ?? []);
 }
 
+/** The fields read by {@link readNode}. */
 export const NODE_FIELDS: readonly string[] = [
   ...['metadata.labels', 'metadata.annotations', 'spec.podCIDR', 'spec.podCIDRs', 'status.addresses'],
 ];

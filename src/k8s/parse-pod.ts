@@ -58,6 +58,7 @@ function readClaim(
   });
 }
 
+/** The fields read by {@link readPod}. */
 export const POD_FIELDS: readonly string[] = [
   ...RANK_FIELDS,
   'metadata.labels',

@@ -121,7 +121,7 @@ export interface ParsedCIDRGroup {
   readonly labels: ReadonlyMap<string, string>;
 }
 
-/** The fields that {@link readCIDRGroup} reads. */
+/** The fields read by {@link readCIDRGroup}. */
 export const CIDR_GROUP_FIELDS: readonly string[] = ['metadata.labels', 'spec.externalCIDRs'];
 
 /** Returns the CIDRs and labels of a CIDR group. */

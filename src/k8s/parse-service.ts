@@ -15,7 +15,7 @@ import { readNamedPort, readNodePort, textOfPorts } from './ports.ts';
 import { SharedValues } from './shared-values.ts';
 
 /** Default of Kubernetes if a ClientIP affinity has no timeout: 3 hours. */
-const SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
+const DEFAULT_SESSION_AFFINITY_SECONDS = 3 * 60 * 60;
 /** Maximum that Kubernetes allows: one day. */
 const MAX_SESSION_AFFINITY_SECONDS = 24 * 60 * 60;
 
@@ -28,7 +28,7 @@ const DISTRIBUTIONS: ReadonlyMap<string, TrafficDistribution> = new Map([
   ['PreferSameNode', 'prefer-same-node'],
 ]);
 
-// Names of annotations. The first one that is present is used (SEMANTICS 3.1).
+// Names of annotations. The first present one is used (SEMANTICS 3.1).
 const GLOBAL = ['service.cilium.io/global', 'io.cilium/global-service'] as const;
 const SHARED = ['service.cilium.io/shared', 'io.cilium/shared-service'] as const;
 const AFFINITY = ['service.cilium.io/affinity', 'io.cilium/service-affinity'] as const;
@@ -46,6 +46,7 @@ const NO_ADDRESSES: ImmutableSet<string> = ImmutableSet();
 
 type Annotations = ReadonlyMap<string, string>;
 
+/** Returns the first present annotation in lower case. */
 function annotation(annotations: Annotations, names: readonly string[]): string | undefined {
   for (const name of names) {
     const value = annotations.get(name);
@@ -133,12 +134,12 @@ function readSessionAffinity(spec: ObjectFields): number {
   if (spec.word('sessionAffinity', SESSION_AFFINITIES) !== 'ClientIP') return 0;
   const clientIP = spec.map('sessionAffinityConfig').map('clientIP');
   const seconds = clientIP.integer('timeoutSeconds', 0, MAX_SESSION_AFFINITY_SECONDS) ?? 0;
-  return seconds === 0 ? SESSION_AFFINITY_SECONDS : seconds;
+  return seconds === 0 ? DEFAULT_SESSION_AFFINITY_SECONDS : seconds;
 }
 
 function readAffinity(annotations: Annotations): ServiceAffinity {
   const value = annotation(annotations, AFFINITY);
-  // Any other value, also `none`, means that there is no affinity.
+  // Any other value, also `none`, means no affinity.
   return value === 'local' || value === 'remote' ? value : 'none';
 }
 
@@ -184,13 +185,14 @@ export function readFlags(annotations: Annotations): Pick<Service, 'global' | 's
   };
 }
 
-/** The names of the fields of `spec` that {@link readService} reads, except cluster IPs and selector. */
+/** The fields of `spec` read by {@link readService}, except cluster IPs and selector. */
 export const SETTINGS: readonly string[] = [
   ...['type', 'ports', 'externalIPs', 'loadBalancerSourceRanges', 'healthCheckNodePort'],
   ...['externalTrafficPolicy', 'internalTrafficPolicy', 'sessionAffinity', 'sessionAffinityConfig'],
   ...['publishNotReadyAddresses', 'trafficDistribution'],
 ];
 
+/** The fields read by {@link readService}. */
 export const SERVICE_FIELDS: readonly string[] = [
   ...['metadata.annotations', 'metadata.labels', 'status.loadBalancer'],
   ...['spec.clusterIP', 'spec.clusterIPs', 'spec.selector'],
@@ -198,7 +200,7 @@ export const SERVICE_FIELDS: readonly string[] = [
 ];
 
 /**
- * Returns the service, or undefined if it is rejected; see {@link parseService}. Services that are read with the same
+ * Returns the service, or undefined if it is rejected; see {@link parseService}. Services read with the same
  * `sharedPorts` have the same object for equal ports.
  */
 export function readService(

@@ -15,7 +15,7 @@ const ADDRESS_TYPES = ['IPv4', 'IPv6'] as const;
 /** The content of a {@link ClusterEndpointSlice}: all except its cluster. */
 export type SharedSlice = Omit<ClusterEndpointSlice, 'cluster' | 'clusterID'>;
 
-/** The fields that {@link readSharedSlice} reads. */
+/** The fields read by {@link readSharedSlice}. */
 export const SHARED_SLICE_FIELDS: readonly string[] = [
   'metadata.labels',
   'metadata.annotations',

@@ -6,7 +6,7 @@ import { SharedValues } from './shared-values.ts';
 
 const MAX_PORT = 0xffff;
 
-/** Returns the port number of a field, or 0 if the field is 0 or absent, which means that no port is assigned yet. */
+/** Returns the port number of a field, or 0 if the field is 0 or absent: no port is assigned yet. */
 export function readNodePort(fields: ObjectFields, name: string): number {
   return fields.integer(name, 0, MAX_PORT) ?? 0;
 }
@@ -18,20 +18,22 @@ function readProtocol(fields: ObjectFields): number | undefined {
   return name === undefined ? undefined : PROTOCOL_NUMBERS[name];
 }
 
+/** A port of a list, with its name, which may be empty. */
 export interface NamedPort extends PortProtocol {
   readonly name: string;
 }
 
 /**
- * Returns one element of a list of ports. If its number, protocol or name is invalid, rejects it and returns undefined.
+ * Returns one element of a list of ports, whose number is in `numberField`. If its number, protocol or name is invalid,
+ * rejects it and returns undefined.
  */
-export function readNamedPort(fields: ObjectFields, number = 'port'): NamedPort | undefined {
-  const port = fields.integer(number, 1, MAX_PORT);
+export function readNamedPort(fields: ObjectFields, numberField = 'port'): NamedPort | undefined {
+  const port = fields.integer(numberField, 1, MAX_PORT);
   const protocol = readProtocol(fields);
   const name = fields.value('name') === undefined ? '' : fields.string('name');
-  if (fields.value(number) === undefined)
+  if (fields.value(numberField) === undefined)
     fields.reject(
-      number,
+      numberField,
       'missing',
       'must be set, because endpoints without a port number are not supported',
     );

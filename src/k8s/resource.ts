@@ -10,7 +10,7 @@ export interface KubernetesObject {
     readonly name: string;
     /** Absent if the object is cluster-scoped. */
     readonly namespace?: string;
-    /** An object that was deleted and created again has another uid. */
+    /** If an object is deleted and created again, it has another uid. */
     readonly uid: string;
     /** Opaque. Compared for equality, never ordered (KUBERNETES 4). */
     readonly resourceVersion: string;
@@ -44,7 +44,7 @@ export class ScannedObject<T> implements KubernetesObject {
 
 /** Reads objects of one kind from the bytes of an API server. */
 export interface ObjectScanner<T = unknown> {
-  /** Returns the object that begins at `bytes[from]`, or undefined if the general decoder must read it. */
+  /** Returns the object at `bytes[from]`, or undefined if the general decoder must read it. */
   scan(bytes: Uint8Array, from: number): ScannedObject<T> | undefined;
   /** Index behind the object; at least the length of the bytes if no object was returned because it is incomplete. */
   readonly end: number;

@@ -1,7 +1,7 @@
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import { type EndpointClaim, outranks } from '../endpoint-claim.ts';
 
-/** The part of `IPCache` that the feed uses. */
+/** The methods of `IPCache` which the feed calls. */
 export type FedIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch'>;
 
 /** Receives the claims of endpoints; {@link AddressHolders} implements it. */
@@ -10,6 +10,7 @@ export type AddressSink = Pick<AddressHolders, 'change'>;
 /** The objects that list an address. A single object, which is the usual case, is stored without an array. */
 type Holders = EndpointClaim | readonly EndpointClaim[];
 
+/** Returns true if several objects list the address. */
 function isContested(holders: Holders | undefined): holders is readonly EndpointClaim[] {
   return holders !== undefined && !('ips' in holders);
 }
@@ -23,13 +24,14 @@ function replaceHolder(
   previous: EndpointClaim | undefined,
   current: EndpointClaim | undefined,
 ): Holders | undefined {
-  if (holders === undefined || holders === previous) return current; // usual case
+  if (holders === undefined || holders === previous) return current;
   const list = isContested(holders) ? holders : [holders];
   const next = list.filter((holder) => holder !== previous);
   if (current !== undefined) next.push(current);
   return next.length === 1 ? next[0] : next;
 }
 
+/** Returns the holder whose claim is written. */
 function strongest(holders: Holders | undefined): EndpointClaim | undefined {
   if (!isContested(holders)) return holders;
   return holders.reduce((best, next) => (outranks(next, best) ? next : best));
@@ -53,7 +55,7 @@ export class AddressHolders {
     this.#ipcache = ipcache;
   }
 
-  /** Number of addresses that several objects list. */
+  /** Number of addresses listed by several objects. */
   get contested(): number {
     return this.#contested;
   }

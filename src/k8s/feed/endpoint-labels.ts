@@ -11,9 +11,9 @@ import type { ParsedPod } from '../parse-pod.ts';
 import type { KindReader } from './object-feed.ts';
 
 /** The labels of a pod if the filter removes all labels (KUBERNETES 25). */
-const INIT: Labels = [{ source: 'reserved', key: 'init', value: '' }];
+const INIT_LABELS: Labels = [{ source: 'reserved', key: 'init', value: '' }];
 
-const NAMESPACE_LABELS = 'io.cilium.k8s.namespace.labels.';
+const NAMESPACE_LABEL_PREFIX = 'io.cilium.k8s.namespace.labels.';
 const SERVICE_ACCOUNT = 'io.cilium.k8s.policy.serviceaccount';
 /**
  * Prefix of labels that only Cilium sets. Ignored on pods, because a pod could otherwise forge the labels of its
@@ -23,7 +23,7 @@ const RESERVED_PREFIX = 'io.cilium.k8s';
 
 const BACKOFF = { baseMs: 1_000, capMs: 30_000 };
 
-/** A pod of this node. A pod that was deleted and created again has another uid. */
+/** A pod of this node. If it is deleted and created again, it has another uid. */
 export interface LabelledPod {
   readonly namespace: string;
   readonly name: string;
@@ -61,9 +61,11 @@ interface LocalPod {
 export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods = new Map<string, LocalPod>();
+  /** The labels of each namespace. */
   readonly #namespaces = new Map<string, ReadonlyMap<string, string>>();
-  #failures = 0;
-  #retry: Timer | undefined;
+  /** Number of retries since all calls succeeded. */
+  #retries = 0;
+  #retryTimer: Timer | undefined;
 
   constructor(options: EndpointLabelsOptions) {
     this.#options = options;
@@ -71,8 +73,8 @@ export class EndpointLabels {
 
   /** Cancels retries. */
   stop(): void {
-    this.#retry?.cancel();
-    this.#retry = undefined;
+    this.#retryTimer?.cancel();
+    this.#retryTimer = undefined;
   }
 
   /** Receives a change of a pod of this node. `current` is undefined if the pod was deleted or has ended. */
@@ -93,9 +95,11 @@ export class EndpointLabels {
       read: readNamespace,
       change: (current, previous) => {
         const name = (current ?? previous)?.name ?? '';
-        if (current === undefined) this.#namespaces.delete(name);
-        else this.#namespaces.set(name, current.labels);
-        if (current === undefined) return; // a deleted namespace changes no labels (KUBERNETES 27)
+        if (current === undefined) {
+          this.#namespaces.delete(name); // changes no labels of pods (KUBERNETES 27)
+          return;
+        }
+        this.#namespaces.set(name, current.labels);
         for (const [key, local] of this.#pods)
           if (local.pod.namespace === name) this.#updateLabels(key, local);
       },
@@ -110,11 +114,11 @@ export class EndpointLabels {
     };
     for (const [key, value] of pod.labels)
       if (!key.startsWith(RESERVED_PREFIX) && key !== NAMESPACE_LABEL) add(key, value);
-    for (const [key, value] of namespaceLabels) add(`${NAMESPACE_LABELS}${key}`, value);
+    for (const [key, value] of namespaceLabels) add(`${NAMESPACE_LABEL_PREFIX}${key}`, value);
     add(NAMESPACE_LABEL, pod.namespace);
     if (pod.serviceAccount !== '') add(SERVICE_ACCOUNT, pod.serviceAccount);
     add(CLUSTER_LABEL, this.#options.clusterName);
-    return filtered.length === 0 ? INIT : sortLabels(filtered);
+    return filtered.length === 0 ? INIT_LABELS : sortLabels(filtered);
   }
 
   /** Calls `onLabels` if the labels of the pod are known and differ from those of the last successful call. */
@@ -139,16 +143,18 @@ export class EndpointLabels {
   }
 
   #retryLater(): void {
-    if (this.#retry !== undefined) return;
-    const delay = backoffDelay(++this.#failures, BACKOFF, this.#options.random);
-    this.#retry = this.#options.clock.after(delay, () => {
-      this.#retry = undefined;
+    if (this.#retryTimer !== undefined) return;
+    this.#retries++;
+    const delay = backoffDelay(this.#retries, BACKOFF, this.#options.random);
+    this.#retryTimer = this.#options.clock.after(delay, () => {
+      this.#retryTimer = undefined;
       for (const [key, local] of this.#pods) if (local.hasFailed) this.#updateLabels(key, local);
-      if (![...this.#pods.values()].some(({ hasFailed }) => hasFailed)) this.#failures = 0;
+      if (![...this.#pods.values()].some(({ hasFailed }) => hasFailed)) this.#retries = 0;
     });
   }
 }
 
+/** The content of a Namespace. */
 export interface ParsedNamespace {
   readonly name: string;
   readonly labels: ReadonlyMap<string, string>;

@@ -61,7 +61,7 @@ function sameEndpoint(a: EndpointClaim | undefined, b: EndpointClaim | undefined
 
 /**
  * Writes CiliumEndpointSlices to the IPCache (KUBERNETES 35). While an endpoint moves between slices, it is in two
- * slices. The slice in which it appeared or changed last is used; within one list, the slice that was created last,
+ * slices. The slice in which it appeared or changed last is used; within one list, the slice created last,
  * then the slice with the greater name. If the endpoint is removed from the used slice, another slice is used. If it is
  * removed from its last slice, it is deleted. The additions of an event are applied before its removals, so that an
  * endpoint is not deleted while it moves.

@@ -11,6 +11,7 @@ import {
 } from '../resource.ts';
 import { type AnyFeed, runSteps } from './object-feed.ts';
 
+/** Options of {@link FollowedKind}. */
 export interface FollowedKindOptions {
   readonly source: ResourceSource;
   readonly clock: Clock;
@@ -53,6 +54,7 @@ export class FollowedKind {
   readonly name: string;
   readonly #feed: AnyFeed;
   readonly #options: FollowedKindOptions;
+  /** Ends the current reflector; undefined if there is none. */
   #following: AbortController | undefined;
   #resource: FollowedResource | undefined;
   #state: ResourceState | 'resting' = 'resting';
@@ -112,7 +114,7 @@ export class FollowedKind {
   }
 
   /** Counts a failed discovery of the kind to follow. */
-  discoveryFailed(why: string): void {
+  recordDiscoveryFailure(why: string): void {
     this.#discovery = { failures: this.#discovery.failures + 1, last: why };
     this.#options.onChange();
   }
@@ -140,7 +142,7 @@ export class FollowedKind {
     };
     const onState = (next: ResourceState): void => {
       if (signal.aborted) return;
-      this.#watchMissing(kind, next);
+      this.#limitMissing(kind, next);
       this.#change(next);
     };
     // The feed remembers the values of objects, so that a deleted object needs only its name.
@@ -185,14 +187,14 @@ export class FollowedKind {
    * Starts the time limit when the kind is missing. An attempt to list does not end it, because the attempt may fail
    * again.
    */
-  #watchMissing(kind: ResourceKind, state: ResourceState): void {
+  #limitMissing(kind: ResourceKind, state: ResourceState): void {
     if (state === 'listing') return;
     if (state === 'missing' && this.size > 0)
       this.#missingTimer ??= this.#options.clock.after(MISSING_LIMIT_MS, () => this.#forget(kind));
-    else this.#cancelMissing();
+    else this.#cancelMissingTimer();
   }
 
-  #cancelMissing(): void {
+  #cancelMissingTimer(): void {
     this.#missingTimer?.cancel();
     this.#missingTimer = undefined;
   }
@@ -207,11 +209,12 @@ export class FollowedKind {
 
   #end(): void {
     this.#generation++;
-    this.#cancelMissing();
+    this.#cancelMissingTimer();
     this.#following?.abort();
     this.#following = undefined;
   }
 
+  /** Sets the state and reports it if it has changed. */
   #change(state: ResourceState | 'resting'): void {
     if (this.#state === state) return;
     this.#state = state;

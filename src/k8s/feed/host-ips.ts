@@ -32,6 +32,7 @@ export interface HostIPsOptions extends Pick<RuntimeOptions, 'clock'> {
 export class HostIPs {
   readonly #options: HostIPsOptions & Runtime;
   readonly #guard: CallbackGuard;
+  /** The addresses with a claim. */
   #claimed: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 

@@ -1,7 +1,8 @@
 import type { ResourceKind } from '../resource.ts';
 
-/** The label that excludes a headless service and its slices from kube-proxy. */
+/** The label of headless services and their slices, which kube-proxy ignores. */
 export const HEADLESS = 'service.kubernetes.io/headless';
+/** The label of services for another proxy than kube-proxy. */
 const PROXY_NAME = 'service.kubernetes.io/service-proxy-name';
 /** Excludes the slices that Cilium's mesh controller creates for backends of other clusters. */
 const NO_MESH_SLICES = 'endpointslice.kubernetes.io/managed-by!=endpointslice-mesh-controller.cilium.io';
@@ -27,13 +28,13 @@ function serviceLabels({ proxyName, headless = false }: ServiceSelection): strin
   return headless ? proxy : `!${HEADLESS},${proxy}`;
 }
 
+/** Returns the kind of the services to follow. */
 export function services(selection: ServiceSelection): ResourceKind {
   return core('services', { labelSelector: serviceLabels(selection) });
 }
 
 /**
- * Returns the kinds that contain the endpoints of services, in order of preference. The first one that the API server
- * serves is used (KUBERNETES 13).
+ * Returns the kinds of the endpoints of services, in order of preference. The first served one is used (KUBERNETES 13).
  */
 export function serviceEndpoints(selection: ServiceSelection): readonly ResourceKind[] {
   const labelSelector = selection.headless === true ? NO_MESH_SLICES : `!${HEADLESS},${NO_MESH_SLICES}`;
@@ -45,14 +46,12 @@ export function serviceEndpoints(selection: ServiceSelection): readonly Resource
   ];
 }
 
-/**
- * Returns the kind that selects the pods of one node; if `nodeName` is undefined, those of all nodes (KUBERNETES 12).
- */
+/** Returns the kind of the pods of one node; if `nodeName` is undefined, of all nodes (KUBERNETES 12). */
 export function pods(nodeName: string | undefined): ResourceKind {
   return core('pods', nodeName === undefined ? {} : { fieldSelector: `spec.nodeName=${nodeName}` });
 }
 
-/** Returns the kind that selects only the Node with this name (KUBERNETES 39). */
+/** Returns the kind of the Node with this name (KUBERNETES 39). */
 export function localNode(nodeName: string): ResourceKind {
   return core('nodes', { fieldSelector: `metadata.name=${nodeName}` });
 }
@@ -71,7 +70,7 @@ export const NETWORK_POLICIES: ResourceKind = {
   plural: 'networkpolicies',
 };
 
-/** The kinds that a feed follows regardless of options and discovery. */
+/** The kinds which a feed follows regardless of options and discovery. */
 export const FIXED_KINDS: readonly ResourceKind[] = [
   NAMESPACES,
   CILIUM_ENDPOINTS,

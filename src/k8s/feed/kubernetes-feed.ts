@@ -32,7 +32,7 @@ import {
   services,
 } from './kinds.ts';
 import { KubernetesIdentities } from './kubernetes-identities.ts';
-import { type HandoverEvent, type HandoverState, handover } from './kvstore-handover.ts';
+import { type HandoverEvent, type HandoverState, nextHandover } from './kvstore-handover.ts';
 import { ciliumNodeReader, type FedNodes, localNodeReader } from './node-readers.ts';
 import {
   type AnyFeed,
@@ -68,7 +68,7 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
   readonly metadata?: PrefixMetadata | undefined;
   /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** The kind that contains the endpoints of all nodes (KUBERNETES 12, 33, 35). Default `ciliumendpoints`. */
+  /** The kind of the endpoints of all nodes (KUBERNETES 12, 33, 35). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /**
    * `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never.
@@ -122,18 +122,18 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
    */
   readonly tap?: ((kind: string) => FeedTap) | undefined;
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
-  /** Receives the errors that callbacks throw. */
+  /** Receives the errors of callbacks. */
   readonly onFault?: FaultListener | undefined;
 }
 
 /** Status of a {@link KubernetesFeed}. */
 export interface KubernetesFeedStatus {
-  /** True if all awaited kinds that the API server serves are complete. */
+  /** True if all awaited and served kinds are complete. */
   readonly synced: boolean;
   readonly kinds: readonly KindStatus[];
   /** State by resource; `following` if Kubernetes provides it. */
   readonly handover: Readonly<Record<HandoverResource, HandoverState>>;
-  /** Number of addresses that several pods or several CiliumEndpoints list. */
+  /** Number of addresses listed by several pods or by several CiliumEndpoints. */
   readonly contested: number;
   readonly rejections: RejectionStatus;
 }
@@ -148,11 +148,12 @@ export interface KindProgress {
   readonly settled: boolean;
 }
 
-/** The kind that is not awaited: the local Node, most of whose data is in other sources (KUBERNETES 55). */
-const NOT_AWAITED = 'nodes';
+/** The kind which is not awaited: the local Node, most of whose data is in other sources (KUBERNETES 55). */
+const KIND_NOT_AWAITED = 'nodes';
 
 const SERVICE_KINDS = ['services', 'endpointslices', 'endpoints'] as const;
 
+/** Backoff of discovery, as for lists (KUBERNETES 3). */
 const BACKOFF = { baseMs: 800, capMs: 30_000 };
 
 const HANDOVER_SPREAD_MS = 30_000;
@@ -199,7 +200,8 @@ export class KubernetesFeed {
   #followsAllPods: boolean | undefined;
   /** The followed kind of service endpoints, after discovery. */
   #serviceEndpoints: ResourceKind | undefined;
-  #isChoosing = false;
+  /** True while discovery selects the kind of service endpoints. */
+  #isDiscovering = false;
 
   constructor(options: KubernetesFeedOptions) {
     this.#options = withRuntime(options);
@@ -276,7 +278,7 @@ export class KubernetesFeed {
     return unsubscribeOnce(() => this.#listeners.delete(callback));
   }
 
-  /** Returns true if all awaited kinds that the API server serves are complete. */
+  /** Returns true if all awaited and served kinds are complete. */
   get synced(): boolean {
     return this.#started && this.blockers().length === 0;
   }
@@ -406,7 +408,7 @@ export class KubernetesFeed {
     for (const listener of [...this.#listeners]) this.#guard.call(listener, name);
   }
 
-  /** Starts or ends kinds that depend on the state of another kind. */
+  /** Starts or ends the kinds which depend on the state of another kind. */
   #followDependentKinds(): void {
     this.#followPods();
     const followed = this.#serviceEndpoints?.plural;
@@ -440,8 +442,8 @@ export class KubernetesFeed {
    * together. Listeners of {@link onChange} are called after each failure.
    */
   async #chooseServiceEndpoints(): Promise<void> {
-    if (this.#isChoosing) return;
-    this.#isChoosing = true;
+    if (this.#isDiscovering) return;
+    this.#isDiscovering = true;
     const { source, clock, random, selection = {} } = this.#options;
     const { signal } = this.#ended;
     const kinds = serviceEndpoints(selection);
@@ -451,11 +453,11 @@ export class KubernetesFeed {
         if (served !== undefined && !signal.aborted) this.#followServiceEndpoints(served);
         break;
       } catch (error) {
-        if (!signal.aborted) this.#kinds.get('endpointslices')?.discoveryFailed(messageOf(error));
+        if (!signal.aborted) this.#kinds.get('endpointslices')?.recordDiscoveryFailure(messageOf(error));
         await sleep(clock, backoffDelay(failures, BACKOFF, random), signal);
       }
     }
-    this.#isChoosing = false;
+    this.#isDiscovering = false;
   }
 
   /** Follows a kind of service endpoints. The objects of the previous kind stay until the new ones are listed. */
@@ -469,19 +471,20 @@ export class KubernetesFeed {
 
   #applyHandover(resource: HandoverResource, event: HandoverEvent): void {
     const previous = this.#handover[resource];
-    const next = handover(previous, event);
+    const next = nextHandover(previous, event);
     this.#handover[resource] = next.state;
     const kinds = this.#delegatedKinds(resource);
     if (next.action === 'follow' && this.#started) this.#followAgain(resource, previous === 'resting');
     if (next.action === 'withdraw') {
       this.#delayedFollows.get(resource)?.cancel();
       this.#delayedFollows.delete(resource);
-      let left = kinds.length;
-      const done = (): void => {
-        if (--left === 0) this.#applyHandover(resource, 'withdrawn');
+      let remaining = kinds.length;
+      const onWithdrawn = (): void => {
+        remaining--;
+        if (remaining === 0) this.#applyHandover(resource, 'withdrawn');
       };
-      if (left === 0) this.#applyHandover(resource, 'withdrawn');
-      for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(done);
+      if (remaining === 0) this.#applyHandover(resource, 'withdrawn');
+      for (const kind of kinds) this.#kinds.get(kind.plural)?.withdraw(onWithdrawn);
     }
     if (next.action !== undefined && this.#started) this.#followPods();
   }
@@ -506,7 +509,7 @@ export class KubernetesFeed {
     }
   }
 
-  /** Returns the kinds that correspond to a resource of the kvstore. */
+  /** Returns the kinds which correspond to a resource of the kvstore. */
   #delegatedKinds(resource: HandoverResource): readonly ResourceKind[] {
     const kinds = {
       nodes: [CILIUM_NODES],
@@ -522,7 +525,7 @@ function otherEndpoints(plural: string): 'endpoints' | 'endpointslices' {
 }
 
 function isAwaited({ name, state }: FollowedKind): boolean {
-  return name !== NOT_AWAITED && state !== 'resting';
+  return name !== KIND_NOT_AWAITED && state !== 'resting';
 }
 
 /** Returns true if a kind is awaited and served, but not complete. */

@@ -27,16 +27,12 @@ export class KubernetesIdentities {
       fields: CILIUM_IDENTITY_FIELDS,
       read: readCiliumIdentity,
       change: (current, previous) => {
-        // Delete first if the age changes: it determines the position among identities with the same labels.
-        if (
-          previous !== undefined &&
-          (previous.id !== current?.id || previous.createdAt !== current.createdAt)
-        )
+        // Also if only the age changes, because it determines the position among identities with the same labels.
+        if (previous !== undefined && previous.createdAt !== current?.createdAt) {
           this.cache.delete(previous.id);
-        if (current === undefined) {
-          if (previous !== undefined) this.#identities.delete(previous.id);
-          return;
+          this.#identities.delete(previous.id);
         }
+        if (current === undefined) return;
         this.#identities.set(current.id, current);
         this.cache.upsert(current.id, current.labels);
       },

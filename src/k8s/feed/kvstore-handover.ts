@@ -26,7 +26,7 @@ export type HandoverEvent = 'complete' | 'lost' | 'withdrawn';
  * Returns the next state and the action: start to follow, or end and withdraw. If the event does not apply to the
  * state, returns the same state and no action.
  */
-export function handover(
+export function nextHandover(
   state: HandoverState,
   event: HandoverEvent,
 ): { readonly state: HandoverState; readonly action: 'follow' | 'withdraw' | undefined } {

@@ -10,7 +10,7 @@ import {
 import type { ObjectFields } from '../parse-object.ts';
 import type { KindReader } from './object-feed.ts';
 
-/** The part of `NodeManager` that the feed uses. */
+/** The methods of `NodeManager` which the feed calls. */
 export type FedNodes = Pick<NodeManager, 'nodeUpdated' | 'nodeDeleted' | 'withdraw'>;
 
 /** The node manager and the name of the local node. */

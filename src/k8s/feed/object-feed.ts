@@ -24,7 +24,7 @@ const OBJECTS_PER_CHECK = 8;
 export interface KindReader<T> {
   /** Kind in rejections: `CiliumEndpoint`. */
   readonly kind: string;
-  /** The fields that {@link KindReader.read} reads, in the form of `FollowOptions`. Default: all. */
+  /** The fields read by {@link KindReader.read}, in the form of `FollowOptions`. Default: all. */
   readonly fields?: readonly string[];
   /** Reads values from bytes, equal to those of {@link KindReader.read}. Default: none. */
   readonly scanner?: ObjectScanner<T>;
@@ -69,6 +69,7 @@ export interface FeedTap {
   onListed(): void;
 }
 
+/** Options of {@link ObjectFeed}. */
 export interface ObjectFeedOptions {
   /** @internal Default: none. */
   readonly tap?: FeedTap | undefined;
@@ -82,11 +83,12 @@ export interface ObjectFeedOptions {
 /** Receives the kind and the resourceVersion of an object before it is applied, and undefined after the batch. */
 export type CauseListener = (cause: { readonly kind: string; readonly revision: string } | undefined) => void;
 
+/** An {@link ObjectFeed} of any kind. */
 export interface AnyFeed {
   readonly size: number;
   readonly rejected: number;
   readonly complete: boolean;
-  /** The fields that the reader reads; undefined for all. */
+  /** The fields read by the reader; undefined for all. */
   readonly fields: readonly string[] | undefined;
   /** The scanner of the objects that the sink receives; undefined if it needs whole objects. */
   readonly scanner?: ObjectScanner | undefined;
@@ -130,10 +132,12 @@ export class ObjectFeed<T> implements AnyFeed {
     return this.#values.size;
   }
 
+  /** Returns the number of rejected objects and fields. */
   get rejected(): number {
     return this.#rejected;
   }
 
+  /** Returns the value of an object. */
   value(namespace: string, name: string): T | undefined {
     return this.#values.get({ namespace, name });
   }
@@ -249,18 +253,21 @@ export class ObjectFeed<T> implements AnyFeed {
   /** Deletes old values. Ends if another run has started. */
   *#removeSteps(run: number): Generator<undefined, void, void> {
     const { gate = OPEN_GATE } = this.#options;
-    const objects = this.#values.oldEntries();
-    for (let done = false; !done; ) {
+    const oldEntries = this.#values.oldEntries();
+    for (let isDone = false; !isDone; ) {
       if (run !== this.#run) return;
       const endTime = gate.now() + MS_PER_STEP;
       this.#batch(() => {
-        for (let count = 0; count < OBJECTS_PER_STEP && !done; count++) {
-          if (count % OBJECTS_PER_CHECK === 0 && gate.now() >= endTime) break;
-          const next = objects.next();
-          done = next.done === true;
-          if (next.done === true) break;
-          this.#options.tap?.onRemove(next.value[0]);
-          this.#remove(...next.value);
+        for (let count = 0; count < OBJECTS_PER_STEP; count++) {
+          if (count % OBJECTS_PER_CHECK === 0 && gate.now() >= endTime) return;
+          const next = oldEntries.next();
+          if (next.done === true) {
+            isDone = true;
+            return;
+          }
+          const [name, value] = next.value;
+          this.#options.tap?.onRemove(name);
+          this.#remove(name, value);
         }
       });
       this.#options.tap?.onApplied();

@@ -16,13 +16,13 @@ import type { PrefixMetadata } from './prefix-metadata.ts';
 /** Maximum number of CIDRs per policy, so that one policy cannot fill the IPCache. */
 const MAX_CIDRS = 65_536;
 
-/** A policy and the CIDRs that were written for it. */
+/** A policy and the CIDRs written for it. */
 interface WrittenPolicy {
   readonly kind: string;
   readonly policy: PolicyCIDRs;
   cidrs: ReadonlySet<string>;
   /** True if CIDRs above the limit were dropped. */
-  isCut: boolean;
+  exceedsLimit: boolean;
 }
 
 /**
@@ -66,7 +66,7 @@ export class PolicyCIDRTable {
       read: readCIDRGroup,
       change: (current, previous) => {
         const name = (current ?? previous)?.name ?? '';
-        this.#label(name, current, previous);
+        this.#labelGroup(name, current, previous);
         if (current === undefined) this.#groups.delete(name);
         else this.#groups.set(name, current);
         for (const resource of this.#byGroup.get(name) ?? []) {
@@ -78,7 +78,11 @@ export class PolicyCIDRTable {
   }
 
   /** Adds the labels of a group to its CIDRs, whether a policy refers to the group or not. */
-  #label(name: string, current: ParsedCIDRGroup | undefined, previous: ParsedCIDRGroup | undefined): void {
+  #labelGroup(
+    name: string,
+    current: ParsedCIDRGroup | undefined,
+    previous: ParsedCIDRGroup | undefined,
+  ): void {
     const resource = `cidrgroup/${name}`;
     const cidrs = new Set(current?.cidrs.map(String));
     for (const cidr of cidrs) {
@@ -114,8 +118,8 @@ export class PolicyCIDRTable {
     for (const { group } of current?.groups ?? [])
       this.#byGroup.set(group, (this.#byGroup.get(group) ?? new Set()).add(resource));
     if (current !== undefined) {
-      const { cidrs = new Set<string>(), isCut = false } = written ?? {};
-      const next = { kind, policy: current, cidrs, isCut };
+      const { cidrs = new Set<string>(), exceedsLimit = false } = written ?? {};
+      const next = { kind, policy: current, cidrs, exceedsLimit };
       this.#policies.set(resource, next);
       this.#write(resource, next);
     } else if (written !== undefined) {
@@ -146,26 +150,27 @@ export class PolicyCIDRTable {
   }
 
   /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
-  #cut(written: WrittenPolicy, cidrs: Set<string>): void {
-    const wasCut = written.isCut;
-    written.isCut = cidrs.size > MAX_CIDRS;
-    if (!written.isCut) return;
+  #dropExcess(written: WrittenPolicy, cidrs: Set<string>): void {
+    const exceededLimit = written.exceedsLimit;
+    written.exceedsLimit = cidrs.size > MAX_CIDRS;
+    if (!written.exceedsLimit) return;
     const last = [...cidrs].at(-1) ?? '';
     cidrs.delete(last);
-    if (wasCut) return;
+    if (exceededLimit) return;
     const { kind, policy } = written;
     const why = `must have at most ${MAX_CIDRS} CIDRs: further CIDRs are ignored`;
     this.#onReject(rejection('too-many', 'spec', last, why, `${kind} ${policy.id}`));
   }
 
+  /** Updates the labels of the CIDRs of a policy. */
   #write(resource: string, written: WrittenPolicy): void {
     const previous = written.cidrs;
-    const now = this.#cidrsOf(written.policy);
-    this.#cut(written, now);
-    written.cidrs = now;
-    for (const cidr of now)
+    const current = this.#cidrsOf(written.policy);
+    this.#dropExcess(written, current);
+    written.cidrs = current;
+    for (const cidr of current)
       if (!previous.has(cidr))
         this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
-    for (const cidr of previous) if (!now.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+    for (const cidr of previous) if (!current.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 }

@@ -10,7 +10,7 @@ import { serviceScanner } from '../service-scanner.ts';
 import { SharedValues } from '../shared-values.ts';
 import type { KindReader } from './object-feed.ts';
 
-/** The part of `ServiceCache` that the feed uses. */
+/** The methods of `ServiceCache` which the feed calls. */
 export type FedServices = Pick<
   ServiceCache,
   'updateService' | 'deleteService' | 'updateEndpoints' | 'deleteEndpoints' | 'batch'
@@ -47,9 +47,8 @@ function sliceReader(
     ...object,
     change: (current, previous) => {
       if (current !== undefined) services.updateEndpoints(current);
-      if (previous === undefined || (current !== undefined && current.service.name === previous.service.name))
-        return;
-      services.deleteEndpoints(previous.service, previous.name);
+      if (previous !== undefined && previous.service.name !== current?.service.name)
+        services.deleteEndpoints(previous.service, previous.name);
     },
     batch: (changes) => services.batch(changes),
   };

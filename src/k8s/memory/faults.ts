@@ -96,7 +96,7 @@ async function* inPieces(
     for (let from = 0; from < chunk.length; from += bytes) yield chunk.subarray(from, from + bytes);
 }
 
-/** Injected faults that have not occurred yet. */
+/** Injected faults, until they have occurred. */
 export class Faults {
   readonly #orders: Order[] = [];
 

@@ -69,7 +69,8 @@ export class MemoryApiServer {
   readonly #types: Set<ResourceType>;
   readonly #streams = new Set<ByteStream>();
   readonly #denied = new Set<string>();
-  #down = false;
+  #isDown = false;
+  /** Resolves when the server is not paused. */
   #running: Promise<void> = Promise.resolve();
   #endPause: (() => void) | undefined;
 
@@ -137,13 +138,13 @@ export class MemoryApiServer {
 
   /** Stops the server like kill -9. After {@link up} it has only the content of its etcd. */
   down(): void {
-    this.#down = true;
+    this.#isDown = true;
     this.cut();
   }
 
   up(): void {
-    if (!this.#down) return;
-    this.#down = false;
+    if (!this.#isDown) return;
+    this.#isDown = false;
     this.#cache.reset();
     this.#store.compact();
   }
@@ -177,7 +178,7 @@ export class MemoryApiServer {
   /** Serves a request. Throws {@link ConnectionBroken} if there is no response. */
   async handle(request: ServedRequest): Promise<ServedAnswer> {
     await this.#running;
-    if (this.#down) throw new ConnectionBroken();
+    if (this.#isDown) throw new ConnectionBroken();
     return this.faults.serve(request, () => this.#answer(request));
   }
 
@@ -341,7 +342,7 @@ function resourceList(groupVersion: string, types: readonly ResourceType[]): unk
 function routeOf(types: readonly ResourceType[], parts: readonly string[]): ApiRoute {
   const isNamespaced = parts[0] === 'namespaces' && parts.length >= 3 && parts[2] !== 'status';
   const [plural, name, part] = isNamespaced ? parts.slice(2) : parts;
-  const type = types.find((one) => one.plural === plural);
+  const type = types.find((candidate) => candidate.plural === plural);
   if (type === undefined || (isNamespaced && !type.namespaced)) throw notFound();
   if (part !== undefined && (part !== 'status' || type.hasStatus !== true)) throw notFound();
   return {

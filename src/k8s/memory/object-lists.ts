@@ -10,6 +10,7 @@ import type { ResourceType } from './resource-types.ts';
 import type { Selects } from './selectors.ts';
 import type { WatchCache } from './watch-cache.ts';
 
+/** The objects of a list or watch. */
 export interface Selection {
   readonly type: ResourceType;
   /** Undefined for all namespaces. */
@@ -19,10 +20,13 @@ export interface Selection {
   readonly isNarrow: boolean;
 }
 
+/** A list, or a page of a list. */
 export interface ObjectList {
   readonly version: number;
   readonly objects: readonly KubernetesObject[];
+  /** The continue token; undefined if the list is complete. */
   readonly token: string | undefined;
+  /** Number of objects after this page, if it is known. */
   readonly remaining: number | undefined;
 }
 
@@ -120,7 +124,7 @@ export function inNamespace(object: KubernetesObject, namespace: string | undefi
   return namespace === undefined || object.metadata.namespace === namespace;
 }
 
-/** Returns the error for a version that the watch cache has not reached. */
+/** Returns the error for a version ahead of the watch cache. */
 export function versionTooLarge(version: number, known: number): StatusError {
   const message = `Too large resource version: ${version}, current: ${known}`;
   const causes = [{ reason: 'ResourceVersionTooLarge', message: 'Too large resource version' }];

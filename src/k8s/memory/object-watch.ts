@@ -8,7 +8,7 @@ import { resourceKey } from './object-writes.ts';
 import { typeMeta } from './resource-types.ts';
 import type { WatchCache } from './watch-cache.ts';
 
-/** The state that a watch is served from. */
+/** The state of the server, from which it serves a watch. */
 export interface WatchSource {
   readonly store: ObjectStore;
   readonly cache: WatchCache;
@@ -33,12 +33,13 @@ export class ObjectWatch {
   readonly #selection: Selection;
   readonly #stream: ByteStream;
   readonly #timers = new Set<Timer>();
-  readonly #bookmarks: boolean;
+  readonly #sendsBookmarks: boolean;
   /** True if the watch starts with all objects and a bookmark. */
   readonly #sendsInitial: boolean;
   #unwatch: () => void = () => {};
   /** Events up to and including this version are not sent. It may be a future version. */
   #from: number;
+  /** True if an event was delivered. */
   #hasEvents = false;
 
   constructor(source: WatchSource, selection: Selection, query: URLSearchParams, stream: ByteStream) {
@@ -46,7 +47,7 @@ export class ObjectWatch {
     this.#selection = selection;
     this.#stream = stream;
     this.#from = readVersion(query.get('resourceVersion')) ?? 0;
-    this.#bookmarks = query.get('allowWatchBookmarks') === 'true';
+    this.#sendsBookmarks = query.get('allowWatchBookmarks') === 'true';
     this.#sendsInitial = query.get('sendInitialEvents') === 'true';
     this.#begin(Number(query.get('timeoutSeconds') ?? DEFAULT_SECONDS) * 1000);
   }
@@ -74,9 +75,9 @@ export class ObjectWatch {
       if (this.#stream.queued > MAX_QUEUE_LENGTH) this.#end();
     });
     this.#after(lastsMs, () => this.#end());
-    if (!this.#bookmarks) return;
+    if (!this.#sendsBookmarks) return;
     this.#after(Math.max(0, lastsMs - LAST_BOOKMARK_MS), () => this.#sendProgress());
-    this.#after(BOOKMARK_MS, () => this.#everyMinute());
+    this.#after(BOOKMARK_MS, () => this.#sendProgressRepeatedly());
   }
 
   #listAll(resource: string): void {
@@ -84,7 +85,7 @@ export class ObjectWatch {
     this.#from = Math.max(cache.versionOf(resource), store.compacted);
     for (const [, object] of store.list(resource, this.#from))
       if (this.#matches(object)) this.#write('ADDED', object, object.metadata.resourceVersion);
-    if (this.#sendsInitial && this.#bookmarks)
+    if (this.#sendsInitial && this.#sendsBookmarks)
       this.#writeBookmark(this.#from, { 'k8s.io/initial-events-end': 'true' });
   }
 
@@ -110,9 +111,9 @@ export class ObjectWatch {
     this.#stream.end();
   }
 
-  #everyMinute(): void {
+  #sendProgressRepeatedly(): void {
     this.#sendProgress();
-    this.#after(BOOKMARK_MS, () => this.#everyMinute());
+    this.#after(BOOKMARK_MS, () => this.#sendProgressRepeatedly());
   }
 
   /** Writes a bookmark at the latest version of the kind, if the watch has progress to report. */

@@ -7,6 +7,7 @@ import { jsonPatch, mergePatch } from './json-patch.ts';
 import type { ObjectStore } from './object-store.ts';
 import { type ResourceType, typeMeta } from './resource-types.ts';
 
+/** An object, or its status. */
 export interface ObjectAddress {
   readonly type: ResourceType;
   readonly namespace: string | undefined;

@@ -50,6 +50,7 @@ export const CLUSTER_TYPES: readonly ResourceType[] = [
   ...MCS_TYPES,
 ];
 
+/** Returns the fields of an object that name its type. */
 export function typeMeta({ group, version, kind }: Pick<ResourceType, 'group' | 'version' | 'kind'>): {
   readonly apiVersion: string;
   readonly kind: string;

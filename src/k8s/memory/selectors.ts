@@ -3,6 +3,7 @@ import { isObject } from '../../net/fields.ts';
 import type { KubernetesObject } from '../resource.ts';
 import { StatusError } from './api-status.ts';
 
+/** Returns true if an object is selected. */
 export type Selects = (object: KubernetesObject) => boolean;
 
 const FIELD = /^\s*([^\s!=,()]+)\s*(==|=|!=)\s*([^\s=,()]*)\s*$/;

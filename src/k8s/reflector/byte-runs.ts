@@ -4,10 +4,10 @@ const INITIAL_BYTES = 4096;
 /** A larger buffer is released after its text. */
 const MAX_KEPT_BYTES = 1024 * 1024;
 
-/** Joins texts that arrive in several runs of bytes. A text above the limit is dropped while it arrives. */
+/** Joins texts from several runs of bytes. A text above the limit is dropped while it arrives. */
 export class ByteRuns {
   readonly #maxBytes: number;
-  /** Buffer of the current text; its first {@link ByteRuns.#size} bytes are used. */
+  /** Buffer of the current text; its first `#size` bytes are used. Above the limit, only `#size` increases. */
   #buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
   #size = 0;
   #tooLarge = 0;
@@ -26,7 +26,7 @@ export class ByteRuns {
     return this.#tooLarge;
   }
 
-  /** Copies a run of a text that is not complete. */
+  /** Copies a run of an incomplete text. */
   keep(bytes: Uint8Array, from: number, to: number): void {
     const size = this.#size + to - from;
     if (size <= this.#maxBytes) {

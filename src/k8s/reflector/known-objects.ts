@@ -29,7 +29,7 @@ export interface LastPut {
   readonly version: string;
 }
 
-/** The part of an object that is kept in memory: the whole object, some of its fields, or only uid and version. */
+/** The part of an object kept in memory: the whole object, some of its fields, or only uid and version. */
 export type Kept = KubernetesObject | ObjectVersion;
 
 function isComplete(kept: Kept): kept is KubernetesObject {
@@ -78,10 +78,12 @@ export class KnownObjects {
     return this.#lastPut;
   }
 
+  /** Marks all objects as old, until the list contains them. */
   beginList(): void {
     this.#objects.age();
   }
 
+  /** Applies an object of a list. */
   putListed(object: KubernetesObject): readonly ResourceEvent[] {
     const { metadata } = object;
     const known = this.#objects.get(metadata);
@@ -99,7 +101,7 @@ export class KnownObjects {
       : [{ type: 'delete', object: tombstone(metadata, known) }, put];
   }
 
-  /** Yields a delete for each object that the list did not contain, and then sets `version`. */
+  /** Yields a delete for each object which is not in the list, and then sets `version`. */
   *endList(version: string): Generator<ResourceEvent, void, void> {
     for (const [name, kept] of this.#objects.oldEntries()) {
       this.#objects.delete(name);

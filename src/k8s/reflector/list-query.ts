@@ -14,7 +14,8 @@ export const MAX_OBJECT_BYTES: number = 16 * 1024 * 1024;
 
 type Query = Readonly<Record<string, string | undefined>>;
 
-function path(kind: ResourceKind, query: Query, namespace?: string): string {
+/** Returns the path of a kind with its selectors and a query. */
+function pathOf(kind: ResourceKind, query: Query, namespace?: string): string {
   const { labelSelector, fieldSelector } = kind;
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries({ labelSelector, fieldSelector, ...query }))
@@ -31,15 +32,15 @@ export function listPath(
   pageSize: number = PAGE_SIZE,
 ): string {
   const limit = from === 'pages' ? String(pageSize) : undefined;
-  if (token !== undefined) return path(kind, { limit, continue: token });
+  if (token !== undefined) return pathOf(kind, { limit, continue: token });
   // With a version, the response is not older than this version. The first list may have any age (KUBERNETES 1).
-  if (from === 'cache') return path(kind, { resourceVersion: version === '' ? '0' : version });
-  return path(kind, { limit });
+  if (from === 'cache') return pathOf(kind, { resourceVersion: version === '' ? '0' : version });
+  return pathOf(kind, { limit });
 }
 
 /** Returns the path of a watch that begins with all objects, not older than the last known version. */
 export function streamPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
-  return path(kind, {
+  return pathOf(kind, {
     watch: 'true',
     sendInitialEvents: 'true',
     resourceVersionMatch: 'NotOlderThan',
@@ -51,7 +52,7 @@ export function streamPath(kind: ResourceKind, version: string, timeoutSeconds: 
 
 /** Returns the path of a watch that starts after `version`. */
 export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: number): string {
-  return path(kind, {
+  return pathOf(kind, {
     watch: 'true',
     allowWatchBookmarks: 'true',
     resourceVersion: version,
@@ -65,7 +66,7 @@ export function watchPath(kind: ResourceKind, version: string, timeoutSeconds: n
 export function lastPutPath(kind: ResourceKind, { name, namespace }: LastPut): string {
   const byName = `metadata.name=${name}`;
   const fieldSelector = kind.fieldSelector === undefined ? byName : `${kind.fieldSelector},${byName}`;
-  return path(kind, { fieldSelector }, namespace);
+  return pathOf(kind, { fieldSelector }, namespace);
 }
 
 /** Returns a list as an object. Throws an {@link ApiError} if the text is not an object. */
@@ -76,12 +77,12 @@ export function parseList(text: string): Readonly<Record<string, unknown>> {
 }
 
 /**
- * Returns the version and the continue token of a list without its items. A token equal to `requested`, that of the
- * request, is an error, because the list would never end.
+ * Returns the version and the continue token of a list without its items. A token equal to `requestedToken`, that of
+ * the request, is an error, because the list would never end.
  */
 export function readListShell(
   text: string,
-  requested?: string,
+  requestedToken?: string,
 ): {
   readonly version: string;
   readonly token: string | undefined;
@@ -94,7 +95,7 @@ export function readListShell(
     throw new ApiError('garbled', 'the list has no resourceVersion');
   // Another response must not count as an empty list, which deletes all objects. Go may encode an empty list as null.
   if (items !== null && !Array.isArray(items)) throw new ApiError('garbled', 'the list has no items');
-  if (token !== undefined && token === requested)
-    throw new ApiError('garbled', `the list repeats its continue token ${cutText(requested, 100)}`);
+  if (token !== undefined && token === requestedToken)
+    throw new ApiError('garbled', `the list repeats its continue token ${cutText(requestedToken, 100)}`);
   return { version, token: typeof token === 'string' && token !== '' ? token : undefined };
 }

@@ -8,17 +8,19 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_OBJECT = 0x7b;
 
-/** Number of brackets around an item: 2 in a list, 0 in a line. */
-const IN_LIST = 2;
-const IN_NOTHING = 0;
-const ITEMS = /[{,]\s*"items"\s*:\s*$/;
+/** Number of brackets around an item of a list, and around an item which is a line. */
+const DEPTH_IN_LIST = 2;
+const DEPTH_IN_LINE = 0;
+/** Matches a shell whose next bracket opens the list of items. */
+const ITEMS_FOLLOW = /[{,]\s*"items"\s*:\s*$/;
 
 /** Maximum size of a list without its items; usually a few hundred bytes. */
 const MAX_SHELL_BYTES = 64 * 1024;
 
+/** The index of a byte outside the current bytes. */
 const NOT_HERE = -1;
 
-/** Maximum size of an incomplete item that is stored to be scanned again with the next bytes. */
+/** Maximum size of an incomplete item stored to be scanned again with the next bytes. */
 const MAX_CUT_BYTES = 64 * 1024;
 /** Number of the next bytes that are first added to a cut item; if it is still incomplete, all are added. */
 const REST_BYTES = 4096;
@@ -49,15 +51,18 @@ interface ItemScanner<T> {
 export class ListScanner<T = never> {
   readonly #item: ByteRuns;
   readonly #fields: FieldTree | undefined;
+  /** Number of brackets around an item. */
   readonly #itemsDepth: number;
   readonly #scanner: ItemScanner<T> | undefined;
   /** The first bytes of an incomplete item, which is scanned again with the next bytes; undefined if there is none. */
   #cut: Uint8Array | undefined;
   #shell = '';
+  /** Number of open brackets. */
   #depth = 0;
   #inString = false;
   /** Number of escaped bytes at the start of the next bytes: 0 or 1. */
   #escaped = 0;
+  /** True within the list of items; always true for lines. */
   #inItems: boolean;
   /** Index in the current bytes of the first byte that is neither kept nor removed. */
   #from = 0;
@@ -93,7 +98,7 @@ export class ListScanner<T = never> {
     this.#fields = fields;
     this.#scanner = scanner;
     this.#inItems = shape === 'lines';
-    this.#itemsDepth = this.#inItems ? IN_NOTHING : IN_LIST;
+    this.#itemsDepth = this.#inItems ? DEPTH_IN_LINE : DEPTH_IN_LIST;
   }
 
   /** Returns the number of dropped items. */
@@ -103,7 +108,7 @@ export class ListScanner<T = never> {
 
   /** Returns true if the last line is not complete. */
   get isCut(): boolean {
-    return this.#depth !== IN_NOTHING || this.#inString;
+    return this.#depth !== DEPTH_IN_LINE || this.#inString;
   }
 
   /** Returns the list as JSON without its items. Complete after the last byte. */
@@ -122,7 +127,7 @@ export class ListScanner<T = never> {
     return items;
   }
 
-  /** Splits bytes that begin with the rest of an item. */
+  /** Splits bytes which begin with the rest of an item. */
   #splitAfter(cut: Uint8Array, bytes: Uint8Array, items: (string | T)[]): void {
     for (let size = Math.min(REST_BYTES, bytes.length); ; size = bytes.length) {
       const joined = new Uint8Array(cut.length + size);
@@ -212,13 +217,14 @@ export class ListScanner<T = never> {
     return end;
   }
 
+  /** Handles the bracket at an index, which opens an object or list. */
   #open(bracket: number, bytes: Uint8Array, at: number): void {
     const depth = this.#depth;
     const isObject = bracket === OPEN_OBJECT;
     if (!this.#inItems) {
       if (depth !== this.#itemsDepth || isObject) return;
       this.#keepShell(bytes, at);
-      this.#inItems = ITEMS.test(this.#shell);
+      this.#inItems = ITEMS_FOLLOW.test(this.#shell);
       return;
     }
     if (depth === this.#itemsDepth + 1) this.#keepShell(bytes, at);
@@ -258,6 +264,7 @@ export class ListScanner<T = never> {
     }
   }
 
+  /** Handles the comma at an index. */
   #comma(bytes: Uint8Array, at: number): void {
     const depth = this.#depth;
     if (this.#removalDepth > 0) {
@@ -272,7 +279,7 @@ export class ListScanner<T = never> {
     } else if (this.#inItems && this.#enclosing[depth]?.isObject === true) this.#expectName(at, false);
   }
 
-  /** Returns the text of the item that ends with this bracket. */
+  /** Handles the closing bracket at an index. Returns the text of the item if it ends the item. */
   #close(bytes: Uint8Array, at: number): string | undefined {
     const depth = this.#depth--;
     if (this.#wholeDepth === depth) this.#wholeDepth = 0;
@@ -293,7 +300,7 @@ export class ListScanner<T = never> {
   #keepShell(bytes: Uint8Array, to: number): void {
     const from = this.#from;
     this.#from = to;
-    if (from >= to || this.#itemsDepth === IN_NOTHING) return;
+    if (from >= to || this.#itemsDepth === DEPTH_IN_LINE) return;
     // A character that is split between two chunks is decoded wrongly. Only names and versions of the shell are read,
     // which are ASCII.
     const text = Buffer.from(bytes.buffer, bytes.byteOffset + from, to - from).toString('utf8');

@@ -3,7 +3,7 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { parseJson } from '../../net/fields.ts';
 
 /** Gate weight of an object: parsing, reading and applying takes about 20 µs, as long as this number of events. */
-const TEXT_WEIGHT = 8;
+const OBJECT_WEIGHT = 8;
 
 /** Texts above this number of characters are parsed in steps; parsing takes a few milliseconds. */
 const LARGE_LENGTH = 128 * 1024;
@@ -36,10 +36,10 @@ export async function readTexts<T extends object = never>(
   onValues: (values: readonly unknown[]) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / TEXT_WEIGHT)))) {
+  for (const run of runs(texts, Math.max(1, Math.floor(gate.slice / OBJECT_WEIGHT)))) {
     const [first = ''] = run;
     if (typeof first !== 'string' || first.length <= LARGE_LENGTH)
-      await gate.run(run.length * TEXT_WEIGHT, () => onValues(run.map(decode)), signal);
+      await gate.run(run.length * OBJECT_WEIGHT, () => onValues(run.map(decode)), signal);
     else {
       const value = await parseLarge(first, gate, signal);
       if (!signal.aborted) onValues([value]);

@@ -17,7 +17,7 @@ export type ReflectorEffect =
   /** From the last known version. */
   | { readonly do: 'watch' }
   /**
-   * Checks that the server has the same history: it may be another server, or restored from a backup. If `isQuick` is
+   * Checks if the server has the same history: it may be another server, or restored from a backup. If `isQuick` is
    * true, the connection was lost only now, too short a time for a restore, so that a history without a last put counts
    * as the same.
    */
@@ -39,6 +39,7 @@ export type ReflectorInput = { readonly now: number } & (
   | { readonly type: 'stop' }
 );
 
+/** The action after a wait. */
 type Next = 'list' | 'watch' | 'prove';
 
 /** State of a reflector between two inputs. */
@@ -64,7 +65,7 @@ export interface ReflectorState {
   readonly resets: number;
   /** True if a watch has advanced the version since the last failure. */
   readonly progressed: boolean;
-  /** Time of the first watch that was opened after the last failure. */
+  /** Time of the first watch opened after the last failure. */
   readonly healthySince: number | undefined;
   /** Time of the first of several consecutive internal errors. */
   readonly internalSince: number | undefined;
@@ -72,6 +73,7 @@ export interface ReflectorState {
   readonly waited: boolean;
 }
 
+/** The next state and action of a reflector. */
 export interface ReflectorStep {
   readonly state: ReflectorState;
   /** Undefined if the current action continues, or if the reflector has stopped. */
@@ -101,11 +103,12 @@ const INITIAL: ReflectorState = {
   waited: false,
 };
 
+/** Returns the first state and action. */
 export function beginReflector(): ReflectorStep {
   return { state: INITIAL, effect: { do: 'list', from: INITIAL.from } };
 }
 
-/** Returns the step that lists. The reported state of a refused kind does not change until a list succeeds. */
+/** Returns the step of a list. The reported state of a refused kind does not change until a list succeeds. */
 function listStep(state: ReflectorState, from: ListSource): ReflectorStep {
   const { reportedState: last } = state;
   const reportedState = last === 'forbidden' || last === 'missing' ? last : 'listing';
@@ -121,13 +124,18 @@ function isHealthy({ healthySince }: ReflectorState, now: number): boolean {
   return now - (healthySince ?? now) >= HEALTHY_MS;
 }
 
+/**
+ * Returns the step of a wait before `next`. If `resetsBackoff` is true (default: if the state is healthy),
+ * the delay is the shortest one.
+ */
 function waitStep(
   state: ReflectorState,
-  next: Next,
-  atLeastMs: number,
-  now: number,
-  reportedState: ResourceState,
-  resetsBackoff = isHealthy(state, now),
+  { now, retryAfterMs }: { readonly now: number; readonly retryAfterMs: number },
+  {
+    next,
+    reportedState,
+    resetsBackoff = isHealthy(state, now),
+  }: { readonly next: Next; readonly reportedState: ResourceState; readonly resetsBackoff?: boolean },
 ): ReflectorStep {
   const streak = (resetsBackoff ? 0 : state.streak) + 1;
   return {
@@ -140,10 +148,11 @@ function waitStep(
       progressed: false,
       healthySince: undefined,
     },
-    effect: { do: 'wait', failures: streak, atLeastMs },
+    effect: { do: 'wait', failures: streak, atLeastMs: retryAfterMs },
   };
 }
 
+/** Errors after which the next connection may be to another server. */
 const LOST_CONNECTION: ReadonlySet<ApiErrorCode> = new Set([
   'unreachable',
   'broken',
@@ -220,16 +229,20 @@ function resetStep(state: ReflectorState, now: number): ReflectorStep {
     progressed: false,
     healthySince: undefined,
   } as const;
-  const next = { ...state, ...waiting, resets, streak };
-  if (resets === 1) return { state: { ...next, phase: 'proving' }, effect: { do: 'prove', isQuick: true } };
-  return { state: { ...next, phase: 'waiting' }, effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 } };
+  const nextState = { ...state, ...waiting, resets, streak };
+  if (resets === 1)
+    return { state: { ...nextState, phase: 'proving' }, effect: { do: 'prove', isQuick: true } };
+  return {
+    state: { ...nextState, phase: 'waiting' },
+    effect: { do: 'wait', failures: resets - 1, atLeastMs: 0 },
+  };
 }
 
 function failureStep(
   state: ReflectorState,
   input: ReflectorInput & { readonly type: 'failed' },
 ): ReflectorStep {
-  const { code, retryAfterMs, now } = input;
+  const { code, now } = input;
   if (isReset(state, code, now)) return resetStep(state, now);
   if (isOverdue(state, code, now)) return listStep(state, state.preferred);
   const reportedState = REPORTED_STATES[code] ?? 'waiting';
@@ -237,7 +250,7 @@ function failureStep(
     const next = nextAfterFailure(state, code, now);
     const internalSince = code === 'internal' ? (state.internalSince ?? now) : undefined;
     const resetsBackoff = isHealthy(state, now) || (state.progressed && next === 'prove');
-    return waitStep({ ...state, internalSince }, next, retryAfterMs, now, reportedState, resetsBackoff);
+    return waitStep({ ...state, internalSince }, input, { next, reportedState, resetsBackoff });
   }
   const preferred = state.from === 'stream' ? PREFERRED_AFTER.get(code) : undefined;
   if (preferred !== undefined) return listStep({ ...state, preferred }, 'cache');
@@ -246,13 +259,13 @@ function failureStep(
     if (state.from === 'pages') return listStep(state, 'whole');
   }
   const from = state.from === 'whole' ? 'pages' : state.from;
-  const next = { ...state, from, preferred: LOST_CONNECTION.has(code) ? 'stream' : state.preferred } as const;
-  return waitStep(next, 'list', retryAfterMs, now, reportedState);
+  const nextPreferred = LOST_CONNECTION.has(code) ? 'stream' : state.preferred;
+  return waitStep({ ...state, from, preferred: nextPreferred }, input, { next: 'list', reportedState });
 }
 
 function endStep(state: ReflectorState, input: ReflectorInput & { readonly type: 'ended' }): ReflectorStep {
   if (input.lastedMs >= SHORT_MS || input.eventful) return watchStep(state);
-  return waitStep(state, 'watch', 0, input.now, 'waiting');
+  return waitStep(state, { now: input.now, retryAfterMs: 0 }, { next: 'watch', reportedState: 'waiting' });
 }
 
 /**

@@ -42,13 +42,13 @@ import {
 } from './reflector-machine.ts';
 import { LINE_FIELDS, readWatchLine, scanWatchLine } from './watch-line.ts';
 
-/** The parts of the client that all its reflectors share. */
+/** The common parts of all reflectors of a client. */
 export interface ReflectorContext extends Runtime {
   readonly transport: ApiTransport;
   readonly gate: TurnGate;
   /** Fires when the client is closed. */
   readonly closed: AbortSignal;
-  /** Receives the errors that sinks and other callbacks throw. */
+  /** Receives the errors of sinks and other callbacks. */
   readonly onFault?: FaultListener | undefined;
 }
 
@@ -69,14 +69,14 @@ const OPENING_MS = 30_000;
  */
 const WATCH_SILENCE_MS = 3 * 60_000;
 
-/** The input of the reflector machine that an action returns, without the time. */
+/** The result of an action: an input of the reflector machine, without the time. */
 type ActionResult = ReflectorInput extends infer I
   ? I extends { now: number }
     ? Omit<I, 'now'>
     : never
   : never;
 
-/** The fields that {@link KubernetesObject} guarantees. */
+/** The guaranteed fields of a {@link KubernetesObject}. */
 const IDENTIFYING_FIELDS = ['name', 'namespace', 'uid', 'resourceVersion'].map((name) => `metadata.${name}`);
 
 const STOP: ActionResult = { type: 'stop' };
@@ -100,6 +100,7 @@ export class Reflector implements FollowedResource {
   /** Fires when the first list was delivered, or when the reflector has ended. */
   readonly #settled = new AbortController();
   #state: ReflectorState;
+  /** True after the first complete list was delivered. */
   #listed = false;
   #events = 0;
   #lastEventAt: number | undefined;
@@ -107,8 +108,9 @@ export class Reflector implements FollowedResource {
   #bookmarks = 0;
   #lists = 0;
   #watches = 0;
+  /** Monotonic time of the last data of this kind. */
   #lastBytesAt: number | undefined;
-  /** Time of the first failure since the last open watch. */
+  /** Monotonic time of the first failure since the last open watch. */
   #behindSince: number | undefined;
   /** Monotonic time at which the current wait ends. */
   #retryAt: number | undefined;
@@ -183,7 +185,7 @@ export class Reflector implements FollowedResource {
     }
   }
 
-  /** Returns the error message of a wait that has exceeded its limit. */
+  /** Returns the error message of a wait at its limit. */
   #noProgressMessage(quietMs: number): string {
     const why = this.#lastFailure === undefined ? '' : `: ${this.#lastFailure.message}`;
     return `${resourceName(this.#kind)} is ${this.#state.reportedState}: no progress for ${quietMs / 1000} s${why}`;
@@ -193,10 +195,10 @@ export class Reflector implements FollowedResource {
 
   async #run(first: ReflectorEffect | undefined): Promise<void> {
     const signals = [this.#options.signal, this.#context.closed].filter((signal) => signal !== undefined);
-    const unfollow = signals.map((signal) => followSignal(signal, this.#ended));
+    const unfollows = signals.map((signal) => followSignal(signal, this.#ended));
     await Promise.resolve(); // the caller must have the reflector before the first event
     for (let effect = first; effect !== undefined; ) effect = this.#step(await this.#perform(effect));
-    for (const leave of unfollow) leave();
+    for (const unfollow of unfollows) unfollow();
     this.#settled.abort();
   }
 
@@ -235,10 +237,10 @@ export class Reflector implements FollowedResource {
     }
   }
 
-  /** Counts a failure, and returns it as the result of the action. */
+  /** Returns an error as the result of the action, and counts it if it is a failure. */
   #failed(effect: ReflectorEffect, error: ApiError): ActionResult {
     const { code, retryAfterMs } = error;
-    // Not failures: an expired version, an unknown kind, and a server without streaming lists.
+    // An expired version, an unknown kind, and a server without streaming lists are no failures.
     const isStream = effect.do === 'list' && effect.from === 'stream';
     if (code !== 'expired' && code !== 'missing' && !(isStream && code === 'invalid')) {
       this.#failures++;
@@ -297,7 +299,7 @@ export class Reflector implements FollowedResource {
     this.#deliver(events);
   }
 
-  /** Yields the bytes of a list. Its limit of silence does not include the time of processing here. */
+  /** Yields the bytes of a list. The limit of silence excludes the time in which the caller processes them. */
   async *#listBytes(
     exchange: Exchange,
     request: Omit<ApiRequest, 'signal'>,
@@ -311,6 +313,7 @@ export class Reflector implements FollowedResource {
     }
   }
 
+  /** Reads a list page by page and returns its version. */
   async #pages(from: ListSource): Promise<string> {
     let { version, token } = await this.#page(from);
     while (token !== undefined) ({ version, token } = await this.#page(from, token));
@@ -364,6 +367,7 @@ export class Reflector implements FollowedResource {
     }
   }
 
+  /** Reads a page of a list. Returns its version, and the token of the next page. */
   async #page(
     from: ListSource,
     token?: string,

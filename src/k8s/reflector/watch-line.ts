@@ -4,6 +4,7 @@ import type { KubernetesObject, ObjectScanner } from '../resource.ts';
 import { ApiError, errorOfStatus } from '../rest/api-error.ts';
 import { isKubernetesObject } from './known-objects.ts';
 
+/** The content of a line of a watch or streaming list. */
 export type WatchLine =
   | { readonly type: 'put' | 'delete'; readonly object: KubernetesObject }
   /** `isListed` is true for the bookmark after the last object of a streaming list. */
@@ -11,7 +12,7 @@ export type WatchLine =
   /** An object without a name, or an unknown type. Other lines are not affected. */
   | { readonly type: 'invalid' };
 
-/** The fields that {@link readWatchLine} reads, in addition to those that identify the object. */
+/** The fields read by {@link readWatchLine}, in addition to those that identify the object. */
 export const LINE_FIELDS: readonly string[] = [
   ...['type', 'code', 'message', 'details'],
   ...['object.code', 'object.message', 'object.details', 'object.metadata.annotations'],
@@ -25,8 +26,8 @@ const TYPES: ReadonlyMap<unknown, 'put' | 'delete'> = new Map([
   ['DELETED', 'delete'],
 ]);
 
-/** The first bytes of a line with a change, in the form in which API servers send it. */
-const STARTS = [...TYPES.keys()].map((type) => ({
+/** The first bytes of a line with a change, by its type, in the form in which API servers send it. */
+const LINE_STARTS = [...TYPES.keys()].map((type) => ({
   type,
   bytes: Buffer.from(`{"type":"${type}","object":`, 'latin1'),
 }));
@@ -35,7 +36,7 @@ const CLOSE_OBJECT = 0x7d;
 
 /** Returns a decoded line whose object the scanner reads, or undefined if the general decoder must read the line. */
 export function scanWatchLine(line: Buffer, objects: ObjectScanner): object | undefined {
-  for (const { type, bytes } of STARTS) {
+  for (const { type, bytes } of LINE_STARTS) {
     if (!startsWith(line, bytes)) continue;
     const object = objects.scan(line, bytes.length);
     const { end } = objects;
@@ -63,7 +64,7 @@ function readBookmark(object: unknown): WatchLine {
   return { type: 'bookmark', version, isListed };
 }
 
-function noEvent(): ApiError {
+function notAnEvent(): ApiError {
   return new ApiError('garbled', 'a watch line is not an event');
 }
 
@@ -72,11 +73,11 @@ function noEvent(): ApiError {
  * a starting server sends.
  */
 export function readWatchLine(line: unknown): WatchLine {
-  if (!isObject(line)) throw noEvent();
+  if (!isObject(line)) throw notAnEvent();
   const { type, object } = line;
   if (type === 'ERROR') throw errorOfStatus(object, 500);
   const isStatus = line['code'] !== undefined || line['message'] !== undefined;
-  if (type === undefined) throw isStatus ? errorOfStatus(line, 500) : noEvent();
+  if (type === undefined) throw isStatus ? errorOfStatus(line, 500) : notAnEvent();
   if (type === 'BOOKMARK') return readBookmark(object);
   const change = TYPES.get(type);
   return change === undefined || !isKubernetesObject(object) ? INVALID : { type: change, object };

@@ -20,17 +20,20 @@ export interface Flow {
 export class AnswerBody implements AsyncIterable<Uint8Array> {
   readonly #flow: Flow;
   #unread: Uint8Array[] = [];
+  /** Number of unread bytes. */
   #size = 0;
   /** Buffer that joins chunks. It is reused, so that no memory waits for the garbage collector. */
   #joined = NO_BYTES;
-  /** The end of the body: `null` if the response is complete. */
+  /** The end of the body: `null` if the response is complete, undefined before the end. */
   #end: Error | null | undefined;
+  /** Resumes a waiting reader. */
   #wake: (() => void) | undefined;
 
   constructor(flow: Flow) {
     this.#flow = flow;
   }
 
+  /** Adds received bytes. */
   push(bytes: Uint8Array): void {
     if (bytes.length === 0) return;
     this.#unread.push(bytes);

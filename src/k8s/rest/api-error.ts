@@ -47,7 +47,7 @@ export class ApiError extends Error {
   readonly code: ApiErrorCode;
   /** True if the same request may succeed later without a change by the user. */
   readonly retryable: boolean;
-  /** Delay that the server requests, in milliseconds; 0 if none. */
+  /** Delay requested by the server, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
   /** True if the server states causes, such as the fields that violate the schema; false if a `test` failed. */
   readonly hasCauses: boolean;
@@ -77,7 +77,7 @@ const BY_STATUS: ReadonlyMap<number, ApiErrorCode> = new Map([
   [504, 'unavailable'],
 ]);
 
-const MESSAGE_LENGTH = 300;
+const MAX_MESSAGE_LENGTH = 300;
 /** Upper limit of `Retry-After`. */
 const MAX_RETRY_AFTER_MS = 60_000;
 
@@ -100,7 +100,7 @@ export function errorOfStatus(status: unknown, httpStatus = 0, retryAfterMs = 0)
   const causes: readonly unknown[] = Array.isArray(details['causes']) ? details['causes'] : [];
   const message = typeof fields['message'] === 'string' ? fields['message'] : '';
   const code = typeof fields['code'] === 'number' ? fields['code'] : httpStatus;
-  const shown = cutText(message === '' ? `status ${code}` : message, MESSAGE_LENGTH);
+  const shown = cutText(message === '' ? `status ${code}` : message, MAX_MESSAGE_LENGTH);
   return new ApiError(codeOf(code, causes, message), shown, {
     retryAfterMs: Math.max(retryAfterMs, retryAfter(details['retryAfterSeconds'])),
     hasCauses: causes.length > 0,

@@ -17,7 +17,7 @@ export interface ApiRequest {
 /** The response to an {@link ApiRequest}, with a streamed body. */
 export interface ApiAnswer {
   readonly status: number;
-  /** Delay that the server requests, in milliseconds; 0 if none. */
+  /** Delay requested by the server, in milliseconds; 0 if none. */
   readonly retryAfterMs: number;
   /**
    * The body. The caller must read it to its end or abort the request's signal. A chunk is valid until the next chunk

@@ -2,7 +2,7 @@ import { messageOf } from '../../base/failure.ts';
 import { readRegularFile } from '../../base/files/regular-file.ts';
 import { ApiError } from './api-error.ts';
 
-/** PEM certificates or a key: inline, or in a file that is read again for each connection because it may be rotated. */
+/** PEM certificates or a key: inline, or in a file read again for each connection because it may be rotated. */
 export type Pem = { readonly data: Uint8Array } | { readonly file: string };
 
 /** A client certificate and its key. */
@@ -45,7 +45,7 @@ export interface ClusterAccess {
   readonly credentials: Credentials;
 }
 
-/** Reads a PEM. Rejects with an ApiError that names the file. */
+/** Reads a PEM. Rejects with an ApiError with the name of the file. */
 export async function pemBytes(pem: Pem): Promise<Uint8Array> {
   if ('data' in pem) return pem.data;
   try {

@@ -9,6 +9,12 @@ import { Exchange } from './exchange.ts';
 const QUIET_MS = 30_000;
 
 /**
+ * Retryable errors that do not show a dead connection: with `credentials`, no request was sent; with the others, the
+ * server has responded.
+ */
+const NOT_DEAD: ReadonlySet<ApiError['code']> = new Set(['credentials', 'throttled', 'unauthorized']);
+
+/**
  * A transport that detects dead connections: of a stopped server, or a network that drops packets. If no data arrives,
  * it requests `/healthz`, and closes all connections if this request fails.
  */
@@ -64,14 +70,14 @@ export class ConnectionHealth implements ApiTransport {
     try {
       await textOf(exchange.read(await exchange.open({ path: '/healthz' })));
     } catch (thrown) {
-      this.#onError(asApiError(thrown));
+      this.#onFailedProbe(asApiError(thrown));
     }
     this.#onBytes(); // restarts the interval
   }
 
   /** Closes all connections if the check failed. A server that rejects the request is alive. */
-  #onError(error: ApiError): void {
-    if (this.#closed.signal.aborted || !error.retryable || HARMLESS.has(error.code)) return;
+  #onFailedProbe(error: ApiError): void {
+    if (this.#closed.signal.aborted || !error.retryable || NOT_DEAD.has(error.code)) return;
     this.#lastFailure = failureOf(error, this.#clock);
     this.#resets++;
     this.#transport.reset();
@@ -88,9 +94,3 @@ export class ConnectionHealth implements ApiTransport {
     }
   }
 }
-
-/**
- * Retryable errors that do not show a dead connection. Without `credentials`, no request was sent; open watches
- * continue.
- */
-const HARMLESS: ReadonlySet<ApiError['code']> = new Set(['credentials', 'throttled', 'unauthorized']);

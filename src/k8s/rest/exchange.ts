@@ -3,6 +3,7 @@ import { interruptible } from '../../base/supervisor.ts';
 import { ApiError, errorOfAnswer } from './api-error.ts';
 import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
 
+/** Options of {@link Exchange}. */
 export interface ExchangeOptions {
   readonly transport: ApiTransport;
   readonly clock: Clock;
@@ -17,8 +18,8 @@ export interface ExchangeOptions {
 export class Exchange implements Disposable {
   readonly #options: ExchangeOptions;
   readonly #end = new AbortController();
-  #silence: Timer | undefined;
-  #deadline: Timer | undefined;
+  #silenceTimer: Timer | undefined;
+  #deadlineTimer: Timer | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
@@ -30,14 +31,14 @@ export class Exchange implements Disposable {
 
   /** Sets the maximum time without data; `undefined` for no limit. */
   allowSilence(ms: number | undefined): void {
-    this.#silence?.cancel();
-    this.#silence = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);
+    this.#silenceTimer?.cancel();
+    this.#silenceTimer = ms === undefined ? undefined : this.#failAfter(ms, `no data for ${ms / 1000} s`);
   }
 
   /** Sets the maximum time from now to the end of the response. */
   allowTime(ms: number): void {
-    this.#deadline?.cancel();
-    this.#deadline = this.#failAfter(ms, `not complete after ${ms / 1000} s`);
+    this.#deadlineTimer?.cancel();
+    this.#deadlineTimer = this.#failAfter(ms, `not complete after ${ms / 1000} s`);
   }
 
   /** Sends the request. Rejects with an ApiError if there is no response or if it is not successful. */
@@ -56,8 +57,8 @@ export class Exchange implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#silence?.cancel();
-    this.#deadline?.cancel();
+    this.#silenceTimer?.cancel();
+    this.#deadlineTimer?.cancel();
     this.#options.signal.removeEventListener('abort', this.#abort);
     this.#abort();
   }

@@ -28,6 +28,7 @@ export interface ExecPlugin {
   readonly ca: Pem | undefined;
 }
 
+/** The output of a plugin. */
 interface Credential {
   readonly token: string | undefined;
   readonly certificate: ClientCertificate | undefined;

@@ -11,6 +11,7 @@ import { ApiError, retryAfter } from './api-error.ts';
 import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { type ClientCertificate, type ClusterAccess, type Pem, pemBytes } from './cluster-access.ts';
 
+/** Maximum time to establish a connection. */
 const CONNECT_MS = 10_000;
 /** Time after which idle connections are closed, because a dead connection is detected only when it is used. */
 const IDLE_MS = 4_000;
@@ -164,7 +165,7 @@ class Pool extends Agent {
   }
 }
 
-/** Messages that replace unclear messages of Node.js. */
+/** Replacements of unclear messages of Node.js. */
 const CLEARER_MESSAGES: ReadonlyMap<string, string> = new Map([
   ['socket hang up', 'the server closed the connection without a response'],
   ['aborted', 'the server closed the connection during the response'],
@@ -180,6 +181,7 @@ class PendingRequest {
   readonly #request: ClientRequest;
   #body: AnswerBody | undefined;
   #reject: (error: Error) => void = () => {};
+  /** Called when the response has ended, or when the request has failed. */
   onEnd: () => void = () => {};
 
   constructor(request: ClientRequest) {

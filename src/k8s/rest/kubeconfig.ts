@@ -100,6 +100,7 @@ export function parseKubeconfig(text: string, path: string, options: KubeconfigO
   );
 }
 
+/** Reads one context of a kubeconfig. */
 class KubeconfigReader {
   readonly #root: KubeconfigSection;
   readonly #folder: string;
@@ -111,6 +112,7 @@ class KubeconfigReader {
     this.#options = options;
   }
 
+  /** Returns the context; undefined if a required field was rejected. */
   read(): Kubeconfig | undefined {
     const context = this.#options.context ?? this.#root.text('current-context');
     if (context === undefined) return undefined;

@@ -48,17 +48,17 @@ export class ApiObjectReader implements ObjectReader {
     this.#timeoutMs = timeoutMs;
   }
 
-  async get(at: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
-    const { kind, ...place } = at;
+  async get(place: ObjectPlace, signal: AbortSignal): Promise<KubernetesObject | undefined> {
+    const { kind, namespace, name } = place;
     const read = async (body: AsyncIterable<Uint8Array>): Promise<KubernetesObject> => {
       const text = await textOf(body, MAX_OBJECT_BYTES + 1);
-      if (text.length > MAX_OBJECT_BYTES) throw new ApiError('garbled', `${placeText(at)} ${TOO_LARGE}`);
+      if (text.length > MAX_OBJECT_BYTES) throw new ApiError('garbled', `${placeText(place)} ${TOO_LARGE}`);
       const object = parseJson(text);
       if (isKubernetesObject(object)) return object;
-      throw new ApiError('garbled', `the response to get ${placeText(at)} is not an object`);
+      throw new ApiError('garbled', `the response to get ${placeText(place)} is not an object`);
     };
     try {
-      return await this.#read('get', kind, resourcePath(kind, place), read, signal);
+      return await this.#read('get', kind, resourcePath(kind, { namespace, name }), read, signal);
     } catch (error) {
       if (error instanceof ApiError && error.code === 'missing') return undefined;
       throw error;

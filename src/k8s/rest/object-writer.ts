@@ -105,6 +105,7 @@ export function pointer(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
+/** Returns the object that a write creates, changes or deletes. */
 export function placeOf(write: ObjectWrite): ObjectPlace {
   if (write.verb !== 'create') return write.place;
   const metadata = write.object['metadata'];
@@ -123,6 +124,7 @@ export function writeText(write: ObjectWrite): string {
   return `${write.verb} ${placeText(placeOf(write), part)}`;
 }
 
+/** Returns the request of a write. */
 function requestOf(write: ObjectWrite): Omit<ApiRequest, 'signal'> {
   const { kind, namespace, name } = placeOf(write);
   switch (write.verb) {

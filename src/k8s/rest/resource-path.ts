@@ -14,6 +14,7 @@ export function groupPath({ group, version }: Pick<ResourceKind, 'group' | 'vers
   return `/${path.map(encodeURIComponent).join('/')}`;
 }
 
+/** Returns the path of a place. */
 export function resourcePath(kind: ResourceKind, { namespace, name, part }: ResourcePlace = {}): string {
   const scope = namespace === undefined ? '' : `/namespaces/${encodeURIComponent(namespace)}`;
   const object = name === undefined ? '' : `/${encodeURIComponent(name)}`;

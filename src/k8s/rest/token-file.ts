@@ -16,6 +16,7 @@ export class TokenFile implements Credentials {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #certificate: ClientCertificate | undefined;
   #token: string | undefined;
+  /** Monotonic time at which the token was read. */
   #readAt = 0;
 
   constructor(path: string, clock: Pick<Clock, 'now'>, certificate?: ClientCertificate) {

@@ -64,8 +64,8 @@ describe('a followed kind', () => {
     const { kind } = playedKind();
     const failures = (): unknown => [kind.failures, kind.lastFailure];
     kind.expect();
-    kind.discoveryFailed('no route');
-    kind.discoveryFailed('no answer');
+    kind.recordDiscoveryFailure('no route');
+    kind.recordDiscoveryFailure('no answer');
     expect(failures()).toEqual([2, 'no answer']);
     kind.follow(CILIUM_NODES);
     expect(failures()).toEqual([7, 'refused']);

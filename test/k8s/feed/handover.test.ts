@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import { type HandoverEvent, type HandoverState, handover } from '../../../src/k8s/feed/kvstore-handover.ts';
+import { type HandoverEvent, type HandoverState, nextHandover } from '../../../src/k8s/feed/kvstore-handover.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumEndpoint, ciliumNode, pod } from './support/objects.ts';
 
@@ -34,7 +34,7 @@ describe('the handover machine', () => {
     ['resting', 'lost', 'following', 'follow'],
     ['resting', 'withdrawn', 'resting', undefined],
   ])('%s, %s: %s', (state, event, next, action) => {
-    expect(handover(state, event)).toEqual({ state: next, action });
+    expect(nextHandover(state, event)).toEqual({ state: next, action });
   });
 });
 
