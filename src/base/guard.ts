@@ -3,7 +3,7 @@ export type FaultListener = (error: unknown) => void;
 
 /**
  * Calls the callbacks of users (listeners, sinks, reports) so that a fault in one does not affect the others (I7). A
- * *fault* is an error that a callback throws; it is counted and reported to `onFault`. Callbacks are synchronous. If
+ * *fault* is an error of a callback; it is counted and reported to `onFault`. Callbacks are synchronous. If
  * one returns a promise, the promise is not awaited, but its rejection is a fault, because an unhandled rejection would
  * end the process. No method throws. A fault of `onFault` itself is counted but not reported.
  */

@@ -1,7 +1,7 @@
 /** Characters parsed or scanned per step: 1 to 7 ms for any content. */
 const PIECE_LENGTH = 32 * 1024;
 
-/** Maximum nesting of containers that are larger than a piece. Each level costs one more scan. */
+/** Maximum nesting of containers larger than a piece. Each level costs one more scan. */
 const MAX_DEPTH = 16;
 
 const QUOTE = 0x22;
@@ -15,8 +15,8 @@ const CLOSERS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Returns the index after the string literal that begins at `from`. If the literal does not end, returns the end of the
- * text.
+ * Returns the index after the string literal which begins at `from`. If the literal does not end, returns the length of
+ * the text.
  */
 function skipString(text: string, from: number): number {
   for (let end = text.indexOf('"', from + 1); end >= 0; end = text.indexOf('"', end + 1)) {
@@ -40,7 +40,7 @@ function trimSpace(text: string): string {
   return text.slice(from, to);
 }
 
-/** A container that is too large for one call of `JSON.parse`. */
+/** A container which is too large for one call of `JSON.parse`. */
 class LargeContainer {
   readonly #text: string;
   readonly #pieceLength: number;
@@ -48,7 +48,7 @@ class LargeContainer {
   readonly #depth: number;
   readonly #open: string;
   readonly #close: string;
-  /** Index of the first member that has been scanned and not parsed. */
+  /** Index of the first scanned member which is not parsed. */
   #pending: number;
   /** Index of the current member. */
   #member: number;
@@ -125,7 +125,7 @@ class LargeContainer {
     this.#pending = end + 1;
   }
 
-  /** Parses one member that is larger than a piece. */
+  /** Parses one member, larger than a piece. */
   *#addLarge(end: number): Generator<undefined, void> {
     if (Array.isArray(this.#parsed)) {
       const item = this.#text.slice(this.#member, end);

@@ -9,7 +9,7 @@ export interface Replay<L> {
    * must call {@link ListenerSet.beforeChange} before each change.
    */
   steps(): IterableIterator<(listener: L) => unknown>;
-  /** Notifies a listener that its subscription has ended because a step threw an error. */
+  /** Notifies a listener of the end of its subscription, because a step threw an error. */
   ended(listener: L): unknown;
 }
 
@@ -92,7 +92,7 @@ export class ListenerSet<L extends object> {
   }
 }
 
-/** Callbacks that receive values of one type. Errors that they throw are ignored. */
+/** Callbacks for values of one type. Their errors are ignored. */
 export class CallbackSet<V> extends ListenerSet<(value: V) => unknown> {
   constructor() {
     super(new DeliveryQueue(new CallbackGuard()));

@@ -75,12 +75,12 @@ export class RateLimit {
   #isBootstrapped = false;
   /** When the next call is due. After a pause this time is in the past, at most by the length of a burst. */
   #nextDueAt: number;
-  /** Callers that wait for their turn. */
+  /** Callers before their turn, in order. */
   readonly #line: Line;
   /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
   #inflight = 0;
-  /** Callers that wait until a running call ends. */
+  /** Callers which wait for the end of a running call. */
   readonly #entering: Line;
   readonly #aborted: AbortedError;
 

@@ -24,7 +24,7 @@ export class SortedMap<K, V> {
   /** Index of this key in the block. */
   #position = 0;
 
-  /** @param compare must return a constant order for two keys that are in the map, and 0 only if they are equal */
+  /** @param compare must return a constant order for two keys in the map, and 0 only if they are equal */
   constructor(compare: (a: K, b: K) => number) {
     this.#compare = compare;
   }

@@ -7,7 +7,7 @@ import type { Runtime } from './system-clock.ts';
 
 /** Options of {@link Supervisor}. */
 export interface SupervisorOptions extends Runtime {
-  /** Receives every failure of every task, with the task's name. An error that it throws is ignored. */
+  /** Receives every failure of every task, with the task's name. Its own errors are ignored. */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 

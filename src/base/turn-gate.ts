@@ -47,7 +47,7 @@ export class TurnGate {
   readonly #options: TurnGateOptions;
   readonly #guard: CallbackGuard;
   readonly #waiting = new KeyedQueue<Piece>();
-  /** Weight of the pieces that this turn has started. */
+  /** Weight of the pieces started in this turn. */
   #spentWeight = 0;
   /** When this turn began, by {@link now}. */
   #turnStartedAt = 0;

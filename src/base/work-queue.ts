@@ -27,7 +27,7 @@ interface Delay {
   readonly timer: Timer;
 }
 
-/** A key that is due or worked on. */
+/** A key, due or worked on. */
 export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   readonly key: K;
   isWorking: boolean;

@@ -44,7 +44,7 @@ export class PodIndex implements EntryIndex {
   readonly #rowLinks = new SlotLinks();
   /** Number of rows, free ones included. */
   #limit = 0;
-  /** The row that was freed last, plus one; 0 if there is none. */
+  /** The row freed last, plus one; 0 if there is none. */
   #free = 0;
 
   /**

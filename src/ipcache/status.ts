@@ -67,7 +67,7 @@ export interface IPCacheStatus {
   readonly bytes: number;
   /** Effective entries per source. */
   readonly entriesBySource: Readonly<Partial<Record<Source, number>>>;
-  /** Outcomes since the cache was created, including those of batches that were rolled back. */
+  /** Outcomes since the cache was created, including those of batches rolled back. */
   readonly outcomes: Readonly<Record<CountedOutcome, number>>;
   readonly rejections: RejectionStatus;
   readonly listeners: number;

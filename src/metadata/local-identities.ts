@@ -48,20 +48,20 @@ export class LocalIdentities {
     return this.#byID.size;
   }
 
-  /** Number of identities that are withheld and not in use. */
+  /** Number of withheld identities, which are not in use. */
   get withheld(): number {
     return this.#withheld.size;
   }
 
   /**
-   * Number of identities that are neither in use nor withheld.
+   * Number of identities which are neither in use nor withheld.
    * @internal
    */
   get free(): number {
     return this.#last - FIRST_IDENTITY + 1 - this.#byID.size - this.#withheld.size;
   }
 
-  /** Increases with every identity that is allocated or freed. */
+  /** Increases with every allocation and every freed identity. */
   get changes(): number {
     return this.#changes;
   }
@@ -108,8 +108,8 @@ export class LocalIdentities {
   }
 
   /**
-   * Reserves identities for the labels that had them. Skips an identity that is not in the range of this allocator, and
-   * identities or labels that are in use or withheld already.
+   * Reserves identities for the labels which had them. Skips identities outside the range of this allocator, and
+   * identities or labels in use or already withheld.
    */
   withhold(known: Iterable<LocalIdentity>): void {
     for (const { identity, labels } of known) {
@@ -122,7 +122,7 @@ export class LocalIdentities {
     }
   }
 
-  /** Frees the withheld identities that were not allocated again. */
+  /** Frees the identities which are still withheld. */
   releaseWithheld(): void {
     this.#withheld.clear();
     this.#withheldByLabels.clear();

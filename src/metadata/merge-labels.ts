@@ -3,14 +3,14 @@ import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { compareWriters, type Source } from '../model/source.ts';
 import { cidrLabels, reservedLabel, type WorldLabels, worldName } from './cidr-labels.ts';
 
-/** The labels that one resource assigns to a prefix. */
+/** The labels of a prefix from one resource. */
 export interface ResourceLabels {
   readonly source: Source;
   readonly resource: string;
   readonly labels: Labels;
 }
 
-/** Labels by key. The label that was added first is kept. */
+/** Labels by key. The label added first is kept. */
 export type LabelsByKey = Map<string, Label>;
 
 const WORLD: ReadonlySet<string> = new Set(['world', 'world-ipv4', 'world-ipv6']);
@@ -36,7 +36,7 @@ export function addLabels(merged: LabelsByKey, labels: Iterable<Label>): void {
   }
 }
 
-/** The result of merging: a reserved identity, or labels that need a node-local identity. */
+/** The result of merging: a reserved identity, or labels for a node-local identity. */
 export type Resolved =
   | { readonly kind: 'reserved'; readonly identity: number }
   | { readonly kind: 'labels'; readonly labels: Labels };

@@ -48,7 +48,7 @@ export interface MetadataLayerOptions {
 export interface MetadataLayerStatus {
   /** Prefixes with labels of a resource. */
   readonly prefixes: number;
-  /** Prefixes that are not yet up to date in the IPCache. */
+  /** Prefixes which are not yet up to date in the IPCache. */
   readonly pending: number;
   /** See {@link MetadataLayer.revision}. */
   readonly revision: number;
@@ -73,7 +73,7 @@ const LABELS = listOf(
 );
 
 const CHUNK = 256;
-/** Number of merged labels that take as long as a prefix with few labels. */
+/** Merging this number of labels takes as long as a prefix with few labels. */
 const LABELS_PER_PREFIX = 16;
 
 /** The current claim of a prefix. */
@@ -84,19 +84,19 @@ interface CurrentClaim {
   readonly isLocal: boolean;
 }
 
-/** The labels that the resources of a prefix assign to it, strongest resource first, and the strongest source. */
+/** The labels from the resources of a prefix, strongest resource first, and the strongest source. */
 interface SortedLabels {
   readonly source: Source;
   readonly labels: Labels;
 }
 
-/** A call of `waitForRevision` that has not resolved. */
+/** A pending call of `waitForRevision`. */
 interface RevisionWaiter {
   readonly revision: number;
   readonly resolve: (isApplied: boolean) => void;
 }
 
-/** A prefix with labels, or with a claim that is still to be deleted. */
+/** A prefix with labels, or with a claim to delete. */
 interface LabeledPrefix {
   readonly key: PrefixRegister;
   /** The slot of `key` in the table of the layer. */
@@ -108,7 +108,7 @@ interface LabeledPrefix {
 }
 
 /**
- * Merges labels that several resources assign to prefixes into claims in the IPCache (upstream: `ipcache.metadata`).
+ * Merges the labels of prefixes from several resources into claims in the IPCache (upstream: `ipcache.metadata`).
  *
  *     resource a ─ labels ─┐
  *     resource b ─ labels ─┼─► merged ─► identity: reserved, or node-local and counted ─► one claim, owner `metadata`
@@ -119,7 +119,7 @@ interface LabeledPrefix {
  * source `cidr`. The claim has the strongest source of the resources that name exactly this prefix.
  *
  * Changes take effect in later turns of the event loop, in chunks and in order; {@link MetadataLayer.waitForRevision}
- * waits for them. The cost of a change is linear in the prefixes that it covers in this layer.
+ * waits for them. The cost of a change is linear in the prefixes of this layer which the changed prefix covers.
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
@@ -134,7 +134,7 @@ export class MetadataLayer {
   readonly #revisionWaiters = new Set<RevisionWaiter>();
   #revision = 0;
   #isTurnScheduled = false;
-  /** Prefixes without a claim, because no identity was free, with the labels of that identity. */
+  /** Prefixes without a claim, because no identity was free, with the labels of the missing identity. */
   readonly #withoutIdentity = new Map<string, string>();
   /** The prefixes of `#withoutIdentity` by their labels, the longest waiting first. */
   readonly #waitingLabels = new Map<string, Set<string>>();
@@ -165,8 +165,8 @@ export class MetadataLayer {
   }
 
   /**
-   * Sets the labels that a resource assigns to a prefix (a CIDR or an IP), and returns the revision with which they
-   * take effect. An invalid prefix or source, or an invalid list of labels, is rejected and changes nothing.
+   * Sets the labels of a resource on a prefix (a CIDR or an IP), and returns the revision with which they take effect.
+   * An invalid prefix or source, or an invalid list of labels, is rejected and changes nothing.
    */
   upsertMetadata(prefix: string, source: Source, resource: string, labels: Labels): number {
     const key = prefixRegister();
@@ -183,7 +183,7 @@ export class MetadataLayer {
     return this.#enqueueCovered(text, known);
   }
 
-  /** Removes the labels that a resource assigns to a prefix, and returns the revision with which this takes effect. */
+  /** Removes the labels of a resource from a prefix, and returns the revision with which this takes effect. */
   removeMetadata(prefix: string, resource: string): number {
     const text = Prefix.parse(prefix)?.toString() ?? '';
     const known = this.#prefixes.get(text);
@@ -224,7 +224,7 @@ export class MetadataLayer {
     });
   }
 
-  /** Frees the withheld identities that were not allocated again (AGENT 19). */
+  /** Frees the identities which are still withheld (AGENT 19). */
   releaseWithheld(): void {
     this.#identities.releaseWithheld();
     this.#retry();
@@ -260,7 +260,7 @@ export class MetadataLayer {
     return known;
   }
 
-  /** Enqueues a prefix whose labels changed, and then all prefixes that it covers. Returns the new revision. */
+  /** Enqueues a prefix whose labels changed, and then all covered prefixes. Returns the new revision. */
   #enqueueCovered(text: string, changed: LabeledPrefix): number {
     this.#revision++;
     changed.sorted = undefined;
@@ -322,7 +322,7 @@ export class MetadataLayer {
 
   /**
    * Records if a prefix has its identity, or waits for one because none is free. If it has its identity, enqueues the
-   * prefixes that wait for the same one.
+   * prefixes which wait for the same one.
    */
   #recordIdentity(text: string, desired: DesiredClaim | undefined, identity: number | undefined): void {
     const isMissing = desired !== undefined && identity === undefined;
@@ -344,7 +344,7 @@ export class MetadataLayer {
     this.#waitingLabels.set(labels, waiting.add(text));
   }
 
-  /** Updates the claim of a prefix. Returns the number of labels that it has merged. */
+  /** Updates the claim of a prefix. Returns the number of merged labels. */
   #reconcile(text: string): number {
     const known = this.#prefixes.get(text);
     if (known === undefined) return 0;
@@ -377,7 +377,7 @@ export class MetadataLayer {
     return { key, source, hostIP, encryptKey, resolved };
   }
 
-  /** Adds the labels of the prefixes that cover this one, longest first. Returns their number. */
+  /** Adds the labels of the covering prefixes, longest first. Returns their number. */
   #inherit(key: PrefixRegister, merged: LabelsByKey): number {
     let count = 0;
     const around = copyRegister(key);
@@ -434,7 +434,7 @@ export class MetadataLayer {
   }
 }
 
-/** A prefix with its strongest source, and the labels of all resources that name it or cover it. */
+/** A prefix with its strongest source, and its labels merged with those of the covering prefixes. */
 interface MergedPrefix {
   readonly source: Source;
   readonly known: LabeledPrefix;

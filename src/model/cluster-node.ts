@@ -14,7 +14,7 @@ export interface NodeAddress {
 
 /** A node as its cluster publishes it (WIRE, "Node"). Decoders return canonical addresses and CIDRs. */
 export interface ClusterNode extends NodeName {
-  /** 0 to 511. 0 means that the cluster is not part of a mesh. */
+  /** 0 to 511. 0: the cluster is not part of a mesh. */
   readonly clusterID: number;
   /** The order matters if several addresses qualify as tunnel endpoint. */
   readonly addresses: readonly NodeAddress[];

@@ -23,7 +23,7 @@ export interface LabelPrefix {
 export interface LabelFilterOptions {
   /** Replaces the built-in rules. A rule should include the labels of the source `reserved`. */
   readonly file?: readonly LabelPrefix[] | undefined;
-  /** Rules that are appended to the built-in rules or to the file: `[!][source:]regex`. */
+  /** Rules appended to the built-in rules or to the file: `[!][source:]regex`. */
   readonly rules?: readonly string[] | undefined;
 }
 

@@ -34,7 +34,7 @@ const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
   ['<', 'less'],
 ]);
 
-/** Returns true for a label value that is not empty, and for the name in a label key. */
+/** Returns true for a non-empty label value, and for the name in a label key. */
 export function isLabelValue(text: string): boolean {
   return text.length <= MAX_NAME_LENGTH && NAME.test(text);
 }

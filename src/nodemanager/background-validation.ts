@@ -19,7 +19,7 @@ export interface ValidationOptions<T> extends Runtime {
 
 /**
  * Validates all items in rounds, each item once per round, spread evenly over the ticks of a timer. The first tick is
- * early by a random time, so that agents that were started together do not work at the same time.
+ * early by a random time, so that agents started together do not work at the same time.
  */
 export class BackgroundValidation<T> {
   readonly #options: ValidationOptions<T>;

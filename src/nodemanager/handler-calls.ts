@@ -15,7 +15,7 @@ export type HandlerCall =
   | NodeStep
   | { readonly call: 'configuration'; readonly configuration: NodeConfiguration };
 
-/** A call that returned a promise. */
+/** A call whose promise has not settled. */
 interface RunningCall {
   readonly state: 'running';
   /** Time of the call on the clock's monotonic scale. */
@@ -23,7 +23,7 @@ interface RunningCall {
   readonly result: HandlerResult;
 }
 
-/** The outcome of a call that has ended, or the promise of a running one. */
+/** The outcome of an ended call, or the promise of a running one. */
 export type CallOutcome =
   | RunningCall
   | { readonly state: 'succeeded' }
@@ -32,7 +32,7 @@ export type CallOutcome =
 /** The common outcome, as one shared object. */
 const SUCCEEDED: CallOutcome = { state: 'succeeded' };
 
-/** The state of a call that is retried until it succeeds. */
+/** The failures of a call, which is retried until it succeeds. */
 export interface RetryState {
   /** Consecutive failures. */
   failures: number;

@@ -19,7 +19,7 @@ import { NodeLane, type NodeStep, stepBetween } from './node-lane.ts';
  */
 export const DEFAULT_CONCURRENCY = 16;
 
-/** A node in the version that handlers should have. */
+/** A node in its desired version for handlers. */
 export interface AnnouncedNode {
   readonly fullName: string;
   readonly announced: Node | undefined;
@@ -30,7 +30,7 @@ export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> 
   /** Runs every handler call, so that no call starts inside another one. */
   readonly deliveries: DeliveryQueue;
   readonly concurrency: number;
-  /** The nodes that the handler already has. */
+  /** The nodes of the handler at its subscription. */
   readonly previous?: Iterable<Node> | undefined;
   /** Called when a lane has applied a change or is deleted. */
   onProgress(lane: NodeLane): void;
@@ -53,12 +53,12 @@ export class HandlerFeed {
   readonly #options: HandlerFeedOptions;
   readonly #calls: HandlerCalls;
   readonly #lanes = new Map<string, NodeLane>();
-  /** Lanes that wait for a call. Lanes whose last call failed are delayed. */
+  /** Waiting lanes. Lanes whose last call failed are delayed. */
   readonly #ready: WorkQueue<NodeLane>;
-  /** The nodes that the handler had, by full name, until their first change. */
+  /** The nodes of the handler at its subscription, by full name, until their first change. */
   readonly #previous: Map<string, Node>;
   readonly #attemptWaiters = new Set<AttemptWaiter>();
-  /** The configuration that the handler has not accepted yet. */
+  /** The configuration to deliver; undefined if the handler has accepted the latest one. */
   #configuration: NodeConfiguration | undefined;
   readonly #configurationAttempt: RetryState = { failures: 0, error: undefined };
   /** Set while the configuration waits for a retry. */

@@ -31,7 +31,7 @@ export interface NodeChange {
   readonly revision: number;
 }
 
-/** A call of `whenApplied` that has not resolved. `lanes` have not applied all changes up to `revision`. */
+/** A pending call of `whenApplied`. `lanes` have not applied all changes up to `revision`. */
 interface Waiter {
   readonly revision: number;
   readonly lanes: Set<NodeLane>;
@@ -129,8 +129,8 @@ export class HandlerFeeds {
   }
 
   /**
-   * Deletes the nodes that a handler had when it subscribed (`previous`) and that are not announced. This is a delivery
-   * after the replay.
+   * Deletes the nodes of a handler at its subscription (`previous`) which are not announced. This is a delivery after
+   * the replay.
    */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {

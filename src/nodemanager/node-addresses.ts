@@ -18,10 +18,10 @@ const NO_CLAIMS = new NodeClaims();
 /** Claims of nodes with more addresses than this are cached, because each owner change of an address looks them up. */
 const MAX_UNCACHED = 16;
 
-/** The part of an `IPCache` that the node manager uses. */
+/** The methods of an `IPCache` which the node manager calls. */
 export type NodeIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch' | 'get' | 'subscribeOwners'>;
 
-/** An address that a node claims, but whose effective claim in the IPCache belongs to another writer, if any. */
+/** An address claimed by a node without effect: another writer has the effective claim, or there is none. */
 export interface LostAddress {
   readonly ip: string;
   /** The writer of the effective claim. Undefined if the address has no claim, because the IPCache is full. */
@@ -42,7 +42,7 @@ export interface NodeAddressesOptions {
   isLocal(node: Node): boolean;
   /** Returns the node whose claims have this owner name. */
   entryOf(owner: string): NodeEntry | undefined;
-  /** Called when the owner of an address that the node claims changed. */
+  /** Called when the owner of a claimed address of the node changed. */
   onOwnerChange(entry: NodeEntry): void;
 }
 
@@ -74,7 +74,7 @@ export class NodeAddresses {
     });
   }
 
-  /** True while claims are written. A listener of the IPCache that is called by such a write must not change nodes. */
+  /** True while claims are written. A listener of the IPCache called by such a write must not change nodes. */
   get writing(): boolean {
     return this.#writing;
   }
@@ -116,7 +116,7 @@ export class NodeAddresses {
     return false;
   }
 
-  /** Returns the addresses that the node claims and does not hold. */
+  /** Returns the claimed addresses which the node does not hold. */
   lost(entry: NodeEntry): readonly LostAddress[] {
     return Array.from(entry.lost ?? [], (ip) => this.#lostAddress(entry, ip));
   }

@@ -4,7 +4,7 @@ import { type Decoded, decodeWith, Fields, isObject, rejectInput } from '../net/
 import type { NodeSpec, PlainNode } from './node-spec.ts';
 
 /**
- * The known nodes as plain data that can be stored as JSON. An agent writes a checkpoint periodically and restores it
+ * The known nodes as plain data, for JSON. An agent writes a checkpoint periodically and restores it
  * when it starts, so that its datapath reaches nodes that no source has announced yet.
  */
 export interface NodeCheckpoint {

@@ -16,11 +16,11 @@ export class NodeEntry {
   readonly fullName: string;
   /** The strongest claim; undefined if there is none. */
   effective: Node | undefined;
-  /** The version that handlers received last. */
+  /** The last version delivered to handlers. */
   announced: Node | undefined;
   /** The version whose claims are in the IPCache: the effective one, or during a change the previous one. */
   written: Node | undefined;
-  /** Addresses that `written` claims, but does not hold in the IPCache. */
+  /** Claimed addresses of `written` which it does not hold in the IPCache. */
   lost: Set<string> | undefined;
   #overruled: readonly Node[] = NONE;
 

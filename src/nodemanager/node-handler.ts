@@ -15,7 +15,7 @@ export type HandlerResult = void | Promise<void>;
  * the version of the last successful call. Calls for different nodes are not ordered.
  *
  * A call that throws or rejects is retried with exponential backoff and full jitter until it succeeds, so calls must be
- * idempotent. A failed call may have done a part of its work. If the node has changed since, that part is repaired
+ * idempotent. A failed call may have done a part of its work. If the node has changed since, this part is repaired
  * first. A failed `nodeDelete` is completed. A failed `nodeAdd` is undone by `nodeDelete`. A failed `nodeUpdate` is
  * undone by a `nodeUpdate` to the old version, or, if the node was deleted, by a `nodeDelete` of either version.
  *
@@ -38,7 +38,7 @@ export interface NodeHandler {
    */
   nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
   /**
-   * Called when the replay is complete: each node that was known at the subscription had a call, successful or not.
+   * Called when the replay is complete: each node known at the subscription had a call, successful or not.
    * Failed calls are retried but not waited for. The result is not awaited; errors are counted (`callbackFaults`).
    */
   onSynced?(): ListenerResult;
@@ -53,7 +53,7 @@ export type SweepOutcome = 'swept' | 'ended';
 /** The calls of a {@link NodeHandler}. */
 export type NodeCall = 'add' | 'update' | 'delete' | 'validate' | 'configuration';
 
-/** A call that threw or rejected. */
+/** A failed call: it threw or rejected. */
 export interface HandlerFault {
   readonly handler: NodeHandler;
   readonly call: NodeCall;
@@ -66,7 +66,7 @@ export interface HandlerFault {
   readonly retryInMs: number | undefined;
 }
 
-/** A failed call that is retried. */
+/** A failed call until its retry succeeds. */
 export interface HandlerFailure {
   readonly call: NodeCall;
   /** Full name of the node; undefined for the configuration. */

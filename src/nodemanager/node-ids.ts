@@ -44,7 +44,7 @@ export class NodeIDs implements NodeHandler {
   readonly #uses = new Map<string, number>();
   /** The counted addresses of each node, by full name. */
   readonly #counted = new Map<string, ReadonlySet<string>>();
-  /** Addresses without a node, the one that was freed first at the front. */
+  /** Addresses without a node, the one freed first at the front. */
   readonly #unused = new KeyedQueue<string>();
   /** The next new id. All ids from it on are free, except restored ones. */
   #nextID = 1;

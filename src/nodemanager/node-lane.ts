@@ -8,7 +8,7 @@ export type NodeStep =
   | { readonly call: 'delete'; readonly node: Node }
   | { readonly call: 'validate'; readonly node: Node };
 
-/** Returns the call that brings a handler from `applied` to `target`; undefined if none is needed. */
+/** Returns the call which brings a handler from `applied` to `target`; undefined if none is needed. */
 export function stepBetween(applied: Node | undefined, target: Node | undefined): NodeStep | undefined {
   if (target === undefined) return applied === undefined ? undefined : { call: 'delete', node: applied };
   if (applied === undefined) return { call: 'add', node: target };
@@ -27,7 +27,7 @@ export function stepBetween(applied: Node | undefined, target: Node | undefined)
  */
 export class NodeLane {
   readonly fullName: string;
-  /** The version that the handler has, by its last successful call. */
+  /** The version of the last successful call. */
   applied: Node | undefined;
   /** The desired version. */
   target: Node | undefined;
@@ -41,7 +41,7 @@ export class NodeLane {
   failures = 0;
   /** The last failure; undefined after a success. */
   error: Failure | undefined;
-  /** Revision of the earliest change that is not applied; infinite if there is none. */
+  /** Revision of the earliest change which is not applied; infinite if there is none. */
   pendingSince: number = Number.POSITIVE_INFINITY;
   /** `target` when the running call began. */
   #targetAtBegin: Node | undefined;
@@ -76,7 +76,7 @@ export class NodeLane {
     return this.needsValidation && applied !== undefined ? { call: 'validate', node: applied } : undefined;
   }
 
-  /** Records that a call was made. */
+  /** Records a call as running. */
   begin(step: NodeStep): void {
     this.running = step;
     this.#targetAtBegin = this.target;
@@ -111,8 +111,8 @@ export class NodeLane {
   }
 
   /**
-   * Updates `pendingSince` after a call. `isReached` is true if the handler has the version that was desired when the
-   * call began.
+   * Updates `pendingSince` after a call. `isReached` is true if the handler has the version desired at the start of the
+   * call.
    */
   #updatePendingSince(isReached: boolean): void {
     this.pendingSince = isReached

@@ -233,7 +233,7 @@ export class NodeManager {
 
   /**
    * Resolves when every handler has applied all changes up to a revision (default: the current one), or all changes of
-   * one node. It waits for failing calls, but not for changes that are held back.
+   * one node. It waits for failing calls, but not for changes held back.
    */
   whenApplied(upTo: number | string = this.#revision): Promise<AppliedOutcome> {
     if (this.#closed) return Promise.resolve('closed');
@@ -242,7 +242,7 @@ export class NodeManager {
       : this.#feeds.whenApplied(this.#revision, upTo);
   }
 
-  /** Number of changes that were delivered to handlers. */
+  /** Number of changes delivered to handlers. */
   get revision(): number {
     return this.#revision;
   }

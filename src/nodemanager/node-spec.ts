@@ -22,7 +22,7 @@ export interface NodeFields extends Complete<ClusterNode> {
 
 type Complete<T> = { readonly [K in keyof Required<T>]: T[K] };
 
-/** A node as plain data that can be stored as JSON. */
+/** A node as plain data, for JSON. */
 export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;

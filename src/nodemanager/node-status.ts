@@ -36,11 +36,11 @@ export interface NodeExplanation {
   readonly fullName: string;
   /** The claim of each source, strongest first. The first one is effective. */
   readonly claims: readonly Node[];
-  /** The version that handlers received. While the change is held back, it is older than the effective node. */
+  /** The version of the handlers. While a change is held back, it is older than the effective node. */
   readonly announced: Node | undefined;
   /** True if the change is held back because a stronger source holds one of the addresses. */
   readonly heldBack: boolean;
-  /** Addresses that the node claims, but does not hold in the IPCache. */
+  /** Claimed addresses of the node which it does not hold in the IPCache. */
   readonly lostAddresses: readonly LostAddress[];
   readonly handlers: readonly NodeHandlerState[];
 }
@@ -81,12 +81,12 @@ export interface NodeManagerStatus {
   readonly closed: boolean;
   readonly nodes: number;
   readonly nodesBySource: Readonly<Partial<Record<Source, number>>>;
-  /** Claims that are kept but not effective. */
+  /** Kept claims without effect. */
   readonly overruledClaims: number;
   readonly revision: number;
   /** Full names of the nodes whose last change is held back from handlers. */
   readonly heldBack: readonly string[];
-  /** Addresses that nodes claim, but do not hold in the IPCache, by full name. */
+  /** Claimed addresses which nodes do not hold in the IPCache, by full name. */
   readonly lostAddresses: Readonly<Record<string, readonly LostAddress[]>>;
   readonly outcomes: Readonly<Record<CountedNodeOutcome, number>>;
   readonly rejections: RejectionStatus;

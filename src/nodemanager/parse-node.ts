@@ -61,7 +61,7 @@ export function parseNode(
   return new Node(canonical, known?.fullName);
 }
 
-/** Returns true if the fields that identify the node or determine how it is reached are valid. Reports invalid ones. */
+/** Returns true if the fields for the identity and the reachability of the node are valid. Reports invalid ones. */
 function isUsable(spec: NodeSpec, fields: Fields<undefined>): boolean {
   const { cluster, source, clusterID, encryptionKey, nodeIdentity } = spec;
   const hasName = fields.text('name') !== undefined;

@@ -145,7 +145,7 @@ export function createBackend(fields: BackendFields): Backend {
 
 /**
  * Returns a backend with all fields. All backends have one hidden class, because V8 compares such objects about ten
- * times faster than objects that were created by spreading.
+ * times faster than objects created by spreading.
  */
 export function backendOf(fields: Backend): Backend {
   return {

@@ -1,4 +1,4 @@
-/** A file that is open for reading. */
+/** A file, open for reading. */
 export interface StateFile {
   /** Size in bytes when the file was opened. */
   readonly size: number;
@@ -14,7 +14,7 @@ export interface StateFile {
   close(): Promise<void>;
 }
 
-/** A file that is open for writing. */
+/** A file, open for writing. */
 export interface StateSink {
   /** Appends the bytes; resolves when the caller may reuse the buffer. */
   write(bytes: Uint8Array): Promise<void>;
