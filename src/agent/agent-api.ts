@@ -8,7 +8,7 @@ import { ServedApi } from '../process/served-api.ts';
 import { version } from '../process/version.ts';
 import type { Agent } from './agent.ts';
 
-/** The parts of the process that the API uses. */
+/** The parts of the process used by the API. */
 export interface AgentApiContext extends Pick<AppOptions, 'clock' | 'page' | 'settings'> {
   readonly log: Logger;
 }

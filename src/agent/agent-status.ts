@@ -87,7 +87,7 @@ function watchesOf({ resources }: Pick<FollowedStatus, 'resources'>): readonly W
   return Object.values(resources).flatMap(({ watch }) => watch ?? []);
 }
 
-/** Returns the fields of a cluster that show whether it has a problem. */
+/** Returns the fields of a cluster which show if it has a problem. */
 export function clusterCondition({
   state,
   ready,

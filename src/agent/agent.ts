@@ -57,12 +57,12 @@ import { ReportedIdentities } from './reported-identities.ts';
 import { StateKeeper } from './state-keeper.ts';
 import { TapeKeeper } from './tape-keeper.ts';
 
-/** The parts of the process that an agent uses. */
+/** The parts of the process used by an agent. */
 export type AgentContext = Omit<ProcessContext, 'end'>;
 
 export type AgentEngines = Pick<EngineViews, 'ipcache' | 'services' | 'nodes'>;
 
-/** The parts of an agent that its sources and keepers use. */
+/** The parts of an agent used by its sources and keepers. */
 export interface AgentParts extends AgentContext {
   readonly gate: TurnGate;
   readonly engines: AgentEngines;
@@ -100,7 +100,7 @@ export class Agent implements ReadModel, PlayStage {
   readonly #rejections: RejectionReport;
   readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
   readonly #manifests: FollowedManifests;
-  /** Paths of the manifests that were read last. */
+  /** Paths of the manifests read last. */
   #manifestPaths: readonly string[];
   readonly #mesh: MeshFeed;
   readonly #startup: Startup;
@@ -310,7 +310,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step that withdraws the restored state of each cluster when its sources are complete or it has left the
+   * Returns the step to withdraw the restored state of each cluster when its sources are complete or it has left the
    * mesh.
    */
   #releaseStep(): Step {
@@ -386,7 +386,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step that marks the inputs of the service cache as complete. It runs when they are, or when the wait
+   * Returns the step to mark the inputs of the service cache as complete. It runs when they are, or when the wait
    * for them has timed out.
    */
   #endOfInitialSync(): Step {
@@ -424,7 +424,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Reads the manifests again. Objects that are missing in them are removed. Throws `InputError` if a manifest cannot
+   * Reads the manifests again. Objects missing in them are removed. Throws `InputError` if a manifest cannot
    * be read.
    */
   async readManifests(paths: readonly string[], signal: AbortSignal): Promise<void> {
@@ -508,7 +508,7 @@ export class Agent implements ReadModel, PlayStage {
     return this.#rejections.status();
   }
 
-  /** Returns one sentence for each step that is still running and each input that is not complete. */
+  /** Returns one sentence for each running step and each incomplete input. */
   blockers(): readonly string[] {
     const clusters = incompleteClusterTexts(this.#clusters());
     const starting = openSteps(this.#startup.status()).flatMap(({ text, waitsFor }) => [text, ...waitsFor]);

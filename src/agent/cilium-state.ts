@@ -43,7 +43,7 @@ export interface CiliumState {
   readonly nodes: readonly ClusterNode[];
   readonly localIdentities: readonly { readonly identity: number; readonly labels: Labels }[];
   readonly router: RouterAddresses;
-  /** Unfinished folders that were ignored: `42_next` beside `42`. */
+  /** Ignored unfinished folders: `42_next` beside `42`. */
   readonly ignored: readonly string[];
   readonly problems: readonly { readonly file: string; readonly rejection: Rejection }[];
   /** Latest modification time of the files, wall clock. */
@@ -68,7 +68,7 @@ export interface CiliumStateDocument {
 /** Maximum size of a file. Larger files are rejected. */
 const MAX_FILE_BYTES: number = 16 << 20;
 
-/** Names of the file of an endpoint. The first that exists is read; the first name is that of 1.17 (AGENT 7). */
+/** Names of the file of an endpoint. The first existing one is read; the first name is that of 1.17 (AGENT 7). */
 const ENDPOINT_FILES = ['ep_config.json', 'ep_config.h', 'lxc_config.h'] as const;
 
 /** Name of the folder of an endpoint; `_next` and `_next_fail`: unfinished (AGENT 5). */
@@ -78,7 +78,7 @@ const FOLDER = /^(\d{1,5})(_next|_next_fail)?$/;
 class StateReader {
   readonly problems: { readonly file: string; readonly rejection: Rejection }[] = [];
   readonly #folder: string;
-  /** Latest modification time of the files that were read, wall clock. */
+  /** Latest modification time of the read files, wall clock. */
   writtenAt = 0;
 
   constructor(folder: string) {
@@ -182,7 +182,7 @@ export function ciliumStateDocument(state: CiliumState): CiliumStateDocument {
 }
 
 /**
- * Returns the addresses that are reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of
+ * Returns the addresses reserved before any allocation (AGENT 12, 16, 17): the router's first, then those of
  * endpoints.
  */
 function reservedAddresses(
@@ -206,7 +206,7 @@ function reservedAddresses(
 }
 
 /**
- * Returns the state that an agent serves until its sources are complete: endpoints of pods, the router as the host,
+ * Returns the state to serve until the sources of an agent are complete: endpoints of pods, the router as the host,
  * other nodes, and labels.
  */
 export function importedState(state: CiliumState, localNode: NodeName): ImportedState {

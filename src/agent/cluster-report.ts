@@ -6,7 +6,7 @@ import type { Logger } from '../process/log.ts';
 import { clusterCondition } from './agent-status.ts';
 
 const GRACE_MS = 1_000;
-/** Time after which a cluster that is connected again, but incomplete, is logged. */
+/** Time after which a cluster is logged if it is connected again, but incomplete. */
 const INCOMPLETE_MS = 60_000;
 /** The reason of an incomplete cluster without a problem. */
 const INCOMPLETE = 'incomplete';
@@ -42,7 +42,7 @@ const MAX_INTERVAL_MS = 600_000;
 interface ClusterProblem {
   /** Monotonic. */
   readonly since: number;
-  /** Reasons that have been logged. */
+  /** The logged reasons. */
   readonly reported: Set<string>;
   /** Earliest time of the next line, monotonic. */
   reportAt: number;

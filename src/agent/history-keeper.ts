@@ -25,7 +25,7 @@ const MAX_DETAIL = 200;
 /** Maximum time to read the segments of earlier processes. */
 const READ_SEGMENTS_MS = 60_000;
 
-/** The kinds of Kubernetes objects that the agent follows; see `KubernetesFeed`. */
+/** The kinds of Kubernetes objects followed by the agent; see `KubernetesFeed`. */
 export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
 
 export interface HistoryKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 'log' | 'engines'> {
@@ -46,7 +46,7 @@ export class HistoryKeeper {
   #subscriptions: Unsubscribe[] = [];
   /** The last reported state of each cluster. */
   readonly #states = new Map<string, string>();
-  /** The failure of the disk that was logged last; undefined after its end. */
+  /** The last logged failure of the disk; undefined after its end. */
   #failure: string | undefined;
   /** The monotonic time of the last mark of each handler. */
   readonly #failedAt = new Map<string, number>();
@@ -66,7 +66,7 @@ export class HistoryKeeper {
   }
 
   /**
-   * Returns the step that reads the segments of earlier processes. Its stop writes the last segment of this process.
+   * Returns the step to read the segments of earlier processes. Its stop writes the last segment of this process.
    */
   step(): Step {
     return {

@@ -83,7 +83,7 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns the step that starts the feed. The step fails if the kubeconfig is invalid. It does not wait for the API
+   * Returns the step to start the feed. The step fails if the kubeconfig is invalid. It does not wait for the API
    * server.
    */
   follow(onChange: () => void): Step {
@@ -121,7 +121,7 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns the step that waits for all first lists. The deadline of each list restarts whenever the list makes
+   * Returns the step to wait for all first lists. The deadline of each list restarts whenever the list makes
    * progress.
    */
   sync(timeout: AbortSignal): Step {
@@ -168,7 +168,7 @@ export class KubernetesFollower {
     return this.#feed?.identities.lookupByID(identity) ?? this.#layer?.identities.labelsOf(identity);
   }
 
-  /** Releases the numbers of restored node-local identities that no prefix uses (AGENT 19). */
+  /** Releases the numbers of restored node-local identities without prefixes (AGENT 19). */
   freeWithheldIdentities(): void {
     this.#layer?.releaseWithheld();
   }

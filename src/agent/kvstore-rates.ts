@@ -1,6 +1,6 @@
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 
-/** The rates that a reload changes. */
+/** The rates changed by a reload. */
 const RATES = ['qps', 'bootstrapQps', 'maxInflight'] as const;
 
 /**

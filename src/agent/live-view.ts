@@ -22,7 +22,7 @@ import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 /** Changes within this time are shown together. A person does not notice a shorter delay. */
 const COALESCE_MS = 100;
 
-/** Maximum number of changes of a kind that are shown individually. The others are only counted. */
+/** Maximum number of individually shown changes of a kind. The others are only counted. */
 const MAX_SHOWN = 8;
 /** The same maximum with the option `all`. It is reached only if the reader of the terminal has stopped reading. */
 const MAX_SHOWN_ALL = 10_000;
@@ -56,7 +56,7 @@ export class LiveView {
   readonly #terminal: Terminal;
   readonly #clock: Clock;
   readonly #pending = new Map<ChangeType, PendingChanges>();
-  /** Maximum number of changes of a kind that are shown individually. */
+  /** Maximum number of individually shown changes of a kind. */
   readonly #maxShown: number;
   #timer: Timer | undefined;
 
@@ -174,7 +174,7 @@ function nodeListener(onChange: OnChange): NodeHandler {
   };
 }
 
-/** Maximum number of backends that are listed by address. If there are more, only their number is shown. */
+/** Maximum number of backends listed by address. If there are more, only their number is shown. */
 const MAX_NAMED_BACKENDS = 3;
 
 function namedBackends(sign: string, addresses: readonly string[]): string[] {

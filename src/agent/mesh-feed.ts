@@ -26,7 +26,7 @@ import type { AgentOptions } from './options.ts';
 
 export interface MeshFeedContext extends Omit<AgentParts, 'engines'> {
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
-  /** Counts a rejection that is reported elsewhere. */
+  /** Counts a rejection reported elsewhere. */
   readonly countRejection: (rejection: Rejection) => void;
 }
 
@@ -43,7 +43,7 @@ const PROGRESS_TIMEOUT_MS = { memory: 5_000, etcd: 180_000 };
 const MAX_FAILURES = { memory: 1, etcd: 3 };
 
 /**
- * Maximum time without progress of a cluster that has failed. Without this limit, the last of {@link MAX_FAILURES}
+ * Maximum time without progress of a cluster with failures. Without this limit, the last of {@link MAX_FAILURES}
  * could take minutes, because a silent server fails after 10 s, and unreachable clusters are retried in turn.
  */
 const FAILED_DEADLINE_MS = 60_000;
@@ -54,7 +54,7 @@ export class MeshFeed {
   readonly #rates: KvstoreRates;
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
-  /** Path of the recorded mesh that is being read. */
+  /** Path of the recorded mesh during its reading. */
   #readPath: string | undefined;
   #localKvstore: { readonly backend: KvstoreBackend; readonly id: number } | undefined;
   #etcd: EtcdBackend | undefined;
@@ -73,12 +73,12 @@ export class MeshFeed {
     this.#recorded = new RecordedMesh(context.clock, context.random, context.gate);
   }
 
-  /** The followed clusters; undefined before the step that follows them. */
+  /** The followed clusters; undefined before their step. */
   get followed(): FollowedClusters | undefined {
     return this.#followed;
   }
 
-  /** Returns the current problems of the files that describe etcds. */
+  /** Returns the current problems of the configuration files of etcds. */
   problems(): readonly string[] {
     return this.#etcdProblem === undefined
       ? this.folderProblems()
@@ -103,7 +103,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that opens the local kvstore and reads the id of the local cluster. */
+  /** Returns the step to open the local kvstore and read the id of the local cluster. */
   localKvstore(timeout: AbortSignal): Step {
     return {
       name: 'local kvstore',
@@ -134,7 +134,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the initial sync of the local cluster as long as it makes progress. */
+  /** Returns the step to wait for the initial sync of the local cluster as long as it makes progress. */
   localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
@@ -147,7 +147,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step that waits for the initial sync of each remote cluster as long as that cluster makes progress. */
+  /** Returns the step to wait for the initial sync of each remote cluster as long as it makes progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',

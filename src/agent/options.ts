@@ -83,7 +83,7 @@ export interface AgentOptions {
   readonly kubernetes?: KubernetesOptions | undefined;
   /** Files with recorded meshes, read in order; for kvstore `memory` only. */
   readonly load: readonly string[];
-  /** Returns keys that are put into the kvstores in memory in addition to those of `load`. */
+  /** Returns keys for the kvstores in memory, in addition to those of `load`. */
   readonly keys?: (() => AsyncIterable<RecordedKey>) | undefined;
   /** Files or folders with Kubernetes manifests, read in order. */
   readonly manifests: readonly string[];

@@ -20,7 +20,7 @@ export interface IdentitySources {
     | undefined;
 }
 
-/** The identities that kvstores and Kubernetes report, without those of a checkpoint. */
+/** The identities of kvstores and Kubernetes, without those of a checkpoint. */
 export class ReportedIdentities {
   readonly #sources: IdentitySources;
 

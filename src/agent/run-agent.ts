@@ -18,12 +18,12 @@ import { LiveView } from './live-view.ts';
 import type { AgentOptions } from './options.ts';
 
 /**
- * Time between the last step of a script and the line that reports its end, so that the changes of the step are shown
+ * Time between the last step of a script and the line about its end, so that the changes of the step are shown
  * before.
  */
 const SETTLE_MS = 1_000;
 
-/** The settings that a reload changes. */
+/** The settings changed by a reload. */
 export interface ReloadedAgentSettings extends ReloadedSettings {
   readonly manifests: readonly string[];
   /** See `AgentOptions`; undefined: no limit. */

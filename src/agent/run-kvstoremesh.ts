@@ -120,7 +120,7 @@ class KvstoreMeshProcess implements ServedProcess {
     };
   }
 
-  /** Returns the reasons why this process is not ready. A standby that waits for another kvstoremesh is ready. */
+  /** Returns the reasons why this process is not ready. A standby waiting for another kvstoremesh is ready. */
   blockers(): readonly string[] {
     if (this.#mesh?.isReady === true) return [];
     if (this.#folder?.status().listed === false) {

@@ -19,7 +19,7 @@ async function readFrom(handle: FileHandle, into: Uint8Array, position: number):
 const MAX_PARTS = 1024;
 
 /**
- * Returns the number of bytes that were read. The buffers are not filled if the file ends, or if a read was
+ * Returns the number of read bytes. The buffers are not filled if the file ends, or if a read was
  * interrupted.
  */
 async function readPartsFrom(

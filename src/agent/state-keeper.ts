@@ -22,7 +22,7 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly clusterName: string;
   readonly nodeName: string;
   readonly engines: CheckpointEngines;
-  /** Returns the identities that sources provide. */
+  /** Returns the identities of sources. */
   readonly identities: () => Iterable<KnownIdentity>;
   /** Returns a text that changes with the identities. */
   readonly identityVersion: () => string;
@@ -73,7 +73,7 @@ export class StateKeeper {
   }
 
   /**
-   * Returns the step that locks the folder and restores its checkpoint before any source is followed. Its stop writes
+   * Returns the step to lock the folder and restore its checkpoint before any source is followed. Its stop writes
    * the last checkpoint. The start fails with `InputError` if another process uses the folder.
    */
   step(): Step {
@@ -82,7 +82,7 @@ export class StateKeeper {
       name: 'checkpoint',
       progressTimeoutMs: READ_MS,
       onTimeout: 'continue',
-      // Only the write of the last checkpoint may take long. A read that blocks is abandoned like any other step.
+      // Only the write of the last checkpoint may take long. A blocked read is abandoned like any other step.
       get stopMs() {
         return isRestored ? WRITE_MS : STOP_MS;
       },
@@ -117,7 +117,7 @@ export class StateKeeper {
     this.#options.log.info({ cluster }, `cluster ${cluster}: restore complete`);
   }
 
-  /** Withdraws the restored services of a remote cluster that has been unreachable for too long. */
+  /** Withdraws the restored services of a remote cluster after its service TTL. */
   releaseRestoredOffers(cluster: string): void {
     const { log } = this.#options;
     this.#restoration.releaseOffers(cluster).catch((error: unknown) => {
@@ -141,7 +141,7 @@ export class StateKeeper {
     return this.#restoration.clusterOf(identity);
   }
 
-  /** Returns all restored identities, even those that a source provides by now. */
+  /** Returns all restored identities, even if a source provides them by now. */
   identities(): Iterable<KnownIdentity> {
     return this.#restoration.identities();
   }

@@ -63,7 +63,7 @@ export abstract class ClusterSet implements SyncMembers {
   }
 
   /**
-   * Follows the cluster `name` with the client that `connect` returns. If the cluster is known, it changes to the new
+   * Follows the cluster `name` with the client of `connect`. If the cluster is known, it changes to the new
    * client and keeps its state until the new lists no longer contain it. Resolves when the previous attempt has ended;
    * does not wait for the connection.
    */

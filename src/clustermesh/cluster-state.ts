@@ -39,7 +39,7 @@ export interface ClusterFollow {
   /** If true, a resource is followed only when its canary exists. */
   readonly canaries: boolean;
   /**
-   * The deletes that are applied, including those of keys that a complete list does not contain. `proven`: deletes
+   * The applied deletes, including those of keys missing in a complete list. `proven`: deletes
    * before the deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them
    * or fail static is off; `none`: no delete, because the configuration is gone.
    */
@@ -71,12 +71,12 @@ export interface ClusterState {
   /** Cluster id under which the current state was read; 0 if there is none. No other cluster may have this id. */
   readonly id: number;
   /**
-   * The configuration that was read last; undefined for clusters older than 1.13. It belongs to the cluster, not to a
+   * The last read configuration; undefined for clusters older than 1.13. It belongs to the cluster, not to a
    * connection: if a cluster once had a configuration, it is expected to have one in any later kvstore.
    */
   readonly config: ClusterConfig | undefined;
   /**
-   * The configurations that the last handshake found. `read`: that of the cluster. `gone`: none of the cluster,
+   * The configurations found by the last handshake. `read`: that of the cluster. `gone`: none of the cluster,
    * although it once had one. `others`: only those of other clusters. `none`: none at all.
    */
   readonly found: 'none' | 'read' | 'gone' | 'others';

@@ -31,7 +31,7 @@ export interface RemoteClusterStatus {
   readonly state: RemoteClusterState;
   /** True if the state of the cluster is complete and its kvstore answers. */
   readonly ready: boolean;
-  /** If the cluster is not ready: the last time it was. The state of that time is served. */
+  /** If the cluster is not ready: the last time it was. Its state of then is served. */
   readonly knownAt: number | undefined;
   /** True if the kvstore answers all current reads. */
   readonly connected: boolean;
@@ -43,7 +43,7 @@ export interface RemoteClusterStatus {
   readonly lastSyncMs: number | undefined;
   /** Status of the current client, whose counters start at 0; undefined if there is none. */
   readonly kvstore: BackendStatus | undefined;
-  /** The configuration that was read last; undefined until it is read, and for clusters older than 1.13. */
+  /** The last read configuration; undefined until it is read, and for clusters older than 1.13. */
   readonly config: ClusterConfig | undefined;
   /** For each resource: `synced`, counters, and the progress of its watch. */
   readonly resources: ResourceStatuses;
@@ -60,7 +60,7 @@ export interface RemoteClusterStatus {
   readonly tasks: readonly TaskStatus[];
 }
 
-/** Facts that the reported state depends on, in addition to {@link ClusterState}. */
+/** Facts which determine the reported state, in addition to {@link ClusterState}. */
 export interface ClusterFacts {
   /** True if all lists are complete on the current connection. */
   readonly complete: boolean;

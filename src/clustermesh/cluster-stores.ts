@@ -58,8 +58,8 @@ export interface ClusterStoresOptions extends StoreHooks {
 }
 
 /**
- * Returns the format in which the services of a cluster are read; `undefined` if `setting` excludes all formats that it
- * exports.
+ * Returns the format in which the services of a cluster are read; `undefined` if `setting` excludes all formats of the
+ * cluster.
  */
 export function serviceFormat(
   setting: ServiceV2,
@@ -70,7 +70,7 @@ export function serviceFormat(
   return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
-/** Returns the cause of changes that withdraw the state of a cluster. */
+/** Returns the cause of the changes of a withdrawal. */
 function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
@@ -198,7 +198,7 @@ export class ClusterStores extends ResourceStores {
 
   /**
    * Follows one resource. If the cluster changed to another format of services, the state in the old format is served
-   * until the new one is complete, and is then withdrawn. So no service loses a backend that both formats contain.
+   * until the new one is complete, and is then withdrawn. So no service loses a backend of both formats.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { engines, cluster } = this.#options;
@@ -237,7 +237,7 @@ export class ClusterStores extends ResourceStores {
     return end;
   }
 
-  /** Returns the skipped stores that have state from an earlier run. */
+  /** Returns the skipped stores with state from an earlier run. */
   #skippedStores(): readonly Pick<WatchStore<unknown>, 'drain'>[] {
     return [...this.skipped].flatMap((resource) => {
       const store = this.stores.get(resource);

@@ -2,7 +2,7 @@ import type { ConnectKvstore } from './followed-cluster.ts';
 
 /** A file of the configuration directory. */
 export type ConfigFile =
-  /** A kvstore configuration. `hash` covers all content that `connect` depends on. */
+  /** A kvstore configuration. `hash` covers all content used by `connect`. */
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
   /** A file without `endpoints:`, such as a certificate. */
   | { readonly kind: 'other' }
@@ -13,7 +13,7 @@ export type ConfigFile =
 export type ConfigListing = ReadonlyMap<string, ConfigFile>;
 
 export interface DirectoryState {
-  /** The clusters that are followed because of the directory. */
+  /** The clusters followed because of the directory. */
   readonly clusters: ReadonlyMap<string, FollowedConfig>;
   /** Current problems by file name, one sentence each. */
   readonly problems: ReadonlyMap<string, string>;
@@ -45,8 +45,8 @@ export interface DirectoryStep {
 }
 
 /**
- * Time that a former configuration may lack `endpoints:` before its cluster is removed, because a file may be rewritten
- * in place. A removal withdraws everything, so a scan during such a write must not cause it.
+ * Time in which a former configuration may lack `endpoints:` before its cluster is removed, because a file may be
+ * rewritten in place. A removal withdraws everything, so a scan during such a write must not cause it.
  */
 export const GRACE_MS = 10_000;
 
@@ -73,7 +73,7 @@ const INVALID_NAME =
   'the file name is not a valid cluster name: use at most 63 letters, digits, ".", "_" and "-"; the first and the last must be a letter or digit';
 
 /**
- * Returns the changes that a listing of the directory implies (SEMANTICS 6). A new file adds a cluster, another hash
+ * Returns the changes implied by a listing of the directory (SEMANTICS 6). A new file adds a cluster, another hash
  * changes it, and a deleted file removes it. If a file is unusable, its cluster keeps the last valid configuration and
  * the reason is reported as a problem. Pure.
  */

@@ -56,7 +56,7 @@ export interface ConfigFollowerStatus {
 
 /**
  * Keeps the clusters of a mesh equal to a directory of configurations (SEMANTICS 6). If the directory cannot be read,
- * nothing changes and the read is retried. A change that fails is retried too, and does not delay the changes of other
+ * nothing changes and the read is retried. A failed change is retried too, and does not delay the changes of other
  * clusters.
  */
 export class ConfigFollower {
@@ -174,7 +174,7 @@ export class ConfigFollower {
     return step.nextScanAt === undefined ? MAX_RETRY_MS : step.nextScanAt - now;
   }
 
-  /** Applies changes concurrently. Returns the problem of each change that failed, by the name of its cluster. */
+  /** Applies changes concurrently. Returns the problem of each failed change, by the name of its cluster. */
   async #applyAll(changes: readonly DirectoryChange[]): Promise<ReadonlyMap<string, string>> {
     const failures = new Map<string, string>();
     const apply = async (change: DirectoryChange): Promise<void> => {
@@ -194,7 +194,7 @@ export class ConfigFollower {
     else await mesh.add(change.name, change.connect);
   }
 
-  /** Reports the problems that are new or changed. Returns true if there are any. */
+  /** Reports the new or changed problems. Returns true if there are any. */
   #report(previous: ReadonlyMap<string, string>): boolean {
     const newProblems = [...this.#problems()].filter(([name, reason]) => previous.get(name) !== reason);
     for (const [name, reason] of newProblems) this.#guard.call(this.#options.onProblem, name, reason);

@@ -39,7 +39,7 @@ import { type Decoded, rejectedAs } from '../net/fields.ts';
 export interface ClusterLimits {
   /** The cluster's id; undefined if it is unknown or the cluster has none. */
   readonly clusterID: number | undefined;
-  /** The identities that its values may contain, in addition to reserved ones; undefined if all are allowed. */
+  /** The identities allowed in its values, in addition to reserved ones; undefined if all are allowed. */
   readonly identities: IdentityRange | undefined;
 }
 
@@ -79,7 +79,7 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
     this.#anyLabels = anyLabels;
   }
 
-  /** Rejects identities that the cluster may not use, and address spaces of other clusters. */
+  /** Rejects identities not allowed for the cluster, and address spaces of other clusters. */
   readonly ip: ValueDecoder<IPIdentityPair> = (name, value, at) => {
     const decoded = decodeIPIdentityPair(name, value, at, this.#valueLimits);
     if (!decoded.ok) return decoded;
@@ -90,7 +90,7 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
     );
   };
 
-  /** The fast form of {@link ClusterDecoders.ip}, for values in the form that Go writes. */
+  /** The fast form of {@link ClusterDecoders.ip}, for values in the form of Go's encoder. */
   readonly scanIP: StoreScanner<IPIdentityPair> = (name, buffer, from, to) => {
     const pair = scanIPIdentityPair(name, buffer, from, to, this.#valueLimits);
     // The scanner leaves names with an address space to the decoder.
@@ -98,10 +98,10 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
   };
 
   /**
-   * A fast form of {@link ClusterDecoders.ip} that creates no objects: returns true if the decoder accepts the value,
-   * and the value has the form that Go writes.
+   * A fast form of {@link ClusterDecoders.ip} without new objects: returns true if the decoder accepts the value,
+   * and the value has the form of Go's encoder.
    *
-   * @param pair the pair that was encoded last
+   * @param pair the pair encoded last
    */
   checkIP(pair: IPIdentityPair, value: Uint8Array): boolean {
     const isPlain = value.length <= this.#valueLimits.bytes && isPlainPair(pair);

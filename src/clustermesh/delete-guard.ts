@@ -27,7 +27,7 @@ const BACKOFF = { baseMs: 50, capMs: 5_000 };
  * not mean that objects of the cluster were deleted.
  *
  * The proof is a quorum read after the receipt of a delete at revision R. The store is then at R or later. If the key
- * has the mod revision that the handshake found, it existed unchanged at R. One read proves all deletes up to the
+ * has the mod revision found by the handshake, it existed unchanged at R. One read proves all deletes up to the
  * revision of the store, so a burst costs one read. At most one read runs at a time.
  *
  * A cluster that changes the format of its services first writes the new format to its configuration, and then deletes

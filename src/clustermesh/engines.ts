@@ -37,7 +37,7 @@ export interface ExportSink {
   exportDeleted(service: ServiceExportKey): unknown;
 }
 
-/** The kvstore event or the withdrawal that causes changes of the engines. */
+/** The kvstore event or the withdrawal behind changes of the engines. */
 export interface MeshCause {
   /** Name of the cluster. */
   readonly store: string;
@@ -47,7 +47,7 @@ export interface MeshCause {
   readonly withdrawal?: boolean | undefined;
 }
 
-/** The engines that a mesh feeds. If one is absent, its keys are not watched. */
+/** The engines fed by a mesh. If one is absent, its keys are not watched. */
 export interface MeshEngines {
   readonly ipcache?: IPSink | undefined;
   readonly services?: ServiceSink | undefined;

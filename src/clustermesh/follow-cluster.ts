@@ -93,7 +93,7 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
       leave();
     }
   };
-  if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing that is read
+  if (stores.resources.length === 0) cluster.onComplete(); // the cluster exports nothing readable
   const readers = [run(() => watchConfig(cluster, either.signal))];
   const follow = (resource: CopiedResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
@@ -172,7 +172,7 @@ function endOf(watch: Watch): FollowEnd {
 
 /**
  * Calls `follow` for each resource when its canary appears. The kvstore of a cluster with canaries may be empty because
- * it has just restarted. A list that was complete before the canary would then delete valid keys (SEMANTICS 6).
+ * it has just restarted. A list completed before the canary would then delete valid keys (SEMANTICS 6).
  */
 async function watchCanaries(
   { backend, name, stores }: FollowParams,

@@ -44,14 +44,14 @@ import { WatchStates } from './watch-states.ts';
 
 /**
  * Returns a new kvstore client, which a remote cluster closes. If it throws, the call is retried. If the signal fires,
- * the call is abandoned, and a client that it returns later is closed.
+ * the call is abandoned, and its late client is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 
 /** Common options of followed clusters. */
 export interface FollowingOptions {
   /**
-   * Gate that every batch of every cluster passes on its way into the engines, so that many concurrent syncs do not
+   * Gate of every batch of every cluster on its way into the engines, so that many concurrent syncs do not
    * block the event loop. By default, each batch is applied when it arrives.
    */
   readonly gate?: TurnGate | undefined;
@@ -241,7 +241,7 @@ export class FollowedCluster {
 
   // ── The machine ────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Processes inputs one after the other, including those that effects dispatch synchronously. */
+  /** Processes inputs one after the other, including those dispatched by effects. */
   #dispatch(input: ClusterInput): void {
     this.#inputs.push(input);
     if (this.#isStepping) return;
@@ -332,7 +332,7 @@ export class FollowedCluster {
 
   /**
    * Runs `work` of the caller with a time limit. Rejects with `reason` if it takes longer, and if `leaving` fires.
-   * `discard` receives a result that arrives too late.
+   * `discard` receives a late result.
    */
   async #runWithin<T>(
     ms: number,

@@ -14,10 +14,10 @@ import type { WatchState } from '../kvstore/session/backend.ts';
 import type { WatchStore, WatchStoreRun, WatchStoreStatus } from '../kvstore/stores/watch-store.ts';
 import type { IdentityCache } from '../model/identity-cache.ts';
 
-/** The resources that are withdrawn after the service TTL. */
+/** The resources to withdraw after the service TTL. */
 export const EXPIRING_RESOURCES: readonly CopiedResource[] = [...SERVICE_RESOURCES, 'serviceexports'];
 
-/** Dependencies that a followed cluster passes to its stores. */
+/** Dependencies of the stores of a followed cluster. */
 export interface StoreHooks {
   readonly identities: IdentityCache;
   readonly rejections: RejectionLog;
@@ -77,9 +77,9 @@ export abstract class ResourceStores {
     this.#cluster = cluster;
   }
 
-  /** The resources that the cluster does not export, or that are read in another format. `configure` sets it. */
+  /** The resources not exported by the cluster, or read in another format. `configure` sets it. */
   protected skipped: ReadonlySet<CopiedResource> = new Set();
-  /** Must be resolved if the services are in no format that is read, so that nothing waits for them. */
+  /** Must be resolved if the services are in no readable format, so that nothing waits for them. */
   protected readonly servicesSkipped: Deferred = deferred();
   /** Must be resolved if the cluster exports no services by the multi-cluster services API. */
   protected readonly exportsSkipped: Deferred = deferred();
@@ -89,7 +89,7 @@ export abstract class ResourceStores {
     return [...this.stores.keys()].filter((resource) => !this.skipped.has(resource));
   }
 
-  /** True if every resource that is not skipped has been complete once; services in one of their formats. */
+  /** True if every resource, except skipped ones, has been complete once; services in one of their formats. */
   get isSynced(): boolean {
     let areServicesRead = false;
     let areServicesSynced = false;
@@ -147,7 +147,7 @@ export abstract class ResourceStores {
   }
 
   /**
-   * Returns the kvstore key of a name of a resource and the revision that was read last; `undefined` if the name is not
+   * Returns the kvstore key of a name of a resource and the last read revision; `undefined` if the name is not
    * held. The revision may be of an earlier connection while the kvstore does not answer.
    */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {

@@ -13,9 +13,9 @@ const RECENT_STEP_MS = 100;
 const RELEASED_PER_SUCCESS = 4;
 
 /**
- * Paces the retries of unreachable clusters, so that their number does not increase the CPU that they cost. There are
+ * Paces the retries of unreachable clusters, so that their number does not increase their cost in CPU. There are
  * two independent paces. One serves all clusters in the order of arrival. The other serves only recent outages, every
- * second time the most recent one, so that neither old nor other recent outages delay a cluster that has just failed.
+ * second time the most recent one, so that neither old nor other recent outages delay a cluster with a new failure.
  */
 export class RetryPacer implements RetryTurns {
   readonly #clock: Clock;
@@ -71,7 +71,7 @@ export class RetryPacer implements RetryTurns {
   }
 
   /**
-   * Releases the most recent outage or the one that has waited longest, in alternation. Returns false if none is
+   * Releases the most recent outage or the longest waiting one, in alternation. Returns false if none is
    * recent.
    */
   #releaseRecent(): boolean {

@@ -63,7 +63,7 @@ const SUSPENDED_MS = 1_000;
 /**
  * Waits for each member until it is synced or its deadline has passed. Members may be added and removed during the
  * wait. If a member makes progress after its deadline, it is awaited again as long as others are. Resolves to the names
- * of the members that are not synced. Never rejects; if the signal fires, it resolves as after the deadline.
+ * of the unsynced members. Never rejects; if the signal fires, it resolves as after the deadline.
  *
  * Costs one timer, and one check of a member per change.
  */
@@ -78,7 +78,7 @@ class SyncWait {
   readonly #members: SyncMembers;
   readonly #deadline: SyncDeadline & { readonly clock: Clock };
   readonly #resolve: (missing: readonly string[]) => void;
-  /** Names of the members that are awaited. */
+  /** Names of the awaited members. */
   readonly #awaited = new Set<string>();
   /**
    * Earliest start of each member's deadline: the first check of the member, or the end of a suspension of the

@@ -12,7 +12,7 @@ function valueText(value: Uint8Array): string {
 }
 
 /**
- * A kvstore that is read but not written. Each put or delete that would change a key is printed with its reason, and
+ * A kvstore without writes. Each put or delete that would change a key is printed with its reason, and
  * then counts as done, so that a repeated write is printed only once.
  */
 export class DryRunBackend implements KvstoreBackend {
@@ -85,7 +85,7 @@ export class DryRunBackend implements KvstoreBackend {
     return kvs.length;
   }
 
-  /** Returns a lock that is not held, because locking would be a write. The caller continues as if it held the lock. */
+  /** Returns a lock without acquiring it, because this would be a write. The caller continues as if it held it. */
   lock(path: string): Promise<KvstoreLock> {
     const lost = new AbortController().signal;
     return Promise.resolve({ key: path, revision: 0, lost, release: () => Promise.resolve() });

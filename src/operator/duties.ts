@@ -26,7 +26,7 @@ import { sliceSync } from './publish/slice-sync.ts';
 import { RemoteClusters } from './remote-clusters.ts';
 import type { SliceMode } from './slices/cilium-slices.ts';
 
-/** Switches for the duties that publish. Collectors are switched by their intervals. */
+/** Switches for the publishing duties. Collectors are switched by their intervals. */
 export interface PublishSwitches {
   readonly services: boolean;
   readonly nodes: boolean;
@@ -97,7 +97,7 @@ export interface OperatorDuties {
   readonly mcs?: McsDuty | undefined;
 }
 
-/** Name of a cluster that is in no mesh, so that its configuration is not published (OPERATOR 16). */
+/** Name of a cluster outside of any mesh. Its configuration is not published (OPERATOR 16). */
 export const NO_MESH = 'default';
 
 /** Rate limit of the explicit removal of all CiliumEndpoints. */
@@ -139,8 +139,8 @@ function publishDuties(
   const { publish, kubernetes: source, clusterName, clusterID, endpoints, serviceFormats = 'both' } = options;
   const isCRD = options.identityAllocation === 'crd';
   const hasSlices = serviceFormats === 'both';
-  // A former operator may have left keys of a namespace that is no longer global. Identities are deleted after the keys
-  // that contain their numbers.
+  // A former operator may have left keys of a namespace that is no longer global. Identities are deleted last, because
+  // the other keys contain their numbers.
   const sweepAfter = async (): Promise<void> => {
     if (namespaces === undefined) return;
     const others = producers.filter(({ resource }) => resource !== 'identities' && resource !== 'nodes');
@@ -195,7 +195,7 @@ function importDuties(
   return { all: [...all, mcs, exportedSliceCopies({ ...context, objects })], clusters, mcs };
 }
 
-/** Returns the duties that run once on explicit request. */
+/** Returns the duties for one run on explicit request. */
 function removalDuties(options: OperatorDutiesOptions): readonly Duty[] {
   if (options.deleteAllEndpoints !== true) return [];
   const { endpoints, identities } = intervalsOf(options);

@@ -20,7 +20,7 @@ export interface DutyOptions {
   readonly onAction?: ((action: Action) => void) | undefined;
 }
 
-/** Options of a duty with random delays, or with work that takes long. */
+/** Options of a duty with random delays, or with long work. */
 export interface DutyContext extends DutyOptions, Runtime {
   /** Splits long work into short turns of the event loop. Default: not split. */
   readonly gate?: TurnGate | undefined;

@@ -21,7 +21,7 @@ export interface Duty {
  */
 export type DutyState = 'off' | 'waiting' | 'running' | 'ended';
 
-/** A write that a duty made, or would have made in a dry run. */
+/** A write made by a duty, or only printed in a dry run. */
 export interface Action {
   readonly duty: string;
   /** Verb and object, such as `delete ciliumendpoints.cilium.io/v2 shop/web-0`. */
@@ -46,7 +46,7 @@ export interface DutyStatus {
   readonly rounds?: DutyRounds | undefined;
 }
 
-/** The keys that a duty maintains in the kvstore. */
+/** The keys of a duty in the kvstore. */
 export interface PublishedKeys {
   /** True if the canary is in the kvstore. Without a canary: if the content is complete and no write is pending. */
   readonly synced: boolean;
@@ -62,10 +62,10 @@ export interface PublishedKeys {
 /** The work of a duty in its rounds. */
 export interface DutyRounds {
   readonly rounds: number;
-  /** Number of marked objects after the last round. A later round deletes those that are still unused. */
+  /** Number of marked objects after the last round. A later round deletes the still unused ones. */
   readonly marked: number;
   readonly deleted: number;
-  /** Number of deletes that conflicted with another writer. The next round checks them again. */
+  /** Number of deletes in conflict with another writer. The next round checks them again. */
   readonly conflicts: number;
   /** Wall time of the start of the last round, in milliseconds since the epoch; undefined before the first. */
   readonly lastRoundMs: number | undefined;

@@ -7,7 +7,7 @@ import { asKvstoreError, UNREACHABLE } from '../kvstore/session/errors.ts';
 export interface KvstoreReachOptions {
   readonly backend: Pick<KvstoreBackend, 'get'>;
   readonly clock: Clock;
-  /** The key that is read. It need not exist. */
+  /** The key to read. It need not exist. */
   readonly key: string;
 }
 

@@ -4,7 +4,7 @@ interface Result<T> {
   /** The object after the request; undefined if it does not exist. */
   readonly object: T | undefined;
   readonly uid: string;
-  /** Versions that this process has replaced and whose events may still arrive. */
+  /** Versions replaced by this process whose events may still arrive. */
   readonly replaced: ReadonlySet<string>;
 }
 

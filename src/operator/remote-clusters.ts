@@ -27,7 +27,7 @@ export interface RemoteClustersOptions extends KeyOwner, DutyContext {
 export type RemoteState = 'complete' | 'incomplete' | 'expired' | 'gone';
 
 /**
- * Follows the remote clusters of the mesh, once for all duties that read them. Connects to the clusters only while
+ * Follows the remote clusters of the mesh, once for all duties. Connects to the clusters only while
  * `run` runs, so that only the leader is connected.
  */
 export class RemoteClusters implements Duty {
@@ -44,7 +44,7 @@ export class RemoteClusters implements Duty {
     this.#options = options;
   }
 
-  /** Adds engines that receive the state of all clusters. Call it before the run, and only once for each engine. */
+  /** Adds engines as receivers of the state of all clusters. Call it before the run, and only once for each engine. */
   feed(engines: MeshEngines): void {
     this.#engines = { ...this.#engines, ...engines };
   }

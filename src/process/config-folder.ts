@@ -13,7 +13,7 @@ import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 
 const BROKEN_LINK: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
 
-/** Spellings of the key that identifies an etcd configuration. */
+/** Spellings of the key by which an etcd configuration is recognized. */
 const ENDPOINTS_KEYS = ['endpoints', '"endpoints"', "'endpoints'"];
 
 /** Returns true if a line begins with `endpoints:`. Linear in the text, whatever its contents. */
@@ -39,15 +39,15 @@ function hashOf(parts: readonly (string | Uint8Array)[]): string {
   return hash.digest('hex');
 }
 
-/** A loaded configuration, with the contents that it was loaded from. */
+/** A loaded configuration, with the contents of its files. */
 interface KnownConfig {
   readonly content: string;
-  /** Files that the configuration names. */
+  /** Files named by the configuration. */
   readonly files: readonly string[];
   readonly file: ConfigFile & { readonly kind: 'config' };
 }
 
-/** Returns a reader that reads each file once, even if several configurations name it. */
+/** Returns a reader of files. It reads each file once, even if several configurations name it. */
 function readingOnce(): ReadPem {
   const read = new Map<string, Promise<Buffer>>();
   return (path) => {
@@ -70,7 +70,7 @@ export class ConfigFolder implements ConfigSource {
   #watcher: FSWatcher | undefined;
   #onChange: (() => void) | undefined;
 
-  /** @param connect returns a client of the kvstore that a file describes */
+  /** @param connect returns a client of the kvstore of a file */
   constructor(path: string, connect: (config: EtcdConfig) => KvstoreBackend) {
     this.#path = resolve(path);
     this.#connect = connect;

@@ -26,7 +26,7 @@ export interface LocalEtcdContext
 
 const BACKOFF = { baseMs: 500, capMs: 5_000 };
 
-/** Returns a client of the etcd that the file of `--kvstore-config` describes. Throws `InputError`. */
+/** Returns a client of the etcd of `--kvstore-config`. Throws `InputError`. */
 export async function openLocalEtcd(
   path: string,
   rateLimit: RateLimitOptions | undefined,

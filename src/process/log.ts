@@ -9,7 +9,7 @@ export interface LineSink {
   write(text: string): unknown;
 }
 
-/** The fields of a pino record that the text form shows. */
+/** The fields of a pino record shown by the text form. */
 interface LogRecord {
   readonly level: string;
   readonly msg?: string;

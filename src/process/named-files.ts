@@ -20,7 +20,7 @@ export interface NamedFiles {
 }
 
 /**
- * Returns one sentence for each file that cannot be read, and for each invalid configuration, certificate or token in
+ * Returns one sentence for each unreadable file, and for each invalid configuration, certificate or token in
  * them. Of recorded keys and manifests, which may be large, only the access is checked. Connects to no server.
  */
 export async function namedFileProblems(files: NamedFiles): Promise<readonly string[]> {
@@ -41,7 +41,7 @@ export async function namedFileProblems(files: NamedFiles): Promise<readonly str
 }
 
 /**
- * Returns the message of the error that `read` throws; empty if it succeeds. The message begins with `what`, unless the
+ * Returns the message of the error of `read`; empty if it succeeds. The message begins with `what`, unless the
  * error is an `InputError`.
  */
 async function problemOf(what: string, read: () => Promise<unknown>): Promise<readonly string[]> {

@@ -3,7 +3,7 @@ import { type Rejection, RejectionLog, type RejectionStatus } from '../base/reje
 import type { Logger } from './log.ts';
 
 /**
- * Maximum number of rejections of one reason that are logged as warnings in a period. The others are counted and logged
+ * Maximum number of warnings for one reason in a period. The other rejections are counted and logged
  * at `debug`.
  */
 const MAX_WARNINGS = 20;
@@ -40,7 +40,7 @@ export class RejectionReport {
     this.#report(rejection);
   }
 
-  /** Counts a rejection that is reported elsewhere. */
+  /** Counts a rejection reported elsewhere. */
   count(rejection: Rejection): void {
     this.#rejections.add(rejection);
   }
@@ -67,7 +67,7 @@ export class RejectionReport {
     if (level === 'debug') this.#timer ??= this.#clock.after(PERIOD_MS, () => this.flush());
   }
 
-  /** Counts a rejection. Returns the number of rejections of that reason in this period. */
+  /** Counts a rejection. Returns the number of rejections of its reason in this period. */
   #countInPeriod(reason: string): number {
     const now = this.#clock.now();
     const known = this.#periods.get(reason);

@@ -6,7 +6,7 @@ import type { RunContext } from './run-context.ts';
 /** Settings of a running process after reading its configuration file again. */
 export interface ReloadedSettings {
   readonly logLevel: LogLevel;
-  /** Keys of changed settings that only take effect at the next start. */
+  /** Keys of changed settings which take effect only at the next start. */
   readonly needRestart: readonly string[];
   /** Called when the settings are in use. */
   readonly onApplied?: () => void;

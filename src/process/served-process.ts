@@ -67,11 +67,11 @@ export interface ServedProcess {
   status(): object;
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
-  /** Returns the metrics. Statuses that several metrics use are read with `scrape.once`. Called once. */
+  /** Returns the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
   metrics(scrape: Scrape): readonly Description[];
 }
 
-/** The fields that the runner adds to the status of a {@link ServedProcess}. */
+/** The fields added by the runner to the status of a {@link ServedProcess}. */
 export interface ProcessDocument {
   readonly steps: readonly StepDocument[];
   /** One sentence for each reason why the process is not ready. */

@@ -25,7 +25,7 @@ export interface Step {
   readonly stop?: () => unknown;
   /** Returns a phrase for each reason why the step currently waits. */
   readonly waitsFor?: () => readonly string[];
-  /** Returns the time of the last progress, monotonic, for a step that does not call `progress`. */
+  /** Returns the time of the last progress, monotonic, for a step without calls of `progress`. */
   readonly progressAt?: () => number;
   /** Maximum time without progress; default: unlimited. */
   readonly progressTimeoutMs?: number;
@@ -38,7 +38,7 @@ export interface Step {
   readonly stopMs?: number;
 }
 
-/** The parts of the process that steps use. */
+/** The parts of the process used by steps. */
 export interface StepsContext {
   readonly log: Logger;
   readonly clock: Clock;
@@ -56,7 +56,7 @@ const SUSPENDED_MS = 1_000;
  * 30 s.
  */
 export const STOP_MS = 5_000;
-/** Maximum time without progress of a step that reads a file or a recording. */
+/** Maximum time without progress while a step reads a file or a recording. */
 export const READ_MS = 180_000;
 /**
  * Time after which the start fails if the local kvstore does not answer. A supervisor is expected to restart the

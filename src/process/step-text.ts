@@ -18,7 +18,7 @@ export function stalledText({ name, idleMs, waitsFor }: StepDocument): string {
   return `${name}: no progress for ${seconds(idleMs)}${reasons}`;
 }
 
-/** Returns the state of a step in words; undefined for a step that is pending, done or stopped. */
+/** Returns the state of a step in words; undefined for a pending, done or stopped step. */
 function stateText({ state, ms, idleMs, failure }: StepDocument): string | undefined {
   switch (state) {
     case 'running':
@@ -36,14 +36,14 @@ function stateText({ state, ms, idleMs, failure }: StepDocument): string | undef
   }
 }
 
-/** A step that is running, or has a problem. */
+/** A running step, or one with a problem. */
 export interface OpenStep {
   /** `step 3 of 8, manifests: running for 2 s`. */
   readonly text: string;
   readonly waitsFor: readonly string[];
 }
 
-/** Returns the steps of a start that are running or have a problem. */
+/** Returns the running steps of a start and those with a problem. */
 export function openSteps(steps: readonly StepDocument[]): readonly OpenStep[] {
   return steps.flatMap((step, index) => {
     const state = stateText(step);

@@ -1,7 +1,7 @@
 /** Receives text for people: standard output, or a list in a test. */
 export interface Output {
   write(text: string): unknown;
-  /** Number of written bytes that the reader has not consumed; 0 if unknown. */
+  /** Number of written bytes not consumed by the reader; 0 if unknown. */
   readonly writableLength?: number | undefined;
   /** Resolves when the reader has consumed all written bytes, or the signal has fired. */
   readonly drained?: ((signal: AbortSignal) => Promise<void>) | undefined;
@@ -31,7 +31,7 @@ const CODES: Readonly<Record<Exclude<Tone, 'plain'>, number>> = {
   removed: 31,
 };
 
-/** The variables that turn colours off: `NO_COLOR` (no-color.org) if not empty, and `TERM=dumb`. */
+/** The variables to turn colours off: `NO_COLOR` (no-color.org) if not empty, and `TERM=dumb`. */
 export interface ColourEnvironment {
   readonly NO_COLOR?: string | undefined;
   readonly TERM?: string | undefined;

@@ -7,7 +7,7 @@ import {
 import type { Scrape } from '../../api/metrics/scrape.ts';
 import type { OperatorDuties } from '../../operator/duties.ts';
 
-/** The parts of an operator that are measured. They are read at each scrape. */
+/** The measured parts of an operator. They are read at each scrape. */
 export interface MeasuredOperator {
   readonly clusterName: string;
   readonly duties: () => OperatorDuties;

@@ -410,7 +410,7 @@ class OperatorProcess implements ServedProcess {
       gate: this.#gate,
       onReject: (rejection) => this.#rejected.add(rejection),
       onFailure: (error, duty) => {
-        // A duty that waits at its start is no failure, and the status shows the reason.
+        // A duty waiting at its start is no failure, and the status shows the reason.
         if (error instanceof NotReadyError) log.info({ duty }, `${duty} waits: ${error.message}`);
         else log.warn({ err: error, duty }, `${duty} failed; retrying`);
       },

@@ -40,7 +40,7 @@ import { UNMANAGED_DNS_SELECTOR, UnmanagedDnsCollector } from './unmanaged-dns-c
 export interface CollectorIntervals {
   /** CiliumEndpoints of deleted pods. Default 5 min. */
   readonly endpoints?: number | undefined;
-  /** CiliumIdentities that no endpoint uses. Default 15 min. Requires the collector of endpoints. */
+  /** Unused CiliumIdentities. Default 15 min. Requires the collector of endpoints. */
   readonly identities?: number | undefined;
   /** CiliumNodes without a Node. Default 5 min. */
   readonly nodes?: number | undefined;
@@ -48,9 +48,9 @@ export interface CollectorIntervals {
   readonly policyStatus?: number | undefined;
   /** DNS pods without an endpoint. Default off; upstream 15 s. */
   readonly unmanagedDns?: number | undefined;
-  /** Identities of the kvstore that no node references. Default 15 min. */
+  /** Unreferenced identities of the kvstore. Default 15 min. */
   readonly kvstoreIdentities?: number | undefined;
-  /** Locks of the kvstore that are never released. Default 25 s. */
+  /** Unreleased locks of the kvstore. Default 25 s. */
   readonly locks?: number | undefined;
 }
 
@@ -75,7 +75,7 @@ const WRITES_PER_SECOND = 20;
 /** As upstream for a small cluster. */
 const SLICE_WRITES_PER_SECOND = 10;
 
-/** The fields of each followed kind that are kept in memory. */
+/** The fields of each followed kind to keep in memory. */
 const SHAPES = {
   endpoints: {
     metadata: { ownerReferences: { kind: true, name: true, uid: true } },
@@ -93,7 +93,7 @@ const SHAPES = {
   nodes: {},
 } satisfies Readonly<Record<string, Shape>>;
 
-/** Returns a duty that is switched off: a row in the status only. */
+/** Returns a switched-off duty: a row in the status only. */
 function offDuty(name: string): Duty {
   const status: DutyStatus = { name, state: 'off', failures: 0, lastFailure: undefined };
   return { name, run: () => Promise.resolve(), status: () => status };

@@ -19,7 +19,7 @@ export interface EndpointCollectorOptions extends ObjectAccess {
   readonly gate?: TurnGate | undefined;
 }
 
-/** Default interval, that of Cilium's `cilium-endpoint-gc-interval`. */
+/** Default of Cilium's `cilium-endpoint-gc-interval`. */
 export const ENDPOINT_GC_INTERVAL_MS: number = 5 * 60_000;
 
 /** Looks up the possible owners of an endpoint by name. */
@@ -29,7 +29,7 @@ export interface EndpointOwners {
 }
 
 const PODS = pods(undefined);
-/** Number of endpoints that are compared with their owners in one step, which takes about 1 ms. */
+/** Number of endpoints compared with their owners in one step, which takes about 1 ms. */
 const ENDPOINTS_PER_STEP = 512;
 const FINISHED: ReadonlySet<unknown> = new Set(['Succeeded', 'Failed']);
 
@@ -47,7 +47,7 @@ function hasAddressOf(endpoint: KubernetesObject, pod: KubernetesObject): boolea
 /**
  * Returns the reason why an endpoint does not belong to the pod `name`; undefined if it does.
  *
- * @param uid that of the owner reference; undefined if the endpoint has no owner reference
+ * @param uid the uid in the owner reference; undefined if the endpoint has no owner reference
  */
 function whyNoPod(
   endpoint: KubernetesObject,
@@ -99,7 +99,7 @@ export class EndpointCollector implements Collector {
   readonly name = 'endpoint-gc';
   readonly needs: Collector['needs'];
   readonly #options: EndpointCollectorOptions;
-  /** Versions of the endpoints that the previous round found stale, by `namespace/name`. */
+  /** Versions of the endpoints found stale by the previous round, by `namespace/name`. */
   #marked = new Map<string, string>();
 
   constructor(options: EndpointCollectorOptions) {

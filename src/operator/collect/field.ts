@@ -26,7 +26,7 @@ export function timeAt(value: unknown, ...names: readonly string[]): number | un
 }
 
 /**
- * Returns a value with sorted names and without the parts that an API server may omit or add: null, lists and objects
+ * Returns a value with sorted names and without the parts which an API server may omit or add: null, lists and objects
  * without content, and the value `empty`.
  */
 export function normalForm(value: unknown, empty?: ''): unknown {

@@ -31,7 +31,7 @@ export const IDENTITY_DELETES_PER_SECOND: number = 2500 / 60;
 /** `identity-heartbeat-timeout`: time without use after which an identity is marked, and after the mark deleted. */
 const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
 
-/** Number of endpoints that are read in one step, which takes about 1 ms. */
+/** Number of endpoints read in one step, which takes about 1 ms. */
 const ENDPOINTS_PER_STEP = 4096;
 
 /** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
@@ -53,9 +53,9 @@ export interface IdentityUse {
 export interface IdentityRound {
   /** All identities, by name. */
   readonly uses: ReadonlyMap<string, IdentityUse>;
-  /** Identities that were not used for the timeout and are not marked yet. */
+  /** Identities unused for the timeout and not marked yet. */
   readonly toMark: readonly string[];
-  /** Marked identities that were not used for the timeout since they were marked. */
+  /** Marked identities unused for the timeout since they were marked. */
   readonly toDelete: readonly string[];
 }
 
@@ -66,10 +66,10 @@ function isMarked(identity: KubernetesObject): boolean {
 /**
  * Computes one round (OPERATOR 21, 22). An identity is kept if it was used, written or first seen less than the timeout
  * ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
- * not used after that, it is deleted. Pure.
+ * not used afterwards, it is deleted. Pure.
  *
  * @param previous `uses` of the previous round; empty at first, so that nothing is deleted within the first timeout
- * @param used names of the identities that an endpoint uses
+ * @param used names of the identities of endpoints
  */
 export function identityRound(
   previous: ReadonlyMap<string, IdentityUse>,

@@ -27,7 +27,7 @@ export const LOCK_GC_INTERVAL_MS = 25_000;
 const LOCK_REMOVALS_PER_SECOND = 20;
 
 /**
- * Returns a collector that deletes keys of the kvstore that were stale and unchanged in two consecutive rounds, for
+ * Returns a collector of keys of the kvstore. It deletes keys stale and unchanged in two consecutive rounds, for
  * `reason`.
  */
 function kvstoreCollector(
@@ -72,7 +72,7 @@ function kvstoreCollector(
   };
 }
 
-/** Returns the collector of locks of the identity allocator that are never released (OPERATOR 14). */
+/** Returns the collector of unreleased locks of the identity allocator (OPERATOR 14). */
 export function lockCollector(options: KvstoreCollectorOptions): Collector {
   const collection = lockCollection(options.backend);
   const reason = 'the lock was not released';
@@ -80,7 +80,7 @@ export function lockCollector(options: KvstoreCollectorOptions): Collector {
 }
 
 /**
- * Returns the collector of the cluster's identities that no node references (OPERATOR 17 to 19).
+ * Returns the collector of the cluster's identities without references (OPERATOR 17 to 19).
  *
  * @param intervalMs at least {@link AGENT_LEASE_MS}
  */

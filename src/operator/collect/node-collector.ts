@@ -37,7 +37,7 @@ export class NodeCollector implements Collector {
   readonly name = 'node-gc';
   readonly needs: Collector['needs'];
   readonly #options: NodeCollectorOptions;
-  /** Uids of the CiliumNodes that the previous round found stale, by `/name`. */
+  /** Uids of the CiliumNodes found stale by the previous round, by `/name`. */
   #marked: ReadonlyMap<string, string> = new Map();
 
   constructor(options: NodeCollectorOptions) {

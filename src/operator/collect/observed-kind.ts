@@ -108,7 +108,7 @@ function failureText(failure: Failure | undefined): string {
   return failure?.message ?? 'the watch is being restarted';
 }
 
-/** The part of an {@link ObservedKind} that a collector reads. */
+/** The part of an {@link ObservedKind} used by a collector. */
 export type ObservedObjects = Pick<ObservedKind, 'objects' | 'isMissing' | 'notReadyReason' | 'follow'>;
 
 /** Returns a kind that also counts as complete, without objects, if its CRD is missing. */

@@ -33,7 +33,7 @@ export function placeOfObject(
   return { kind, namespace, name };
 }
 
-/** The outcome of a write that was neither made nor printed by a dry run. */
+/** The outcome of a write neither made nor printed by a dry run. */
 export type UnsuccessfulWrite = Exclude<WriteOutcome, { readonly outcome: 'done' | 'dry-run' }>;
 
 /** Returns true if a write was neither made nor printed. A delete of a missing object counts as made. */
@@ -42,7 +42,7 @@ export function isUnsuccessful({ verb }: ObjectWrite, answer: WriteOutcome): ans
   return outcome !== 'done' && outcome !== 'dry-run' && !(verb === 'delete' && outcome === 'not-found');
 }
 
-/** Returns the error of a write that was not made. */
+/** Returns the error of an unsuccessful write. */
 export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): DutyError {
   const problem = `cannot ${writeText(write)}`;
   if (answer.outcome === 'failed') {

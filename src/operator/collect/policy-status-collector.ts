@@ -18,7 +18,7 @@ export interface PolicyStatusCollectorOptions extends ObjectAccess {
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
-/** Minimum age of an entry that may be removed. */
+/** Younger entries are not removed. */
 const MIN_AGE_MS = 2 * 60_000;
 /** Objects per page of a list. Few, because the status of one object may have an entry for each of 5,000 nodes. */
 const PAGE_SIZE = 10;

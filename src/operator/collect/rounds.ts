@@ -17,7 +17,7 @@ export interface RoundReport {
   addError(error: Error): void;
 }
 
-/** The numbers of a duty that works in rounds, while it counts them. */
+/** The numbers of the rounds of a duty, while it counts them. */
 type RoundCounts = { -readonly [Name in keyof DutyRounds]: DutyRounds[Name] };
 
 /** Returns the numbers of a duty before its first round. */
@@ -47,7 +47,7 @@ export function roundReport(counts: RoundCounts, report: DutyReport): RoundRepor
 /** The work of a collector, done in rounds. */
 export interface Collector {
   readonly name: string;
-  /** The kinds that must be complete before a round. */
+  /** The kinds required to be complete before a round. */
   readonly needs: readonly Pick<ObservedObjects, 'notReadyReason' | 'follow'>[];
   /** Runs one round. Rejects if the round cannot be finished. Must not be called while a round runs. */
   round(report: RoundReport, signal: AbortSignal): Promise<void>;
@@ -58,7 +58,7 @@ export interface RoundsOptions extends DutyOptions {
   readonly intervalMs: number;
 }
 
-/** Time between two checks of a kind that is incomplete. */
+/** Time between two checks of an incomplete kind. */
 const POLL_MS = 5000;
 
 /**

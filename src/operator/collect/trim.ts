@@ -9,7 +9,7 @@ export interface Shape {
   readonly [field: string]: true | Shape;
 }
 
-/** The fields that identify an object and its age. */
+/** The fields of an object's identity and age. */
 const METADATA: Shape = {
   name: true,
   namespace: true,
@@ -33,7 +33,7 @@ function trimmed(value: unknown, shape: true | Shape): unknown {
 }
 
 /**
- * Returns a function that removes all fields of an object except those of the shape and the identifying metadata. This
+ * Returns a function to remove all fields of an object except those of the shape and the identifying metadata. This
  * reduces the memory of a reflector to a fraction.
  */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {

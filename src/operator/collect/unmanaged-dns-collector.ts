@@ -16,7 +16,7 @@ export interface UnmanagedDnsCollectorOptions extends ObjectAccess {
 /** `pod-restart-selector`. */
 export const UNMANAGED_DNS_SELECTOR = 'k8s-app=kube-dns';
 
-/** Time after its start that a pod may be without an endpoint. */
+/** Time after its start in which a pod may be without an endpoint. */
 const START_MS = 30_000;
 /** Minimum time between two restarts of pods with the same name. */
 const RESTART_PAUSE_MS = 5 * 60_000;

@@ -1,7 +1,7 @@
 import { DryRunWriter, type ObjectWriter, type ObjectWriterOptions } from '../../k8s/rest/object-writer.ts';
 import { type Leadership, SOLE_LEADER } from './leader-election.ts';
 
-/** The parts of an operator that decide if a duty may write. */
+/** The parts of an operator which decide if a duty may write. */
 export interface WriteContext {
   readonly kubernetes: { writer(options?: ObjectWriterOptions): ObjectWriter };
   /** Default: always the leader, because there are no other operators. */

@@ -11,7 +11,7 @@ import type { ObjectPlace, ObjectWriter, ObjectWriterOptions } from '../../k8s/r
 import { type ClockReading, clockReading } from '../../kvstore/session/held-lease.ts';
 import { isObject } from '../../net/fields.ts';
 
-/** The permission that each write requires. */
+/** The permission to write. */
 export interface Leadership {
   /**
    * Returns true if no other operator can be the leader now, or during a request that is sent now and takes at most
@@ -25,7 +25,7 @@ export interface Leadership {
 /** The leadership of an operator without Kubernetes: it is always the leader, because there are no other operators. */
 export const SOLE_LEADER: Leadership = { mayWrite: () => true };
 
-/** The times that all candidates of one Lease must share. */
+/** The times of an election. All candidates of one Lease must have the same. */
 export interface ElectionTimes {
   /** Time after its last renewal at which another candidate may acquire the Lease. */
   readonly leaseMs: number;
@@ -42,7 +42,7 @@ export interface ElectionTimes {
 const ELECTION_TIMES: ElectionTimes = { leaseMs: 15_000, renewDeadlineMs: 10_000, retryMs: 2000 };
 
 export interface LeaderElectionOptions extends Runtime {
-  /** A client of the API server that stores the Lease. */
+  /** A client of the API server with the Lease. */
   readonly client: {
     reader(options?: ObjectReaderOptions): ObjectReader;
     writer(options?: ObjectWriterOptions): ObjectWriter;
@@ -58,7 +58,7 @@ export interface LeaderElectionOptions extends Runtime {
    * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
-  /** Called if an attempt fails for a reason that no attempt has had since the last success. */
+  /** Called if an attempt fails for a new reason since the last success. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Called if an attempt succeeds after failures, also if another operator holds the Lease. */
   readonly onRecovered?: (() => void) | undefined;
@@ -82,7 +82,7 @@ export interface LeaderElectionStatus {
 }
 
 /**
- * The Lease of Cilium's operator, so that this operator and that of Cilium never lead at the same time (OPERATOR 1).
+ * The Lease of Cilium's operator, so that this operator and Cilium's never lead at the same time (OPERATOR 1).
  */
 const LEASE_NAME = 'cilium-operator-resource-lock';
 const LEASES = { group: 'coordination.k8s.io', version: 'v1', plural: 'leases' };
@@ -112,7 +112,7 @@ interface ObservedLease {
    * differ.
    */
   readonly firstReadAt: number;
-  /** The duration in the Lease, at least that of this process. */
+  /** The duration in the Lease, at least the duration of this process. */
   readonly leaseMs: number;
 }
 
@@ -135,7 +135,7 @@ function microTime(wallMs: number): string {
  *                                                  ├─ for pending ─────┊
  *                                                   requests and slow clocks
  *
- * Covered: partitions; delayed or lost requests and answers; a process that is stopped for any time; a machine that is
+ * Covered: partitions; delayed or lost requests and answers; a process stopped for any time; a machine
  * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that
  * does not check its leadership before a write; and a request that takes effect later than {@link writeMs} after it
  * was sent, which only its preconditions can stop.
@@ -170,7 +170,7 @@ export class LeaderElection implements Leadership {
     this.#times = times;
     this.writeMs = leaseMs - renewDeadlineMs;
     this.#place = { kind: LEASES, namespace, name: LEASE_NAME };
-    // A request that hangs must leave time for another one before the deadline.
+    // A hanging request must leave time for another one before the deadline.
     const timeoutMs = renewDeadlineMs / 2;
     this.#reader = client.reader({ timeoutMs });
     // The Lease would expire during a long Retry-After. The next attempt follows after the retry period.

@@ -45,11 +45,11 @@ export interface KvstoreMeshStatus {
   readonly ready: boolean;
   /** By name, ascending. */
   readonly clusters: readonly MirroredClusterStatus[];
-  /** Problems that need attention, one sentence each. */
+  /** Current problems, one sentence each. */
   readonly problems: readonly string[];
 }
 
-/** A cluster that is not connected after this time does not delay readiness (OPERATOR 46). */
+/** Time after which a disconnected cluster does not delay readiness (OPERATOR 46). */
 const CONNECT_MS = 15_000;
 /** Time after which no cluster delays readiness. */
 const READY_MS = 600_000;
@@ -68,7 +68,7 @@ export class KvstoreMesh extends ClusterSet {
    * it.
    */
   readonly #wanted = new Map<string, ConnectKvstore | undefined>();
-  /** The actions that run, by cluster. */
+  /** The running actions, by cluster. */
   readonly #reconciling = new Map<string, Promise<void>>();
   readonly #startedAt: number;
   readonly #tasks: Supervisor;
@@ -86,7 +86,7 @@ export class KvstoreMesh extends ClusterSet {
   }
 
   /**
-   * Starts to copy the cluster `name` from the client that `connect` returns. If the cluster is being removed, the copy
+   * Starts to copy the cluster `name` from the client of `connect`. If the cluster is being removed, the copy
    * starts after the removal. Returns without waiting; returns `stopped` after {@link stop}.
    */
   override add(name: string, connect: ConnectKvstore): Promise<AddClusterOutcome> {
@@ -185,7 +185,7 @@ export class KvstoreMesh extends ClusterSet {
     if (!this.#reconciling.has(name)) this.#reconciling.set(name, this.#reconcile(name));
   }
 
-  /** Performs the latest requested action for a cluster. Earlier requests that were not performed yet are skipped. */
+  /** Performs the latest requested action for a cluster. Skips earlier requests. */
   async #reconcile(name: string): Promise<void> {
     while (this.#wanted.has(name)) {
       const connect = this.#wanted.get(name);

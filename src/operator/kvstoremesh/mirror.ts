@@ -35,7 +35,7 @@ export class Mirror {
   readonly #prefix: string;
   readonly #canary: string;
   /**
-   * Names that an earlier process has copied and that no list of this process has contained yet, and names that a
+   * Names copied by an earlier process and not yet contained in a list of this process, and names that a
    * restore of the local kvstore from a backup has brought back.
    */
   readonly #inherited = new Set<string>();
@@ -136,7 +136,7 @@ export class Mirror {
     if (await this.store.drain(signal)) await gate.runSteps(this.#deleteInherited(this.#sync, gate.slice));
   }
 
-  /** Deletes the keys that a restore has brought back, if a complete list of the remote kvstore has been copied. */
+  /** Deletes the keys brought back by a restore, if a complete list of the remote kvstore has been copied. */
   #deleteReturned(): void {
     if (!this.#isSynced || this.#isDeletingReturned || this.#inherited.size === 0) return;
     const { gate = OPEN_GATE } = this.#options;

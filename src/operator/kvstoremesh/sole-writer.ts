@@ -7,7 +7,7 @@ import type { KvstoreBackend, KvstoreLock } from '../../kvstore/session/backend.
 import { asKvstoreError } from '../../kvstore/session/errors.ts';
 
 export interface SoleWriterOptions extends Runtime {
-  /** The kvstore that is written. It holds the lock. */
+  /** The destination of the copies. It holds the lock. */
   readonly backend: KvstoreBackend;
   /** Called when another process holds the awaited lock. */
   readonly onStandby?: (() => void) | undefined;

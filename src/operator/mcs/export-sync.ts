@@ -22,7 +22,7 @@ interface ServiceExportValue extends PublishedValue {
 
 type ServiceExportObjects = Pick<McsObjects, 'objects' | 'listen' | 'complete'>;
 
-/** The keys of the ServiceExports that have a Service of the same name. */
+/** The keys of the ServiceExports with a Service of the same name. */
 class ServiceExportKeys {
   readonly #context: InputContext;
   readonly #objects: ServiceExportObjects;
@@ -90,7 +90,7 @@ function follow(context: InputContext, objects: ServiceExportObjects): FollowedI
 
 /**
  * Publishes `cilium/state/serviceexports/v1/<cluster>/<namespace>/<name>` (OPERATOR 66) for each ServiceExport in a
- * global namespace with a valid Service of the same name that is not of type ExternalName. Without the CRD only the
+ * global namespace with a valid Service of the same name, except type ExternalName. Without the CRD only the
  * canary is written.
  */
 export function exportSync(options: ProducerOptions, objects: ServiceExportObjects): Producer {

@@ -6,7 +6,7 @@ import type { ServiceExport } from '../../model/service-export.ts';
 import { field } from '../collect/field.ts';
 
 /**
- * The service that a ServiceExport of the local cluster exports, or the reason and message of its condition `Valid`.
+ * The service exported by a ServiceExport of the local cluster, or the reason and message of its condition `Valid`.
  */
 export type LocalExport =
   | { readonly isValid: true; readonly service: ServiceExport; readonly dropped: readonly Rejection[] }
@@ -18,7 +18,7 @@ export type LocalExport =
     };
 
 /**
- * Returns the service that a ServiceExport exports. The objects are parsed by the decoder of the published values, so
+ * Returns the service exported by a ServiceExport. The objects are parsed by the decoder of the published values, so
  * that a cluster publishes exactly the services that readers accept.
  *
  * @param service the Service of the same name; undefined if there is none

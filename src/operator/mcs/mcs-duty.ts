@@ -43,7 +43,7 @@ export interface McsStatus {
   readonly version: McsVersion | 'none' | undefined;
   /** Number of ServiceExports of the local cluster. */
   readonly exports: number;
-  /** Number of services that each other cluster exports. */
+  /** Number of services exported by each other cluster. */
   readonly remoteExports: Readonly<Record<string, number>>;
   readonly imports: number;
   /** Number of names by the reason of their conflict. */
@@ -87,7 +87,7 @@ const MAX_WRITES = 8;
  *     ServiceImport, derived ────┘
  *
  * Writes only objects that differ. The export of another cluster is removed only after all exports of that cluster were
- * received without it, or when that cluster is removed from the mesh.
+ * received without it, or when its cluster is removed from the mesh.
  */
 export class McsDuty implements Duty {
   readonly name = 'mcs-api';
@@ -95,9 +95,9 @@ export class McsDuty implements Duty {
   readonly #queue: DueKeys;
   readonly #report: DutyReport;
   readonly #remote = new RemoteExports();
-  /** The names that have objects or exports, by namespace. */
+  /** The names with objects or exports, by namespace. */
   readonly #names = new SetMap<string>();
-  /** The fields of each Namespace that plans read, because other fields change often. */
+  /** The fields of each Namespace used by plans, because other fields change often. */
   readonly #namespaces = new Map<string, string>();
   /** Names by the key of their derived Service, because the event of a delete has no labels. Usually one. */
   readonly #namesOfDerived = new SetMap<string>();
@@ -379,7 +379,7 @@ export class McsDuty implements Duty {
   }
 
   /**
-   * Reports a write that was not made. After a conflict, reads the object again, because the watch may be late; only
+   * Reports an unsuccessful write. After a conflict, reads the object again, because the watch may be late; only
    * the third conflict in a row is reported.
    */
   async #handleFailure(
@@ -402,7 +402,7 @@ export class McsDuty implements Duty {
   }
 }
 
-/** Returns the object as it would be after a write that was only printed. */
+/** Returns the object as it would be after a printed write. */
 function simulated(
   { write }: PlannedWrite,
   known: KubernetesObject | undefined,
@@ -424,7 +424,7 @@ function patchKey(planned: PlannedWrite): string {
   return `${planned.part} ${ownKeyOf(planned)}`;
 }
 
-/** Returns what a patch changes, without the version that it expects. */
+/** Returns the changes of a patch, without the expected version. */
 function contentOf({ write }: PlannedWrite): string | undefined {
   return write.verb === 'patch' ? JSON.stringify(write.operations.slice(1)) : undefined;
 }

@@ -17,7 +17,7 @@ export interface McsObjectsOptions extends DutyContext {
   readonly source: ResourceSource;
 }
 
-/** The kinds that the multi-cluster services API is made of, by plural. */
+/** The kinds of the multi-cluster services API, by plural. */
 export const MCS_KINDS = ['services', 'serviceexports', 'serviceimports', 'namespaces'] as const;
 
 export type McsKindName = (typeof MCS_KINDS)[number];
@@ -50,7 +50,7 @@ const trimService = trimTo(SERVICE);
 const trimDerived = trimTo(DERIVED_SERVICE);
 
 /**
- * Returns the part of a Service that is kept in memory. Unless it is a derived Service, only the fields of an export
+ * Returns the part of a Service to keep in memory. Unless it is a derived Service, only the fields of an export
  * are kept.
  */
 function trimmed(service: KubernetesObject): KubernetesObject {
@@ -72,7 +72,7 @@ const POLL_MS = { version: 5000, lists: 500, complete: 30_000 };
 const MISSING_MS = 60_000;
 
 /**
- * The objects of the multi-cluster services API, followed once for all duties that need them. The first served version
+ * The objects of the multi-cluster services API, followed once for all duties. The first served version
  * of the API group is used until the API server serves only another one. If no version is served for a minute after the
  * start, there are no exports and no imports, and the check is repeated.
  */

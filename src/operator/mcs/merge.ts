@@ -20,7 +20,7 @@ export interface ExportConflict {
   readonly message: string;
 }
 
-/** The service that all clusters import. */
+/** The service imported by all clusters. */
 export interface MergedService extends ExportedService {
   /** Names of the exporting clusters, oldest export first. */
   readonly clusters: readonly string[];
@@ -41,7 +41,7 @@ function mapText(map: ReadonlyMap<string, string>): string {
   return `map[${entries.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
 }
 
-/** The properties that are taken from the oldest export. */
+/** The properties taken from the oldest export. */
 const PROPERTIES: readonly Property[] = [
   { name: 'type', reason: 'TypeConflict', text: ({ type }) => type },
   {
@@ -99,7 +99,7 @@ interface OwnedPort {
   readonly cluster: string;
 }
 
-/** The union of the first ports of all clusters, without ports that conflict with a port of an older export. */
+/** The union of the first ports of all clusters, without ports in conflict with a port of an older export. */
 class PortUnion {
   readonly #byNumber = new Map<string, OwnedPort>();
   readonly #byName = new Map<string, OwnedPort>();
@@ -128,7 +128,7 @@ class PortUnion {
   }
 }
 
-/** Returns the conflict of a port with the port of an older export that has the same number and protocol. */
+/** Returns the conflict of a port with the port of an older export with the same number and protocol. */
 function conflictOf(port: ExportedPort, { port: older, cluster }: OwnedPort): string | undefined {
   const text = portText(port);
   if (port.name !== older.name)
@@ -179,7 +179,7 @@ function mergeFamilies(exports: readonly ServiceExport[]): {
   return { families, message };
 }
 
-/** Returns the first property of a younger export that differs from the oldest one. */
+/** Returns the first property in which a younger export differs from the oldest one. */
 function propertyConflict(
   oldest: ServiceExport,
   exports: readonly ServiceExport[],

@@ -48,7 +48,7 @@ export interface McsState {
   readonly now: string;
 }
 
-/** The parts of the objects that are written for a name. */
+/** The written parts of the objects of a name. */
 export const MCS_PARTS = ['export status', 'derived service', 'import', 'import status'] as const;
 
 export type McsPart = (typeof MCS_PARTS)[number];
@@ -204,7 +204,7 @@ function importWrites(state: McsState, merged: MergedService): readonly PlannedW
 interface WantedImport {
   readonly state: McsState;
   readonly merged: MergedService;
-  /** The families of the service that this cluster supports. */
+  /** The families of the service supported by this cluster. */
   readonly supported: readonly SliceAddressType[];
   readonly isHeadless: boolean;
   /** True if the derived Service exists, is that of this import, and is headless only if it should be. */
@@ -225,7 +225,7 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
 }
 
 /**
- * Returns the spec of the import. Its IPs are those of the derived Service. While that Service does not exist, the IPs
+ * Returns the spec of the import. Its IPs are those of the derived Service. While it does not exist, the IPs
  * do not change.
  */
 function importSpec({
@@ -252,7 +252,7 @@ function importSpec({
 }
 
 /**
- * Returns the annotations of the import. They contain the name of the derived Service once that Service has existed.
+ * Returns the annotations of the import. They contain the name of the derived Service once it has existed.
  */
 function importAnnotations({
   state,
@@ -447,7 +447,7 @@ function derivedOperations(
 
 // ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Returns the operations for the fields that differ. Empty lists and maps are equal to absent ones. */
+/** Returns the operations for the differing fields. Empty lists and maps are equal to absent ones. */
 function differences(
   object: KubernetesObject,
   fields: readonly (readonly [path: readonly string[], value: unknown])[],

@@ -1,6 +1,6 @@
 import type { ServiceExport, ServiceExportKey } from '../../model/service-export.ts';
 
-/** The services that other clusters export, by `namespace/name` and cluster. */
+/** The services exported by other clusters, by `namespace/name` and cluster. */
 export class RemoteExports {
   readonly #exports = new Map<string, Map<string, ServiceExport>>();
   readonly #counts = new Map<string, number>();

@@ -32,14 +32,14 @@ export interface ExportedSlicesOptions extends Pick<FollowContext, 'source' | 'c
 
 /** The value of {@link MANAGED_BY} of the slices of derived Services. */
 export const MCS_CONTROLLER = 'endpointslice-local-mcsapi-controller.cilium.io';
-/** The label with the name of the slice that was copied. */
+/** The label with the name of the copied slice. */
 const LOCAL_SLICE = 'service.cilium.io/local-endpointslice';
 const MAX_LABEL_LENGTH = 63;
 const MAX_NAME_LENGTH = 253;
 /** The letters of `kubectl` in place of some digits of a hash, so that it spells no words. */
 const HASH_LETTERS: Readonly<Record<string, string>> = { '0': 'g', '1': 'h', '3': 'k', a: 'm', e: 't' };
 
-/** The slices that no operator wrote, because copies of copies would repeat the same backends. */
+/** The slices of other writers, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
   ...ENDPOINT_SLICES,
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,
@@ -62,7 +62,7 @@ interface ExportedService {
 
 /**
  * Returns the name of the copy of a slice: the name of the derived Service, and the part of the slice's name after the
- * Service's name. The end of a name that is too long is replaced by 10 letters of its hash.
+ * Service's name. The end of a too long name is replaced by 10 letters of its hash.
  */
 export function copiedName(derived: string, service: string, slice: string): string {
   const suffix = slice.startsWith(service) ? slice.slice(service.length) : slice;
@@ -140,7 +140,7 @@ function hasFamily(derived: KubernetesObject, family: string): boolean {
  */
 export class ExportedSlices implements SliceSource {
   readonly name = 'mcs-slices';
-  /** Copies have the names that Cilium's operator gives them. */
+  /** Copies have the same names as those of Cilium's operator. */
   readonly adopts = true;
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;

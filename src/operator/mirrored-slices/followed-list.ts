@@ -2,7 +2,7 @@ import type { KindReader } from '../../k8s/feed/object-feed.ts';
 import type { ResourceKind } from '../../k8s/resource.ts';
 import { type FollowContext, type FollowedInputs, followKind } from '../publish/producer.ts';
 
-/** The objects of one kind that a source of slices follows. */
+/** The objects of one kind, followed by a source of slices. */
 export class FollowedList {
   /** Name of the objects in the plural, for {@link FollowedList.notReadyReason}. */
   readonly #name: string;

@@ -87,9 +87,9 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #parts = new Map<string, RemotePart>();
   /** Keys of local slices, by service. */
   readonly #keysOfService = new SetMap<string>();
-  /** Slices of the server that are kept because their cluster is incomplete, by cluster and by service. */
+  /** Slices of the server kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new SetMap<string>();
-  /** The clusters that publish services without slices. */
+  /** The clusters with services but without slices. */
   readonly #withoutSlices = new Set<string>();
   readonly #list = new FollowedList('services');
   #notify: (key: string) => void = () => {};

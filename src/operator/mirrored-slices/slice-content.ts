@@ -16,13 +16,13 @@ export const ENDPOINT_SLICES: ResourceKind = {
   plural: 'endpointslices',
 };
 
-/** The label with the controller that maintains a slice. */
+/** The label with the controller of a slice. */
 export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
 
 /** The label with the cluster of the backends of a slice. */
 export const SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster';
 
-/** The field manager of the slices that an operator writes. */
+/** The field manager of the slices of this operator. */
 export const FIELD_MANAGER = 'dpcache-operator';
 
 /** A slice as the API server should have it. */
@@ -30,7 +30,7 @@ export interface WantedSlice {
   readonly namespace: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** The Service that owns the slice. */
+  /** The owner of the slice, a Service. */
   readonly owner: { readonly name: string; readonly uid: string };
   /** Address type, endpoints and ports as JSON. */
   readonly content: string;

@@ -12,7 +12,7 @@ import { knownSlice, type SliceSource, SliceWriter } from './slice-writer.ts';
 
 export interface SliceDutyContext extends DutyContext {
   readonly kubernetes: ResourceSource;
-  /** The writer of all duties that write objects of remote clusters: {@link objectWriter}. */
+  /** The writer of all duties for objects of remote clusters: {@link objectWriter}. */
   readonly writer: ObjectWriter;
   /** Time to gather changes. Default 500 ms. */
   readonly batchMs?: number | undefined;

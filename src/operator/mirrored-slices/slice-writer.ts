@@ -11,7 +11,7 @@ import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { OwnWrites } from '../own-writes.ts';
 import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
 
-/** The part of a slice of the server that is kept in memory. */
+/** The part of a slice of the server to keep in memory. */
 export interface KnownSlice extends KubernetesObject {
   readonly labels: unknown;
   readonly digest: string;
@@ -19,7 +19,7 @@ export interface KnownSlice extends KubernetesObject {
   readonly isManaged: boolean;
 }
 
-/** Returns the part of a slice that is kept in memory. */
+/** Returns the part of a slice to keep in memory. */
 export function knownSlice(slice: KubernetesObject): KnownSlice {
   const { name, namespace, uid, resourceVersion } = slice.metadata;
   const metadata = { name, uid, resourceVersion, ...(namespace === undefined ? {} : { namespace }) };
@@ -29,7 +29,7 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
   return { metadata, labels: field(slice, 'metadata', 'labels'), digest: digestOf(slice), isManaged };
 }
 
-/** The slices that a {@link SliceWriter} writes. */
+/** The slices to be written by a {@link SliceWriter}. */
 export interface SliceSource {
   readonly name: string;
   /**
@@ -38,7 +38,8 @@ export interface SliceSource {
    */
   readonly adopts?: boolean | undefined;
   /**
-   * Starts to follow the inputs, until the signal fires. Calls `onChange` with each slice that may have to be written.
+   * Starts to follow the inputs, until the signal fires. Calls `onChange` with the key of each slice whose wanted
+   * content may have changed.
    */
   start(onChange: (key: string) => void, signal: AbortSignal): void;
   /** Returns why the inputs in this cluster are incomplete; undefined if they are complete. */
@@ -187,7 +188,7 @@ export class SliceWriter implements Duty {
     else await this.#write(key, planned, signal);
   }
 
-  /** Returns true if a write is a delete that other keys precede. Such a delete is deferred once. */
+  /** Returns true if a write is a delete and other keys are due. Such a delete is deferred once. */
   #mustDefer(key: string, { write }: SliceWrite): boolean {
     const wasDeferred = this.#deferred.delete(key);
     if (wasDeferred || write.verb !== 'delete' || this.#queue.next === undefined) return false;

@@ -18,7 +18,7 @@ export interface ClusterConfigOptions extends KeyOwner, DutyContext {
   readonly backend: KvstoreBackend;
   /**
    * The resources whose canaries the configuration promises; `synced` resolves when everything published so far, and
-   * the canary, is in the kvstore. The configuration is written after that, also if it was lost. If omitted, the
+   * the canary, is in the kvstore. The configuration is written then, also if it was lost. If omitted, the
    * configuration promises no canaries, and does not replace a configuration that does (OPERATOR 16).
    */
   readonly promised?: readonly { synced(): Promise<void> }[] | undefined;

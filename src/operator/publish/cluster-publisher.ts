@@ -62,10 +62,10 @@ export type PublishedResources<T> = Readonly<
 /** A node of the published cluster. The cluster's name and id are added. */
 export type PublishedNode = Omit<ClusterNode, 'cluster' | 'clusterID'>;
 
-/** A service that the cluster shares. The cluster's name and id are added. */
+/** A service shared by the cluster. The cluster's name and id are added. */
 export type PublishedService = Omit<ClusterService, 'cluster' | 'clusterID'>;
 
-/** A service that the cluster exports by a ServiceExport. The cluster's name is added. */
+/** A service exported by the cluster with a ServiceExport. The cluster's name is added. */
 export type PublishedServiceExport = Omit<ServiceExport, 'cluster'>;
 
 export interface ClusterPublisherStatus {
@@ -83,7 +83,7 @@ export interface ClusterPublisherStatus {
  *     nodes, services, identities, IPs ─► leftovers of earlier runs are deleted ─► canaries ─► configuration
  *                                                                                             heartbeat
  *
- * Values that readers of the mesh would reject are counted and not published.
+ * Values invalid for readers of the mesh are counted and not published.
  *
  * The configuration is written when the content is complete ({@link ClusterPublisher.markSynced}) and all of it is in
  * the kvstore. If this process dies, the configuration expires before all other keys. Readers therefore never lose
@@ -96,7 +96,7 @@ export interface ClusterPublisherStatus {
  */
 export class ClusterPublisher {
   readonly #owner: KeyOwner;
-  /** The published resources. Resources that are not enabled are missing. */
+  /** The published resources. Disabled resources are missing. */
   readonly #prefixes: PublishedResources<PublishedPrefix>;
   /** Names of the slices of each service, by `namespace/name` of the service. */
   readonly #slices = new Map<string, Iterable<string>>();
@@ -232,7 +232,7 @@ export class ClusterPublisher {
   }
 
   /**
-   * Declares the content complete: keys of earlier runs that were not published in this run are deleted. Resolves when
+   * Declares the content complete: keys of earlier runs are deleted unless this run has published them. Resolves when
    * canaries and configuration are written. Until then, readers keep their previous state.
    */
   markSynced(): Promise<void> {

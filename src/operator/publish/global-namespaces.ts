@@ -76,7 +76,7 @@ interface NamespaceSetting {
  *                            └─► others ─────────────────────────────► keys of endpoints and services
  *
  * The second step of a change waits until the kvstore has all writes of the first step. A published address therefore
- * never refers to an identity that the change has removed.
+ * never refers to an identity removed by the change.
  */
 export class GlobalNamespaces implements Duty {
   readonly name = 'namespaces';

@@ -55,7 +55,7 @@ function readKey(fields: ObjectFields, context: InputContext): IdentityKey | und
 
 function follow(context: InputContext): FollowedInputs {
   const namespaceOf = ({ namespace }: IdentityKey): string | undefined => namespace;
-  // Publishes only identities that are always exported or whose namespace is global.
+  // Publishes only identities of global namespaces and identities without a namespace.
   const values = exportedValues({ namespaceOf, change: publishTo(context) }, context, 'identities');
   const reader: KindReader<IdentityKey> = {
     kind: 'CiliumIdentity',

@@ -17,7 +17,7 @@ import {
 import type { PublishedPrefix } from './published-prefix.ts';
 
 export interface IPSyncOptions extends ProducerOptions {
-  /** The kind that holds the addresses of endpoints (OPERATOR 42). Default `ciliumendpoints`. */
+  /** The kind with the addresses of endpoints (OPERATOR 42). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | undefined;
 }
 

@@ -24,7 +24,7 @@ export type KeyRules = Pick<PublishedPrefixOptions, 'leased' | 'isOwned' | 'isEq
 
 /**
  * Returns the rules of nodes. Nodes have no lease, because a node outlives the operator (OPERATOR 10). If the agent of
- * a node has written an equivalent value (its source is `local`), that value is kept. A leftover key belongs to the
+ * a node has written an equivalent value (its source is `local`), its value is kept. A leftover key belongs to the
  * cluster only if its value also contains the name of the cluster (OPERATOR 13).
  */
 function nodeRules({ clusterName: cluster }: KeyOwner): KeyRules {

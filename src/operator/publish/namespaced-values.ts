@@ -1,4 +1,4 @@
-/** Number of values that are moved in one step; a step takes about 1 ms. */
+/** Number of values moved in one step; a step takes about 1 ms. */
 const VALUES_PER_STEP = 256;
 
 interface ValueSets<T> {
@@ -9,7 +9,7 @@ interface ValueSets<T> {
 export interface NamespacedValuesOptions<T> {
   /** Returns the namespace of a value; undefined if the value is always exported. */
   readonly namespaceOf: (value: T) => string | undefined;
-  /** Number of values that are moved in one step. Default 256. */
+  /** Number of values moved in one step. Default 256. */
   readonly valuesPerStep?: number | undefined;
   /**
    * Returns true if the values of a namespace are exported. After it has changed, {@link NamespacedValues.review} is

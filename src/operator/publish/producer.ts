@@ -37,7 +37,7 @@ export interface ProducerOptions extends KeyOwner, DutyContext {
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
 }
 
-/** The Kubernetes objects that a producer follows. */
+/** The Kubernetes objects followed by a producer. */
 export interface FollowedInputs {
   /** True if all objects of the API server have been delivered. */
   readonly complete: boolean;
@@ -74,7 +74,7 @@ interface ProducerRun {
 }
 
 /**
- * A duty that keeps the keys of one resource equal to Kubernetes objects:
+ * Keeps the keys of one resource equal to Kubernetes objects:
  *
  *     objects ─► desired value of each key (pure) ─► PublishedPrefix ─► kvstore
  *
@@ -174,7 +174,7 @@ export class Producer implements Duty {
   }
 }
 
-/** The part of an {@link InputContext} that is needed to follow a kind. */
+/** The part of an {@link InputContext} needed to follow a kind. */
 export type FollowContext = Pick<InputContext, 'source' | 'clock' | 'gate' | 'rejections' | 'onChange'>;
 
 export function followKind<T>(
@@ -229,7 +229,7 @@ export function withNamespaces(
 }
 
 /**
- * Returns a filter that passes on only values in exported namespaces. If no namespaces are configured, it passes on all
+ * Returns a filter for values in exported namespaces. If no namespaces are configured, it passes on all
  * values.
  */
 export function exportedValues<T extends object>(

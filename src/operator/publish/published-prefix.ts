@@ -16,9 +16,9 @@ export interface PublishedPrefixOptions extends DutyContext {
   readonly prefix: string;
   /** True to bind the keys to the client's leases. Default true. The canary is always bound. */
   readonly leased?: boolean | undefined;
-  /** The key that declares the prefix complete. */
+  /** The key whose existence declares the prefix complete. */
   readonly canary?: string | undefined;
-  /** Returns true if an existing key that is not desired was left by an earlier run of this publisher. */
+  /** Returns true if an existing undesired key was left by an earlier run of this publisher. */
   readonly isOwned: (name: string, value: Uint8Array) => boolean;
   /**
    * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is
@@ -29,9 +29,9 @@ export interface PublishedPrefixOptions extends DutyContext {
   readonly keepWhenEmpty?: boolean | undefined;
   /** Resolves when keys of earlier runs may be deleted; called only if there are some. Default: immediately. */
   readonly sweepAfter?: (() => Promise<unknown>) | undefined;
-  /** Counts the values that this class rejects because they are too large. */
+  /** Counts the values rejected by this class because they are too large. */
   readonly rejections: RejectionLog;
-  /** Receives the number of keys of earlier runs that are about to be deleted, if any. */
+  /** Receives the number of keys of earlier runs before they are deleted, if any. */
   readonly onSweep?: ((keys: number) => void) | undefined;
 }
 
@@ -48,14 +48,14 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 }
 
 /**
- * Keeps the keys below a prefix equal to those that the owner sets (OPERATOR 7, 9, 10, 13). Earlier runs may have left
+ * Keeps the keys below a prefix equal to those of the owner (OPERATOR 7, 9, 10, 13). Earlier runs may have left
  * keys, and others may write there:
  * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
  * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the
  *   canary is written. Before that, only keys published in this run are deleted. After that, keys that a restore of the
  *   kvstore from a backup brings back are deleted, too.
  *
- * A reader therefore never loses content that is published both in the previous run and in this run.
+ * A reader therefore never loses content of the previous run if this run publishes it, too.
  */
 export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
@@ -147,7 +147,7 @@ export class PublishedPrefix {
   }
 
   /**
-   * Sets the value of a key. A value that is too large is rejected and its key deleted, because the kvstore would
+   * Sets the value of a key. A too large value is rejected and its key deleted, because the kvstore would
    * refuse the write, and the canary would wait for it.
    *
    * @param value copied, unless `isEquivalent` is set
@@ -173,7 +173,7 @@ export class PublishedPrefix {
     return true;
   }
 
-  /** Counts a value that readers would reject, and deletes its key. */
+  /** Counts a value as rejected, and deletes its key. */
   reject(name: string, reason: Rejection): void {
     this.#options.rejections.add(reason);
     this.delete(name);
@@ -207,14 +207,14 @@ export class PublishedPrefix {
     return this.#store.whenFlushed();
   }
 
-  /** Adds the existing keys that the store has recorded to the leftovers, in steps of `slice` keys. */
+  /** Adds the existing keys recorded by the store to the leftovers, in steps of `slice` keys. */
   #collectLeftovers(slice: number): Generator<void, void, void> {
     return this.#store.visitFound(slice, (name, value) => {
       if (this.#options.isOwned(name, value)) this.#leftovers.add(name);
     });
   }
 
-  /** Deletes the leftovers, in steps of `slice` keys. A key that is desired in the meantime stays. */
+  /** Deletes the leftovers, in steps of `slice` keys. A key desired in the meantime stays. */
   *#sweep(slice: number): Generator<void, void, void> {
     const { keepWhenEmpty, onSweep } = this.#options;
     yield* this.#collectLeftovers(slice);
@@ -247,7 +247,7 @@ export class PublishedPrefix {
     this.#returnedTimer = undefined;
   }
 
-  /** Passes a desired key to the store, with the desired value or the equivalent value that another writer has put. */
+  /** Passes a desired key to the store, with the desired value or the equivalent value of another writer. */
   #publish(name: string): void {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;

@@ -12,7 +12,7 @@ export interface ServiceObjectsOptions
   readonly producers: number;
 }
 
-/** A producer that reads services and their endpoints. */
+/** A producer whose objects are services and their endpoints. */
 export interface ServiceObjectsReader {
   /** Receives services and slices. */
   readonly services?: FedServices | undefined;

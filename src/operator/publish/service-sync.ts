@@ -37,7 +37,7 @@ class ServiceKeys {
   readonly #changed = new Map<string, ServiceID>();
   /** When each service with a large value may be written again, by {@link Clock.now}. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Services that wait for the end of their pause. */
+  /** Services waiting for the end of their pause. */
   readonly #waiting: WorkQueue<string>;
   /** The services that have a key if their namespace is global. */
   readonly #offered = new Map<string, ServiceID>();
@@ -89,7 +89,7 @@ class ServiceKeys {
     return this.#isFlushed;
   }
 
-  /** Publishes the services that wait, one per step. */
+  /** Publishes the waiting services, one per step. */
   *publishWaiting(): Generator<undefined, void, void> {
     for (const name of [...this.#waiting.keys()]) {
       this.#waiting.delete(name);

@@ -12,7 +12,7 @@ export function isOffered({ shared, global }: Service, version: FormatVersion): 
   return shared && (version === '1.8' || global);
 }
 
-/** Returns the ports without the fields that are not published. */
+/** Returns the ports with only the published fields. */
 function plainPorts(ports: Iterable<readonly [string, PortProtocol]>): ReadonlyMap<string, PortProtocol> {
   return new Map(Array.from(ports, ([name, { port, protocol }]) => [name, { port, protocol }]));
 }

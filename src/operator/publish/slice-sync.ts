@@ -17,7 +17,7 @@ import {
 } from './producer.ts';
 import type { ServiceObjects } from './service-objects.ts';
 
-/** Number of slices that are encoded in one step: 100 endpoints take about 0.2 ms. */
+/** Number of slices encoded in one step: 100 endpoints take about 0.2 ms. */
 const SLICES_PER_STEP = 16;
 
 /** The fields of a service that decide if its slices are published. */
@@ -40,7 +40,7 @@ class SliceKeys {
   /** The slices that have a key if their namespace is global. */
   readonly #offered = new Set<SharedSlice>();
   readonly exported: NamespacedValues<SharedSlice>;
-  /** Number of reviews that have begun and not ended, because they run in steps. */
+  /** Number of unfinished reviews, which run in steps. */
   #reviews = 0;
 
   constructor(context: InputContext) {

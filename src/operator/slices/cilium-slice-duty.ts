@@ -34,7 +34,7 @@ export interface CiliumSliceDutyOptions extends CiliumSlicesOptions, DutyContext
 /** Time to collect changes before they are written. */
 const GATHER_MS = 500;
 const BACKOFF = { baseMs: 1000, capMs: 100_000 };
-/** Number of endpoints that are added in one step at the start; a step takes about 1 ms. */
+/** Number of endpoints added in one step at the start; a step takes about 1 ms. */
 const STEP_WEIGHT = 256;
 /** Comparing a slice of 100 endpoints takes as long as adding this number of endpoints. */
 const SLICE_WEIGHT = 16;
@@ -42,7 +42,7 @@ const SLICE_WEIGHT = 16;
 /**
  * Keeps CiliumEndpointSlices equal to the CiliumEndpoints (OPERATOR 34). Changes are collected before they are written.
  * If a slice cannot be written, the write is retried while it is needed. At its start, the duty adopts the existing
- * slices and moves only endpoints that are in a wrong slice.
+ * slices and moves only endpoints in a wrong slice.
  */
 export class CiliumSliceDuty implements Duty {
   readonly name = 'endpoint-slices';
@@ -183,7 +183,7 @@ export class CiliumSliceDuty implements Duty {
     return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
-  /** Resolves when a slice must be written that does not wait for a retry. */
+  /** Resolves when a slice must be written and waits for no retry. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
     for (const name of this.#slices.dirty) if (!this.#retries.has(name)) return;
     await this.#retries.whenDue(signal);

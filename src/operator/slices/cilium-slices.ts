@@ -4,7 +4,7 @@ import { isObject } from '../../net/fields.ts';
 import { field, items } from '../collect/field.ts';
 import { SetMap } from '../set-map.ts';
 
-/** The part of an endpoint that a slice contains: upstream's `CoreCiliumEndpoint`. */
+/** The part of an endpoint in a slice: upstream's `CoreCiliumEndpoint`. */
 export interface CoreEndpoint {
   readonly name: string;
   readonly id: number;
@@ -33,7 +33,7 @@ interface MutableSlice extends PlannedSlice {
 
 /** `ces-max-ciliumendpoints-per-ces`. */
 const MAX_ENDPOINTS = 100;
-/** `sliceNameLetters` of upstream: no vowels, and no letters that look alike. */
+/** `sliceNameLetters` of upstream: no vowels, and no similar letters. */
 const LETTERS = 'bcdfghjklmnpqrstvwxyz2456789';
 
 /** Returns the slice entry of an endpoint, or `undefined` if it lacks networking or identity. */
@@ -80,7 +80,7 @@ export class CiliumSlices {
   readonly #withRoom = new SetMap<MutableSlice>();
   /** `namespace/name` → slice. */
   readonly #sliceOf = new Map<string, string>();
-  /** By the name of a slice: the slices that have this name in `waitsFor`. */
+  /** By the name of a slice: the slices with this name in `waitsFor`. */
   readonly #waitersOf = new SetMap<MutableSlice>();
   readonly #dirty = new Set<string>();
 
@@ -94,7 +94,7 @@ export class CiliumSlices {
     return this.#slices.size;
   }
 
-  /** Names of the slices that must be written, oldest change first. */
+  /** Names of the slices to write, oldest change first. */
   get dirty(): ReadonlySet<string> {
     return this.#dirty;
   }
@@ -232,7 +232,7 @@ export class CiliumSlices {
   }
 
   /**
-   * Returns the fullest slice with room, or a new slice; never `excluded`. A slice that waits for another slice is
+   * Returns the fullest slice with room, or a new slice; never `excluded`. Waiting slices are
    * skipped, because otherwise two slices could wait for each other.
    */
   #roomFor(namespace: string, core: CoreEndpoint, excluded: MutableSlice | undefined): MutableSlice {

@@ -49,5 +49,5 @@ export class Check {
 /** Time limit of each check. */
 export const CHECK_TIMEOUT_MS = 5_000;
 
-/** The text of a check that has reached its time limit. */
+/** The text of a check after its time limit. */
 export const NO_ANSWER: string = `no answer within ${CHECK_TIMEOUT_MS / 1000} s`;

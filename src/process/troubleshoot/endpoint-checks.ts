@@ -133,7 +133,7 @@ interface HostAndPort {
   readonly lookup?: LookupFunction;
 }
 
-/** Returns a lookup that finds the given addresses for every host. */
+/** Returns a lookup with the given addresses for every host. */
 function lookupOf(ips: readonly string[]): LookupFunction {
   const found = ips.map((address) => ({ address, family: isIP(address) }));
   return (_host, { all = false }, done) =>

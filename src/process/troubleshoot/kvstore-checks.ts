@@ -42,8 +42,8 @@ const CHECK_SERVER = 'check that the endpoint is an etcd, that it has a quorum, 
 const CHECK_WRITER = 'check that the clustermesh-apiserver or the operator of the cluster runs, and its log';
 
 /**
- * Returns the checks of the etcd behind endpoints that were reached: user, cluster id, heartbeat, cluster-config,
- * canaries, and the right to read each prefix that an agent reads. Writes nothing. Each list has at most one key,
+ * Returns the checks of the etcd behind reached endpoints: user, cluster id, heartbeat, cluster-config,
+ * canaries, and the right to read each prefix of an agent. Writes nothing. Each list has at most one key,
  * without its value.
  */
 export async function checkKvstore(
@@ -199,7 +199,7 @@ class CheckedEndpoint {
     }
   }
 
-  /** Returns the check of a key or prefix that cannot be read. */
+  /** Returns the check of an unreadable key or prefix. */
   #unreadable(check: Check, error: KvstoreError, right: string = check.subject): CheckResult {
     const { auth } = this.#cluster.config;
     const user = auth === undefined ? 'the user' : `user ${auth.username}`;

@@ -28,7 +28,7 @@ export interface ClusterChecks {
   readonly local: boolean;
   /** True if no check has failed. */
   readonly passed: boolean;
-  /** In the order of the steps of a connection. After a failure, checks that depend on it are omitted. */
+  /** In the order of the steps of a connection. After a failure, dependent checks are omitted. */
   readonly checks: readonly CheckResult[];
 }
 
