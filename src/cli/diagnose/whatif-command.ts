@@ -1,11 +1,19 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
+import type { Rejection } from '../../base/rejection.ts';
 import { counted } from '../../base/show-value.ts';
 import { SOURCES } from '../../model/source.ts';
 import { isObject } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
 import { addConfiguration } from '../configuration.ts';
-import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from '../io.ts';
+import {
+  type CommandIO,
+  EXIT,
+  type ExitStatus,
+  type OutputFormat,
+  type RunAction,
+  writeAnswer,
+} from '../io.ts';
 import { addHelp, outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
 import { addSocketOption, askProcess, type SocketFlags } from '../serve-options.ts';
@@ -25,7 +33,10 @@ interface ClaimFlags extends WhatIfFlags {
 
 const HELP = 'Nothing is written: the running agent evaluates the change.';
 
-const SETTINGS = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall', 'underlay'];
+/** Settings that are true or false. */
+const SWITCHES = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall'];
+
+const SETTINGS = [...SWITCHES, 'underlay'];
 
 function parseHost(text: string): string {
   const address = canonicalAddress(text);
@@ -44,7 +55,7 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
   const allowed = name === 'underlay' ? ['ipv4', 'ipv6'] : ['true', 'false'];
   if (SETTINGS.includes(name) && allowed.includes(value)) return { name, value };
   throw new InvalidArgumentError(
-    `It must be SETTING=VALUE: underlay=ipv4 or ipv6; ${SETTINGS.slice(0, 4).join(', ')}: true or false.`,
+    `It must be SETTING=VALUE: underlay=ipv4 or ipv6; ${SWITCHES.join(', ')}: true or false.`,
   );
 }
 
@@ -53,12 +64,11 @@ function parseSetting(text: string): { readonly name: string; readonly value: st
  * errors unchanged.
  */
 function withPosition(error: unknown, positions: readonly string[]): unknown {
-  const { cause } = error instanceof InputError ? error : {};
+  if (!(error instanceof InputError)) return error;
+  const { cause, message } = error;
   const field = cause instanceof Error && 'problem' in cause ? fieldOf(cause.problem) : '';
-  const place = positions[Number(/^edits\.0\.objects\.(\d+)/.exec(field)?.[1])];
-  return place === undefined || !(error instanceof InputError)
-    ? error
-    : new InputError(`${place}: ${error.message}`, { cause });
+  const position = positions[Number(/^edits\.0\.objects\.(\d+)/.exec(field)?.[1])];
+  return position === undefined ? error : new InputError(`${position}: ${message}`, { cause });
 }
 
 function fieldOf(problem: unknown): string {
@@ -72,28 +82,19 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .description('print what a change would do to prefixes, nodes and services, without making it');
   addHelp(whatif, 'after', HELP);
   const command = (name: string, description: string): Command => {
-    const one = whatif.command(name).description(description).addOption(outputOption());
-    return addConfiguration(addSocketOption(one), io);
+    const added = whatif.command(name).description(description).addOption(outputOption());
+    return addConfiguration(addSocketOption(added), io);
   };
-  const ask = (
-    flags: WhatIfFlags,
-    edit: object | Promise<object>,
-    places: readonly string[] = [],
-  ): Promise<void> =>
-    run(async () => {
-      const edits = [await edit];
-      const { askWhatIf } = await import('../../client/whatif-answers.ts');
-      const answer = await askProcess(flags, io, (client) => askWhatIf(client.ask, edits)).catch(
-        (error: unknown) => {
-          throw withPosition(error, places);
-        },
-      );
-      writeAnswer(io.stdout, flags.output, answer);
-      return answer.loses ? EXIT.loses : EXIT.ok;
-    });
+  const evaluate = async (flags: WhatIfFlags, edit: object): Promise<ExitStatus> => {
+    const { askWhatIf } = await import('../../client/whatif-answers.ts');
+    const answer = await askProcess(flags, io, (client) => askWhatIf(client.ask, [edit]));
+    writeAnswer(io.stdout, flags.output, answer);
+    return answer.loses ? EXIT.loses : EXIT.ok;
+  };
+  const ask = (flags: WhatIfFlags, edit: object): Promise<void> => run(() => evaluate(flags, edit));
   const sourceArgument = (name: string): Argument => new Argument(name, 'source of claims').choices(SOURCES);
-  const addWriter = (one: Command): Command =>
-    one
+  const addWriter = (command: Command): Command =>
+    command
       .addOption(
         new Option('--source <source>', 'source of the claim').choices(SOURCES).makeOptionMandatory(),
       )
@@ -144,32 +145,36 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     );
   command('manifest', 'Services, Endpoints and EndpointSlices of a file are created or replaced')
     .argument('<file>', 'YAML or JSON, a file or a folder', parsePath)
-    .action((file: string, flags: WhatIfFlags) => {
-      const places: string[] = [];
-      return ask(flags, manifestEdit(file, places), places);
-    });
+    .action((file: string, flags: WhatIfFlags) =>
+      run(async () => {
+        const { edit, positions } = await manifestEdit(file);
+        return evaluate(flags, edit).catch((error: unknown) => {
+          throw withPosition(error, positions);
+        });
+      }),
+    );
 }
 
 /**
- * Returns the edit that creates the objects of a file, and adds the position of each to `places`. Throws `InputError`
- * if one of them is invalid, or if there is none.
+ * Returns the edit that creates the objects of a file, and the position of each object. Throws `InputError` if one of
+ * them is invalid, or if there is none.
  */
-async function manifestEdit(file: string, places: string[]): Promise<object> {
+async function manifestEdit(
+  file: string,
+): Promise<{ readonly edit: object; readonly positions: readonly string[] }> {
   const { readManifests } = await import('../../recording/manifests.ts');
   const objects: unknown[] = [];
+  const positions: string[] = [];
   const rejected: string[] = [];
-  for await (const { object, at } of readManifests(
-    file,
-    ({ message }) => rejected.push(message),
-    'manifest',
-  )) {
+  const onRejected = ({ message }: Rejection): unknown => rejected.push(message);
+  for await (const { object, at } of readManifests(file, onRejected, 'manifest')) {
     objects.push(object);
-    places.push(at);
+    positions.push(at);
   }
   const [first] = rejected;
   if (first !== undefined)
     throw new InputError(`${counted(rejected.length, 'invalid document')}, the first one: ${first}`);
   if (objects.length === 0)
     throw new InputError(`manifest ${file}: contains no objects: name a file or folder of YAML or JSON`);
-  return { edit: 'manifest', objects };
+  return { edit: { edit: 'manifest', objects }, positions };
 }
