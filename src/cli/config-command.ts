@@ -51,15 +51,17 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
         const { values, problems } = await readConfig(path, settingsOf(target.options));
         for (const [name, value] of Object.entries(values))
           target.setOptionValueWithSource(name, value, 'config');
-        let all = problems;
-        if (all.length === 0) all = await contradictions(target);
-        if (all.length === 0 && files) all = await fileProblems(target.opts());
+        // Each check requires that the earlier ones have found nothing.
+        let found = problems;
+        if (found.length === 0) found = await contradictions(target);
+        if (found.length === 0 && files) found = await fileProblems(target.opts());
+        const isValid = found.length === 0;
         if (output === 'json') {
-          const document = { file: path, valid: all.length === 0, problems: all.map(printable) };
+          const document = { file: path, valid: isValid, problems: found.map(printable) };
           io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
-        } else if (all.length === 0) io.stdout.write(`${path}: valid\n`);
-        else for (const problem of all) io.stderr.write(`${path}: ${printable(problem)}\n`);
-        return all.length > 0 ? EXIT.failed : EXIT.ok;
+        } else if (isValid) io.stdout.write(`${path}: valid\n`);
+        else for (const problem of found) io.stderr.write(`${path}: ${printable(problem)}\n`);
+        return isValid ? EXIT.ok : EXIT.failed;
       }),
     );
 }

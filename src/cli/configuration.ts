@@ -56,19 +56,22 @@ function applyEnvironment(command: Command, settings: readonly Setting[], env: C
   }
 }
 
-/** Sets the options that the file contains and neither a flag nor the environment sets. */
+/**
+ * Sets the options that the file contains and neither a flag nor the environment sets. `allowed`: the settings that the
+ * file may contain.
+ */
 async function applyFile(
   command: Command,
   settings: readonly Setting[],
   path: string,
-  known: readonly Setting[],
+  allowed: readonly Setting[],
 ): Promise<void> {
   const { loadConfig } = await import('./config-file.ts');
-  const value = await loadConfig(path, known);
+  const values = await loadConfig(path, allowed);
   for (const { attribute } of settings) {
     const source = command.getOptionValueSource(attribute);
-    if (attribute in value && source !== 'cli' && source !== 'env')
-      command.setOptionValueWithSource(attribute, value[attribute], 'config');
+    if (attribute in values && source !== 'cli' && source !== 'env')
+      command.setOptionValueWithSource(attribute, values[attribute], 'config');
   }
 }
 
@@ -76,19 +79,17 @@ async function applyFile(
 export async function contradictions(command: Command): Promise<readonly string[]> {
   const flags: object = command.opts();
   const names = new Set(command.options.map((option) => option.attributeName()));
-  // Each group of options is complete if a command has one of them.
-  return [
-    // A question that starts no agent uses none of the settings of its environment that name sources.
-    (names.has('kvstore') && command.getOptionValue('runsAgent') !== false
-      ? contradiction(flags as MeshFlags)
-      : undefined) ?? [],
-    (names.has('datapath') ? datapathContradiction(flags) : undefined) ?? [],
-    (names.has('stateDir')
-      ? stateContradiction(flags as StateFlags, command.getOptionValueSource('historyDisk') !== 'default')
-      : undefined) ?? [],
-    (names.has('deleteAllEndpoints') ? await operatorContradiction(flags as OperatorFlags) : undefined) ?? [],
-    names.has('listenToken') ? await serveProblems(flags) : [],
-  ].flat();
+  // A question that starts no agent uses none of the settings of its environment that name sources.
+  const usesSources = command.getOptionValue('runsAgent') !== false;
+  const isDiskSet = command.getOptionValueSource('historyDisk') !== 'default';
+  // The casts are valid, because a command with one option of a group has the whole group.
+  const found: (string | undefined)[] = [];
+  if (names.has('kvstore') && usesSources) found.push(contradiction(flags as MeshFlags));
+  if (names.has('datapath')) found.push(datapathContradiction(flags));
+  if (names.has('stateDir')) found.push(stateContradiction(flags as StateFlags, isDiskSet));
+  if (names.has('deleteAllEndpoints')) found.push(await operatorContradiction(flags as OperatorFlags));
+  if (names.has('listenToken')) found.push(...(await serveProblems(flags)));
+  return found.filter((text) => text !== undefined);
 }
 
 /** Like {@link addConfiguration}, for a process other than the agent. The file contains the options of its command. */
@@ -113,13 +114,13 @@ export function addConfiguration(
       parsePath,
     )
     .hook('preAction', async (_command, called) => {
-      const known = settings();
+      const allowed = settings();
       const options = new Set(command.options.map((option) => option.attributeName()));
-      const ofCommand = known.filter(({ attribute }) => options.has(attribute));
-      for (const warning of misspellings(io.env, known)) io.stderr.write(`dpcache: ${warning}\n`);
+      const ofCommand = allowed.filter(({ attribute }) => options.has(attribute));
+      for (const warning of misspellings(io.env, allowed)) io.stderr.write(`dpcache: ${warning}\n`);
       applyEnvironment(command, ofCommand, io.env);
       const path = configPath(command, io.env);
-      if (path !== undefined) await applyFile(command, ofCommand, path, known);
+      if (path !== undefined) await applyFile(command, ofCommand, path, allowed);
       // `operator status` only asks a process. Its environment may lack the flags of this process.
       if (called !== command) return;
       const problems = await contradictions(command);
@@ -176,6 +177,7 @@ async function reloadFlags<F extends object>(
   return { flags, needRestart: needRestart.map(({ key }) => key), onApplied };
 }
 
+/** Returns the default values of all options of a command. */
 function defaultsOf({ options }: Command): Readonly<Record<string, unknown>> {
   const fresh = new Command();
   for (const option of options) fresh.addOption(option);
