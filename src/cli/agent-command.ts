@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import type { AgentOptions } from '../agent/options.ts';
 import { addAgentOptions, addConfiguration, agentReloads, settingsInUse } from './configuration.ts';
 import { type DatapathFlags, datapathOptions } from './datapath-options.ts';
 import { type CommandIO, EXIT, type RunAction } from './io.ts';
@@ -48,26 +49,24 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
           const complete = await printState(agentOptions(flags), flags.output, context);
           return complete ? EXIT.ok : EXIT.failed;
         }
-        const { play: script, all = false, stateDir, importCiliumState, historyMemory, historyDisk } = flags;
-        const { tape: tapePath, tapeSize } = flags;
-        const tape = tapePath === undefined ? undefined : { path: tapePath, maxBytes: tapeSize };
-        const serve = await serveOptions(flags, io.env);
-        const datapath = datapathOptions(flags);
-        const options = {
-          ...agentOptions(flags),
-          stateDir,
-          importCiliumState,
-          historyMemory,
-          historyDisk,
-          tape,
-          datapath,
-        };
+        const { play: script, all = false } = flags;
         const quiet = flags.logFormat === 'json';
+        const serve = await serveOptions(flags, io.env);
         const reload = agentReloads(command, io);
         const settings = await settingsInUse(command, io.env);
-        await followMesh(options, { script, all, quiet, serve, reload, settings }, context);
+        const runOptions = { script, all, quiet, serve, reload, settings };
+        await followMesh(longRunningOptions(flags), runOptions, context);
         return EXIT.ok;
       }),
     );
   addConfiguration(addAgentOptions(command), io);
+}
+
+/** Returns the options of an agent that runs until interrupted, with its files and datapath. */
+function longRunningOptions(flags: AgentFlags): AgentOptions {
+  const { stateDir, importCiliumState, historyMemory, historyDisk, tape: path, tapeSize: maxBytes } = flags;
+  const tape = path === undefined ? undefined : { path, maxBytes };
+  const datapath = datapathOptions(flags);
+  const files = { stateDir, importCiliumState, historyMemory, historyDisk, tape };
+  return { ...agentOptions(flags), ...files, datapath };
 }

@@ -22,6 +22,8 @@ const LIVE_ARGUMENTS: Readonly<Record<string, string>> = {
   node: 'node list -o name --limit 1000',
   identity: 'identity list -o name --limit 1000',
 };
+
+/** Commands that print the current values of options. */
 const LIVE_OPTIONS: Readonly<Record<string, string>> = { '--of-cluster': 'clustermesh status -o name' };
 
 /** Returns the commands that print values of a command's options and argument. */
@@ -37,11 +39,13 @@ function liveValues(path: string, flags: Iterable<string>): ReadonlyMap<string, 
   return live;
 }
 
+/** A command or an option, and its description. */
 interface CommandWord {
   readonly word: string;
   readonly description: string;
 }
 
+/** Returns the possible words after a command and after each of its descendants. */
 function completions(command: Command, path = ''): readonly Completion[] {
   const help = command.createHelp();
   const options = help.visibleOptions(command);
@@ -120,6 +124,12 @@ function quoted(text: string): string {
   return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }
 
+/** Returns the flags of `complete` for the value of an option: none, a file, or one of some choices. */
+function fishValue(choices: readonly string[] | undefined): string {
+  if (choices === undefined) return '';
+  return choices.length === 0 ? ' -r' : ` -x -a ${quoted(choices.join(' '))}`;
+}
+
 function fishScript(all: readonly Completion[]): string {
   const rows = all.flatMap(({ path, commands, options, values, live }) => {
     const at = `complete -c dpcache -n ${quoted(`__dpcache_at ${path}`)}`;
@@ -132,11 +142,9 @@ function fishScript(all: readonly Completion[]): string {
       ...(live.has('') ? [`${at} -f -a ${quoted(`(__dpcache_ask ${live.get('')})`)}`] : []),
       ...options.map(({ word, description }) => {
         const flag = word.startsWith('--') ? `-l ${word.slice(2)}` : `-s ${word.slice(1)}`;
-        const names = live.get(word);
-        const choices = names === undefined ? values.get(word) : [`(__dpcache_ask ${names})`];
-        const value =
-          choices === undefined ? '' : choices.length === 0 ? ' -r' : ` -x -a ${quoted(choices.join(' '))}`;
-        return `${at} ${flag}${value} -d ${quoted(description)}`;
+        const ask = live.get(word);
+        const choices = ask === undefined ? values.get(word) : [`(__dpcache_ask ${ask})`];
+        return `${at} ${flag}${fishValue(choices)} -d ${quoted(description)}`;
       }),
     ];
   });

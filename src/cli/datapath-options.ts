@@ -75,8 +75,8 @@ export function addPinOptions(command: Command): Command {
 
 /** Adds the options of {@link DatapathFlags}. */
 export function addDatapathOptions(command: Command): Command {
-  const choice = (flags: string, what: string, choices: readonly string[]): Option =>
-    new Option(flags, `${what} (default: ${choices[0]})`).choices(choices);
+  const choice = (flags: string, text: string, choices: readonly string[]): Option =>
+    new Option(flags, `${text} (default: ${choices[0]})`).choices(choices);
   command
     .optionsGroup('Datapath:')
     .addOption(
@@ -118,10 +118,10 @@ export function addDatapathOptions(command: Command): Command {
 export function datapathContradiction(flags: DatapathFlags): string | undefined {
   if (flags.datapath !== undefined) return undefined;
   const names = Object.entries(flags).flatMap(([name, value]) => (value === undefined ? [] : name));
-  const name = names.find((one) => one.startsWith('datapath'));
-  return (
-    name && `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)} requires --datapath linux`
-  );
+  const attribute = names.find((name) => name.startsWith('datapath'));
+  if (attribute === undefined) return undefined;
+  const option = attribute.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  return `--${option} requires --datapath linux`;
 }
 
 /** Returns the datapath of the flags; undefined if there is none. */

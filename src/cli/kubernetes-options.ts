@@ -38,7 +38,7 @@ export interface OtherSources {
 /** Parses some of {@link KUBERNETES_PARTS}, `services,nodes`, and appends them to the previous ones. */
 function parseParts(text: string, previous: readonly KubernetesPart[] = []): readonly KubernetesPart[] {
   const parts = text.split(',').map((word) => {
-    const part = KUBERNETES_PARTS.find((one) => one === word);
+    const part = KUBERNETES_PARTS.find((name) => name === word);
     if (part !== undefined) return part;
     throw new InvalidArgumentError(
       `It must be one or more of ${KUBERNETES_PARTS.join(', ')}, separated by commas: '${word}'.`,

@@ -13,7 +13,7 @@ const STOP_MS = 28_000;
 /** Commands that reload their settings on SIGHUP, except with `--once`. Their command `status` does not. */
 const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
 
-// A supervisor may reload a process that is still loading its modules. The request is kept for the process.
+// A supervisor may send SIGHUP while the process still loads its modules. The signal is kept until the first listener.
 let isHangupKept = false;
 const keepHangup = (): void => {
   isHangupKept = true;
@@ -23,7 +23,7 @@ if (RELOADING.has(name) && !words.includes('--once') && !words.includes('status'
   process.on('SIGHUP', keepHangup);
 
 const stop = new AbortController();
-/** True if the command can stop its steps: it has read the signal. */
+/** True if the command has read `signal`, so that it can stop its steps. */
 let isStoppable = false;
 // Handled once each, so that a second signal ends the process immediately.
 for (const signal of ['SIGINT', 'SIGTERM'] as const)

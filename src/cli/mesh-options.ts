@@ -58,6 +58,7 @@ export interface MeshFlags extends ClusterFlags, LogFlags, KubernetesFlags {
   readonly timeout?: number;
 }
 
+/** Options of the log, as parsed by commander. */
 export interface LogFlags {
   readonly logLevel: LogLevel;
   readonly logFormat: LogFormat;
@@ -76,7 +77,7 @@ export const DEFAULT_NETWORK: AgentOptions['network'] = {
   underlay: 'ipv4',
 };
 
-/** Exclusive limit of the delay of a timer. */
+/** Limit of the delay of a timer: longer delays overflow. */
 const TIMER_LIMIT_MS: number = 2 ** 31;
 
 function parseTimeout(text: string): number {

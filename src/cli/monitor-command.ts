@@ -12,8 +12,8 @@ interface MonitorFlags extends SocketFlags {
 }
 
 function parseTypes(text: string): string {
-  const known = (word: string): boolean => CHANGE_TYPES.some((type) => type === word);
-  if (text.split(',').every(known)) return text;
+  const isType = (word: string): boolean => CHANGE_TYPES.some((type) => type === word);
+  if (text.split(',').every(isType)) return text;
   throw new InvalidArgumentError(
     `It must be one or more of ${CHANGE_TYPES.join(', ')}, separated by commas.`,
   );

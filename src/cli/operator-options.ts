@@ -72,6 +72,7 @@ export interface OperatorFlags
 /** Address families of the Services of a cluster. */
 const FAMILIES = ['IPv4,IPv6', 'IPv4', 'IPv6'] as const;
 
+/** Parses the name of a cluster that is published, for which stricter rules apply. */
 function parsePublishedName(text: string): string {
   if (isClusterName(text)) return text;
   throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);
@@ -315,8 +316,9 @@ async function electionContradiction(flags: OperatorFlags): Promise<string | und
   return fault && `--leader-election-…: ${fault}`;
 }
 
-export function ipFamilies({ mcsIpFamilies: text }: OperatorFlags): readonly SliceAddressType[] {
-  return IP_FAMILIES.filter((family) => text.includes(family));
+/** Returns the families of `--mcs-ip-families`. */
+export function ipFamilies({ mcsIpFamilies: list }: OperatorFlags): readonly SliceAddressType[] {
+  return IP_FAMILIES.filter((family) => list.split(',').includes(family));
 }
 
 export function electionTimes(flags: OperatorFlags): ElectionTimes {

@@ -7,6 +7,7 @@ import { EXIT, type ExitStatus } from './io.ts';
  */
 const DRAIN_MS = 1_000;
 
+/** Reasons of failed writes by error code. */
 const REASONS: ReadonlyMap<string, string> = new Map([
   ['ENOSPC', 'no space left on device'],
   ['EIO', 'input/output error'],
@@ -16,6 +17,7 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 /** A stream of the process, such as `process.stdout`. */
 type Stream = NodeJS.WriteStream;
 
+/** Receives the failures of an output. */
 export interface OutputFaults {
   /** Called if the reader has closed the pipe (`| head`). This is no failure, but no more output is needed. */
   readonly onClosed: () => void;

@@ -28,9 +28,9 @@ export type ApiAddress = NonNullable<ServeSource['listen']>;
 
 /** Parses a port (of loopback) or `address:port`. */
 export function parseListen(text: string): ApiAddress {
-  const [, six, four, digits = ''] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
-  const port = digits === '' ? Number.NaN : Number(digits);
-  if (port <= 65_535) return { host: six || four || '127.0.0.1', port };
+  const [, bracketed, unbracketed, digits] = /^(?:(?:\[([^\]]+)\]|([^:[\]]*)):)?(\d{1,5})$/.exec(text) ?? [];
+  const port = Number(digits);
+  if (port <= 65_535) return { host: bracketed || unbracketed || '127.0.0.1', port };
   throw new InvalidArgumentError('It must be a port or address:port, such as 127.0.0.1:8080 or [::1]:8080.');
 }
 
@@ -50,6 +50,7 @@ function appendHostName(name: string, previous: readonly string[] = []): readonl
   throw new InvalidArgumentError('It must be a DNS name without a port, such as agent.example.');
 }
 
+/** Options of the files of an agent, as parsed by commander. */
 export interface StateFlags {
   readonly stateDir?: string;
   readonly importCiliumState?: string;

@@ -18,7 +18,7 @@ interface BundleFlags extends SocketFlags {
   readonly config?: string;
 }
 
-/** Bytes of the end of a file. */
+/** Maximum number of bytes that are read from the end of a file. */
 const TAIL_BYTES: number = 1 << 20;
 
 const HELP =
@@ -54,8 +54,8 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
         ];
         const content = [...files, ...added];
         const cutFiles = content.filter(isCut).map(({ name }) => name);
-        const cut = cutFiles.map((name) => `the end of ${name} is missing: it has more than 2 MiB`);
-        const about = [`dpcache ${version()}`, now.toISOString(), ...cut].join('\n');
+        const cutTexts = cutFiles.map((name) => `the end of ${name} is missing: it has more than 2 MiB`);
+        const about = [`dpcache ${version()}`, now.toISOString(), ...cutTexts].join('\n');
         const packed = await archive([{ name: 'about.txt', text: `${about}\n` }, ...content], now);
         await writeNewFile(flags.out, packed);
         if (flags.output === 'json') {
@@ -63,11 +63,11 @@ export function addBundleCommand(program: Command, io: CommandIO, run: RunAction
           const document = { path: flags.out, bytes: packed.length, files: names, cut: cutFiles, errors };
           io.stdout.write(`${JSON.stringify(document, null, 1)}\n`);
         } else {
-          for (const line of cut) io.stderr.write(`dpcache: ${line}\n`);
+          for (const line of cutTexts) io.stderr.write(`dpcache: ${line}\n`);
           for (const error of errors) io.stderr.write(`dpcache: not in the bundle: ${printable(error)}\n`);
           io.stderr.write(`dpcache: ${packed.length} bytes written to ${printable(flags.out)}\n`);
         }
-        const isUnanswered = errors.length > 0 && files.length === 1;
+        const isUnanswered = errors.length > 0 && files.length === 1; // only errors.txt
         if (isUnanswered) io.stderr.write(`dpcache: no agent answered: ${socketAdvice()}\n`);
         return errors.length === 0 ? EXIT.ok : EXIT.failed;
       }),

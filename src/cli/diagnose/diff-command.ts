@@ -14,7 +14,7 @@ interface DiffFlags {
 /** The token that agents over TCP receive, and the CA that verifies them. */
 type OriginCredentials = Pick<ApiOrigin, 'token' | 'ca'>;
 
-/** Returns the socket of an operand `unix:PATH`. */
+/** Returns the socket of an operand `unix:PATH`; undefined for another operand. */
 function socketOf(text: string): string | undefined {
   return text.startsWith('unix:') && text.length > 5 ? text.slice(5) : undefined;
 }
@@ -66,8 +66,9 @@ async function askOf(
       return await ask(path, body);
     } catch (error) {
       if (!(error instanceof AgentError)) throw error;
-      const [name, remedy] = [`${socket ?? text}: `, await remedyOf(error)];
-      const reason = error.message.startsWith(name) ? error.message.slice(name.length) : error.message;
+      const prefix = `${socket ?? text}: `;
+      const reason = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
+      const remedy = await remedyOf(error);
       const hint = remedy === undefined ? '' : `; ${remedy}`;
       throw new AgentError(`${text}: ${reason}${hint}`, error.problem, error.cause);
     }
@@ -82,6 +83,7 @@ async function clearTextProblem(text: string, token: string | undefined): Promis
   return `dpcache: ${text}: the token would be sent in clear text: use https://, or run the command on that machine`;
 }
 
+/** Returns the text of the file of an option; undefined if the option is not set. */
 async function fileText(option: string, file: string | undefined): Promise<string | undefined> {
   if (file === undefined) return undefined;
   const { readRegularFile } = await import('../../base/files/regular-file.ts');
@@ -97,6 +99,20 @@ function tableOf(text: string): TableOperand {
   for (const kind of ['cilium', 'bpf'] as const)
     if (text.startsWith(`${kind}:`)) return { kind, text, path: text.slice(kind.length + 1) };
   return { kind: 'file', text, path: text };
+}
+
+async function compareTable(ask: Ask, table: string, signal: AbortSignal): Promise<DiffReport> {
+  const { compareWithTable } = await import('../../sysdump/compare-with-table.ts');
+  return compareWithTable(ask, tableOf(table), { signal });
+}
+
+async function compareAgents(ask: Ask, askOther: Ask): Promise<DiffReport> {
+  const { diffAgents } = await import('../../client/agent-diff.ts');
+  const { diffLines } = await import('../../client/diff-lines.ts');
+  const json = await diffAgents(ask, askOther);
+  const { writers, notCompared, digestsOnly } = json;
+  const differences = writers.length + notCompared + digestsOnly.length;
+  return { json, lines: diffLines(json), differences };
 }
 
 /** Adds `dpcache diff`. */
@@ -141,20 +157,10 @@ export function addDiffCommand(program: Command, io: CommandIO, run: RunAction):
             `dpcache: invalid agent '${agent}': it must be unix:SOCKET, https://HOST:PORT or http://HOST:PORT`,
           );
         const askOther = await askOf(other, credentials, io.signal);
-        const compare = async (): Promise<DiffReport> => {
-          if (askOther === undefined) {
-            const { compareWithTable } = await import('../../sysdump/compare-with-table.ts');
-            return compareWithTable(ask, tableOf(other), { signal: io.signal });
-          }
-          const { diffAgents } = await import('../../client/agent-diff.ts');
-          const { diffLines } = await import('../../client/diff-lines.ts');
-          const json = await diffAgents(ask, askOther);
-          const { writers, notCompared, digestsOnly } = json;
-          const differences = writers.length + notCompared + digestsOnly.length;
-          return { json, lines: diffLines(json), differences };
-        };
         const { asAnswerError } = await import('../../client/ask-agent.ts');
-        const report = await compare().catch((cause: unknown) => {
+        const comparison =
+          askOther === undefined ? compareTable(ask, other, io.signal) : compareAgents(ask, askOther);
+        const report = await comparison.catch((cause: unknown) => {
           if (cause instanceof AgentError) throw new InputError(cause.message, { cause });
           throw asAnswerError(cause, `${agent}, ${other}`);
         });

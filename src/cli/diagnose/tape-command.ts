@@ -163,6 +163,7 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
           version: ignoreVersion === true ? undefined : version(),
           signal: io.signal,
           onProgress: progressOf(io, quiet),
+          // The state before a cut is incomplete.
           onReplay: () => {
             state = new TapeState();
           },

@@ -20,10 +20,13 @@ const NEEDS_RUNNING: ReadonlySet<string | undefined> = new Set(['--at', '--watch
 
 /** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
 export function addAskOptions(command: Command, io: CommandIO): Command {
-  const ownOptions = command.options.length;
+  const ownOptionCount = command.options.length;
   addMeshOptions(command);
-  const log = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
-  const ofMesh = command.options.slice(ownOptions).filter((option) => !log.has(option.attributeName()));
+  const logOptions = new Set(addLogOptions(new Command()).options.map((option) => option.attributeName()));
+  /** The options that only an agent with sources uses. The log options have an effect on every command. */
+  const meshOptions = command.options
+    .slice(ownOptionCount)
+    .filter((option) => !logOptions.has(option.attributeName()));
   addSocketOption(command).hook('preAction', () => {
     // Only flags select sources: the environment and the configuration file belong to the running agent.
     const runsAgent = namesSource(command.opts());
@@ -35,7 +38,7 @@ export function addAskOptions(command: Command, io: CommandIO): Command {
         `dpcache: ${needsRunning.long} requires a running agent: remove the options that name a source`,
       );
     command.setOptionValue('canRunAgent', needsRunning === undefined);
-    const ignored = ofMesh.find(isSet);
+    const ignored = meshOptions.find(isSet);
     if (!runsAgent && ignored !== undefined) refuseMeshOption(command, ignored);
   });
   return addConfiguration(command, io);
@@ -48,8 +51,8 @@ export function addRunningAgentOptions(command: Command, io: CommandIO): Command
 
 /** Rejects an option that only an agent with sources uses, because the running agent would ignore it (I12). */
 function refuseMeshOption(command: Command, { long }: Option): never {
-  const filter = command.options.some((option) => option.long === '--of-cluster');
-  const remedy = long === '--cluster' && filter ? '; --of-cluster selects one cluster' : '';
+  const hasFilter = command.options.some((option) => option.long === '--of-cluster');
+  const remedy = long === '--cluster' && hasFilter ? '; --of-cluster selects one cluster' : '';
   command.error(
     `dpcache: ${long} has no effect, because a running agent is asked: remove it, or add a source such as --load${remedy}`,
   );

@@ -25,11 +25,11 @@ export function parseHistoryKey(text: string): string {
   throw new InvalidArgumentError('It must be an IP address, a CIDR, or a name with one /.');
 }
 
-/** Returns a parser of two names with a slash between them. */
-export function parseTwoNames(what: string): (text: string) => string {
+/** Returns a parser of two names with a slash between them. `form`: their form, for messages. */
+export function parseTwoNames(form: 'cluster/name' | 'namespace/name'): (text: string) => string {
   return (text) => {
     if (/^[^/]+\/[^/]+$/.test(text)) return text;
-    throw new InvalidArgumentError(`It must be ${what}.`);
+    throw new InvalidArgumentError(`It must be ${form}.`);
   };
 }
 
@@ -52,7 +52,9 @@ export function atOption(): Option {
 /**
  * Returns true if a moment is later than another one of the same form: both are times, or both are sequence numbers.
  */
-export function isLaterMoment(a: string, b: string): boolean {
-  if (a.startsWith('#') !== b.startsWith('#')) return false;
-  return a.startsWith('#') ? Number(a.slice(1)) > Number(b.slice(1)) : Date.parse(a) > Date.parse(b);
+export function isLaterMoment(moment: string, other: string): boolean {
+  const isSequence = moment.startsWith('#');
+  if (isSequence !== other.startsWith('#')) return false;
+  if (isSequence) return Number(moment.slice(1)) > Number(other.slice(1));
+  return Date.parse(moment) > Date.parse(other);
 }

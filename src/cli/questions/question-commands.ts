@@ -50,6 +50,7 @@ interface ClusterFlags extends ListFlags {
   readonly ofCluster?: string;
 }
 
+/** Returns the flags with these names, which are also the names of the filters. */
 function filtersOf(flags: object, names: readonly string[]): ListFilters {
   return Object.fromEntries(Object.entries(flags).filter(([name]) => names.includes(name)));
 }

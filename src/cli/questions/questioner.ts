@@ -12,6 +12,7 @@ import { socketAdvice, socketPath } from '../serve-options.ts';
 import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import { parseLimit } from './question-arguments.ts';
 
+/** Flags of a command that prints a list. */
 export interface ListFlags extends QuestionFlags {
   readonly watch?: true;
   readonly limit?: number;
@@ -30,10 +31,10 @@ const CLEAR_SCREEN = '\u001B[H\u001B[2J';
  */
 const MAX_COMPARED: number = 1 << 20;
 
-async function textOf({ json, lines, names = [] }: Answer, output: ListFormat): Promise<string> {
-  if (output === 'json') return `${JSON.stringify(json, null, 1)}\n`;
-  if (output === 'yaml') return (await import('yaml')).stringify(json, { aliasDuplicateObjects: false });
-  const shown = output === 'name' ? names : lines;
+async function textOf({ json, lines, names = [] }: Answer, format: ListFormat): Promise<string> {
+  if (format === 'json') return `${JSON.stringify(json, null, 1)}\n`;
+  if (format === 'yaml') return (await import('yaml')).stringify(json, { aliasDuplicateObjects: false });
+  const shown = format === 'name' ? names : lines;
   return shown.map((line) => `${line}\n`).join('');
 }
 
@@ -47,6 +48,7 @@ export class Questioner {
     this.#run = run;
   }
 
+  /** Adds a command with the options of its output and of the agent. */
   addCommand(
     parent: Command,
     name: string,
@@ -108,22 +110,24 @@ export class Questioner {
     return { answer, complete: true };
   }
 
+  /** Asks a question and prints the answer: to stderr if it failed and has no document for programs. */
   printAnswer(flags: QuestionFlags, load: () => Promise<Question>): Promise<void> {
     return this.#run(async () => {
       const { stdout, stderr } = this.#io;
       const question = await load();
-      const { output, quiet = false } = flags;
-      const view = { wide: output === 'wide', width: stdout.columns };
+      const { output: format, quiet = false } = flags;
+      const view = { wide: format === 'wide', width: stdout.columns };
       const { answer, complete } = await this.ask(flags, (ask) => question(ask, view));
       const { succeeded, lines } = answer;
-      const forPrograms = output === 'json' || output === 'yaml';
-      if (!quiet && (succeeded || forPrograms)) writeLines(stdout, await textOf(answer, output));
+      const hasDocument = format === 'json' || format === 'yaml';
+      if (!quiet && (succeeded || hasDocument)) writeLines(stdout, await textOf(answer, format));
       else if (!quiet) stderr.write(lines.map((line) => `dpcache: ${line}\n`).join(''));
       // The answer of an incomplete mesh is printed, but scripts must be able to detect it by the exit status.
       return succeeded && complete ? EXIT.ok : EXIT.failed;
     });
   }
 
+  /** Writes a part of a list, and waits for a slow reader. Throws if the process is to end. */
   async #write(text: string): Promise<void> {
     const { stdout, signal } = this.#io;
     writeLines(stdout, text);
@@ -183,21 +187,22 @@ export class Questioner {
   ): Promise<void> {
     const { stdout } = this.#io;
     let previous: string | undefined;
-    const begin = (text: string): Promise<void> => {
+    const writeStart = (text: string): Promise<void> => {
       if (stdout.isTTY === true) stdout.write(CLEAR_SCREEN);
       else if (previous !== undefined) stdout.write('\n');
       return this.#write(text);
     };
     for await (const _ of changes) {
       const view = { wide: format === 'wide', width: stdout.columns };
-      let text = ''; // of a long list, only the part that was buffered until it was known to be long
+      /** The whole text of a short list; of a long list, the start that was buffered until the list was long. */
+      let start = '';
       await listing.print(ask, { format, view, limit }, async (part) => {
-        if (text.length > MAX_COMPARED) return this.#write(part);
-        text += part;
-        if (text.length > MAX_COMPARED) await begin(text);
+        if (start.length > MAX_COMPARED) return this.#write(part);
+        start += part;
+        if (start.length > MAX_COMPARED) await writeStart(start);
       });
-      if (text.length <= MAX_COMPARED && text !== previous) await begin(text);
-      previous = text;
+      if (start.length <= MAX_COMPARED && start !== previous) await writeStart(start);
+      previous = start;
     }
   }
 }
