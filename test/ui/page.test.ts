@@ -359,6 +359,38 @@ describe('the page', () => {
     await first.getByRole('link', { name: '10.7.7.7' }).waitFor();
   });
 
+  it('connects once if it is shown again before its next attempt (regression: it connected twice)', async () => {
+    const { page } = await open('', { ownPage: true });
+    let attempts = 0;
+    await page.route(/v1\/monitor/, (route) =>
+      ++attempts <= 2 ? route.fulfill({ status: 503, json: { detail: 'not now' } }) : route.continue(),
+    );
+    const setHidden = (hidden: boolean): Promise<unknown> =>
+      page.evaluate(`Object.defineProperty(document, 'hidden', { configurable: true, value: ${hidden} });
+        document.dispatchEvent(new Event('visibilitychange'))`);
+    // Ends when the page has handled its answers.
+    const flush = (): Promise<unknown> => page.evaluate(`fetch('healthz').then((answer) => answer.text())`);
+    const next = async (step: () => Promise<unknown>): Promise<void> => {
+      const answered = page.waitForResponse(/v1\/monitor/);
+      await step();
+      await answered;
+      await flush();
+    };
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 60_000);
+    await page.reload();
+    await next(async () => {
+      while (attempts === 0) await page.clock.runFor(20);
+    });
+    await setHidden(true);
+    await next(() => page.clock.runFor(3_000));
+    await page.clock.runFor(2_500); // closes the connection, 500 ms before the next attempt
+    await next(() => setHidden(false));
+    await page.clock.runFor(2_000);
+    await flush();
+    expect(attempts).toBe(3);
+  });
+
   it('opened in the background closes its connection, too (regression: six links blocked the others)', async () => {
     const { url } = await open();
     const page = await newPage({});

@@ -18,7 +18,7 @@ const MAX_HIDDEN_MS = 5_000;
 /** After this number of missing heartbeats, the connection counts as broken. */
 const MISSED_HEARTBEATS = 3;
 
-/** An event of a stream, with the fields that the agent sends. */
+/** The fields of an event of the stream. */
 type StreamEvent = { readonly [field in 'event' | 'id' | 'data']?: string };
 
 /** State of the connection to the agent. `stale`: it is open, but nothing was received for some time. */
@@ -27,6 +27,7 @@ export type Connection = 'connecting' | 'live' | 'stale' | 'disconnected';
 /** Types of changes. */
 export type ChangeType = ChangeDocument['type'];
 
+/** Returns the name and the value of a line of an event. */
 function fieldOf(line: string): readonly [name: string, value: string] {
   const colon = line.indexOf(': ');
   return [line.slice(0, colon), line.slice(colon + 2)];
@@ -56,12 +57,16 @@ export class Feed {
   /** Maximum silence of a working connection. Set from the interval in the heartbeats; this is the default. */
   #maxSilenceMs = MISSED_HEARTBEATS * 5_000;
   readonly #listeners = new Set<() => void>();
+  /** Changes since the last notification, oldest first. */
   #pending: ChangeDocument[] = [];
   #isFollowing = false;
+  /** True while the connection is closed, because the page is hidden. */
   #isPaused = false;
-  #hiding: ReturnType<typeof setTimeout> | undefined;
-  /** Time of the last data since the page was opened. */
-  #heardAt = 0;
+  #pauseTimer: ReturnType<typeof setTimeout> | undefined;
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Like `lastDataAt`, by the monotonic clock of the page. */
+  #lastDataMs = 0;
+  /** Closes the current stream. */
   #closed = new AbortController();
 
   constructor() {
@@ -94,43 +99,45 @@ export class Feed {
     this.#setConnection(isAnswered ? 'live' : 'disconnected');
   }
 
-  /** Does not use an EventSource, because it cannot send a token. */
+  /** Opens a stream, and the next one 3 s after its end. Uses no EventSource, because it cannot send a token. */
   async #open(): Promise<void> {
     const closed = new AbortController();
     this.#closed.abort();
     this.#closed = closed;
+    clearTimeout(this.#retryTimer);
     let refusal: string | undefined;
-    const late = setTimeout(() => closed.abort(), ANSWER_MS);
+    const answerTimer = setTimeout(() => closed.abort(), ANSWER_MS);
     try {
       const answer = await fetchAgent(
         this.#lastID === '' ? '/v1/monitor' : `/v1/monitor?from=${this.#lastID}`,
         closed.signal,
       );
       if (answer.ok && answer.body !== null) {
-        clearTimeout(late);
+        clearTimeout(answerTimer);
         await this.#read(answer.body, closed);
       } else refusal = problemOf(answer, await answer.json()).message;
     } catch {
       // each error is handled as a lost connection
     } finally {
-      clearTimeout(late);
+      clearTimeout(answerTimer);
     }
     if (this.#isPaused || this.#closed !== closed) return;
     this.refusal = refusal;
     this.#setConnection('disconnected');
-    if (!isTokenNeeded()) setTimeout(() => this.#isPaused || this.#open(), RETRY_MS);
+    if (!isTokenNeeded()) this.#retryTimer = setTimeout(() => void this.#open(), RETRY_MS);
   }
 
   #followVisibility(): void {
-    clearTimeout(this.#hiding);
+    clearTimeout(this.#pauseTimer);
     if (!document.hidden) this.#resume();
-    else if (this.#isFollowing) this.#hiding = setTimeout(() => this.#pause(), MAX_HIDDEN_MS);
+    else if (this.#isFollowing) this.#pauseTimer = setTimeout(() => this.#pause(), MAX_HIDDEN_MS);
   }
 
   #pause(): void {
     this.#isPaused = true;
     this.#setConnection('connecting');
     this.#closed.abort();
+    clearTimeout(this.#retryTimer);
   }
 
   #resume(): void {
@@ -143,8 +150,10 @@ export class Feed {
     const reader = body.getReader();
     const decoder = new TextDecoder();
     this.#noteData(); // the headers
-    // If the stream stays silent much longer, open a new one, because the agent may not be connected any more.
-    const guard = setInterval(() => this.#silenceMs() > 3 * this.#maxSilenceMs && closed.abort(), 1_000);
+    // A stream that stays silent much longer than a stale one is closed, because the agent may be gone.
+    const guard = setInterval(() => {
+      if (this.#silenceMs() > 3 * this.#maxSilenceMs) closed.abort();
+    }, 1_000);
     try {
       let rest = '';
       for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
@@ -187,12 +196,15 @@ export class Feed {
 
   #noteData(): void {
     this.lastDataAt = agentNow();
-    this.#heardAt = performance.now();
+    this.#lastDataMs = performance.now();
   }
 
-  /** Uses two clocks, because one can be set back, and the other may stop while the computer sleeps. */
+  /**
+   * Returns the time since the last data, by two clocks: one can be set back, and the other may stop while the computer
+   * sleeps.
+   */
   #silenceMs(): number {
-    return Math.max(agentNow() - this.lastDataAt, performance.now() - this.#heardAt);
+    return Math.max(agentNow() - this.lastDataAt, performance.now() - this.#lastDataMs);
   }
 
   #checkSilence(): void {
