@@ -278,6 +278,26 @@ describe('the mesh map', () => {
     await page.getByText('1 service', { exact: true }).waitFor();
   });
 
+  it('counts the backends of a cluster named constructor (regression: it showed the code of a function)', async () => {
+    const model = new MeshModel().fill();
+    model.clusters = [clusterDocument('own', { local: true }), clusterDocument('constructor')];
+    model.offer('constructor', { namespace: 'shop', name: 'checkout' }, '10.0.9.9');
+    model.addService({ namespace: 'shop', name: 'web' }, '172.16.0.12');
+    const { page } = await open('', { model });
+    const matrix = page.getByRole('region', { name: 'Backends by service and cluster' });
+    await matrix.getByRole('columnheader', { name: 'constructor' }).waitFor();
+    const rows = await matrix.getByRole('row').allInnerTexts();
+    const countsOf = (name: string): readonly string[] =>
+      rows
+        .find((row) => row.startsWith(name))
+        ?.split('\t')
+        .slice(2) ?? [];
+    expect([countsOf('shop/checkout'), countsOf('shop/web')]).toEqual([
+      ['1', '1'],
+      ['–', '–'],
+    ]);
+  });
+
   it('marks a global service that only one cluster serves', async () => {
     const { page } = await open();
     const row = page.getByRole('row', { name: /shop\/checkout/ });

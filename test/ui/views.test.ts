@@ -327,6 +327,21 @@ describe('lists', () => {
 });
 
 describe('the cards of services and nodes', () => {
+  it('of services name a port constructor (regression: its node port was the code of a function)', async () => {
+    const model = new TestModel();
+    model.services.updateService(
+      createService({
+        id: { namespace: 'shop', name: 'web' },
+        clusterIPs: ['172.16.0.11'],
+        addressing: 'assigned',
+        ports: [['constructor', { port: 80, protocol: 6, nodePort: 0 }]],
+      }),
+    );
+    model.services.markSynced();
+    const { page } = await open('#/services', { model });
+    await page.getByRole('cell', { name: 'constructor 80/TCP', exact: true }).waitFor({ timeout: 20_000 });
+  });
+
   it('show the external frontends, the backends and all fields (regression: some were not shown)', async () => {
     const model = new MeshModel();
     const service = createService({

@@ -9,7 +9,8 @@ import { NONE } from './table.tsx';
 export interface MatrixRow {
   readonly name: string;
   readonly global: boolean;
-  readonly counts: Readonly<Record<string, number>>;
+  /** By cluster, the local one first. Without clusters that have no backend. */
+  readonly counts: ReadonlyMap<string, number>;
 }
 
 /** Maximum number of columns of clusters. The other clusters share one column. */
@@ -27,10 +28,12 @@ function columnsOf(
   if (clusters.length <= MAX_COLUMNS) return clusters;
   const served = new Map<string, number>();
   for (const { counts } of rows)
-    for (const name of Object.keys(counts)) served.set(name, (served.get(name) ?? 0) + 1);
+    for (const name of counts.keys()) served.set(name, (served.get(name) ?? 0) + 1);
   served.delete(local);
-  const most = [...served].sort(([a, x], [b, y]) => y - x || compareNames(a, b)).map(([name]) => name);
-  return [local, ...most].slice(0, MAX_COLUMNS);
+  const byService = [...served].sort(
+    ([nameA, servedA], [nameB, servedB]) => servedB - servedA || compareNames(nameA, nameB),
+  );
+  return [local, ...byService.map(([name]) => name)].slice(0, MAX_COLUMNS);
 }
 
 /** A table of clusters and services with the number of backends, and a bar of each service. */
@@ -44,7 +47,7 @@ export function Matrix({
   local: string;
 }): VNode {
   const columns = columnsOf(clusters, rows, local);
-  const hasOthers = rows.some(({ counts }) => Object.keys(counts).some((name) => !columns.includes(name)));
+  const hasOthers = rows.some(({ counts }) => [...counts.keys()].some((name) => !columns.includes(name)));
   return (
     <section class="scroll matrix" tabIndex={0} aria-label="Backends by service and cluster">
       <table>
@@ -98,9 +101,7 @@ function Row({
   local: string;
   isMesh: boolean;
 }): VNode {
-  const serving = Object.entries(counts).sort(
-    ([a], [b]) => Number(b === local) - Number(a === local) || compareNames(a, b),
-  );
+  const serving = [...counts];
   const others = serving.reduce((sum, [cluster, count]) => sum + (columns.includes(cluster) ? 0 : count), 0);
   return (
     <tr>
@@ -125,7 +126,7 @@ function Row({
         )}
       </td>
       {columns.map((cluster) => (
-        <Cell key={cluster} count={counts[cluster] ?? 0} />
+        <Cell key={cluster} count={counts.get(cluster) ?? 0} />
       ))}
       {hasOthers && <Cell count={others} />}
     </tr>

@@ -1,6 +1,7 @@
 import type { VNode } from 'preact';
 import type { BackendDocument, ServiceDocument } from '../../src/api/documents.ts';
 import { useStatus } from '../agent/live.ts';
+import { compareNames } from '../format.ts';
 
 /** Returns ports by name as one line. */
 export function portsText(ports: Readonly<Record<string, string>>): string {
@@ -15,8 +16,7 @@ export function servicePortsText({
   nodePorts = {},
 }: Pick<ServiceDocument, 'ports' | 'nodePorts'>): string {
   const entries = Object.entries(ports).map(([name, port]): [string, string] => {
-    const nodePort = nodePorts[name];
-    return [name, nodePort === undefined ? port : `${port} (node port ${nodePort})`];
+    return [name, Object.hasOwn(nodePorts, name) ? `${port} (node port ${nodePorts[name]})` : port];
   });
   return portsText(Object.fromEntries(entries));
 }
@@ -28,7 +28,7 @@ export function countByCluster(
 ): readonly (readonly [cluster: string, count: number])[] {
   const counts = new Map<string, number>();
   for (const { cluster = local } of backends) counts.set(cluster, (counts.get(cluster) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => Number(b === local) - Number(a === local) || a.localeCompare(b));
+  return [...counts].sort(([a], [b]) => Number(b === local) - Number(a === local) || compareNames(a, b));
 }
 
 /** A bar of the backends of a service: those of the local cluster, and those of each remote one. */

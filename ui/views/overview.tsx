@@ -12,6 +12,7 @@ import { Health } from '../parts/health.tsx';
 import { AllServices, MATRIX_ROWS, Matrix, type MatrixRow } from '../parts/matrix.tsx';
 import { MeshMap } from '../parts/mesh-map.tsx';
 import { Empty, Panel, Pending, showPanel, Title } from '../parts/panel.tsx';
+import { countByCluster } from '../parts/service-parts.tsx';
 import { Reflectors } from './kubernetes.tsx';
 import { Charts } from './overview-charts.tsx';
 import { Process } from './process.tsx';
@@ -20,6 +21,7 @@ import { Process } from './process.tsx';
 const CONFLICTS = 'Conflicts between clusters';
 const REJECTED = 'Last rejected';
 
+/** The counts at the top of the overview, each with a link to the counted objects. */
 function Figures({ status, conflicts }: { status: StatusDocument; conflicts: number }): VNode {
   const figures: readonly (readonly [name: string, count: number, href: string, panel?: string])[] = [
     ['prefixes', status.ipcache.prefixes, addressOf('prefixes')],
@@ -55,12 +57,8 @@ interface Services {
   readonly items: readonly ServiceDocument[];
 }
 
-function rowsOf(services: readonly ServiceDocument[], local: string): readonly MatrixRow[] {
-  return services.map(({ namespace, name, global, backends }) => {
-    const counts: Record<string, number> = {};
-    for (const { cluster = local } of backends) counts[cluster] = (counts[cluster] ?? 0) + 1;
-    return { name: `${namespace}/${name}`, global, counts };
-  });
+function rowOf({ namespace, name, global, backends }: ServiceDocument, local: string): MatrixRow {
+  return { name: `${namespace}/${name}`, global, counts: new Map(countByCluster(backends, local)) };
 }
 
 /**
@@ -76,7 +74,11 @@ function useMatrixRows(local: string, isMesh: boolean): Answered<readonly Matrix
   if (document === undefined) return problem === undefined ? {} : { problem };
   const services = [unserved, servedByOne, all].flatMap(({ document }) => document?.items ?? []);
   // A service of several lists is shown once, in the place of the first.
-  const rows = new Map(rowsOf(services, local).map((row) => [row.name, row]));
+  const rows = new Map<string, MatrixRow>();
+  for (const service of services) {
+    const row = rowOf(service, local);
+    rows.set(row.name, row);
+  }
   return { document: [...rows.values()].slice(0, MATRIX_ROWS) };
 }
 
@@ -100,6 +102,9 @@ function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNo
   );
 }
 
+/** Maximum number of listed conflicts. */
+const MAX_CONFLICTS = 8;
+
 function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefined; total: number }): VNode {
   return (
     <Panel title={CONFLICTS} className="half" side={<span class="soft">{counted(total, 'conflict')}</span>}>
@@ -109,7 +114,7 @@ function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefi
         <Empty title="No two clusters claim the same prefix, pod CIDR or cluster id." />
       ) : (
         <ul class="lines">
-          {conflicts.items.slice(0, 8).map(({ kind, subject, sides }) => (
+          {conflicts.items.slice(0, MAX_CONFLICTS).map(({ kind, subject, sides }) => (
             <li key={`${kind} ${subject}`}>
               <a class="mono" href={kind === 'cluster-id' ? addressOf('clusters') : addressOf('ip', subject)}>
                 {subject}
@@ -118,9 +123,9 @@ function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefi
               {sides.map(({ cluster, claim }) => `${cluster}: ${claim}`).join('; ')}
             </li>
           ))}
-          {total > 8 && (
+          {total > MAX_CONFLICTS && (
             <li class="faint">
-              and {countText(total - 8)} more: run <code>dpcache clustermesh conflicts</code>
+              and {countText(total - MAX_CONFLICTS)} more: run <code>dpcache clustermesh conflicts</code>
             </li>
           )}
         </ul>
