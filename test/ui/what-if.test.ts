@@ -94,6 +94,17 @@ describe('"What if it left?" on the card of a cluster', () => {
     await page.waitForSelector('h1:has-text("shop/web")');
   });
 
+  it('names the time of the evaluation by the clock of the agent (regression: by that of the browser)', async () => {
+    const { page } = await open('', { ownPage: true });
+    await page.clock.install({ time: Date.now() + 7_200_000 });
+    await page.reload();
+    await page.evaluate(`location.hash = '#/cluster/baltic'`);
+    await ask(page);
+    const text = flat(await panelOf(page).locator('dl').innerText());
+    const [, hour] = /evaluated (\d\d):\d\d:\d\d/.exec(text) ?? [];
+    expect([0, 1]).toContain((Number(hour) - new Date(Date.now()).getHours() + 24) % 24);
+  });
+
   it('fits a phone and has no faults in dark colours', async () => {
     const { page } = await open('#/cluster/baltic', {
       model: largeModel(),

@@ -4,6 +4,7 @@ import type { EntryDocument } from '../../src/api/documents.ts';
 import type { WhatIfLine } from '../../src/api/whatif-documents.ts';
 import { addressOf } from '../address.ts';
 import { askLines } from '../agent/ask.ts';
+import { agentNow } from '../agent/clock.ts';
 import { useMoment } from '../agent/live.ts';
 import { counted, countText, timeText } from '../format.ts';
 import { IdentityLink, NodeLink, PrefixLink, ServiceLink } from './links.tsx';
@@ -176,6 +177,7 @@ function Groups<T extends LineOf<'prefix' | 'service' | 'node'>>({
   );
 }
 
+/** An answer, and its time by the clock of the agent. */
 interface Evaluated {
   readonly lines: readonly WhatIfLine[];
   readonly summary: LineOf<'summary'>;
@@ -194,7 +196,7 @@ async function evaluate(edit: object, signal: AbortSignal): Promise<Evaluated> {
   const lines = await askLines<WhatIfLine>('/v1/whatif', { edits: [edit] }, signal);
   const summary = lines.find((line) => line.type === 'summary');
   if (summary === undefined) throw new Error('The answer is incomplete: try again.');
-  return { lines, summary, at: Date.now() };
+  return { lines, summary, at: agentNow() };
 }
 
 /**
