@@ -35,7 +35,7 @@ function decoded(text: string): string {
   }
 }
 
-function current(): Address {
+function currentAddress(): Address {
   return parseAddress(location.hash);
 }
 
@@ -50,7 +50,7 @@ export function momentOf({ parameters }: Address): string {
  */
 export function addressOf(view: string, name = '', parameters: Parameters = {}): string {
   const query = new URLSearchParams();
-  const at = momentOf(current());
+  const at = momentOf(currentAddress());
   for (const [key, value] of Object.entries({ at, ...parameters })) if (value !== '') query.set(key, value);
   const path = namePath(name === '' ? view : `${view}/${name}`);
   return query.size === 0 ? `#/${path}` : `#/${path}?${query}`;
@@ -58,7 +58,7 @@ export function addressOf(view: string, name = '', parameters: Parameters = {}):
 
 /** Changes parameters of the view, without a new history entry. Empty values remove a parameter. */
 export function adjust(changes: Parameters): void {
-  const { view, name, parameters } = current();
+  const { view, name, parameters } = currentAddress();
   location.replace(addressOf(view, name, { ...Object.fromEntries(parameters), ...changes }));
 }
 
@@ -69,9 +69,9 @@ export function shortPrefix(prefix: string): string {
 
 /** Returns the current address and follows its changes. */
 export function useAddress(): Address {
-  const [address, setAddress] = useState(current);
+  const [address, setAddress] = useState(currentAddress);
   useEffect(() => {
-    const changed = (): void => setAddress(current());
+    const changed = (): void => setAddress(currentAddress());
     addEventListener('hashchange', changed);
     return () => removeEventListener('hashchange', changed);
   }, []);

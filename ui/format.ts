@@ -40,7 +40,7 @@ export function zoneText(time: number): string {
 }
 
 /** Returns a name with a capital first letter. */
-export function nameOf(name: string): string {
+export function capitalized(name: string): string {
   return name.slice(0, 1).toUpperCase() + name.slice(1);
 }
 

@@ -81,8 +81,9 @@ function Main({ address }: { address: Address }): VNode {
 
 function Page(): VNode {
   const feed = useMemo(() => new Feed(), []);
-  const [, setNeeded] = useState(isTokenNeeded());
-  useEffect(() => onTokenNeeded(() => setNeeded(true)), []);
+  // Renders the page again when a token is needed.
+  const [, setTokenNeeded] = useState(isTokenNeeded());
+  useEffect(() => onTokenNeeded(() => setTokenNeeded(true)), []);
   const status = useAnswer<StatusDocument | ProcessStatus>('/v1/status', useTick(STATUS_MS));
   useEffect(() => {
     const { document, problem } = status;

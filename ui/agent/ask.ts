@@ -8,7 +8,7 @@ export interface Answered<T> {
   readonly problem?: string;
 }
 
-/** Time until a request is given up. The largest answer takes a few seconds; an agent that hangs never answers. */
+/** Maximum time for an answer. The largest answer takes a few seconds; an agent that hangs never answers. */
 export const ANSWER_MS = 30_000;
 
 /** Thrown if the agent has not answered, or could not. The last answer stays visible, and the request is repeated. */
@@ -16,16 +16,17 @@ export class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(), ANSWER_MS);
+  const deadline = new AbortController();
+  const timer = setTimeout(() => deadline.abort(), ANSWER_MS);
   try {
-    const answer = await fetchAgent(path, AbortSignal.any([late.signal, ...(signal ? [signal] : [])]));
+    const signals = [deadline.signal, ...(signal === undefined ? [] : [signal])];
+    const answer = await fetchAgent(path, AbortSignal.any(signals));
     const document: unknown = await answer.json();
     if (typeof document !== 'object' || document === null) throw new SyntaxError('no document');
     if (answer.ok || 'ready' in document) return document as T; // `/readyz` answers 503 if the agent is not ready
     throw problemOf(answer, document);
   } catch (error) {
-    if (late.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
+    if (deadline.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
     throw withSentence(error);
   } finally {
     clearTimeout(timer);
@@ -51,11 +52,11 @@ export function problemOf({ status }: Response, document: unknown): Error {
   return detail === undefined || status >= 500 || status === 429 ? new NoAnswer(text) : new Error(text);
 }
 
+/** Returns an error of a request as one with a sentence for the user. */
 function withSentence(error: unknown): unknown {
   if (error instanceof TypeError) return new NoAnswer('The agent is unreachable.');
-  return error instanceof SyntaxError
-    ? new NoAnswer('The answer is not from the agent, or incomplete.')
-    : error;
+  if (error instanceof SyntaxError) return new NoAnswer('The answer is not from the agent, or incomplete.');
+  return error;
 }
 
 /**
@@ -78,39 +79,38 @@ export function useRead<T>(
   version: unknown,
 ): Answered<T> {
   const [state, setState] = useState<{ readonly name: string | undefined } & Answered<T>>({ name });
-  const latest = useRef(version);
-  const current = useRef<AbortController>();
-  latest.current = version;
-  const begin = async (): Promise<void> => {
+  const latestVersion = useRef(version);
+  latestVersion.current = version;
+  /** The last read, until the end of the pause after it. */
+  const running = useRef<AbortController>();
+  const start = async (): Promise<void> => {
     if (name === undefined) return;
     const ended = new AbortController();
-    const readVersion = latest.current;
-    const began = performance.now();
-    current.current = ended;
-    const [answer, isLost] = await read(ended.signal).then(
+    const readVersion = latestVersion.current;
+    const startedAt = performance.now();
+    running.current = ended;
+    const [answer, isUnanswered] = await read(ended.signal).then(
       (document) => [{ name, document }, false] as const,
       (error: Error) => [{ name, problem: error.message }, error instanceof NoAnswer] as const,
     );
     if (ended.signal.aborted) return;
-    setState((before) => (isLost && before.name === name ? { ...before, ...answer } : answer));
-    setTimeout(
-      () => {
-        if (current.current !== ended) return;
-        current.current = undefined;
-        if (isLost || latest.current !== readVersion) void begin();
-      },
-      isLost ? RETRY_MS : PAUSE_FACTOR * (performance.now() - began),
-    );
+    setState((before) => (isUnanswered && before.name === name ? { ...before, ...answer } : answer));
+    const pauseMs = isUnanswered ? RETRY_MS : PAUSE_FACTOR * (performance.now() - startedAt);
+    setTimeout(() => {
+      if (running.current !== ended) return;
+      running.current = undefined;
+      if (isUnanswered || latestVersion.current !== readVersion) void start();
+    }, pauseMs);
   };
   useEffect(() => {
-    void begin();
+    void start();
     return () => {
-      current.current?.abort();
-      current.current = undefined;
+      running.current?.abort();
+      running.current = undefined;
     };
   }, [name]);
   useEffect(() => {
-    if (current.current === undefined) void begin();
+    if (running.current === undefined) void start();
   }, [version]);
   return state.name === name ? state : {};
 }

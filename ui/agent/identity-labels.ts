@@ -12,6 +12,7 @@ const MAX_KNOWN = 2_000;
 /** Time after which an identity without labels is read again, because the agent may have received them since. */
 const UNKNOWN_MS = 10_000;
 
+/** Returns the labels of an identity; empty if they are unknown. */
 function labelsOf(identity: number): Promise<readonly string[]> {
   const known = KNOWN.get(identity);
   if (known !== undefined) return known;
@@ -20,7 +21,9 @@ function labelsOf(identity: number): Promise<readonly string[]> {
     () => [],
   );
   KNOWN.set(identity, read);
-  void read.then((labels) => labels.length === 0 && setTimeout(() => KNOWN.delete(identity), UNKNOWN_MS));
+  void read.then((labels) => {
+    if (labels.length === 0) setTimeout(() => KNOWN.delete(identity), UNKNOWN_MS);
+  });
   const [oldest] = KNOWN.keys();
   if (KNOWN.size > MAX_KNOWN && oldest !== undefined) KNOWN.delete(oldest);
   return read;
@@ -32,7 +35,9 @@ export function useLabels(identity: number): readonly string[] {
   useEffect(() => {
     if (reservedIdentityName(identity) !== undefined) return;
     let isShown = true;
-    void labelsOf(identity).then((read) => isShown && setLabels(read));
+    void labelsOf(identity).then((read) => {
+      if (isShown) setLabels(read);
+    });
     return () => {
       isShown = false;
     };

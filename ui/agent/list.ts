@@ -17,6 +17,7 @@ interface Page<T> {
 
 type Filters = Readonly<Record<string, string | undefined>>;
 
+/** Returns a list, complete or with more than {@link MAX_ITEMS} items, and the number of all items. */
 async function readAll<T>(path: string, filters: Filters, signal: AbortSignal): Promise<List<T>> {
   const items: T[] = [];
   let next: string | undefined = withQuery(path, { ...filters, limit: '1000' });

@@ -111,7 +111,10 @@ export function useMoment(): string | undefined {
   return momentOf(useAddress()) || undefined;
 }
 
-/** Returns a text that changes, at most once per second, after changes of these types or a reconnect. */
+/**
+ * Returns a text that changes, at most once per second, after changes of these types or a reconnect. It does not change
+ * while the page shows an earlier moment.
+ */
 export function useVersion(...types: readonly ChangeType[]): string {
   const { feed } = useShared();
   const moment = useMoment();

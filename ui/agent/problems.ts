@@ -12,10 +12,14 @@ export interface Readiness {
   readonly blockers: readonly string[];
 }
 
+/**
+ * Returns the problem of the connection to a process. `name`: the kind of the process; `statusProblem`: why its status
+ * cannot be read.
+ */
 function connectionProblems(
   { connection, lastDataAt, refusal }: Feed,
   name: string,
-  problem: string | undefined,
+  statusProblem: string | undefined,
 ): readonly HealthProblem[] {
   const since = lastDataAt === 0 ? '' : ` The page shows the state of ${timeText(lastDataAt)}.`;
   if (connection === 'disconnected') {
@@ -30,8 +34,8 @@ function connectionProblems(
         text: `The ${name} has sent no ${name === 'agent' ? 'heartbeat' : 'answer'}.${since}`,
       },
     ];
-  if (problem === undefined) return [];
-  return [{ severity: 'warning', subject: 'this page', text: `Cannot read the status: ${problem}` }];
+  if (statusProblem === undefined) return [];
+  return [{ severity: 'warning', subject: 'this page', text: `Cannot read the status: ${statusProblem}` }];
 }
 
 function processProblems(status: ProcessStatus): readonly HealthProblem[] {
@@ -64,18 +68,17 @@ export function problemsOf(
   readiness: Readiness | undefined,
   feed: Feed,
 ): readonly HealthProblem[] {
-  const processLines = status === undefined || isAgent(status) ? [] : processProblems(status);
-  const known = processLines.map(({ subject, text }) => `${subject} ${text}`);
-  const blockers = (readiness?.blockers ?? []).filter(
-    (text) =>
-      !known.some((other) => other.includes(text)) &&
-      !processLines.some(({ subject }) => text.startsWith(`${subject} `)),
-  );
+  const ofProcess = status === undefined || isAgent(status) ? [] : processProblems(status);
+  const isReported = (blocker: string): boolean =>
+    ofProcess.some(
+      ({ subject, text }) => blocker.startsWith(`${subject} `) || `${subject} ${text}`.includes(blocker),
+    );
+  const blockers = (readiness?.blockers ?? []).filter((blocker) => !isReported(blocker));
   const source = isAgent(status) ? status : { steps: status?.steps ?? [] };
   const found = [
     ...connectionProblems(feed, processName(status), problem),
     ...healthProblems(source, blockers, agentNow()),
-    ...processLines,
+    ...ofProcess,
   ];
   return SEVERITIES.flatMap((severity) => found.filter((problem) => problem.severity === severity));
 }

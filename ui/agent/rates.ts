@@ -15,6 +15,7 @@ export interface Rates {
 }
 
 const HOUR_MS = 3_600_000;
+
 /** Length of an interval of the agent's counts. */
 const INTERVAL_MS = 10_000;
 

@@ -30,16 +30,23 @@ const MAX_UNPACKED = 16;
 /** Returns the number of the page with a row if all pages are full. */
 const pageOf = (index: number): number =>
   index < FIRST_PAGE_ROWS ? 0 : 1 + Math.floor((index - FIRST_PAGE_ROWS) / PAGE_ROWS);
+
+/** Returns the index of the first row of a page if all pages are full. */
 const firstOf = (page: number): number => (page === 0 ? 0 : FIRST_PAGE_ROWS + (page - 1) * PAGE_ROWS);
 
 interface PageOfRows {
+  /** Index of the first row. */
   readonly first: number;
   readonly count: number;
+  /** Undefined while the page is packed. */
   rows: readonly Row[] | undefined;
+  /** The rows without labels, compressed; undefined until the page is packed for the first time. */
   packed: Uint8Array | undefined;
+  /** Number of the last use; the pages with the highest numbers stay unpacked. */
   usedAt: number;
 }
 
+/** Compresses or decompresses bytes. */
 async function transformed(
   bytes: Uint8Array,
   stream: CompressionStream | DecompressionStream,
@@ -108,12 +115,18 @@ export class Rows {
   readonly #labels = new Map<number, readonly string[]>();
   readonly #onChange: () => void;
   readonly #ended = new AbortController();
+  /** Number of loaded rows. */
   #loaded = 0;
+  /** Number of all rows, if pages can be read at any position and it is known. */
   #total: number | undefined;
+  /** Path of the next page, if pages are read one after the other. */
   #next: string | undefined;
+  /** First row that is shown. */
   #from = 0;
+  /** Rows before this index are loaded. */
   #wanted = FIRST_PAGE_ROWS;
   #isLoading = false;
+  /** Number of uses of pages. */
   #uses = 0;
 
   /**
@@ -186,18 +199,17 @@ export class Rows {
   }
 
   /** Returns the path of the next page to read, and its number. After a failure, none is read. */
-  #nextRequest(): { readonly path: string; readonly place: number } | undefined {
+  #nextRequest(): { readonly path: string; readonly number: number } | undefined {
     if (this.problem !== undefined) return undefined;
-    const total = this.#total;
-    const loaded = this.#pages.length;
-    if (total === undefined || loaded === 0)
-      return this.#next === undefined || this.#loaded >= this.#wanted
-        ? undefined
-        : { path: this.#next, place: loaded };
-    const last = pageOf(Math.min(this.#wanted, total) - 1);
-    for (let place = pageOf(this.#from); place <= last; place++)
-      if (this.#pages[place] === undefined)
-        return { place, path: this.#path({ offset: String(firstOf(place)), limit: String(PAGE_ROWS) }) };
+    const pageCount = this.#pages.length;
+    if (this.#total === undefined || pageCount === 0) {
+      const hasWanted = this.#loaded >= this.#wanted;
+      return this.#next === undefined || hasWanted ? undefined : { path: this.#next, number: pageCount };
+    }
+    const last = pageOf(Math.min(this.#wanted, this.#total) - 1);
+    for (let number = pageOf(this.#from); number <= last; number++)
+      if (this.#pages[number] === undefined)
+        return { number, path: this.#path({ offset: String(firstOf(number)), limit: String(PAGE_ROWS) }) };
     return undefined;
   }
 
@@ -214,12 +226,12 @@ export class Rows {
           request.path,
           this.#ended.signal,
         );
-        this.#add(request.place, items.map(rowOf));
+        this.#add(request.number, items.map(rowOf));
         this.#setNext(token);
       } catch (error) {
         if (this.#ended.signal.aborted) break;
         this.problem = error instanceof Error ? error.message : String(error);
-        this.isLost = error instanceof NoAnswer || request.place > 0;
+        this.isLost = error instanceof NoAnswer || request.number > 0;
       }
       this.#onChange();
     }
@@ -236,8 +248,8 @@ export class Rows {
     this.#next = token && withQuery('/v1/ipcache', { continue: token, limit: String(PAGE_ROWS) });
     // The agent sorts at most MAX_SORTED rows. Only in the order of prefixes it can continue after the last one.
     const { sort } = this.#query;
-    const hasAllSorted =
-      token === undefined && sort !== '' && this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
+    const isFull = this.#loaded > 0 && this.#loaded % MAX_SORTED === 0;
+    const hasAllSorted = token === undefined && sort !== '' && isFull;
     const isByPrefix = sort.endsWith('prefix');
     if (hasAllSorted && isByPrefix)
       this.#next = this.#path({
@@ -249,10 +261,11 @@ export class Rows {
       this.#total === undefined ? this.#next === undefined && !this.isTruncated : this.#loaded >= this.#total;
   }
 
-  #add(place: number, rows: readonly Row[]): void {
+  /** Adds the page with this number. */
+  #add(number: number, rows: readonly Row[]): void {
     if (rows.length === 0 && this.#total === undefined) return;
-    this.#pages[place] = {
-      first: this.#total === undefined ? this.#loaded : firstOf(place),
+    this.#pages[number] = {
+      first: this.#total === undefined ? this.#loaded : firstOf(number),
       count: rows.length,
       rows: rows.map((row) => this.#withSharedLabels(row)),
       packed: undefined,
@@ -262,6 +275,7 @@ export class Rows {
     void this.#packOldest();
   }
 
+  /** Returns the row with the stored labels of its identity, if they are equal. */
   #withSharedLabels(row: Row): Row {
     if (row.labels === undefined) return row;
     const known = this.#labels.get(row.identity);
@@ -270,14 +284,16 @@ export class Rows {
     return row;
   }
 
+  /** Packs the page that was not used for the longest time, if too many pages are unpacked. */
   async #packOldest(): Promise<void> {
-    const plain = this.#pages.filter(({ rows }) => rows !== undefined);
-    if (plain.length <= MAX_UNPACKED) return;
-    const oldest = plain.reduce((a, b) => (a.usedAt < b.usedAt ? a : b));
+    const unpacked = this.#pages.filter(({ rows }) => rows !== undefined);
+    if (unpacked.length <= MAX_UNPACKED) return;
+    const oldest = unpacked.reduce((a, b) => (a.usedAt < b.usedAt ? a : b));
     const { rows, usedAt } = oldest;
     const text = JSON.stringify(rows?.map(({ labels: _, ...row }) => row));
     oldest.packed ??= await transformed(new TextEncoder().encode(text), new CompressionStream('deflate-raw'));
-    if (oldest.usedAt === usedAt) oldest.rows = undefined;
+    const isStillUnused = oldest.usedAt === usedAt;
+    if (isStillUnused) oldest.rows = undefined;
   }
 
   async #unpack(page: PageOfRows, packed: Uint8Array): Promise<void> {

@@ -4,12 +4,13 @@ import uPlot from 'uplot';
 import { useWidth } from '../agent/width.ts';
 import { countText } from '../format.ts';
 
+/** Height of a chart in pixels. */
 const HEIGHT = 130;
 
 const HOUR_S = 3_600;
 
 /** Minimum length of the shown time, for an agent that has just started. */
-const MIN_S = 300;
+const MIN_SHOWN_S = 300;
 
 /** Charts with the same key show the cursor at the same time of their axes. */
 const SYNC = 'rates';
@@ -61,7 +62,7 @@ function optionsOf(width: number): uPlot.Options {
 /** Returns the last hour, or the time since the agent was started. */
 function rangeOf({ data: [times, values] }: uPlot, _: number, max: number): [number, number] {
   const begin = times[values?.findIndex((value) => value != null) ?? 0] ?? max;
-  return [Math.max(max - HOUR_S, Math.min(begin, max - MIN_S)), max];
+  return [Math.max(max - HOUR_S, Math.min(begin, max - MIN_SHOWN_S)), max];
 }
 
 function timeOf(seconds: number): string {

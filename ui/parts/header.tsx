@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
-import { nameOf, timeText } from '../format.ts';
+import { capitalized, timeText } from '../format.ts';
 import { density, setDensity, setTheme, theme } from '../preferences.ts';
 import { Find } from './find.tsx';
 import { TONES, useProblems } from './health.tsx';
@@ -10,8 +10,8 @@ import { Icon } from './icons.tsx';
 import { Mark } from './marks.tsx';
 import { MomentBar, MomentButton } from './moment.tsx';
 
-/** The views of the navigation, each with the views of single objects that belong to it. */
-const TABS: readonly (readonly [view: string, ...of: readonly string[]])[] = [
+/** The views of the navigation, each with the view of single objects that belongs to it. */
+const TABS: readonly (readonly [view: string, card?: string])[] = [
   ['overview'],
   ['prefixes', 'ip'],
   ['services', 'service'],
@@ -64,16 +64,16 @@ function Tabs({ view }: { view: string }): VNode {
   useEffect(() => {
     bar.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [view, more.length]);
-  const tabs = document !== undefined && !isAgent(document) ? [['overview'] as const] : TABS;
+  const tabs = document !== undefined && !isAgent(document) ? TABS.slice(0, 1) : TABS;
   return (
     <nav class="tabs" aria-label="Views" ref={bar}>
-      {[...tabs, ...more.map((name) => [name] as const)].map(([name, ...of]) => (
+      {[...tabs, ...more.map((name) => [name] as const)].map(([name, card]) => (
         <a
           key={name}
           href={addressOf(name)}
-          aria-current={name === view || (of as readonly string[]).includes(view) ? 'page' : undefined}
+          aria-current={name === view || card === view ? 'page' : undefined}
         >
-          {nameOf(name)}
+          {capitalized(name)}
           {name === 'overview' && view !== 'overview' && <Problems />}
         </a>
       ))}
@@ -83,23 +83,24 @@ function Tabs({ view }: { view: string }): VNode {
 
 const THEMES = ['system', 'light', 'dark'] as const;
 
+/** The buttons of the distance between rows and of the colours. */
 function Preferences(): VNode {
   const [, setCount] = useState(0);
-  const changed = (): void => setCount((before) => before + 1);
+  const renderAgain = (): void => setCount((before) => before + 1);
   const colours = theme();
   const rows = density();
-  const next = THEMES[(THEMES.indexOf(colours) + 1) % THEMES.length] ?? 'system';
-  const other = rows === 'normal' ? 'compact' : 'normal';
+  const nextColours = THEMES[(THEMES.indexOf(colours) + 1) % THEMES.length] ?? 'system';
+  const otherRows = rows === 'normal' ? 'compact' : 'normal';
   return (
     <>
       <button
         type="button"
         class="plain icon"
         title={`Rows: ${rows}`}
-        aria-label={`Rows: ${rows}. Change to ${other}`}
+        aria-label={`Rows: ${rows}. Change to ${otherRows}`}
         onClick={() => {
-          setDensity(other);
-          changed();
+          setDensity(otherRows);
+          renderAgain();
         }}
       >
         <Icon name={rows} />
@@ -108,10 +109,10 @@ function Preferences(): VNode {
         type="button"
         class="plain icon"
         title={`Colours: ${colours}`}
-        aria-label={`Colours: ${colours}. Change to ${next}`}
+        aria-label={`Colours: ${colours}. Change to ${nextColours}`}
         onClick={() => {
-          setTheme(next);
-          changed();
+          setTheme(nextColours);
+          renderAgain();
         }}
       >
         <Icon name={colours} />

@@ -1,7 +1,7 @@
 import type { ComponentChildren, VNode } from 'preact';
 import { addressOf } from '../address.ts';
 import { useList } from '../agent/list.ts';
-import { counted, nameOf } from '../format.ts';
+import { capitalized, counted } from '../format.ts';
 import { LongTable } from './long-table.tsx';
 import { Empty, Pending, Problem, Title } from './panel.tsx';
 import type { Column } from './table.tsx';
@@ -47,7 +47,7 @@ export function Listing<T>({
           </>
         }
       >
-        {nameOf(view)}
+        {capitalized(view)}
       </Title>
       <search class="filters" aria-label={`Filters of the ${view}`}>
         {children}

@@ -4,6 +4,7 @@ import { addressOf } from '../address.ts';
 import { useWidth } from '../agent/width.ts';
 import { compareNames, counted, countText } from '../format.ts';
 import { boundText, clusterText, clusterTone, lagText, stateText, WORST_FIRST } from './cluster-parts.tsx';
+import type { Tone } from './marks.tsx';
 
 /** Size of the box of a cluster. */
 const BOX = { width: 200, height: 88 };
@@ -45,10 +46,14 @@ interface Layout {
   readonly height: number;
 }
 
-/** A cluster as a box, which is a link to its card. */
+/** The shape of each tone. */
+const SHAPES: Readonly<Record<Tone, string>> = { good: '●', warn: '■', bad: '▲', idle: '▲' };
+
+/** A cluster as a box, which is a link to its card. `text`: replaces the counts of its objects. */
 function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string | undefined }): VNode {
   const { name, local, keys, revision, p99Ms } = cluster;
   const tone = clusterTone(cluster);
+  const idText = cluster.id === 0 ? '' : `id ${cluster.id}`;
   const figures = [
     counted(keys.nodes ?? 0, 'node'),
     keys.services === undefined ? '' : counted(keys.services, 'service'),
@@ -61,10 +66,10 @@ function Box({ place: { cluster, x, y }, text }: { place: Place; text?: string |
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 23} text-anchor="end">
-        {local ? 'local cluster' : cluster.id === 0 ? '' : `id ${cluster.id}`}
+        {local ? 'local cluster' : idText}
       </text>
       <text class={`small ${tone}`} x={x + 11} y={y + 42}>
-        {tone === 'good' ? '●' : tone === 'warn' ? '■' : '▲'} {stateText(cluster)}
+        {SHAPES[tone]} {stateText(cluster)}
       </text>
       <text class="small" x={x + BOX.width - 11} y={y + 42} text-anchor="end">
         {lagText(cluster)}

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { HistoryDocument } from '../../src/api/history-documents.ts';
-import type { PastDocument } from '../../src/api/past-document.ts';
+import { type PastDocument, UNCERTAINTY_TEXTS } from '../../src/api/past-document.ts';
 import { type Address, adjust, momentOf } from '../address.ts';
 import { ask, withQuery } from '../agent/ask.ts';
 import { agentNow } from '../agent/clock.ts';
@@ -17,7 +17,7 @@ const OBJECT_VIEWS = ['ip', 'service', 'node'];
 /** Views that show the state of the moment. */
 const MOMENT_VIEWS = [...OBJECT_VIEWS, 'prefixes'];
 
-/** Returns the key of the shown thing in the history; undefined for all changes. */
+/** Returns the key of the shown object in the history; undefined for all changes. */
 function keyOf({ view, name }: Address): string | undefined {
   return OBJECT_VIEWS.includes(view) ? name : undefined;
 }
@@ -155,15 +155,6 @@ export function MomentBar({ address }: { address: Address }): VNode | null {
   );
 }
 
-const REASONS: Readonly<Record<NonNullable<PastDocument['reason']>, string>> = {
-  'before-held': 'the history no longer contains this time',
-  'cluster-incomplete': 'a cluster was incomplete at this time',
-  'agent-not-running': 'the agent may not have been running at this time',
-  withdrawing: 'a cluster was being withdrawn',
-  lost: 'later changes were not recorded',
-  clock: 'the system clock was changed around this time',
-};
-
 /** Shows why an answer about an earlier moment is not certain; nothing if it is certain. */
 export function Certainty({ past }: { past: PastDocument | undefined }): VNode | null {
   if (past === undefined || past.certain) return null;
@@ -173,7 +164,7 @@ export function Certainty({ past }: { past: PastDocument | undefined }): VNode |
       <span>
         {past.reason === undefined
           ? 'The answer may be incomplete.'
-          : `The answer may be wrong, because ${REASONS[past.reason]}.`}
+          : `The answer may be wrong, because ${UNCERTAINTY_TEXTS[past.reason]}.`}
       </span>
     </p>
   );

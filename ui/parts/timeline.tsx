@@ -8,11 +8,13 @@ import { clockText } from '../format.ts';
 const HOUR_MS = 3_600_000;
 
 /** Minimum length of the shown time. It begins shortly before the oldest change. */
-const MIN_MS = 60_000;
+const MIN_SHOWN_MS = 60_000;
 
+/** Size of the strip in its own units. */
 const WIDTH = 1_000;
 const HEIGHT = 44;
 
+/** A time with one effective identity; null: none. */
 interface Span {
   readonly from: number;
   readonly to: number;
@@ -57,7 +59,7 @@ export function Timeline({
   const from = Math.max(
     to - HOUR_MS,
     Date.parse(held.from),
-    Math.min(oldest - (to - oldest) / 8, to - MIN_MS),
+    Math.min(oldest - (to - oldest) / 8, to - MIN_SHOWN_MS),
   );
   const x = (time: number): number => ((time - from) / (to - from)) * WIDTH;
   const spans = isPrefix ? spansOf(items, from, to) : [];

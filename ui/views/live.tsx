@@ -9,8 +9,10 @@ import { Choice, TextFilter } from '../parts/filters.tsx';
 import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
 
+/** Maximum number of listed changes. */
 const MAX_SHOWN = 200;
 
+/** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
 /** Returns a change of the feed as a record. Without a history, the old value is not known. */
@@ -61,11 +63,9 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
   const { records, problem } = useRecords();
   const [paused, setPaused] = useState<readonly HistoryRecordDocument[]>();
   const parameter = (name: string): string => parameters.get(name) ?? '';
-  const [kind, sign, contains] = [
-    parameter('type') === 'ip' ? 'prefix' : parameter('type'),
-    parameter('change'),
-    parameter('contains'),
-  ];
+  const kind = parameter('type') === 'ip' ? 'prefix' : parameter('type');
+  const sign = parameter('change');
+  const contains = parameter('contains');
   const all = paused ?? records ?? [];
   const changes = all.filter(
     (record) =>

@@ -87,14 +87,18 @@ function useRows(query: RowsQuery): {
 } {
   const feed = useFeed();
   const name = JSON.stringify(query);
+  /** The rows that are shown, and the name of their query. */
   const [{ shown, of }, setShown] = useState<{ readonly shown?: Rows; readonly of?: string }>({});
+  /** The rows whose last read failed. */
   const [failed, setFailed] = useState<Rows>();
   const [, setCount] = useState(0);
+  /** The rows that were read last. They are shown when they are loaded. */
   const latest = useRef<Rows>();
-  const readAt = useRef({ changes: 0, epoch: feed.epoch });
-  const begin = (previous?: Rows): void => {
+  /** The state of the feed when the last read began. */
+  const feedAtRead = useRef({ changes: 0, epoch: feed.epoch });
+  const read = (previous?: Rows): void => {
     latest.current?.stop();
-    readAt.current = { changes: feed.counts.ip, epoch: feed.epoch };
+    feedAtRead.current = { changes: feed.counts.ip, epoch: feed.epoch };
     const onChange = (): void => {
       setFailed(rows.problem === undefined ? undefined : rows);
       // A list that is read again replaces the previous one only when it has the same rows, to keep the position.
@@ -109,20 +113,20 @@ function useRows(query: RowsQuery): {
   };
   useEffect(() => setShown({}), [JSON.stringify(query.filters)]);
   useEffect(() => {
-    begin();
+    read();
     return () => latest.current?.stop();
   }, [name]);
-  const missed = feed.counts.ip - readAt.current.changes;
+  const missed = feed.counts.ip - feedAtRead.current.changes;
   const isShort = shown?.isComplete === true && shown.count <= MAX_FOLLOWED;
-  const isOther = feed.epoch !== readAt.current.epoch;
+  const isNewEpoch = feed.epoch !== feedAtRead.current.epoch;
   const isReading = latest.current !== shown && latest.current !== failed;
-  const isDue = !isReading && (isOther || failed?.isLost === true || (isShort && missed > 0));
-  const reload = (): void => begin(of === name ? shown : undefined);
+  const isDue = !isReading && (isNewEpoch || failed?.isLost === true || (isShort && missed > 0));
+  const reload = (): void => read(of === name ? shown : undefined);
   useEffect(() => {
     if (!isDue) return;
     const since = agentNow() - (latest.current?.readAt ?? 0);
     const pause = Math.min(FOLLOW_MS, Math.max(0, FOLLOW_MS - since)); // the clock may have been set
-    const timer = setTimeout(reload, isOther ? 0 : pause);
+    const timer = setTimeout(reload, isNewEpoch ? 0 : pause);
     return () => clearTimeout(timer);
   }, [isDue, name, failed, shown]);
   return {

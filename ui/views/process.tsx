@@ -6,7 +6,7 @@ import {
   type ProcessStatus,
   processName,
 } from '../agent/live.ts';
-import { nameOf, timeText } from '../format.ts';
+import { capitalized, timeText } from '../format.ts';
 import { Mark, type Tone } from '../parts/marks.tsx';
 import { Facts, Panel } from '../parts/panel.tsx';
 import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
@@ -89,7 +89,7 @@ const FOLLOWED = ['cluster', 'state', 'last failure'];
 const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
 
 function titleOf(name: string): string {
-  return nameOf(wordsOf(name));
+  return capitalized(wordsOf(name));
 }
 
 /** Returns the name of a field as words. */

@@ -1,6 +1,7 @@
 import type { VNode } from 'preact';
 import type { ExplainedServiceDocument } from '../../src/api/documents.ts';
 import { namePath } from '../../src/api/name-path.ts';
+import { DEFAULT_WEIGHT } from '../../src/model/backend-weight.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useStatus, useVersion } from '../agent/live.ts';
@@ -32,7 +33,7 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
       // Only unusual states have a mark, so that they stand out.
       cell: ({ state }) => (state === 'active' ? state : <Mark tone="warn">{state}</Mark>),
     },
-    numberColumn('weight', ({ weight = 100 }) => weight),
+    numberColumn('weight', ({ weight = DEFAULT_WEIGHT }) => weight),
     has(({ nodeName }) => nodeName) && {
       name: 'node',
       by: ({ nodeName = '' }) => nodeName,
