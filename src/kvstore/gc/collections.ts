@@ -11,8 +11,8 @@ import {
 import type { KvstoreBackend } from '../session/backend.ts';
 import type { KeyValue } from '../session/transport.ts';
 
-/** Keys of a listing that are parsed in one turn of the event loop: 5 to 10 ms. */
-const KEYS_PER_STEP = 4096;
+/** Number of keys which are examined in one turn of the event loop: 5 to 10 ms. */
+const KEYS_PER_TURN = 4096;
 
 /** The operations of a `GarbageCollector` on one kind of key. */
 export interface Collection {
@@ -24,7 +24,7 @@ export interface Collection {
 
 /**
  * Returns the master keys without a slave key, with their mod revisions. Ignores keys that cannot be parsed and
- * identities outside the range of the cluster. Parses at most {@link KEYS_PER_STEP} keys in one turn.
+ * identities outside the range of the cluster. Examines at most {@link KEYS_PER_TURN} keys in one turn.
  *
  * @param listing all keys below `cilium/state/identities/v1/`, at one revision
  */
@@ -38,14 +38,15 @@ export async function staleIdentities(
     const parsed = parseKvstoreKey(kv.key);
     if (parsed?.kind === 'identity-value') inUse.add(parsed.labels);
     else if (parsed?.kind === 'identity') masters.push(kv);
-    if (index % KEYS_PER_STEP === KEYS_PER_STEP - 1) await eventLoopTurn();
+    if ((index + 1) % KEYS_PER_TURN === 0) await eventLoopTurn();
   }
   const stale = new Map<string, number>();
-  for (const { key, value, modRevision } of masters) {
+  for (const [index, { key, value, modRevision }] of masters.entries()) {
     const id = parseIdentityText(key.slice(key.lastIndexOf('/') + 1));
     const labels = textOfBytes(value);
-    if (id === undefined || labels === undefined || id < range.min || id > range.max) continue;
-    if (!inUse.has(labels)) stale.set(key, modRevision);
+    const isValid = id !== undefined && labels !== undefined && id >= range.min && id <= range.max;
+    if (isValid && !inUse.has(labels)) stale.set(key, modRevision);
+    if ((index + 1) % KEYS_PER_TURN === 0) await eventLoopTurn();
   }
   return stale;
 }
@@ -74,8 +75,8 @@ export function identityCollection(backend: KvstoreBackend, range: IdentityRange
 }
 
 /**
- * Returns the `Collection` of the holders of locks: the oldest key of each path. All holders count as stale. A lock is
- * therefore deleted if one client holds it in two rounds: a client that hangs keeps its lease alive, but never releases
+ * Returns the `Collection` of the holders of locks: the oldest key of each path. All holders count as stale, so a lock
+ * which one client holds in two rounds is deleted. Such a client hangs: it keeps its lease alive, but never releases
  * its lock. The keys of waiting clients are never stale.
  */
 export function lockCollection(backend: KvstoreBackend, prefix: string = IDENTITY_LOCKS_PREFIX): Collection {
