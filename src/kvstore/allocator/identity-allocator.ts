@@ -69,16 +69,16 @@ export interface IdentityAllocatorStatus {
 }
 
 const SYNC_INTERVAL_MS = 5 * 60_000;
-// Another node may take the same number, or the lock may be lost. With other numbers an attempt soon succeeds.
+// An attempt fails if another node takes the same random number, or if the lock is lost. Both are rare.
 const ATTEMPTS = 8;
 const BACKOFF = { baseMs: 50, capMs: 1000 };
 
 /**
  * Allocates a number for each set of labels. The number is the same on every node of a cluster (SEMANTICS 5).
  *
- * An allocation holds a lock on the labels. References to identities in use are counted. A master key in use that was
- * deleted, and slave keys that were lost with their lease, are written again. The identities of the cluster are cached.
- * Identities of other clusters can be added for lookups.
+ * An allocation holds a lock on the labels. References to identities in use are counted. The keys of identities in use
+ * are written again: a master key if it was deleted, and slave keys if they were lost with their lease. The identities
+ * of the cluster are cached. Identities of other clusters can be added for lookups.
  */
 export class IdentityAllocator {
   /** The identities of this cluster, as in the kvstore. */
@@ -116,8 +116,8 @@ export class IdentityAllocator {
       decode: decodeIdentity,
       rejections,
       observer: {
-        onUpdate: (_name, { id, labels }) => this.#notifyKnown(id, labels),
-        onDelete: (name) => this.#notifyGone(Number(name)),
+        onUpdate: (_name, { id, labels }) => this.#recordMaster(id, labels),
+        onDelete: (name) => this.#recordMasterDelete(name),
       },
     });
   }
@@ -275,8 +275,8 @@ export class IdentityAllocator {
     const call = { ifLocked: lock, signal };
     const known = { cached: this.cache.lookupByLabels(labels), revision: this.#store.cursor };
     for await (const existing of this.#keys.find(labels, known, signal)) {
-      // The collector may have deleted the master key, or be about to. Write it again; from now on the slave key
-      // protects it. If the master key was deleted, the number may already belong to other labels.
+      // The garbage collector may have deleted the master key, or be about to. Write the master key again. The slave
+      // key then protects it. The number of a deleted master key may already belong to other labels.
       if (!(await this.#keys.ensureMaster(existing, labels, call))) continue;
       await this.#keys.putSlave(existing, labels, call);
       return { id: existing, isNew: false };
@@ -295,25 +295,28 @@ export class IdentityAllocator {
 
   // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
-  #notifyKnown(id: NumericIdentity, labels: Labels): void {
-    if (this.cache.upsert(id, labels)) this.#checkNumber(id, labels);
+  /** Handles a master key of the kvstore. */
+  #recordMaster(id: NumericIdentity, labels: Labels): void {
+    if (this.cache.upsert(id, labels)) this.#checkOwnNumber(id, labels);
   }
 
   /** Handles a deleted master key. If this node uses the number, the key is written again. */
-  #notifyGone(number: number): void {
-    const id = parseIdentityText(String(number));
-    if (id !== undefined && this.cache.delete(id)) this.#checkNumber(id, undefined);
+  #recordMasterDelete(name: string): void {
+    const id = parseIdentityText(name);
+    if (id !== undefined && this.cache.delete(id)) this.#checkOwnNumber(id, undefined);
   }
 
   /**
-   * Reads the number from the kvstore if this node uses it for other labels than `shown`, because the watch may be
-   * behind.
+   * Queues a check of the keys if this node uses the number for other labels than those of its watched master key. The
+   * check reads the kvstore, because the watch may be behind.
+   *
+   * @param watched labels of the master key; undefined if it was deleted
    */
-  #checkNumber(id: NumericIdentity, shown: Labels | undefined): void {
+  #checkOwnNumber(id: NumericIdentity, watched: Labels | undefined): void {
     const local = this.#local.byID(id);
     if (local === undefined) return;
     const key = formatLabels(local.labels);
-    if (shown === undefined || formatLabels(shown) !== key) this.#local.check(key);
+    if (watched === undefined || formatLabels(watched) !== key) this.#local.check(key);
   }
 
   async #checkPeriodically(signal: AbortSignal): Promise<void> {

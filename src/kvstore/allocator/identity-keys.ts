@@ -31,18 +31,17 @@ export interface IdentityKeysOptions {
   readonly rejections: RejectionLog;
 }
 
+/** Options of one call of {@link IdentityKeys}. */
 export interface IdentityCall {
   readonly ifLocked?: KvstoreLock;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The state of a node's cache before the search for a master key. */
+/** What the cache of this node knows about the labels. Read it while their lock is held. */
 export interface KnownMasters {
+  /** The identity of the labels in the cache; undefined if there is none. */
   readonly cached: NumericIdentity | undefined;
-  /**
-   * All writes before this revision are in the cache. Read it while the lock is held, which is lost if the store is
-   * restored later.
-   */
+  /** All writes before this revision are in the cache. If the store is restored later, the lock is lost. */
   readonly revision: number;
 }
 
@@ -67,8 +66,8 @@ export class IdentityKeys {
 
   /**
    * Yields the candidate identities of the labels: first from the slave keys of nodes, then from master keys that still
-   * exist. A slave key may be outdated, so its number may belong to other labels. Numbers outside of the range of the
-   * cluster are rejected, because other clusters would reject them, or have other labels for them.
+   * exist. A slave key may be outdated, so its number may belong to other labels. Numbers outside of the range of this
+   * cluster are rejected, because they belong to other clusters.
    */
   async *find(
     labels: Labels,
@@ -152,9 +151,9 @@ export class IdentityKeys {
   }
 
   /**
-   * Returns the identities from master keys. Writes that are not in the cache yet are read from the kvstore. Otherwise
-   * a node with a slow watch could allocate a second number for the labels after the users of the first number have
-   * lost their leases.
+   * Returns the identities from master keys. Reads the writes that are not in the cache yet from the kvstore, because a
+   * node with a slow watch could otherwise allocate a second number for the labels, after the users of the first number
+   * have lost their leases.
    */
   async #byMaster(
     labels: Labels,

@@ -1,7 +1,7 @@
 import type { Random } from '../../base/clock.ts';
 import type { IdentityRange, NumericIdentity } from '../../model/numeric-identity.ts';
 
-// Number of random attempts before a linear search from a random start, which helps if the range is nearly full.
+// Number of random attempts before a linear search, which finds the last free numbers of a nearly full range.
 const TRIES = 32;
 
 /**
@@ -26,12 +26,12 @@ export class IdentityPool {
     const { min, max } = this.#range;
     const size = max - min + 1;
     const isFree = (id: number): boolean => !this.#reserved.has(id) && !isUsed(id);
-    const random = (): number => min + Math.floor(this.#random() * size);
+    const randomOffset = (): number => Math.floor(this.#random() * size);
     for (let i = 0; i < TRIES; i++) {
-      const id = random();
+      const id = min + randomOffset();
       if (isFree(id)) return this.#add(id);
     }
-    const start = random() - min;
+    const start = randomOffset();
     for (let i = 0; i < size; i++) {
       const id = min + ((start + i) % size);
       if (isFree(id)) return this.#add(id);

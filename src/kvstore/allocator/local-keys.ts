@@ -25,21 +25,22 @@ export interface LocalKeysOptions extends Runtime {
  * identity: while it is in use, its master key and the slave key of this node exist; otherwise the slave key does not
  * exist. A failed write is retried until it succeeds, separately for each identity.
  *
- * If a number belongs to other labels, it is *taken*: the references remain counted, the slave key is deleted, and the
- * labels have no number until they are allocated again.
+ * If a number now belongs to other labels, it was *reassigned*: the references remain counted, the slave key is
+ * deleted, and the labels have no number until they are allocated again.
  */
 export class LocalKeys {
   readonly #options: LocalKeysOptions;
   readonly #inUse = new Map<string, LocalKey>();
-  /** The identities whose number is not taken. */
+  /** The identities whose number was not reassigned. */
   readonly #byID = new Map<number, LocalKey>();
   /** Labels whose slave key may exist but must not. */
   readonly #orphans = new Map<string, Labels>();
-  /** The running allocation, release or repair of each label set. At most one per label set. */
+  /** The running work of each label set: an allocation, a release or a repair. */
   readonly #running = new Map<string, Promise<unknown>>();
   /** Label sets to check when their running work has ended. */
   readonly #deferred = new Set<string>();
   readonly #repairs: RetryQueue<string>;
+  /** The signal of the run; undefined before the first run. */
   #signal: AbortSignal | undefined;
 
   constructor(options: LocalKeysOptions) {
@@ -62,7 +63,7 @@ export class LocalKeys {
     return this.#repairs.status();
   }
 
-  /** Returns the identity of labels in use, unless its number is taken. */
+  /** Returns the identity of labels in use, unless its number was reassigned. */
   get(key: string): LocalKey | undefined {
     const local = this.#inUse.get(key);
     return local !== undefined && this.#byID.get(local.id) === local ? local : undefined;
@@ -164,7 +165,7 @@ export class LocalKeys {
     this.#orphans.delete(key);
   }
 
-  /** Records and reports that the number of these labels is taken. */
+  /** Records and reports that the number of these labels was reassigned. */
   #loseNumber(key: string, local: LocalKey): void {
     this.#forgetNumber(local);
     this.#orphans.set(key, local.labels);

@@ -6,7 +6,11 @@ import { isUtf8 } from 'node:buffer';
  * different keys of etcd never collide in a `Map`.
  */
 
-const ESCAPE = 0xdc00; // byte 0x80–0xff → U+DC80–U+DCFF
+/** A byte that is not UTF-8 becomes this code plus the byte. */
+const ESCAPE = 0xdc00;
+/** The codes of the bytes 0x80 to 0xff. */
+const FIRST_ESCAPED = ESCAPE + 0x80;
+const LAST_ESCAPED = ESCAPE + 0xff;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** Returns the length that a UTF-8 sequence with this first byte has. Does not check the sequence. */
@@ -34,13 +38,14 @@ export function keyOfBytes(bytes: Uint8Array): string {
   return textOfBytes(bytes) ?? escapedText(bytes);
 }
 
+/** The inverse of {@link keyOfBytes}. */
 export function bytesOfKey(key: string): Uint8Array {
   if (!LONE_SURROGATE.test(key)) return Buffer.from(key);
   const parts: Uint8Array[] = [];
   for (const char of key) {
     const code = char.charCodeAt(0);
-    const escaped = code > ESCAPE + 0x7f && code <= ESCAPE + 0xff;
-    parts.push(escaped ? Uint8Array.of(code - ESCAPE) : Buffer.from(char));
+    const isEscaped = code >= FIRST_ESCAPED && code <= LAST_ESCAPED;
+    parts.push(isEscaped ? Uint8Array.of(code - ESCAPE) : Buffer.from(char));
   }
   return Buffer.concat(parts);
 }
@@ -52,8 +57,8 @@ interface Slices {
   base64Slice(this: Uint8Array, from: number, to: number): string;
 }
 
-// A `Buffer` of the same memory would need `Uint8Array.buffer`, which moves a small array out of the heap of V8. That
-// memory counts as external, and V8 then runs steps of its collector on the thread.
+// Called on a `Uint8Array`, because a `Buffer` of the same memory would need `Uint8Array.buffer`, which moves a small
+// array out of the heap of V8. Memory outside the heap makes V8 run steps of its collector on the thread.
 const { latin1Slice, utf8Slice, base64Slice } = Buffer.prototype as Buffer & Slices;
 
 /** Returns the text of UTF-8 bytes, or `undefined` if they are not UTF-8. About 70 ns for a typical value. */
@@ -64,8 +69,8 @@ export function textOfBytes(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * Returns a string with one character for each byte. The string takes 160 bytes of memory for a value of 142 bytes; a
- * `Uint8Array` takes over 400. As a copy, it does not keep the received page in memory.
+ * Returns a string with one character for each byte. For a value of 142 bytes, the string takes 160 bytes of memory,
+ * and a `Uint8Array` over 400. The string is a copy, so it does not keep the received page in memory.
  */
 export function charactersOf(bytes: Uint8Array): string {
   return charactersIn(bytes, 0, bytes.length);
@@ -81,6 +86,7 @@ export function base64OfBytes(bytes: Uint8Array): string {
   return base64Slice.call(bytes, 0, bytes.length);
 }
 
+/** The inverse of {@link charactersOf}. */
 export function bytesOfCharacters(characters: string): Uint8Array {
   return Buffer.from(characters, 'latin1');
 }

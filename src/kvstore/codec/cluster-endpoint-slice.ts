@@ -337,48 +337,49 @@ export function endpointSliceSize(value: Uint8Array): number {
 }
 
 /** Returns the field of a text; nothing if it is undefined. */
-const text = (field: number, value: string | undefined): EncodedField =>
+const textField = (field: number, value: string | undefined): EncodedField =>
   value === undefined ? [] : bytesField(field, bytesOfText(value));
 
 /** Returns the field of a number or boolean. Unlike in proto3, 0 and false are not omitted. */
-const varint = (field: number, value: number | boolean | undefined): EncodedField =>
+const varintField = (field: number, value: number | boolean | undefined): EncodedField =>
   value === undefined ? [] : int64Field(field, String(Number(value)));
 
-function entries(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
+/** Returns the entries of a map of strings, sorted by key as upstream does. */
+function mapFields(field: number, map: ReadonlyMap<string, string>): EncodedField[] {
   return [...map]
     .sort(([a], [b]) => compareKeys(a, b))
-    .map(([key, value]) => bytesField(field, message(text(1, key), text(2, value))));
+    .map(([key, value]) => bytesField(field, message(textField(1, key), textField(2, value))));
 }
 
 function writeEndpoint(endpoint: SliceEndpoint, addressType: SliceAddressType): Uint8Array {
   const { addresses, conditions, hostname, deprecatedTopology, nodeName, zone, forZones } = endpoint;
   const { ready, serving, terminating } = conditions;
-  const zones = forZones.map((name) => bytesField(1, message(text(1, name))));
+  const zones = forZones.map((name) => bytesField(1, message(textField(1, name))));
   return message(
-    ...addresses.map((address) => text(1, addressIn(addressType, address))),
-    bytesField(2, message(varint(1, ready), varint(2, serving), varint(3, terminating))),
-    text(3, hostname),
-    ...entries(5, deprecatedTopology),
-    text(6, nodeName),
-    text(7, zone),
+    ...addresses.map((address) => textField(1, addressIn(addressType, address))),
+    bytesField(2, message(varintField(1, ready), varintField(2, serving), varintField(3, terminating))),
+    textField(3, hostname),
+    ...mapFields(5, deprecatedTopology),
+    textField(6, nodeName),
+    textField(7, zone),
     zones.length === 0 ? [] : bytesField(8, message(...zones)),
   );
 }
 
 function writePort({ name, protocol, port }: SlicePort): Uint8Array {
-  return message(text(1, name), text(2, protocolName(protocol)), varint(3, port));
+  return message(textField(1, name), textField(2, protocolName(protocol)), varintField(3, port));
 }
 
 /** Returns the message that upstream writes, without compression. */
 export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
   return message(
-    text(1, slice.cluster),
-    varint(2, slice.clusterID),
-    text(3, slice.namespace),
-    text(4, slice.name),
-    ...entries(5, slice.labels),
-    ...entries(6, slice.annotations),
-    text(7, slice.addressType),
+    textField(1, slice.cluster),
+    varintField(2, slice.clusterID),
+    textField(3, slice.namespace),
+    textField(4, slice.name),
+    ...mapFields(5, slice.labels),
+    ...mapFields(6, slice.annotations),
+    textField(7, slice.addressType),
     ...slice.endpoints.map((endpoint) => bytesField(8, writeEndpoint(endpoint, slice.addressType))),
     ...slice.ports.map((port) => bytesField(9, writePort(port))),
   );

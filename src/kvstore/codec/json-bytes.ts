@@ -1,7 +1,8 @@
 import { jsonString } from './go-json.ts';
 
-const FIRST_BYTES = 1024;
-/** Longer values are not kept as views. */
+/** Size of the buffer before it grows. */
+const INITIAL_BYTES = 1024;
+/** Maximum length of the views that are kept. */
 const MAX_VIEW_BYTES = 1024;
 const QUOTE = 0x22;
 const ZERO = 0x30;
@@ -14,28 +15,28 @@ const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
   code >= 0x20 && code < 0x7f && !'"&<>\\'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
 
-/** Writes a safe integer that is not negative in decimal. Returns the end. */
+/** Writes a safe integer, 0 or more, in decimal at index `at`. Returns the index after its digits. */
 export function writeNumber(block: Uint8Array, at: number, value: number): number {
   let size = 1;
   for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
   let rest = value;
   for (let i = size - 1; i >= 0; i--) {
     const next = Math.floor(rest / 10);
-    block[at + i] = ZERO + (rest - next * 10); // without `%`, which takes 3 times as long above 31 bits
+    block[at + i] = ZERO + (rest - next * 10); // not `%`, which takes 3 times as long above 31 bits
     rest = next;
   }
   return at + size;
 }
 
 /**
- * Writes JSON as bytes into a reused buffer, in half of the time of a text that is concatenated and then encoded, and
- * without garbage.
+ * Writes JSON as bytes into a reused buffer, without garbage. Takes half of the time of a text that is concatenated and
+ * then encoded.
  */
 export class JsonBytes {
-  #buffer = Buffer.alloc(FIRST_BYTES);
+  #buffer = Buffer.alloc(INITIAL_BYTES);
   #end = 0;
   #isPlain = true;
-  /** Views of the first bytes of the buffer, by their number. */
+  /** The views that {@link view} has returned, by length. All begin at the start of the buffer. */
   #views: Uint8Array[] = [];
 
   /** Begins a new value. */
@@ -49,7 +50,7 @@ export class JsonBytes {
     return this.#isPlain;
   }
 
-  /** Returns the bytes since {@link begin}. They are valid until the next call of it. */
+  /** Returns the bytes since {@link begin}. They are valid until the next `begin`. */
   view(): Uint8Array {
     const length = this.#end;
     if (length > MAX_VIEW_BYTES) return this.#buffer.subarray(0, length);
@@ -100,7 +101,8 @@ export class JsonBytes {
 
   /** Appends a number. */
   number(value: number): void {
-    if (!Number.isSafeInteger(value) || value < 0) {
+    const hasOnlyDigits = Number.isSafeInteger(value) && value >= 0;
+    if (!hasOnlyDigits) {
       this.json(String(value));
       return;
     }
@@ -108,6 +110,7 @@ export class JsonBytes {
     this.#end = writeNumber(this.#buffer, this.#end, value);
   }
 
+  /** Appends JSON which is not plain. */
   #utf8(text: string): void {
     this.#isPlain = false;
     const bytes = Buffer.from(text);

@@ -58,7 +58,7 @@ export const IDENTITY_LOCKS_PREFIX: string = `${IDENTITIES_PREFIX}locks/`;
  */
 export const DEFAULT_ADDRESS_SPACE = 'default';
 
-/** Location of the content of a cluster: its own kvstore, or the copy by kvstoremesh (`capabilities.cached`). */
+/** `state`: the kvstore of a cluster itself. `cache`: a copy by kvstoremesh (`capabilities.cached`). */
 export type KeyLayout = 'state' | 'cache';
 
 /**
@@ -153,7 +153,7 @@ export type ParsedKey =
   | {
       readonly kind: 'identity';
       readonly layout: KeyLayout;
-      /** Undefined in the kvstore of a cluster itself, because the key has no cluster name there. */
+      /** Undefined in the kvstore of the cluster itself, whose keys do not contain its name. */
       readonly cluster: string | undefined;
       readonly id: string;
     }
@@ -162,9 +162,11 @@ export type ParsedKey =
   | {
       readonly kind: 'ip';
       readonly layout: KeyLayout;
-      /** Undefined in the kvstore of a cluster itself, because the key has no cluster name there. */
+      /** Undefined in the kvstore of the cluster itself, whose keys do not contain its name. */
       readonly cluster: string | undefined;
+      /** Undefined in the copy by kvstoremesh. */
       readonly addressSpace: string | undefined;
+      /** An endpoint IP or a CIDR. */
       readonly prefix: string;
     }
   | { readonly kind: 'heartbeat' }
@@ -185,21 +187,24 @@ function splitParts(text: string, count: number): readonly string[] | undefined 
   return from < text.length ? [...parts, text.slice(from)] : undefined;
 }
 
+/** @param rest the key after `identities/v1/`, and after the cluster in the layout `cache` */
 function parseIdentityRest(
   rest: string,
   layout: KeyLayout,
   cluster: string | undefined,
 ): ParsedKey | undefined {
-  if (rest.startsWith('id/') && rest.length > 3)
-    return { kind: 'identity', layout, cluster, id: rest.slice(3) };
-  if (rest.startsWith('locks/') && rest.length > 6) return { kind: 'identity-lock', path: rest.slice(6) };
-  if (!rest.startsWith('value/')) return undefined;
-  const slash = rest.lastIndexOf('/'); // labels may contain slashes, the node name may not
-  const labels = rest.slice('value/'.length, Math.max(slash, 'value/'.length));
-  const node = rest.slice(slash + 1);
-  return labels === '' || node === '' ? undefined : { kind: 'identity-value', labels, node };
+  const [folder, name] = splitParts(rest, 2) ?? [];
+  if (name === undefined) return undefined;
+  if (folder === 'id') return { kind: 'identity', layout, cluster, id: name };
+  if (folder === 'locks') return { kind: 'identity-lock', path: name };
+  const slash = name.lastIndexOf('/'); // labels may contain slashes, the node name may not
+  const labels = name.slice(0, Math.max(slash, 0));
+  const node = name.slice(slash + 1);
+  const isValue = folder === 'value' && labels !== '' && node !== '';
+  return isValue ? { kind: 'identity-value', labels, node } : undefined;
 }
 
+/** @param rest the key after `v1/` */
 function parseResource(layout: KeyLayout, resource: string, rest: string): ParsedKey | undefined {
   switch (resource) {
     case 'nodes': {
@@ -221,11 +226,11 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
       return inner === undefined ? undefined : parseIdentityRest(inner, layout, cluster);
     }
     case 'ip': {
-      const [first, prefix] = splitParts(rest, 2) ?? [];
+      const [folder, prefix] = splitParts(rest, 2) ?? [];
       if (prefix === undefined) return undefined;
       return layout === 'state'
-        ? { kind: 'ip', layout, cluster: undefined, addressSpace: first, prefix }
-        : { kind: 'ip', layout, cluster: first, addressSpace: undefined, prefix };
+        ? { kind: 'ip', layout, cluster: undefined, addressSpace: folder, prefix }
+        : { kind: 'ip', layout, cluster: folder, addressSpace: undefined, prefix };
     }
     default:
       return undefined;
@@ -238,14 +243,14 @@ function parseResource(layout: KeyLayout, resource: string, rest: string): Parse
  */
 export function parseKvstoreKey(key: string): ParsedKey | undefined {
   if (key === HEARTBEAT_KEY) return { kind: 'heartbeat' };
-  const [root, area, resource, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
-  if (root !== 'cilium' || area === undefined || resource === undefined) return undefined;
-  if (area === '.initlock')
-    return { kind: 'init-lock', name: rest === undefined ? resource : `${resource}/${rest}` };
-  if (area === 'kvstoremesh-lock' && rest === undefined) return { kind: area, name: resource };
-  if (area === 'cluster-config' && rest === undefined) return { kind: 'cluster-config', cluster: resource };
+  const [root, area, name, rest] = splitParts(key, 4) ?? splitParts(key, 3) ?? [];
+  if (root !== 'cilium' || area === undefined || name === undefined) return undefined;
+  if (area === '.initlock') return { kind: 'init-lock', name: rest === undefined ? name : `${name}/${rest}` };
+  if (area === 'kvstoremesh-lock' && rest === undefined) return { kind: area, name };
+  if (area === 'cluster-config' && rest === undefined) return { kind: 'cluster-config', cluster: name };
   if (rest === undefined) return undefined;
-  if (area === 'synced') return { kind: 'synced', cluster: resource, prefix: rest };
+  if (area === 'synced') return { kind: 'synced', cluster: name, prefix: rest };
   if (area !== 'state' && area !== 'cache') return undefined;
-  return rest.startsWith('v1/') ? parseResource(area, resource, rest.slice(3)) : undefined;
+  const [version, inner] = splitParts(rest, 2) ?? [];
+  return version === 'v1' && inner !== undefined ? parseResource(area, name, inner) : undefined;
 }

@@ -10,6 +10,7 @@ function maskBytes(family: Family, length: number): Uint8Array {
   return bytes;
 }
 
+/** Returns the masks of a family in base64, by prefix length. */
 function masks(family: Family): readonly string[] {
   const lengths = Array.from({ length: addressBits(family) + 1 }, (_, length) => length);
   return lengths.map((length) => Buffer.from(maskBytes(family, length)).toString('base64'));
@@ -17,13 +18,16 @@ function masks(family: Family): readonly string[] {
 
 const TEXTS: Readonly<Record<Family, readonly string[]>> = { 4: masks(4), 6: masks(6) };
 
-const MAPPED_BITS = 96; // a 16-byte mask of an IPv4 address begins with 96 ones, as an IPv4-mapped address has
+/** Number of ones at the start of a mask of 16 bytes for an IPv4 address, which is that of the IPv4-mapped address. */
+const MAPPED_BITS = 96;
+
+function lengthByMask(masks: readonly string[]): readonly (readonly [mask: string, length: number])[] {
+  return masks.map((mask, length) => [mask, length]);
+}
+
 const LENGTHS: Readonly<Record<Family, ReadonlyMap<string, number>>> = {
-  4: new Map([
-    ...TEXTS[6].map((text, length) => [text, length - MAPPED_BITS] as const).slice(MAPPED_BITS),
-    ...TEXTS[4].map((text, length) => [text, length] as const),
-  ]),
-  6: new Map(TEXTS[6].map((text, length) => [text, length])),
+  4: new Map([...lengthByMask(TEXTS[6].slice(MAPPED_BITS)), ...lengthByMask(TEXTS[4])]),
+  6: new Map(lengthByMask(TEXTS[6])),
 };
 
 /** Returns the base64 of the mask of `length` bits, as Go marshals a `net.IPMask`: `"//8AAA=="` is /16. */
@@ -38,8 +42,7 @@ export function maskLength(family: Family, text: string): number | undefined {
 
 /**
  * Returns the prefix length of the mask in field `Mask` for an address of `family`; `undefined` if the field is empty.
- * Rejects a mask that is not base64, not contiguous or of the wrong size. One lookup, because IPv4 has only 33 masks
- * and IPv6 129.
+ * Rejects a mask that is not base64, not contiguous or of the wrong size.
  */
 export function readMask(family: Family, fields: Fields<never>): number | undefined {
   const text = fields.string('Mask') ?? '';

@@ -23,7 +23,7 @@ export interface GarbageCollectorOptions extends RuntimeOptions {
 export interface GarbageCollectorStatus {
   readonly rounds: number;
   readonly removed: number;
-  /** Number of keys that were stale in the last round. The next round removes those that are still stale. */
+  /** Number of keys which the next round removes if they are still stale and unchanged. */
   readonly stale: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -52,8 +52,9 @@ export function staleRound<R extends number | string>(
 ): StaleRound<R> {
   const remove = new Map<string, R>();
   const stale = new Map<string, R>();
-  for (const [key, modRevision] of staleNow) {
-    (previous.get(key) === modRevision ? remove : stale).set(key, modRevision);
+  for (const [key, revision] of staleNow) {
+    const outcome = previous.get(key) === revision ? remove : stale;
+    outcome.set(key, revision);
   }
   return { remove, stale };
 }
@@ -62,6 +63,7 @@ export function staleRound<R extends number | string>(
 export class GarbageCollector {
   readonly #options: GarbageCollectorOptions & Runtime;
   readonly #tasks: Supervisor;
+  /** The keys which the next round removes if they are still stale at the same mod revision. */
   #stale: Map<string, number> = new Map();
   #rounds = 0;
   #removed = 0;
@@ -84,10 +86,10 @@ export class GarbageCollector {
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;
     while (!signal.aborted) {
-      const begun = clock.now();
+      const startedAt = clock.now();
       // the supervisor counts the failure
       await this.#tasks.run('collection', (until) => this.round(until), { signal }).catch(() => {});
-      await sleep(clock, Math.max(0, begun + intervalMs - clock.now()), signal);
+      await sleep(clock, Math.max(0, startedAt + intervalMs - clock.now()), signal);
     }
   }
 

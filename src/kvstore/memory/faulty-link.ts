@@ -38,13 +38,16 @@ export class FaultyLink implements Transport {
   readonly #clock: Clock;
   readonly #streams = new Set<FaultyStream>();
   readonly #stalledPrefixes = new Set<string>();
-  readonly #forbidden = new Set<string>();
-  readonly #waiting = new Set<(error: KvstoreError) => void>();
+  readonly #forbiddenPrefixes = new Set<string>();
+  /** A function per running call that fails it. */
+  readonly #runningCalls = new Set<(error: KvstoreError) => void>();
   /** Timers that end the streams in a black hole. */
   readonly #keepalives: Timer[] = [];
   #link: LinkState = 'up';
-  #tokenExpired = false;
+  /** True if the next call fails with `invalid-token`. */
+  #isTokenExpired = false;
   #answersToLose = 0;
+  /** Number of events after which the next watch breaks. */
   #cutNextWatchAfter: number | undefined;
   #maxResponseBytes = Number.POSITIVE_INFINITY;
 
@@ -89,7 +92,7 @@ export class FaultyLink implements Transport {
   }
 
   async close(): Promise<void> {
-    for (const fail of [...this.#waiting]) fail(closedError());
+    for (const fail of [...this.#runningCalls]) fail(closedError());
     for (const stream of this.#streams) stream.unstall();
     for (const keepalive of this.#keepalives) keepalive.cancel();
     await this.#inner.close();
@@ -108,7 +111,7 @@ export class FaultyLink implements Transport {
   cut(): void {
     const reset = unavailable('connection reset');
     for (const stream of this.#streams) stream.end(reset);
-    for (const fail of [...this.#waiting]) fail(reset);
+    for (const fail of [...this.#runningCalls]) fail(reset);
   }
 
   /** Breaks all open streams and calls, and refuses later streams and calls until {@link up}. */
@@ -161,7 +164,7 @@ export class FaultyLink implements Transport {
 
   /** Fails all open streams and the next call with `invalid-token`. Later calls work, as with a new token. */
   expireToken(): void {
-    this.#tokenExpired = true;
+    this.#isTokenExpired = true;
     for (const stream of this.#streams) stream.end(expired());
   }
 
@@ -170,12 +173,12 @@ export class FaultyLink implements Transport {
    * continue.
    */
   forbid(prefix: string): void {
-    this.#forbidden.add(prefix);
+    this.#forbiddenPrefixes.add(prefix);
   }
 
   /** Ends {@link forbid}. */
   allow(prefix: string): void {
-    this.#forbidden.delete(prefix);
+    this.#forbiddenPrefixes.delete(prefix);
   }
 
   /** Fails reads whose values have more than this number of bytes, with `too-large`. */
@@ -188,7 +191,7 @@ export class FaultyLink implements Transport {
   }
 
   #isForbidden(key: string): boolean {
-    return [...this.#forbidden].some((prefix) => key.startsWith(prefix));
+    return [...this.#forbiddenPrefixes].some((prefix) => key.startsWith(prefix));
   }
 
   #applyFaults(stream: FaultyStream): void {
@@ -221,8 +224,8 @@ export class FaultyLink implements Transport {
 
   async #answer<T>(run: () => Promise<T>): Promise<T> {
     if (this.#link === 'down') throw unavailable('connection refused');
-    if (this.#tokenExpired) {
-      this.#tokenExpired = false;
+    if (this.#isTokenExpired) {
+      this.#isTokenExpired = false;
       throw expired();
     }
     const answer = await run();
@@ -239,7 +242,7 @@ export class FaultyLink implements Transport {
       const settle = (): void => {
         timer?.cancel();
         signal?.removeEventListener('abort', abort);
-        this.#waiting.delete(fail);
+        this.#runningCalls.delete(fail);
       };
       const fail = (error: KvstoreError): void => {
         settle();
@@ -252,7 +255,7 @@ export class FaultyLink implements Transport {
           : undefined;
       if (signal?.aborted === true) return fail(abortedError());
       signal?.addEventListener('abort', abort);
-      this.#waiting.add(fail);
+      this.#runningCalls.add(fail);
       if (timer !== undefined) return;
       this.#answer(run).then(
         (answer) => {

@@ -10,28 +10,28 @@ const noLeader = (): KvstoreError => new KvstoreError('no-leader', 'etcdserver: 
  * end.
  */
 export class FaultyMemoryServer extends MemoryServer {
-  #leaderless = false;
+  #isLeaderless = false;
 
   /** Ends all streams, and fails all calls until {@link electLeader}. */
   loseLeader(): void {
-    this.#leaderless = true;
+    this.#isLeaderless = true;
     this.endStreams(noLeader());
   }
 
   /** Ends {@link loseLeader}. */
   electLeader(): void {
-    this.#leaderless = false;
+    this.#isLeaderless = false;
   }
 
   /** @internal */
   override watch(request: WatchRequest, observer: WatchObserver, onEnded?: () => void): MemoryWatchStream {
     const stream = super.watch(request, observer, onEnded);
-    if (this.#leaderless) stream.end(noLeader());
+    if (this.#isLeaderless) stream.end(noLeader());
     return stream;
   }
 
   /** @internal */
   protected override checkLeader(): void {
-    if (this.#leaderless) throw noLeader();
+    if (this.#isLeaderless) throw noLeader();
   }
 }

@@ -11,6 +11,7 @@ import type {
   WatchStream,
 } from '../session/transport.ts';
 
+/** The link of a {@link FaultyStream}. */
 export interface StreamLink {
   /** Runs a read with the faults of the link. */
   read(
@@ -27,10 +28,12 @@ export class FaultyStream implements WatchStream {
   readonly #stream: WatchStream;
   readonly #observer: WatchObserver;
   readonly #link: StreamLink;
-  #paused = false;
-  #stalled = false;
-  #open = true;
-  #ending = false;
+  #isPaused = false;
+  #isStalled = false;
+  #isOpen = true;
+  /** True if the stream ends in a later microtask. */
+  #isEnding = false;
+  /** Number of further events after which the stream breaks. */
   #cutAfter = Number.POSITIVE_INFINITY;
 
   constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, link: StreamLink) {
@@ -50,13 +53,13 @@ export class FaultyStream implements WatchStream {
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
     this.#stream.pause();
   }
 
   resume(): void {
-    this.#paused = false;
-    if (!this.#stalled) this.#stream.resume();
+    this.#isPaused = false;
+    if (!this.#isStalled) this.#stream.resume();
   }
 
   requestProgress(): void {
@@ -69,13 +72,13 @@ export class FaultyStream implements WatchStream {
 
   /** Delays everything without an error, like a black hole or a slow link. */
   stall(): void {
-    this.#stalled = true;
+    this.#isStalled = true;
     this.#stream.pause();
   }
 
   unstall(): void {
-    this.#stalled = false;
-    if (!this.#paused) this.#stream.resume();
+    this.#isStalled = false;
+    if (!this.#isPaused) this.#stream.resume();
   }
 
   /** Breaks the stream after this number of events, possibly within a response. */
@@ -85,24 +88,24 @@ export class FaultyStream implements WatchStream {
 
   /** Ends the stream with this reason in a later microtask, also while it is paused or delayed. */
   end(reason: unknown): void {
-    if (this.#ending) return;
-    this.#ending = true;
+    if (this.#isEnding) return;
+    this.#isEnding = true;
     queueMicrotask(() => this.#finish(reason));
   }
 
   #pass(deliver: () => void): void {
-    if (this.#open && !this.#ending) deliver();
+    if (this.#isOpen && !this.#isEnding) deliver();
   }
 
   #onEvents(events: readonly TransportEvent[], header: ResponseHeader, isPartial: boolean): void {
-    const cut = events.length > this.#cutAfter;
-    const delivered = cut ? events.slice(0, this.#cutAfter) : events;
+    const isCut = events.length > this.#cutAfter;
+    const delivered = isCut ? events.slice(0, this.#cutAfter) : events;
     this.#cutAfter -= delivered.length;
-    if (!cut) {
+    if (!isCut) {
       this.#observer.onEvents(delivered, header, isPartial);
       return;
     }
-    // The events of the cut revision are a delivery of their own, which is marked as partial, as etcd does.
+    // Like etcd, deliver the events of the cut revision separately, and mark them as partial.
     const cutRevision = events[delivered.length]?.modRevision;
     const complete = delivered.filter(({ modRevision }) => modRevision !== cutRevision);
     if (complete.length > 0) this.#observer.onEvents(complete, header, false);
@@ -111,14 +114,14 @@ export class FaultyStream implements WatchStream {
   }
 
   #finish(reason: unknown): void {
-    if (!this.#open) return;
+    if (!this.#isOpen) return;
     this.#close();
     this.#observer.onEnd(reason);
   }
 
   #close(): void {
-    if (!this.#open) return;
-    this.#open = false;
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
     this.#stream.cancel();
     this.#link.onEnded();
   }

@@ -32,7 +32,7 @@ export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
   /** A function per open stream that ends it. */
   readonly #streams = new Set<() => void>();
-  #closed = false;
+  #isClosed = false;
   /** Number of operations in this turn of the event loop. */
   #operations = 0;
   /** The next turn, if this one has operations. */
@@ -90,14 +90,14 @@ export class MemoryTransport implements Transport {
   }
 
   endpoints(): Promise<readonly EndpointStatus[]> {
-    return Promise.resolve([{ endpoint: 'memory', healthy: !this.#closed, isLeader: true }]);
+    return Promise.resolve([{ endpoint: 'memory', healthy: !this.#isClosed, isLeader: true }]);
   }
 
   watch(request: WatchRequest, observer: WatchObserver): WatchStream {
     const end = (): void => stream.end(closedError());
     const stream = this.#server.watch(request, observer, () => this.#streams.delete(end));
     this.#streams.add(end);
-    if (this.#closed) end();
+    if (this.#isClosed) end();
     return {
       range: (read, options) => this.range(read, options, () => stream.isOpen),
       pause: () => stream.pause(),
@@ -108,7 +108,7 @@ export class MemoryTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     for (const end of this.#streams) end();
     return Promise.resolve();
   }
@@ -116,7 +116,7 @@ export class MemoryTransport implements Transport {
   async #call<T>(options: CallOptions | undefined, run: () => T | Promise<T>, operations = 1): Promise<T> {
     await this.#admitted(operations);
     while (this.#server.idle !== undefined) await this.#server.idle;
-    if (this.#closed) throw closedError();
+    if (this.#isClosed) throw closedError();
     if (options?.signal?.aborted === true) throw abortedError();
     try {
       return await run();

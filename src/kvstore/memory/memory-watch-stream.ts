@@ -33,12 +33,15 @@ export class MemoryWatchStream {
    * expanded block.
    */
   #workInTurn = 0;
-  #created = false;
-  #paused = false;
+  #isCreated = false;
+  #isPaused = false;
   /** Number of progress requests without an answer. */
   #progressRequests = 0;
-  #scheduled = false;
-  #open = true;
+  /** True if a delivery is scheduled. */
+  #isScheduled = false;
+  /** False after the end of the stream. */
+  #isRunning = true;
+  /** The reason of an end which the observer has not received yet. */
   #endReason: unknown;
 
   /** @param sliceEvents maximum number of events of one delivery */
@@ -60,15 +63,15 @@ export class MemoryWatchStream {
 
   /** Returns true until the stream ended or is about to end. */
   get isOpen(): boolean {
-    return this.#open && this.#endReason === undefined;
+    return this.#isRunning && this.#endReason === undefined;
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   resume(): void {
-    this.#paused = false;
+    this.#isPaused = false;
     this.wake();
   }
 
@@ -83,17 +86,17 @@ export class MemoryWatchStream {
 
   /** Ends the stream. The observer receives the reason in a microtask, even if the stream is paused. */
   end(reason: unknown): void {
-    if (!this.#open || this.#endReason !== undefined) return;
+    if (!this.#isRunning || this.#endReason !== undefined) return;
     this.#endReason = reason;
     this.wake();
   }
 
   /** Schedules a delivery, because there may be events. */
   wake(): void {
-    if (this.#scheduled || !this.#open) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || !this.#isRunning) return;
+    this.#isScheduled = true;
     queueMicrotask(() => {
-      this.#scheduled = false;
+      this.#isScheduled = false;
       this.#deliver();
     });
   }
@@ -104,17 +107,17 @@ export class MemoryWatchStream {
       this.wake();
       return;
     }
-    this.#scheduled = true;
+    this.#isScheduled = true;
     setImmediate(() => {
-      this.#scheduled = false;
+      this.#isScheduled = false;
       this.#workInTurn = 0;
       this.#deliver();
     });
   }
 
   #close(): void {
-    if (!this.#open) return;
-    this.#open = false;
+    if (!this.#isRunning) return;
+    this.#isRunning = false;
     this.#onEnded();
   }
 
@@ -125,14 +128,14 @@ export class MemoryWatchStream {
 
   /** Delivers one item per microtask, so that observers interleave as over a network. */
   #deliver(): void {
-    if (!this.#open) return;
+    if (!this.#isRunning) return;
     if (this.#endReason !== undefined) this.#finish(this.#endReason);
-    else if (!this.#paused) this.#deliverNext();
+    else if (!this.#isPaused) this.#deliverNext();
   }
 
   #deliverNext(): void {
     try {
-      if (this.#created) this.#deliverEvents();
+      if (this.#isCreated) this.#deliverEvents();
       else this.#deliverCreated();
     } catch (error) {
       this.#finish(asKvstoreError(error));
@@ -141,7 +144,7 @@ export class MemoryWatchStream {
 
   #deliverCreated(): void {
     const { header } = this.#store;
-    this.#created = true;
+    this.#isCreated = true;
     this.#nextRevision ||= header.revision + 1;
     this.#observer.onCreated(header);
     this.wake();

@@ -3,9 +3,9 @@ import { bytesOfCharacters } from '../codec/bytes.ts';
 
 /** Larger values are not packed, so that a block has many values. */
 const MAX_VALUE_BYTES = 1024;
-/** Minimum size of a block of a large transaction; the maximum is twice this size. Compressed in 30 to 60 µs. */
+/** Minimum size of the blocks of a large transaction, which have up to twice this size. Compressed in 30 to 60 µs. */
 const BLOCK_BYTES = 8192;
-/** A smaller block saves too little. */
+/** Minimum size of the only block of a smaller transaction. A smaller block saves too little. */
 const MIN_BLOCK_BYTES = 2048;
 /** Minimum that zlib accepts. */
 const MIN_CHUNK_BYTES = 64;
@@ -15,7 +15,7 @@ const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
  * the order of writes.
  */
 const EXPANDED_BLOCKS = 32;
-/** A block has two bytes for each value, also for those that are not packed. */
+/** Maximum number of values in a block, which has two bytes for each, also for those that are not packed. */
 const MAX_VALUES = 4096;
 const VALUES_PER_STEP = 512;
 
@@ -115,18 +115,18 @@ export function* packValues(versions: readonly StoredValue[]): Generator<void, v
     if (++visited % VALUES_PER_STEP === 0) yield;
   }
   if (total < MIN_BLOCK_BYTES) return;
-  const blocks = Math.max(1, Math.floor(total / BLOCK_BYTES));
+  const blockCount = Math.max(1, Math.floor(total / BLOCK_BYTES));
   let block: StoredValue[] = [];
-  let bytes = 0;
-  let current = 0;
+  let blockNumber = 0;
+  let bytes = 0; // before this value
   for (const version of versions) {
     const { length } = packable(version.value);
-    const target = Math.floor((bytes * blocks) / total); // number of the block for this value
-    if ((length > 0 && target > current) || block.length === MAX_VALUES) {
+    const target = Math.floor((bytes * blockCount) / total); // number of the block for this value
+    if ((length > 0 && target > blockNumber) || block.length === MAX_VALUES) {
       pack(block);
       yield;
       block = [];
-      current = target;
+      blockNumber = target;
     }
     bytes += length;
     if (length > 0 || block.length > 0) block.push(version);

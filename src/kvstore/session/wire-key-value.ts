@@ -103,10 +103,10 @@ export function plainKeyValue({ key, value, createRevision, modRevision }: KeyVa
   return { key, value, createRevision, modRevision };
 }
 
-const FIRST_BYTES = 256;
+const INITIAL_BYTES = 256;
 
 /** The bytes of the last ASCII text. */
-const encoded = { buffer: Buffer.alloc(FIRST_BYTES), keyAt: 0, keyEnd: 0 };
+const encoded = { buffer: Buffer.alloc(INITIAL_BYTES), keyAt: 0, keyEnd: 0 };
 
 /** Returns the bytes of a key. Unless `kv` is a {@link WireKeyValue}, they are valid until the next call. */
 export function bytesOf(kv: { readonly key: string }): KeyBytes {

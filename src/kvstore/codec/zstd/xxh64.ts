@@ -3,19 +3,23 @@
  * stored as two numbers of 32 bits, because `bigint` takes ten times as long.
  */
 
+/** A number of 64 bits: its upper and lower 32 bits. */
 interface Word {
   readonly hi: number;
   readonly lo: number;
 }
 
+// The primes of XXH64.
 const P1: Word = { hi: 0x9e3779b1, lo: 0x85ebca87 };
 const P2: Word = { hi: 0xc2b2ae3d, lo: 0x27d4eb4f };
 const P3: Word = { hi: 0x165667b1, lo: 0x9e3779f9 };
 const P4: Word = { hi: 0x85ebca77, lo: 0xc2b2ae63 };
 const P5: Word = { hi: 0x27d4eb2f, lo: 0x165667c5 };
 
-/** Bytes of a stripe: four words of 64 bits. */
+/** Bytes of a stripe: four words, one for each lane. */
 const STRIPE = 32;
+/** Bits by which the lanes are rotated before they are added. */
+const LANE_ROTATIONS = [1, 7, 12, 18] as const;
 /** Bytes that are hashed in one step; takes about 1 ms. */
 const BYTES_PER_STEP = 128 * 1024;
 
@@ -115,8 +119,8 @@ export function* xxh64Low(content: Uint8Array): Generator<undefined, number> {
       if ((at + STRIPE) % BYTES_PER_STEP === 0) yield;
     }
     hash = new Register(ZERO);
-    for (const [index, lane] of lanes.entries())
-      hash.add(new Register(lane).rotateLeft([1, 7, 12, 18][index] ?? 0));
+    for (const [index, bits] of LANE_ROTATIONS.entries())
+      hash.add(new Register(lanes[index] ?? ZERO).rotateLeft(bits));
     for (const lane of lanes) hash.xor(lane.multiply(P2).rotateLeft(31).multiply(P1)).multiply(P1).add(P4);
   }
   hash.add({ hi: 0, lo: content.length });
