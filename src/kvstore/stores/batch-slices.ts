@@ -3,8 +3,8 @@ import type { WatchEvent } from '../session/backend.ts';
 import { valueLength } from '../session/table-event.ts';
 
 /**
- * An event has weight 1, plus 1 for each {@link BYTES_PER_WEIGHT} bytes: decoding takes about 10 ns a byte, an event 2
- * to 3 µs.
+ * Number of bytes of a value whose decoding takes as long as the rest of an event: 2 to 3 µs, at about 10 ns a byte. An
+ * event has weight 1, plus 1 for each of these.
  */
 const BYTES_PER_WEIGHT = 256;
 
@@ -33,18 +33,21 @@ export function* slicesOf(
   for (let index = 0; index < batch.length; index++) {
     const event = batch[index] as WatchEvent;
     const bytes = sizeOf === undefined ? valueLength(event) : sizeOf(event.value);
-    const next = 1 + Math.floor(bytes / BYTES_PER_WEIGHT);
-    if (index > from && weight + next > SLICE_WEIGHT) {
+    const eventWeight = 1 + Math.floor(bytes / BYTES_PER_WEIGHT);
+    if (index > from && weight + eventWeight > SLICE_WEIGHT) {
       yield { events: batch.slice(from, index), weight };
       from = index;
       weight = 0;
     }
-    weight += next;
+    weight += eventWeight;
   }
   yield { events: from === 0 ? batch : batch.slice(from), weight };
 }
 
-/** Runs a generator to its end. Each step has the weight of a slice. Returns `undefined` if the signal fires first. */
+/**
+ * Runs a generator to its end and returns its result. Each step passes the gate with the weight of a slice. Returns
+ * `undefined` if the signal fires first.
+ */
 export async function runSteps<T>(
   steps: Generator<undefined, T>,
   gate: TurnGate,

@@ -9,7 +9,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
   readonly #observer: Required<StoreObserver<T>>;
   readonly #clock: Clock;
   readonly #delayMs: number;
-  /** Names with the timer of their delete; no timer while paused. */
+  /** The timers of the delayed deletes, by name; undefined while paused. */
   readonly #timers = new Map<string, Timer | undefined>();
 
   /** @param inner must not throw */
@@ -19,6 +19,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#delayMs = delayMs;
   }
 
+  /** Number of delayed deletes. */
   get size(): number {
     return this.#timers.size;
   }
@@ -51,7 +52,7 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     });
   }
 
-  /** Stops the delays until {@link resume}, which restarts them. */
+  /** Stops the delays until {@link resume}, which restarts them with their whole time. */
   pause(): void {
     for (const [name, timer] of this.#timers) {
       timer?.cancel();

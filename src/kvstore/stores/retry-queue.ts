@@ -50,9 +50,9 @@ export interface RetryQueueStatus {
 const CONCURRENCY = 8;
 const BACKOFF = { baseMs: 100, capMs: 5000 };
 
-/** Errors of the job, not of the kvstore, so other jobs continue. */
+/** Errors which the job causes, not the kvstore, so other jobs continue. */
 const REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set(['invalid-request', 'too-large']);
-/** Errors that a single job of a batch may have caused. No job of the batch has taken effect. */
+/** Errors which a single job of a batch may have caused. No job of the batch has taken effect. */
 const BATCH_REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set([
   ...REJECTIONS,
   'forbidden',
@@ -62,21 +62,22 @@ const BATCH_REJECTIONS: ReadonlySet<KvstoreErrorCode> = new Set([
 const REJECTED_MS = 60_000;
 
 /**
- * Runs jobs against a kvstore until each has succeeded. The oldest jobs are first, and several jobs run at a time, but
- * a single job only once at a time. If a job is added again during its attempt, it is attempted once more after it.
+ * Runs jobs against a kvstore until each has succeeded. The oldest jobs are first. Several jobs run at a time, but no
+ * job runs twice at a time: a job that is added again during its attempt is attempted once more after it.
  *
- * While the kvstore fails, only one job at a time is tried, with backoff, because other jobs would fail, too, and jobs
- * are not combined. The first success ends the backoff. If the kvstore rejects a job, other jobs are not delayed.
+ * While the kvstore fails, one job at a time is tried, with backoff and without a batch, because other jobs would fail,
+ * too. The first success ends the backoff. If the kvstore rejects a job, other jobs are not delayed.
  */
 export class RetryQueue<J> {
   readonly #options: RetryQueueOptions<J>;
-  /** The unfinished jobs. Those that the kvstore rejected are delayed. */
+  /** The unfinished jobs. */
   readonly #jobs: WorkQueue<J>;
+  /** The unfinished jobs that the kvstore has rejected. Their next attempt is delayed. */
   readonly #rejected = new Set<J>();
   readonly #guard = new CallbackGuard();
   /** The codes of the failures that were reported since nothing failed. */
   readonly #reported = new Set<KvstoreErrorCode>();
-  /** Workers without a job. */
+  /** A function per worker without a job, which resumes it. */
   readonly #idle = new Set<() => void>();
   #failuresInRow = 0;
   #failures = 0;
@@ -88,6 +89,7 @@ export class RetryQueue<J> {
     this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() }, entries);
   }
 
+  /** Number of unfinished jobs. */
   get size(): number {
     return this.#jobs.size;
   }
@@ -105,6 +107,7 @@ export class RetryQueue<J> {
     return this.#failuresInRow > 0 || this.#rejected.size > 0;
   }
 
+  /** Returns true if the job is unfinished. */
   has(job: J): boolean {
     return this.#jobs.has(job);
   }
@@ -146,11 +149,11 @@ export class RetryQueue<J> {
    */
   #takeNext(): Jobs<J> | undefined {
     const { batches } = this.#options;
-    const isFailing = this.#failuresInRow > 0;
-    const first = isFailing && this.#jobs.working > 0 ? undefined : this.#jobs.get();
+    const isKvstoreFailing = this.#failuresInRow > 0;
+    const first = isKvstoreFailing && this.#jobs.working > 0 ? undefined : this.#jobs.get();
     if (first === undefined) return undefined;
     const jobs: [J, ...J[]] = [first];
-    if (batches === undefined || isFailing) return jobs;
+    if (batches === undefined || isKvstoreFailing) return jobs;
     let weight = batches.weightOf(first);
     while (jobs.length < batches.maxJobs && weight < batches.maxWeight) {
       const { next } = this.#jobs;
@@ -214,6 +217,7 @@ export class RetryQueue<J> {
     }
   }
 
+  /** Delays the next attempt of a job that the kvstore has rejected. */
   #delayRejected(job: J): void {
     this.#rejected.add(job);
     this.#jobs.addAfter(job, REJECTED_MS * (0.5 + this.#options.random()));

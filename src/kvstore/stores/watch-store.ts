@@ -36,26 +36,28 @@ export interface StoreObserver<T> {
   batch?(apply: () => void): void;
 }
 
-/** Returns the observer with a guard that counts and reports its errors. Its `batch` always applies exactly once. */
+/**
+ * Returns the observer with a guard that counts and reports its errors. Its `batch` applies exactly once, even if that
+ * of the observer applies never or twice.
+ */
 export function guardedObserver<T>(
   observer: StoreObserver<T>,
   guard: CallbackGuard,
 ): Required<StoreObserver<T>> {
-  const update = (name: string, value: T): void => observer.onUpdate(name, value);
-  const drop = (name: string): void => observer.onDelete(name);
+  const onUpdate = (name: string, value: T): void => observer.onUpdate(name, value);
+  const onDelete = (name: string): void => observer.onDelete(name);
   return {
-    onUpdate: (name, value) => void guard.call(update, name, value),
-    onDelete: (name) => void guard.call(drop, name),
+    onUpdate: (name, value) => void guard.call(onUpdate, name, value),
+    onDelete: (name) => void guard.call(onDelete, name),
     batch: (apply) => {
       let isApplied = false;
-      const once = (): void => {
-        if (!isApplied) {
-          isApplied = true;
-          apply();
-        }
+      const applyOnce = (): void => {
+        if (isApplied) return;
+        isApplied = true;
+        apply();
       };
-      guard.call(() => observer.batch?.(once));
-      once();
+      guard.call(() => observer.batch?.(applyOnce));
+      applyOnce();
     },
   };
 }
@@ -116,8 +118,9 @@ export interface WatchStoreRun {
   /**
    * Called before keys are removed because of a delete or a complete list. `revision` is the first revision at which
    * the keys are known not to exist. If the promise resolves to false, the keys stay until the complete list of a later
-   * run, and the list of this run does not make the store synced. Must not reject. `never` keeps all keys without a
-   * call, also a key whose new value is rejected. Default: all keys may be removed.
+   * run, and the list of this run does not make the store synced. Must not reject.
+   *
+   * `never` keeps all keys without a call, also a key whose new value is rejected. Default: all keys may be removed.
    */
   readonly mayDelete?: ((revision: number) => Promise<boolean>) | 'never' | undefined;
   /**
@@ -152,16 +155,16 @@ type KeyedValue = Pick<WatchEvent, 'key' | 'value'>;
 /** Weight of the start of a watch at the gate, in events: the first page of the listing. */
 const FIRST_PAGE = 1024;
 /**
- * A slice of a sweep with at most n deletes visits at most n times this number of keys: a visit takes about 10 ns, a
- * delete some µs.
+ * Maximum number of rows that a slice of a sweep visits, as a multiple of its maximum number of deletes: a visit takes
+ * about 10 ns, a delete some µs.
  */
 const VISITS_PER_DELETE = 16;
 /**
- * Duration of a slice of a sweep, after which it ends early. A delete of a service with 1,000 backends, or of a node
- * with 100 addresses, takes 100 times as long as that of an IP.
+ * Duration of a slice of a sweep, after which it ends before its maximum number of deletes. A delete of a service with
+ * 1,000 backends, or of a node with 100 addresses, takes 100 times as long as that of an IP.
  */
 const MS_PER_SLICE = 2;
-/** Deletes between two reads of the clock, which take 0.2 µs each. */
+/** Number of deletes between two reads of the clock. A read takes 0.2 µs. */
 const DELETES_PER_CHECK = 8;
 
 /**
@@ -169,11 +172,12 @@ const DELETES_PER_CHECK = 8;
  * on the content of the kvstore. A key whose value is rejected is **absent**, even if an earlier value was accepted,
  * because a new process would not know the earlier value (I9).
  *
- * After a run has ended, the store may run again, also on another backend. The known keys stay until the new list is
- * complete; then the keys that are not in the list are deleted (the *sweep*). The end of a run deletes nothing; `drain`
- * deletes all keys. Sweep and drain run in slices of the gate (256 deletes or 2 ms), each of which is one batch of the
- * observer. Between slices the observer still has the keys that are not yet deleted. If a run ends during its sweep,
- * the next run sweeps the remaining keys.
+ * The end of a run deletes nothing. The store may run again, also on another backend. The known keys stay until the new
+ * list is complete; then the keys that are not in the list are deleted (the *sweep*). `drain` deletes all keys.
+ *
+ * Sweep and drain run in slices of the gate (256 deletes or 2 ms), each of which is one batch of the observer. Between
+ * slices the observer still has the keys that are not yet deleted. If a run ends during its sweep, the next run sweeps
+ * the remaining keys.
  */
 export class WatchStore<T> {
   readonly #options: WatchStoreOptions<T>;
@@ -182,10 +186,13 @@ export class WatchStore<T> {
   /** The keys of the watch. The mark of a key in the observer is the number of the last run that received the key. */
   readonly #keys: KeyTable;
   #size = 0;
+  /** Names whose present value is rejected. */
   readonly #rejected = new Set<string>();
   readonly #synced = deferred();
   #isSynced = false;
+  /** Number of runs begun. */
   #runNumber = 0;
+  /** The watch of the present run. */
   #watch: Watch | undefined;
   #isApplying = false;
   /** The revision before which all writes were applied; 0 if unknown. */
@@ -275,7 +282,7 @@ export class WatchStore<T> {
         if (signal.aborted) break;
         if (!(await this.#applyInTurns(batch, gate, run, mayDelete))) break;
         const isListed = mayDelete && batch.some(({ type }) => type === 'list-done');
-        if (isListed && !(await this.#listDone(run))) break;
+        if (isListed && !(await this.#completeList(run))) break;
         this.#isApplying = false;
         this.#advance(watch);
         onApplied?.();
@@ -317,7 +324,7 @@ export class WatchStore<T> {
     this.#advance(watch);
   }
 
-  /** Returns true if the whole batch was applied; false if the signal has fired. */
+  /** Applies a batch in slices. Returns false if the signal fires before the end. */
   async #applyInTurns(
     batch: readonly WatchEvent[],
     gate: TurnGate,
@@ -333,7 +340,7 @@ export class WatchStore<T> {
     return true;
   }
 
-  /** Decodes the value of an event if it is large; `undefined` otherwise. The value of a delete is empty. */
+  /** Decodes the value of an event if it is large. Returns undefined for other events, such as a delete. */
   async #decodeInTurns(
     { key, value }: WatchEvent,
     gate: TurnGate,
@@ -359,11 +366,16 @@ export class WatchStore<T> {
     return mayDelete !== 'never' && mayDelete(removalRevision(batch, watch));
   }
 
-  /** @param decoded the value of the first event, if it was already decoded */
-  #apply(batch: readonly WatchEvent[], run: WatchStoreRun, mayDelete: boolean, decoded?: Decoded<T>): void {
+  /** @param firstDecoded the value of the first event, if it was already decoded */
+  #apply(
+    events: readonly WatchEvent[],
+    run: WatchStoreRun,
+    mayDelete: boolean,
+    firstDecoded?: Decoded<T>,
+  ): void {
     const { onEvent, onRow } = this.#options;
     const prefixLength = bytesOfKey(run.prefix).length;
-    for (const event of batch) {
+    for (const event of events) {
       const { type } = event;
       if (type === 'list-done') continue;
       const kv = event instanceof TableEvent ? event.kv : event;
@@ -380,13 +392,14 @@ export class WatchStore<T> {
         if (mayDelete) this.#drop(row, name);
         continue;
       }
-      const decodedBefore = event === batch[0] ? decoded : undefined;
-      const value = decodedBefore === undefined ? this.#scan(name, kv) : undefined;
-      if (value === undefined) this.#receive(row, name, kv, decodedBefore ?? this.#decode(name, kv), run);
-      else this.#update(row, name, kv, value, prefixLength);
+      const decoded = event === events[0] ? firstDecoded : undefined;
+      const scanned = decoded === undefined ? this.#scan(name, kv) : undefined;
+      if (scanned !== undefined) this.#update(row, name, kv, scanned, prefixLength);
+      else this.#receive(row, name, kv, decoded ?? this.#decode(name, kv), run);
     }
   }
 
+  /** Passes a decoded value to the observer, or drops the key because the value is rejected. */
   #receive(row: number, name: string, kv: KeyedValue, decoded: Decoded<T>, run: WatchStoreRun): void {
     const { rejections } = this.#options;
     if (!decoded.ok) {
@@ -429,12 +442,14 @@ export class WatchStore<T> {
     return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
-  #markReceived(row: number, kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
-    const at = row < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : row;
-    if (this.#keys.setMark(at, this.#runNumber) === 0) this.#size++;
+  /** Marks a key as held by the observer and received in this run. Adds a row if `found` is -1. */
+  #markReceived(found: number, kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
+    const row = found < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : found;
+    if (this.#keys.setMark(row, this.#runNumber) === 0) this.#size++;
     this.#updates++;
   }
 
+  /** Deletes a key from the observer if the observer holds it. */
   #drop(row: number, name: string): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
     if (this.#release(row)) this.#observer.onDelete(name);
@@ -450,7 +465,7 @@ export class WatchStore<T> {
   }
 
   /** Sweeps the keys that the complete list of this run does not contain. Returns false if the signal has fired. */
-  async #listDone({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
+  async #completeList({ keepUnlisted = false, onListed, signal }: WatchStoreRun): Promise<boolean> {
     if (!keepUnlisted && !(await this.#sweep(this.#runNumber, signal))) return false;
     this.#isSynced = true;
     this.#synced.resolve();
@@ -467,29 +482,31 @@ export class WatchStore<T> {
     return gate.runSteps(this.#sweepSlices(firstRun, gate.slice), signal);
   }
 
-  *#sweepSlices(firstRun: number, size: number): Generator<void, void, void> {
+  /** @param maxDeletes of each slice */
+  *#sweepSlices(firstRun: number, maxDeletes: number): Generator<void, void, void> {
     for (let row = 0; row < this.#keys.limit; ) {
       this.#observer.batch(() => {
-        row = this.#sweepFrom(row, firstRun, size);
+        row = this.#sweepFrom(row, firstRun, maxDeletes);
       });
       if (row < this.#keys.limit) yield;
     }
   }
 
-  /** Deletes at most `size` stale keys of the next rows. Returns the row after the visited ones. */
-  #sweepFrom(from: number, firstRun: number, size: number): number {
+  /** Deletes the stale keys of the next rows, within the limits of a slice. Returns the row after the visited ones. */
+  #sweepFrom(from: number, firstRun: number, maxDeletes: number): number {
     const { gate = OPEN_GATE } = this.#options;
-    const end = Math.min(from + VISITS_PER_DELETE * size, this.#keys.limit);
+    const end = Math.min(from + VISITS_PER_DELETE * maxDeletes, this.#keys.limit);
     const endTime = gate.now() + MS_PER_SLICE;
-    let dropped = 0;
+    let deletes = 0;
     let row = from;
-    for (; row < end && dropped < size; row++) {
+    for (; row < end && deletes < maxDeletes; row++) {
       const lastRun = this.#keys.markOf(row);
-      if (lastRun === 0) this.#keys.release(row);
-      const name = lastRun === 0 || lastRun >= firstRun ? undefined : this.#keys.nameAt(row);
+      if (lastRun === 0) this.#keys.release(row); // only an ended watch knew the key
+      const isStale = lastRun > 0 && lastRun < firstRun;
+      const name = isStale ? this.#keys.nameAt(row) : undefined;
       if (name === undefined) continue;
       this.#drop(row, name);
-      if (++dropped % DELETES_PER_CHECK === 0 && gate.now() >= endTime) return row + 1;
+      if (++deletes % DELETES_PER_CHECK === 0 && gate.now() >= endTime) return row + 1;
     }
     return row;
   }
