@@ -19,30 +19,19 @@ export interface OriginLookups {
 /** Returns the origin of a claim, with its current key and revision in the store. Costs two lookups. */
 export function claimOrigin(
   { key, source, owner, k8s }: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>,
-  { clusterName, isInProcess, versionOf, conditionOf }: OriginLookups,
+  lookups: OriginLookups,
 ): OriginDocument {
+  const { clusterName } = lookups;
   // The owner is empty or a cluster; of a claim on the address of a node, it is `cluster/node` (SEMANTICS 4).
   const clusterOfOwner = ownerCluster(owner);
   const cluster = clusterOfOwner || clusterName;
   const node = owner === clusterOfOwner ? undefined : owner.slice(clusterOfOwner.length + 1);
   switch (source) {
     case 'kvstore':
-    case 'clustermesh': {
-      const inProcess = isInProcess(cluster);
-      const version = node === undefined ? versionOf(cluster, 'ip', key) : versionOf(cluster, 'nodes', node);
-      const place = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
-      const condition = conditionOf(cluster);
-      const state = condition === undefined || condition.ready ? '' : ` (${clusterStateText(condition)})`;
-      const text = `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${place}${state}`;
-      const { knownAt } = condition ?? {};
-      return {
-        text,
-        cluster,
-        store: inProcess ? 'memory' : 'etcd',
-        ...version,
-        ...(knownAt !== undefined && { knownAt }),
-      };
-    }
+    case 'clustermesh':
+      return node === undefined
+        ? kvstoreOrigin(cluster, 'ip', key, lookups)
+        : kvstoreOrigin(cluster, 'nodes', node, lookups);
     case 'k8s':
     case 'custom-resource': {
       const pod = k8s?.podName ? `pod ${k8s.namespace}/${k8s.podName}` : undefined;
@@ -60,4 +49,26 @@ export function claimOrigin(
     default:
       return { text: `this agent (${owner === '' ? source : `${source}, ${owner}`})`, store: 'agent' };
   }
+}
+
+/** Returns the origin of a claim in the kvstore of a cluster. `name`: the name of the key within its resource. */
+function kvstoreOrigin(
+  cluster: string,
+  resource: 'ip' | 'nodes',
+  name: string,
+  { isInProcess, versionOf, conditionOf }: OriginLookups,
+): OriginDocument {
+  const inProcess = isInProcess(cluster);
+  const version = versionOf(cluster, resource, name);
+  const place = version === undefined ? '' : `, ${version.key}, revision ${version.revision}`;
+  const condition = conditionOf(cluster);
+  const state = condition === undefined || condition.ready ? '' : ` (${clusterStateText(condition)})`;
+  const knownAt = condition?.knownAt;
+  return {
+    text: `${cluster}'s ${inProcess ? 'kvstore in memory' : 'etcd'}${place}${state}`,
+    cluster,
+    store: inProcess ? 'memory' : 'etcd',
+    ...version,
+    ...(knownAt !== undefined && { knownAt }),
+  };
 }

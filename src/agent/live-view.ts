@@ -14,6 +14,7 @@ import {
   prefixChangeText,
 } from '../client/change-text.ts';
 import { totalsText } from '../client/summary.ts';
+import type { IPCacheChange } from '../ipcache/types.ts';
 import type { Source } from '../model/source.ts';
 import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
@@ -80,6 +81,12 @@ export class LiveView {
     };
     const { ipcache, services, nodes } = this.#views;
     const nameOf = identityNames(this.#views);
+    const onChanges = (changes: readonly IPCacheChange[]): void => {
+      for (const change of changes) {
+        const text = (): ChangeText => prefixChangeText(change, nameOf, sourceOf(ipcache, change.prefix));
+        onChange('ip', changeSign(change.old, change.new), text);
+      }
+    };
     const subscriptions = [
       nodes.subscribe(nodeListener(onChange)),
       services.subscribe({
@@ -88,17 +95,7 @@ export class LiveView {
             onChange('service', serviceChangeSign(event), () => serviceChangeText(event));
         },
       }),
-      ipcache.subscribe(
-        {
-          onChanges: (changes) => {
-            for (const change of changes)
-              onChange('ip', changeSign(change.old, change.new), () =>
-                prefixChangeText(change, nameOf, sourceOf(ipcache, change.prefix)),
-              );
-          },
-        },
-        { replay: false },
-      ),
+      ipcache.subscribe({ onChanges }, { replay: false }),
     ];
     isLive = true;
     return unsubscribeOnce(() => {

@@ -1,5 +1,6 @@
 import { counted } from '../base/show-value.ts';
 import { checkedStatus, type Question, table } from '../client/answer.ts';
+import type { DutyStatus } from '../operator/duty.ts';
 import type { ProcessDocument } from '../process/served-process.ts';
 import { openSteps } from '../process/step-text.ts';
 import { printable } from '../process/terminal.ts';
@@ -47,10 +48,21 @@ function timeCell(wallMs: number | undefined): string {
   return wallMs === undefined ? '-' : `${new Date(wallMs).toISOString().slice(0, 19)}Z`;
 }
 
-/** Returns the status of an operator, for `dpcache operator status`. */
-export const askOperator: Question = async (ask, view) => {
-  const status = checkedStatus<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
-  const rows = status.duties.map(({ name, state, published, rounds, failures }) => [
+const DUTY_HEADER = [
+  'DUTY',
+  'STATE',
+  'KEYS',
+  'PENDING',
+  'LAST ROUND',
+  'MARKED',
+  'DELETED',
+  'CONFLICTS',
+  'NEXT ROUND',
+  'FAILURES',
+];
+
+function dutyRow({ name, state, published, rounds, failures }: DutyStatus): readonly string[] {
+  return [
     name,
     state,
     countCell(published?.keys),
@@ -61,19 +73,12 @@ export const askOperator: Question = async (ask, view) => {
     countCell(rounds?.conflicts),
     timeCell(rounds?.nextRoundMs),
     String(failures),
-  ]);
-  const header = [
-    'DUTY',
-    'STATE',
-    'KEYS',
-    'PENDING',
-    'LAST ROUND',
-    'MARKED',
-    'DELETED',
-    'CONFLICTS',
-    'NEXT ROUND',
-    'FAILURES',
   ];
+}
+
+/** Returns the status of an operator, for `dpcache operator status`. */
+export const askOperator: Question = async (ask, view) => {
+  const status = checkedStatus<OperatorDocument>(await ask('/v1/status'), 'duties', 'an operator');
   const failed = status.duties.flatMap(({ name, lastFailure }) =>
     lastFailure === undefined ? [] : `${name}: ${lastFailure.message}`,
   );
@@ -83,7 +88,7 @@ export const askOperator: Question = async (ask, view) => {
       electionText(status),
       ...namespacesText(status),
       ...mcsText(status),
-      ...table([header, ...rows], view),
+      ...table([DUTY_HEADER, ...status.duties.map(dutyRow)], view),
       ...processLines(status, [...clustersText(status), ...failed, ...status.rejected.recent]),
     ],
     succeeded: status.blockers.length === 0,

@@ -80,6 +80,11 @@ interface NodeJSError extends Error {
 }
 
 /** Returns a thrown value as a {@link Failure} of this moment. */
+/** Returns the later of two failures; the first one if both are equally late. */
+export function laterFailure(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
+  return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
+}
+
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();
   const message = messageOf(thrown);

@@ -1,4 +1,4 @@
-import type { Failure } from '../base/failure.ts';
+import { type Failure, laterFailure } from '../base/failure.ts';
 import { fired } from '../base/follow-signal.ts';
 import { CallbackSet } from '../base/listener-set.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
@@ -129,16 +129,17 @@ export class RemoteClusters implements Duty {
   status(): DutyStatus {
     const clusters = this.clusters();
     const isComplete = this.#configs?.status().listed === true && clusters.every(({ ready }) => ready);
-    const lastFailures = clusters.flatMap(({ name, lastFailure }): Failure[] =>
-      lastFailure === undefined
-        ? []
-        : [{ ...lastFailure, message: `cluster ${name}: ${lastFailure.message}` }],
-    );
+    let last: Failure | undefined;
+    for (const { name, lastFailure } of clusters)
+      last = laterFailure(
+        last,
+        lastFailure && { ...lastFailure, message: `cluster ${name}: ${lastFailure.message}` },
+      );
     return {
       name: this.name,
       state: this.#state === 'running' && !isComplete ? 'waiting' : this.#state,
       failures: clusters.reduce((sum, { failures }) => sum + failures, 0),
-      lastFailure: lastFailures.sort((a, b) => b.at - a.at)[0],
+      lastFailure: last,
     };
   }
 

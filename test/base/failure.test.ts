@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { failureOf, messageOf } from '../../src/base/failure.ts';
+import { type Failure, failureOf, laterFailure, messageOf } from '../../src/base/failure.ts';
 
 describe('the message of a failure', () => {
   it('of a file contains a text instead of the code', async () => {
@@ -50,4 +50,13 @@ describe('the message of a failure', () => {
   it('of an object without a prototype is its content (regression: a TypeError)', () => {
     expect(messageOf(Object.assign(Object.create(null), { reason: 'full' }))).toBe('{"reason":"full"}');
   });
+});
+
+it('of two failures, the later one is reported, and the first of two at one moment', () => {
+  const failureAt = (at: number): Failure => ({ code: 'internal', message: '', at });
+  const [early, late, same] = [failureAt(1), failureAt(2), failureAt(1)];
+  expect(laterFailure(undefined, undefined)).toBeUndefined();
+  expect([laterFailure(early, undefined), laterFailure(undefined, early)]).toEqual([early, early]);
+  expect([laterFailure(early, late), laterFailure(late, early)]).toEqual([late, late]);
+  expect(laterFailure(early, same)).toBe(early);
 });

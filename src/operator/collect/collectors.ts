@@ -19,7 +19,7 @@ import type { Duty, DutyStatus } from '../duty.ts';
 import type { DutyOptions } from '../duty-report.ts';
 import { fencedWriter, type WriteContext } from '../elect/fenced-writer.ts';
 import { SOLE_LEADER } from '../elect/leader-election.ts';
-import { CiliumSliceDuty } from '../slices/cilium-slice-duty.ts';
+import { CiliumSliceDuty, type CiliumSliceDutyOptions } from '../slices/cilium-slice-duty.ts';
 import type { CiliumSlicesOptions } from '../slices/cilium-slices.ts';
 import { ENDPOINT_GC_INTERVAL_MS, EndpointCollector } from './endpoint-collector.ts';
 import {
@@ -120,7 +120,7 @@ function roundsDuty(
 }
 
 function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
-  const { kubernetes, clock, gate, random = Math.random, slices: batching, intervals = {} } = options;
+  const { kubernetes, clock, gate, slices: batching, intervals = {} } = options;
   const {
     endpoints: endpointsMs = ENDPOINT_GC_INTERVAL_MS,
     identities: identitiesMs = IDENTITY_GC_INTERVAL_MS,
@@ -131,8 +131,10 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
     endpointsMs > 0 || identitiesMs === 0,
     'CiliumEndpoints of deleted pods are deleted, because they would keep all identities in use',
   );
-  const reader = kubernetes.reader();
-  const writer = fencedWriter(options, { perSecond: WRITES_PER_SECOND });
+  const access = {
+    reader: kubernetes.reader(),
+    writer: fencedWriter(options, { perSecond: WRITES_PER_SECOND }),
+  };
   const follow = (kind: ResourceKind, shape: Shape): ObservedKind =>
     new ObservedKind(kubernetes, kind, trimTo(shape)); // each kind once, shared by all collectors
   const allPods = pods(undefined);
@@ -144,41 +146,36 @@ function kubernetesCollectors(options: CollectorsOptions): readonly Duty[] {
   return [
     roundsDuty('endpoint-gc', endpointsMs, options, () => {
       const observed = { endpoints, pods: follow(allPods, SHAPES.pods), nodes: ciliumNodes };
-      return new EndpointCollector({ ...observed, reader, writer, clock, gate, intervalMs: endpointsMs });
+      return new EndpointCollector({ ...observed, ...access, clock, gate, intervalMs: endpointsMs });
     }),
     roundsDuty('identity-gc-crd', identitiesMs, options, () => {
-      const identities = follow(CILIUM_IDENTITIES, SHAPES.identities);
-      return new IdentityCollector({
-        identities,
-        endpoints,
-        slices,
-        reader,
-        clock,
-        gate,
-        writer: fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND }),
-      });
+      const observed = { identities: follow(CILIUM_IDENTITIES, SHAPES.identities), endpoints, slices };
+      const writer = fencedWriter(options, { perSecond: IDENTITY_DELETES_PER_SECOND });
+      return new IdentityCollector({ ...observed, reader: access.reader, writer, clock, gate });
     }),
     roundsDuty('node-gc', nodesMs, options, () => {
       const nodes = follow(NODES, SHAPES.nodes);
-      return new NodeCollector({ ciliumNodes, nodes, reader, writer });
+      return new NodeCollector({ ciliumNodes, nodes, ...access });
     }),
     roundsDuty('unmanaged-kube-dns', dnsMs, options, () => {
       const dns = follow({ ...allPods, labelSelector: UNMANAGED_DNS_SELECTOR }, SHAPES.dns);
-      return new UnmanagedDnsCollector({ pods: dns, endpoints, reader, writer, clock });
+      return new UnmanagedDnsCollector({ pods: dns, endpoints, ...access, clock });
     }),
-    ...policyCollectors({ reader, writer }, options),
-    batching
-      ? new CiliumSliceDuty({
-          ...options,
-          ...batching,
-          random,
-          reader,
-          endpoints,
-          slices,
-          writer: fencedWriter(options, { perSecond: SLICE_WRITES_PER_SECOND }),
-        })
-      : offDuty('endpoint-slices'),
+    ...policyCollectors(access, options),
+    sliceDuty(access.reader, { endpoints, slices }, options),
   ];
+}
+
+/** Returns the duty that batches CiliumEndpoints into slices. */
+function sliceDuty(
+  reader: ObjectReader,
+  observed: Pick<CiliumSliceDutyOptions, 'endpoints' | 'slices'>,
+  options: CollectorsOptions,
+): Duty {
+  const { slices: batching, random = Math.random } = options;
+  if (batching === undefined) return offDuty('endpoint-slices');
+  const writer = fencedWriter(options, { perSecond: SLICE_WRITES_PER_SECOND });
+  return new CiliumSliceDuty({ ...options, ...batching, ...observed, random, reader, writer });
 }
 
 /** Returns the collectors of policy status, which read both Kubernetes and the kvstore. */

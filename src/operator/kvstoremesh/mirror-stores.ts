@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import type { Failure } from '../../base/failure.ts';
+import { type Failure, laterFailure } from '../../base/failure.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import { interruptible, Supervisor } from '../../base/supervisor.ts';
@@ -132,9 +132,8 @@ export class MirrorStores extends ResourceStores {
     const mirrors = [...this.#mirrors].map(([resource, mirror]) => [resource, mirror.status()] as const);
     const all: SyncStoreStatus[] = [this.#config.status(), ...mirrors.map(([, status]) => status)];
     const failing = all.filter(({ isFailing }) => isFailing);
-    const last = (failing.length > 0 ? failing : all)
-      .flatMap(({ lastFailure }) => lastFailure ?? [])
-      .sort((a, b) => b.at - a.at)[0];
+    let last: Failure | undefined;
+    for (const { lastFailure } of failing.length > 0 ? failing : all) last = laterFailure(last, lastFailure);
     const sum = (field: 'keys' | 'pending' | 'failures'): number =>
       all.reduce((total, status) => total + status[field], 0);
     return {

@@ -367,7 +367,7 @@ export class McsDuty implements Duty {
   /** Returns the latest known state of the object of a write. */
   #known({ write }: PlannedWrite): KubernetesObject | undefined {
     const { kind, namespace = '', name } = placeOf(write);
-    const known = MCS_KINDS.find((one) => one === kind.plural);
+    const known = MCS_KINDS.find((plural) => plural === kind.plural);
     return known && this.#latest(known, `${namespace}/${name}`);
   }
 

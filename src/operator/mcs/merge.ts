@@ -152,7 +152,8 @@ function mergePorts(exports: readonly ServiceExport[]): {
     }
   const { ports } = union;
   const different = exports.find(
-    (one) => one.ports.length !== ports.length || one.ports.some((port, at) => !samePort(port, ports[at])),
+    (other) =>
+      other.ports.length !== ports.length || other.ports.some((port, index) => !samePort(port, ports[index])),
   );
   message ??=
     different &&
@@ -186,7 +187,7 @@ function propertyConflict(
 ): ExportConflict | undefined {
   for (const { name, reason, text } of PROPERTIES) {
     const wanted = text(oldest);
-    const others = exports.filter((one) => text(one) !== wanted).length;
+    const others = exports.filter((other) => text(other) !== wanted).length;
     if (others === 0) continue;
     const disagree = `${others}/${exports.length} clusters disagree`;
     const message = `Conflicting ${name}. ${disagree}. Using "${wanted}" from oldest service export in cluster "${oldest.cluster}".`;

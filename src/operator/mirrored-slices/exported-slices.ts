@@ -218,7 +218,7 @@ export class ExportedSlices implements SliceSource {
   }
 
   #remove({ service, copy, name }: LocalSlice): void {
-    const others = (this.#slices.get(copy) ?? []).filter((one) => one.name !== name);
+    const others = (this.#slices.get(copy) ?? []).filter((slice) => slice.name !== name);
     if (others.length > 0) this.#slices.set(copy, others);
     else {
       this.#slices.delete(copy);

@@ -38,6 +38,18 @@ function groupsOf({ backends }: ClusterService): readonly SliceGroup[] {
   return [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, group]) => group);
 }
 
+function endpointOf({ hostnames, zones }: ClusterService, address: string): SliceEndpoint {
+  const { zone = '', forZones = [] } = zones?.get(address) ?? {};
+  return {
+    addresses: [address],
+    conditions: { ready: true },
+    hostname: hostnames?.get(address) || undefined,
+    zone: zone || undefined,
+    forZones,
+    deprecatedTopology: NO_ENTRIES,
+  };
+}
+
 /**
  * Returns slices with the backends of a service, by slice name: `<service>-ipv4-0`, … The slices have the same backends
  * as the value of the service. A service without backends has one empty slice. A service that is not shared has no
@@ -46,19 +58,8 @@ function groupsOf({ backends }: ClusterService): readonly SliceGroup[] {
 export function derivedSlices(service: ClusterService): ReadonlyMap<string, ClusterEndpointSlice> {
   const slices = new Map<string, ClusterEndpointSlice>();
   if (!service.shared) return slices;
-  const { cluster, clusterID, namespace, name, hostnames, zones } = service;
+  const { cluster, clusterID, namespace, name } = service;
   const labels = new Map([...service.labels, [SERVICE_NAME_LABEL, name]]);
-  const endpointOf = (address: string): SliceEndpoint => {
-    const { zone = '', forZones = [] } = zones?.get(address) ?? {};
-    return {
-      addresses: [address],
-      conditions: { ready: true },
-      hostname: hostnames?.get(address) || undefined,
-      zone: zone || undefined,
-      forZones,
-      deprecatedTopology: NO_ENTRIES,
-    };
-  };
   /** Number of slices of each family, which is also the number in the name of the next slice. */
   const counts = { IPv4: 0, IPv6: 0 };
   const groups = groupsOf(service);
@@ -75,7 +76,7 @@ export function derivedSlices(service: ClusterService): ReadonlyMap<string, Clus
         labels,
         annotations: NO_ENTRIES,
         addressType: family,
-        endpoints: addresses.slice(from, from + MAX_ENDPOINTS).map(endpointOf),
+        endpoints: addresses.slice(from, from + MAX_ENDPOINTS).map((address) => endpointOf(service, address)),
         ports,
       });
       from += MAX_ENDPOINTS;

@@ -1,3 +1,4 @@
+import { laterFailure } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { deferred } from '../../base/sleep.ts';
@@ -10,7 +11,6 @@ import { readClusterScopedName } from '../../k8s/parse-object.ts';
 import type { ResourceSource } from '../../k8s/resource.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
-import { laterFailure } from './published-prefix.ts';
 
 /** The annotation of a Namespace that decides if its objects are published to the mesh (1.19). */
 export const GLOBAL_NAMESPACE = 'clustermesh.cilium.io/global';

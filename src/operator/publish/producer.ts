@@ -1,3 +1,4 @@
+import { laterFailure } from '../../base/failure.ts';
 import { CallbackGuard } from '../../base/guard.ts';
 import { type Rejection, RejectionLog } from '../../base/rejection.ts';
 import { type Deferred, deferred } from '../../base/sleep.ts';
@@ -12,7 +13,7 @@ import type { DutyContext } from '../duty-report.ts';
 import type { ExportStage, GlobalNamespaces } from './global-namespaces.ts';
 import { type KeyOwner, keyRules } from './mesh-keys.ts';
 import { NamespacedValues, type NamespacedValuesOptions } from './namespaced-values.ts';
-import { laterFailure, PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
+import { PublishedPrefix, type PublishedPrefixOptions } from './published-prefix.ts';
 
 /** Options of a {@link Producer}. Puts and deletes of single keys are not reported to `onAction`. */
 export interface ProducerOptions extends KeyOwner, DutyContext {

@@ -1,5 +1,5 @@
 import type { Timer } from '../../base/clock.ts';
-import type { Failure } from '../../base/failure.ts';
+import { type Failure, laterFailure } from '../../base/failure.ts';
 import { type Rejection, type RejectionLog, rejection } from '../../base/rejection.ts';
 import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { byteLengthOf, equalBytes } from '../../kvstore/codec/bytes.ts';
@@ -135,9 +135,9 @@ export class PublishedPrefix {
       writes: local.writes,
       rejected: this.#options.rejections.status().total,
       failures: local.failures + background.failures + (shared.watch?.failures ?? 0),
-      lastFailure: laterFailure(
-        laterFailure(local.lastFailure, background.lastFailure),
-        shared.watch?.lastFailure,
+      lastFailure: [local, background, shared.watch].reduce(
+        (last: Failure | undefined, part) => laterFailure(last, part?.lastFailure),
+        undefined,
       ),
     };
   }
@@ -283,9 +283,4 @@ export class PublishedPrefix {
       },
     };
   }
-}
-
-/** Returns the later of two failures. */
-export function laterFailure(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
-  return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
 }

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Failure } from '../../../src/base/failure.ts';
 import { RejectionLog } from '../../../src/base/rejection.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
@@ -8,7 +7,6 @@ import { VALUE_LIMITS } from '../../../src/kvstore/codec/value.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import {
-  laterFailure,
   PublishedPrefix,
   type PublishedPrefixOptions,
 } from '../../../src/operator/publish/published-prefix.ts';
@@ -354,13 +352,4 @@ describe('published keys below a prefix', () => {
       expect([below(), failed]).toEqual([{ a: 'TWO' }, []]);
     });
   });
-});
-
-it('report the later of two failures, and the first of two at one moment', () => {
-  const failureAt = (at: number): Failure => ({ code: 'internal', message: '', at });
-  const [early, late, same] = [failureAt(1), failureAt(2), failureAt(1)];
-  expect(laterFailure(undefined, undefined)).toBeUndefined();
-  expect([laterFailure(early, undefined), laterFailure(undefined, early)]).toEqual([early, early]);
-  expect([laterFailure(early, late), laterFailure(late, early)]).toEqual([late, late]);
-  expect(laterFailure(early, same)).toBe(early);
 });
