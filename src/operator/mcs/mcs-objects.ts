@@ -193,13 +193,16 @@ export class McsObjects implements Duty {
     const version = await this.#findVersion(signal).catch(() => undefined);
     if (version === undefined || version === this.#version) return ended;
     const next = new AbortController();
-    followSignal(signal, next);
+    const unfollow = followSignal(signal, next);
     const changed = versionedKinds(source, version);
     for (const [name, kind] of changed) this.#listenTo(name, kind, next.signal);
     const isComplete = (): boolean => changed.every(([, kind]) => kind.notReadyReason() === undefined);
     while (!signal.aborted && !isComplete()) {
-      if (changed.some(([, kind]) => kind.isMissing)) next.abort();
-      if (next.signal.aborted) return ended;
+      if (changed.some(([, kind]) => kind.isMissing)) {
+        unfollow();
+        next.abort();
+        return ended;
+      }
       await sleep(clock, POLL_MS.lists, signal);
     }
     const previous = this.#kinds;
@@ -253,6 +256,6 @@ export class McsObjects implements Duty {
 function versionedKinds(source: ResourceSource, version: McsVersion): readonly NamedKind[] {
   return (['serviceexports', 'serviceimports'] as const).map((plural) => [
     plural,
-    new ObservedKind(source, mcsKind(plural, version), (one) => one),
+    new ObservedKind(source, mcsKind(plural, version), (object) => object),
   ]);
 }
