@@ -1,3 +1,4 @@
+import { lowerBound } from '../../base/sorted-map.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import { type EndpointClaim, outranks } from '../endpoint-claim.ts';
 
@@ -7,17 +8,22 @@ export type FedIPCache = Pick<IPCache, 'upsert' | 'delete' | 'batch'>;
 /** Receives the claims of endpoints; {@link AddressHolders} implements it. */
 export type AddressSink = Pick<AddressHolders, 'change'>;
 
-/** The objects that list an address. A single object, which is the usual case, is stored without an array. */
-type Holders = EndpointClaim | readonly EndpointClaim[];
+/** The objects that list an address, strongest first. A single object, the usual case, is stored without an array. */
+type Holders = EndpointClaim | EndpointClaim[];
 
 /** Returns true if several objects list the address. */
-function isContested(holders: Holders | undefined): holders is readonly EndpointClaim[] {
+function isContested(holders: Holders | undefined): holders is EndpointClaim[] {
   return holders !== undefined && !('ips' in holders);
+}
+
+/** Returns the index of a holder in the sorted list, or the index at which it is inserted. */
+function indexFor(list: readonly EndpointClaim[], holder: EndpointClaim): number {
+  return lowerBound(list, (other) => outranks(other, holder));
 }
 
 /**
  * Returns the holders after `current` has replaced `previous`. Without `previous`, `current` is only added; without
- * `current`, `previous` is only removed.
+ * `current`, `previous` is only removed. An array is changed in place.
  */
 function replaceHolder(
   holders: Holders | undefined,
@@ -26,15 +32,17 @@ function replaceHolder(
 ): Holders | undefined {
   if (holders === undefined || holders === previous) return current;
   const list = isContested(holders) ? holders : [holders];
-  const next = list.filter((holder) => holder !== previous);
-  if (current !== undefined) next.push(current);
-  return next.length === 1 ? next[0] : next;
+  if (previous !== undefined) {
+    const at = indexFor(list, previous);
+    if (list[at] === previous) list.splice(at, 1);
+  }
+  if (current !== undefined) list.splice(indexFor(list, current), 0, current);
+  return list.length === 1 ? list[0] : list;
 }
 
 /** Returns the holder whose claim is written. */
 function strongest(holders: Holders | undefined): EndpointClaim | undefined {
-  if (!isContested(holders)) return holders;
-  return holders.reduce((best, next) => (outranks(next, best) ? next : best));
+  return isContested(holders) ? holders[0] : holders;
 }
 
 /**
@@ -72,11 +80,13 @@ export class AddressHolders {
 
   #replace(ip: string, previous: EndpointClaim | undefined, current: EndpointClaim | undefined): void {
     const holders = this.#holders.get(ip);
+    const wasContested = isContested(holders);
+    const previousStrongest = strongest(holders);
     const next = replaceHolder(holders, previous, current);
     if (next === undefined) this.#holders.delete(ip);
     else this.#holders.set(ip, next);
-    this.#contested += Number(isContested(next)) - Number(isContested(holders));
-    this.#write(ip, strongest(holders), strongest(next));
+    this.#contested += Number(isContested(next)) - Number(wasContested);
+    this.#write(ip, previousStrongest, strongest(next));
   }
 
   #write(ip: string, old: EndpointClaim | undefined, next: EndpointClaim | undefined): void {

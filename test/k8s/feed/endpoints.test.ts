@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
+import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { IPCacheChange } from '../../../src/ipcache/types.ts';
+import type { EndpointClaim } from '../../../src/k8s/endpoint-claim.ts';
+import { AddressHolders } from '../../../src/k8s/feed/address-holders.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumEndpoint, ciliumEndpointSlice, pod, sliced } from './support/objects.ts';
 
@@ -334,4 +337,41 @@ describe('CiliumEndpointSlices', () => {
       expect(world.at(IP)).toContain('3 shop/web');
     },
   );
+});
+
+describe('an address', () => {
+  it('is compared in few steps, however many objects list it (regression: 8,000 took 20 s)', () => {
+    const COUNT = 2_000;
+    let compared = 0;
+    const claims = Array.from({ length: COUNT }, (_, index): EndpointClaim => {
+      const k8s = { namespace: 'shop', podName: `web-${String(index).padStart(4, '0')}` };
+      const rank = {
+        deleting: false,
+        createdAt: 1,
+        get uid() {
+          compared++;
+          return 'uid';
+        },
+      };
+      const claim = {
+        source: 'custom-resource',
+        identity: 1001,
+        hostIP: '192.0.2.1',
+        k8s,
+        ips: [IP],
+      } as const;
+      return Object.assign(rank, claim);
+    });
+    const ipcache = new IPCache();
+    const holders = new AddressHolders(ipcache);
+    const holder = (): string | undefined => ipcache.get(IP)?.k8s?.podName;
+    for (const claim of claims) holders.change(claim, undefined);
+    expect([holder(), holders.contested]).toEqual(['web-1999', 1]);
+    for (const claim of claims.slice(0, 1000).toReversed()) holders.change(undefined, claim);
+    expect(holder()).toBe('web-1999');
+    for (const claim of claims.slice(1001)) holders.change(undefined, claim);
+    expect([holder(), holders.contested]).toEqual(['web-1000', 0]);
+    expect(compared).toBeGreaterThan(COUNT);
+    expect(compared).toBeLessThan(100 * COUNT);
+  });
 });
