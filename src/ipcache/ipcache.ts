@@ -301,7 +301,8 @@ export class IPCache extends CacheReads {
     if (!parseKey(key, around)) return;
     around.form = 'cidr';
     while (around.length > 0) {
-      maskWords(around, --around.length);
+      around.length--;
+      maskWords(around, around.length);
       const slot = this.#state.table.find(around);
       if (slot >= 0 || lengths.has(around.length))
         yield { prefix: formatPrefixOf('', around), endpoint: NO_CLAIMS, cidr: this.#claimsAt(slot) };

@@ -67,12 +67,13 @@ export class PodIndex implements EntryIndex {
    */
   *podsOf(namespace: string, limit: number = Number.POSITIVE_INFINITY): Generator<string, void, void> {
     const { rows = 0, podCount = 0 } = this.#namespaces.get(namespace) ?? {};
-    // A copy, because the iteration cannot continue from a row that was deleted.
+    // A copy, because the iteration cannot continue from a deleted row. The list has the latest row first.
     const copy = new Int32Array(Math.min(podCount, limit));
     let at = copy.length;
     for (const row of this.#rowLinks.of(rows)) {
       if (at === 0) break;
-      copy[--at] = row;
+      at--;
+      copy[at] = row;
     }
     for (const row of copy) {
       const pod = this.#podAt(row);

@@ -41,7 +41,10 @@ export function changedBackends(event: ServiceEvent): readonly BackendChange[] {
   everyDifference(
     old?.backends ?? NO_BACKENDS,
     isDelete ? NO_BACKENDS : endpoints.backends,
-    (before, after) => changes.push({ before, after }) > 0,
+    (before, after) => {
+      changes.push({ before, after });
+      return true;
+    },
   );
   return changes;
 }

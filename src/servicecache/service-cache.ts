@@ -347,8 +347,9 @@ export class ServiceCache {
     let states: ServiceState[] = [];
     let backends = 0;
     for (const state of this.#table.values()) {
+      states.push(state);
       backends += state.correlation.backends.size;
-      if (states.push(state) < limit && backends < BACKENDS_PER_STEP) continue;
+      if (states.length < limit && backends < BACKENDS_PER_STEP) continue;
       yield this.#withdrawRestored(states, cluster);
       states = [];
       backends = 0;
@@ -576,11 +577,12 @@ export class ServiceCache {
   /** Returns true if an offer is from another cluster. Otherwise the offer is rejected. */
   #isRemote(offer: ClusterServiceKey): boolean {
     if (offer.cluster !== this.#clusterName && offer.cluster !== '') return true;
-    const [reason, why] =
+    const at = formatServiceID(offer);
+    this.#rejections.add(
       offer.cluster === ''
-        ? ['missing', 'must be set for a remote service']
-        : ['local-cluster', 'must not be the local cluster'];
-    this.#rejections.add(rejection(reason, 'cluster', offer.cluster, why, formatServiceID(offer)));
+        ? rejection('missing', 'cluster', '', 'must be set for a remote service', at)
+        : rejection('local-cluster', 'cluster', offer.cluster, 'must not be the local cluster', at),
+    );
     return false;
   }
 

@@ -147,7 +147,8 @@ function* usedOrigins({
   remotes,
 }: ServiceState): Generator<readonly [Origin, OfferedBackends], void, void> {
   for (const [slice, value] of slices) yield [{ cluster: '', slice }, offeredBySlice(value, service)];
-  for (const [cluster, offer] of service?.global === true ? remotes : []) {
+  if (service?.global !== true) return;
+  for (const [cluster, offer] of remotes) {
     yield [{ cluster, slice: '' }, offer.whole ?? NO_BACKENDS];
     for (const [slice, value] of offer.slices) yield [{ cluster, slice }, offeredBySlice(value, service)];
   }

@@ -40,6 +40,7 @@ interface SliceEntry {
   readonly eventNumber: number;
 }
 
+/** An endpoint in one or several slices, and its claim in the IPCache. */
 interface SlicedEndpoint {
   entries: readonly SliceEntry[];
   written: EndpointClaim | undefined;
@@ -129,12 +130,11 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
 
   #write(endpoint: SlicedEndpoint): void {
     const { entries, written } = endpoint;
-    const first = entries.reduce<SliceEntry | undefined>(
-      (best, next) => (best === undefined || comesBefore(next, best) ? next : best),
-      undefined,
-    );
+    let first: SliceEntry | undefined;
+    for (const entry of entries) if (first === undefined || comesBefore(entry, first)) first = entry;
     const claim = first?.claim;
-    if (claim === written || (claim && written && sameEndpointClaim(claim, written))) return;
+    if (claim === written) return;
+    if (claim !== undefined && written !== undefined && sameEndpointClaim(claim, written)) return;
     endpoint.written = claim;
     this.#engine.holders.change(claim, written);
   }

@@ -142,7 +142,8 @@ export class Faults {
     const at = this.#orders.findIndex(({ matches }) => matches(request));
     const order = this.#orders[at];
     if (order === undefined) return undefined;
-    if (--order.remaining === 0) this.#orders.splice(at, 1);
+    order.remaining--;
+    if (order.remaining === 0) this.#orders.splice(at, 1);
     return order.fault;
   }
 }

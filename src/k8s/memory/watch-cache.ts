@@ -15,7 +15,10 @@ export class WatchCache {
   constructor(store: ObjectStore, idleProgress: boolean) {
     this.#store = store;
     this.idleProgress = idleProgress;
-    store.watch((write) => (this.#held === undefined ? this.#publish(write) : this.#held.writes.push(write)));
+    store.watch((write) => {
+      if (this.#held === undefined) this.#publish(write);
+      else this.#held.writes.push(write);
+    });
   }
 
   get version(): number {

@@ -127,7 +127,10 @@ export class ListScanner<T = never> {
     return items;
   }
 
-  /** Splits bytes which begin with the rest of an item. */
+  /**
+   * Splits bytes which begin with the rest of the item in `cut`. Scans the item with the first bytes, and, if it is
+   * still incomplete, with all bytes.
+   */
   #splitAfter(cut: Uint8Array, bytes: Uint8Array, items: (string | T)[]): void {
     for (let size = Math.min(REST_BYTES, bytes.length); ; size = bytes.length) {
       const joined = new Uint8Array(cut.length + size);

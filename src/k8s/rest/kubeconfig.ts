@@ -239,11 +239,10 @@ class KubeconfigReader {
     const command = exec.text('command');
     const args = exec.list('args').items((list, index) => list.string(index));
     const env: Record<string, string> = {};
-    exec.list('env').items((list, index) => {
-      const entry = list.item(index);
-      const [name, value] = [entry?.text('name'), entry?.string('value')];
+    for (const entry of exec.list('env').items((list, index) => list.item(index))) {
+      const [name, value] = [entry.text('name'), entry.string('value')];
       if (name !== undefined && value !== undefined) env[name] = value;
-    });
+    }
     if (exec.string('interactiveMode') === 'Always')
       exec.reject(
         'interactiveMode',
