@@ -102,7 +102,11 @@ export class IPCache extends CacheReads {
 
   constructor(options: IPCacheOptions = {}) {
     const { retainOverruled = true, maxEntries = Number.POSITIVE_INFINITY, hashSeed } = options;
-    assert(maxEntries >= 0, `maxEntries must be at least 0, not ${maxEntries}`); // NaN would mean no limit
+    const { maxWaiting = Math.max(maxEntries, MIN_WAITING_LIMIT), replayChunk = REPLAY_CHUNK } = options;
+    // NaN would mean no limit.
+    assert(maxEntries >= 0, `maxEntries must be at least 0, not ${maxEntries}`);
+    assert(maxWaiting >= 0, `maxWaiting must be at least 0, not ${maxWaiting}`);
+    assert(replayChunk >= 1, `replayChunk must be at least 1, not ${replayChunk}`);
     const journal = new ChangeJournal();
     const state = new ClaimState(journal, { retainOverruled, maxEntries, hashSeed });
     super(state.table, state.rows);
@@ -110,8 +114,8 @@ export class IPCache extends CacheReads {
     this.#state = state;
     this.#maxEntries = maxEntries;
     this.#hashSeed = hashSeed;
-    this.#replayChunk = options.replayChunk ?? REPLAY_CHUNK;
-    this.#waiting = new WaitingClaims(options.maxWaiting ?? Math.max(maxEntries, MIN_WAITING_LIMIT));
+    this.#replayChunk = replayChunk;
+    this.#waiting = new WaitingClaims(maxWaiting);
     this.#guard = new CallbackGuard(options.onListenerFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);
     this.#hub = new ChangeHub(this.#guard);

@@ -54,6 +54,17 @@ describe('a cache rejects an incomplete argument', () => {
     expect(() => new IPCache({ maxEntries })).toThrow('maxEntries must be at least 0');
   });
 
+  it.each([Number.NaN, -1])(
+    'and a limit of %j waiting keys (regression: NaN meant no limit)',
+    (maxWaiting) => {
+      expect(() => new IPCache({ maxWaiting })).toThrow('maxWaiting must be at least 0');
+    },
+  );
+
+  it.each([Number.NaN, 0])('and replays of %j entries a call', (replayChunk) => {
+    expect(() => new IPCache({ replayChunk })).toThrow('replayChunk must be at least 1');
+  });
+
   it('but accepts omitted options', () => {
     const cache = new IPCache();
     cache.changes().return?.();
