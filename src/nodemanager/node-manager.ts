@@ -217,6 +217,7 @@ export class NodeManager {
    * evenly (SEMANTICS 4). The default base is one minute. A second call replaces the first.
    */
   startValidation(baseMs: number = VALIDATION_BASE_MS): Unsubscribe {
+    assert(baseMs > 0, `startValidation: baseMs must be above 0, not ${baseMs}`);
     this.#validation?.stop();
     const validation = new BackgroundValidation<NodeEntry>({
       clock: this.#options.clock,

@@ -22,7 +22,8 @@ const OF_MANAGER: WrongCalls<NodeManager> = {
       [HANDLER, { concurrency: Number.NaN }],
     ],
   ],
-  startValidation: [['7']],
+  // Regression: with 0, each tick validated all nodes; with NaN, none.
+  startValidation: [['7'], [0], [Number.NaN]],
   get: [[undefined]],
   exists: [[undefined]],
   explain: [[undefined]],
