@@ -87,11 +87,11 @@ export class Canary implements ContestedKey {
 
   /**
    * Writes the canary, then calls `completeWaits` if no key was lost during the write. If `completeWaits` returns true,
-   * the canary is true. If the prefix has no canary, only calls `completeWaits`.
+   * the canary is true. If the prefix has no canary, or if the canary is true, only calls `completeWaits`.
    */
   async write(signal: AbortSignal, completeWaits: () => boolean): Promise<void> {
     const { backend, clock, key, leased } = this.#options;
-    if (key === undefined) {
+    if (key === undefined || this.#isTrue) {
       completeWaits();
       return;
     }

@@ -203,6 +203,17 @@ describe('the calls of a sync store', () => {
     expect(store.status()).toMatchObject({ keys: 2, pending: 0, writes: 2, canaryWritten: true });
   });
 
+  it('write a true canary once, however often the keys are complete (regression: each time)', async () => {
+    want('a');
+    await store.markSynced();
+    want('b');
+    await store.markSynced();
+    await store.markSynced();
+    expect(backend.take()).toEqual([
+      ...['put own/a fenced leased', `put ${CANARY} fenced leased`, 'put own/b fenced leased'],
+    ]);
+  });
+
   it('include no canary if it has none, and still report completion', async () => {
     ended.abort();
     start({ canary: undefined });
