@@ -36,8 +36,8 @@ class TextPage {
   /** Number of bytes of the texts, without gaps. */
   live = 0;
 
-  constructor(capacity: number) {
-    this.bytes = new Uint8Array(capacity);
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
   }
 
   /** Returns the position of the text whose length is at `offset`. */
@@ -183,7 +183,7 @@ export class ByteRows {
     const page = this.#pages[pageIndex];
     if (page === undefined) {
       const typical = this.#pages.at(-1)?.used ?? FIRST_BYTES; // the previous page is full
-      const first = new TextPage(Math.max(typical, size));
+      const first = new TextPage(new Uint8Array(Math.max(typical, size)));
       this.#pages[pageIndex] = first;
       return first;
     }
@@ -199,8 +199,7 @@ export class ByteRows {
       page.bytes.set(old.subarray(0, page.used));
       return;
     }
-    const oldPage = new TextPage(0);
-    oldPage.bytes = old;
+    const oldPage = new TextPage(old);
     page.used = 0;
     page.live = 0;
     const end = Math.min(this.#limit, (pageIndex + 1) << PAGE_BITS);

@@ -60,6 +60,7 @@ export function equalFrom(a: DataView, from: number, b: DataView, length: number
   return true;
 }
 
+/** Returns true if all bytes `[from, to)` of a view are ASCII characters. */
 export function isAscii(bytes: DataView, from: number, to: number): boolean {
   let all = 0;
   let at = from;

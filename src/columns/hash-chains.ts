@@ -15,8 +15,8 @@ const FIRST_BUCKETS = 16;
 export class HashChains {
   readonly #rows: Int32Rows;
   /** The columns of a row's hash, and of the next row in its bucket + 1. */
-  readonly #hash: number;
-  readonly #next: number;
+  readonly #hashColumn: number;
+  readonly #nextColumn: number;
   /** The first row of each bucket + 1. */
   readonly #heads = new Int32Rows(1, new SharedPages(), FIRST_BUCKETS);
   #buckets = 1;
@@ -27,8 +27,8 @@ export class HashChains {
   /** Uses two columns of `rows`, from `column` on. */
   constructor(rows: Int32Rows, column: number) {
     this.#rows = rows;
-    this.#hash = column;
-    this.#next = column + 1;
+    this.#hashColumn = column;
+    this.#nextColumn = column + 1;
     this.#heads.reserve(0);
   }
 
@@ -49,37 +49,38 @@ export class HashChains {
 
   /** Returns the row with a hash that follows `row`; -1 if there is none. */
   after(row: number, hash: number): number {
-    return this.#skip(this.#rows.get(row, this.#next), hash);
+    return this.#skip(this.#rows.get(row, this.#nextColumn), hash);
   }
 
   /** Adds a reserved row that is in no bucket. */
   add(row: number, hash: number): void {
-    this.#rows.set(row, this.#hash, hash);
+    this.#rows.set(row, this.#hashColumn, hash);
     this.#link(row, this.#bucketOf(hash));
     if (++this.#size > this.#buckets) this.#split();
   }
 
   /** Removes a row. The owner may write both of its columns afterwards. */
   delete(row: number): void {
-    const bucket = this.#bucketOf(this.#rows.get(row, this.#hash));
-    const next = this.#rows.get(row, this.#next);
+    const bucket = this.#bucketOf(this.#rows.get(row, this.#hashColumn));
+    const next = this.#rows.get(row, this.#nextColumn);
     this.#size--;
-    let link = this.#heads.get(bucket, 0);
-    if (link === row + 1) {
+    let before = this.#heads.get(bucket, 0) - 1;
+    if (before === row) {
       this.#heads.set(bucket, 0, next);
       return;
     }
-    for (let before = link - 1; ; before = link - 1) {
-      link = this.#rows.get(before, this.#next);
-      if (link !== row + 1) continue;
-      this.#rows.set(before, this.#next, next);
-      return;
+    for (let at = this.#rows.get(before, this.#nextColumn) - 1; at !== row; ) {
+      before = at;
+      at = this.#rows.get(before, this.#nextColumn) - 1;
     }
+    this.#rows.set(before, this.#nextColumn, next);
   }
 
+  /** Returns the first row with a hash from a link on, which is a row + 1; -1 if there is none. */
   #skip(link: number, hash: number): number {
     let row = link - 1;
-    while (row >= 0 && this.#rows.get(row, this.#hash) !== hash) row = this.#rows.get(row, this.#next) - 1;
+    while (row >= 0 && this.#rows.get(row, this.#hashColumn) !== hash)
+      row = this.#rows.get(row, this.#nextColumn) - 1;
     return row;
   }
 
@@ -89,7 +90,7 @@ export class HashChains {
   }
 
   #link(row: number, bucket: number): void {
-    this.#rows.set(row, this.#next, this.#heads.get(bucket, 0));
+    this.#rows.set(row, this.#nextColumn, this.#heads.get(bucket, 0));
     this.#heads.set(bucket, 0, row + 1);
   }
 
@@ -100,10 +101,10 @@ export class HashChains {
     let move = 0;
     for (let link = this.#heads.get(bucket, 0); link !== 0; ) {
       const row = link - 1;
-      const next = this.#rows.get(row, this.#next);
-      const isMoved = (this.#rows.get(row, this.#hash) & this.#round) !== 0;
+      const next = this.#rows.get(row, this.#nextColumn);
+      const isMoved = (this.#rows.get(row, this.#hashColumn) & this.#round) !== 0;
       const after = isMoved ? move : stay;
-      if (next !== after) this.#rows.set(row, this.#next, after);
+      if (next !== after) this.#rows.set(row, this.#nextColumn, after);
       if (isMoved) move = link;
       else stay = link;
       link = next;

@@ -86,6 +86,7 @@ class Buckets {
 export class Int32Map {
   #bits: number = FIRST_BITS;
   #buckets: Buckets = new Buckets(FIRST_BITS);
+  /** The former table while its keys are moved. Its buckets before `#next` were moved. */
   #old: Buckets | undefined;
   #next = 0;
   #size = 0;
@@ -183,6 +184,7 @@ export class Int32Map {
     this.#buckets = new Buckets(this.#bits);
   }
 
+  /** Moves the keys of the next buckets of the old table. */
   #move(old: Buckets): void {
     const end = Math.min(this.#next + STEP, old.mask + 1);
     for (; this.#next < end; this.#next++) {

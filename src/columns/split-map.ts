@@ -100,6 +100,7 @@ export class SplitMap<V> {
   }
 }
 
+/** Returns a hash of some characters of a key. The last rounds spread it over the lower bits, which select a bucket. */
 function hashOf(key: string): number {
   let hash = 0;
   const end = key.length - LAST_CHARACTERS;

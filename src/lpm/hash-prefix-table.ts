@@ -38,6 +38,7 @@ class Space {
     return this.counts[(family === 6 ? LENGTHS : 0) + length] ?? 0;
   }
 
+  /** Adds (`by` 1) or removes (-1) a key of this key length. */
   adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
     const at = (key.family === 6 ? LENGTHS : 0) + length;
     this.counts[at] = (this.counts[at] ?? 0) + by;
@@ -133,9 +134,9 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   countOf(family: Family, length: number, form: PrefixRegister['form']): number {
-    const keyed = form === 'endpoint' ? length + 1 : length;
-    let count = this.#main.countOf(family, keyed);
-    for (const space of this.#spaces.values()) count += space.countOf(family, keyed);
+    const lengthOfKey = form === 'endpoint' ? length + 1 : length;
+    let count = this.#main.countOf(family, lengthOfKey);
+    for (const space of this.#spaces.values()) count += space.countOf(family, lengthOfKey);
     return count;
   }
 
@@ -144,7 +145,7 @@ export class HashPrefixTable implements PrefixTable {
     const space = this.#spaceOf(clusterID);
     const directory = this.#keys.directoryOf(family, clusterID);
     if (space === undefined || directory === undefined) return -1;
-    const word = lengthWord(family, length, clusterID);
+    const word = lengthWord(family, length, clusterID); // of the full-length CIDR; the endpoint is one longer
     if (space.countOf(family, length + 1) > 0) {
       const endpoint = this.#keys.findIn(directory, key, word + 1);
       if (endpoint >= 0) return endpoint;

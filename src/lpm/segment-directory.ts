@@ -66,6 +66,7 @@ export class SegmentDirectory {
   readonly #levels: number;
   /** The entries of all nodes. Its size doubles when it is full. */
   #nodes: Int32Array = new Int32Array(FAN);
+  /** Number of nodes. */
   #count = 1;
   /** True if a fork uses the same nodes. They are copied before the next write. */
   #shared = false;
@@ -120,6 +121,7 @@ export class SegmentDirectory {
     return ~entry;
   }
 
+  /** Sets `#start` after nodes were added or shared. */
   #findStart(): void {
     this.#start = 0;
     this.#startLevel = 0;
@@ -174,9 +176,9 @@ export class SegmentDirectory {
       node = entry;
     }
     const first = octetOf(words, level);
-    const octets = 2 ** (8 * (level + 1) - length); // of this level that begin with the last bits of the prefix
+    const covered = 2 ** (8 * (level + 1) - length); // number of octets at this level which the prefix contains
     let last = 0;
-    for (const entry of this.#leaves(node, first, first + octets)) {
+    for (const entry of this.#leaves(node, first, first + covered)) {
       if (entry !== last) yield ~entry;
       last = entry;
     }
@@ -195,7 +197,8 @@ export class SegmentDirectory {
   #cut(segment: number, addresses: AddressColumn, count: number): Cut {
     const nodes = [0];
     const octets: number[] = [];
-    let below = 0;
+    /** Number of keys before the last node of the path, and in it. */
+    let preceding = 0;
     let remaining = count;
     let level = 0;
     for (const common = commonOctets(addresses, count); level < common; level++) {
@@ -205,7 +208,7 @@ export class SegmentDirectory {
     }
     for (; ; level++) {
       this.#countOctets(addresses, remaining, level);
-      const { octet, part, middle, sumBeforeMiddle } = this.#bestOctet(below, count);
+      const { octet, part, middle, precedingMiddle } = this.#bestOctet(preceding, count);
       const isLast = level === this.#levels - 1;
       if (part * MIN_PART >= count || isLast) {
         assert(part > 0, 'a segment that is split has keys at several addresses');
@@ -214,10 +217,11 @@ export class SegmentDirectory {
       nodes.push(this.#nodeBelow(nodes[level] ?? 0, middle, ~segment));
       octets.push(middle);
       if (this.#counts[middle] !== remaining) remaining = keepOctet(addresses, remaining, level, middle);
-      below = sumBeforeMiddle;
+      preceding = precedingMiddle;
     }
   }
 
+  /** Counts the octets at a level of the first `count` addresses in `#counts`. */
   #countOctets(addresses: AddressColumn, count: number, level: number): void {
     this.#counts.fill(0);
     for (let i = 0; i < count; i++) {
@@ -227,15 +231,15 @@ export class SegmentDirectory {
   }
 
   /**
-   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, and the octet that
-   * contains the median key. `below` keys precede those of `#counts`.
+   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, the octet that
+   * contains the median key, and the number of keys that precede it. `preceding` keys precede those of `#counts`.
    */
   #bestOctet(
-    below: number,
+    preceding: number,
     count: number,
-  ): { octet: number; part: number; middle: number; sumBeforeMiddle: number } {
-    const best = { octet: 0, part: 0, middle: 0, sumBeforeMiddle: below };
-    let before = below;
+  ): { octet: number; part: number; middle: number; precedingMiddle: number } {
+    const best = { octet: 0, part: 0, middle: 0, precedingMiddle: preceding };
+    let before = preceding;
     for (let octet = 0; octet < FAN; octet++) {
       const part = Math.min(before, count - before);
       if (octet > 0 && part > best.part) {
@@ -244,7 +248,7 @@ export class SegmentDirectory {
       }
       if (2 * before <= count) {
         best.middle = octet;
-        best.sumBeforeMiddle = before;
+        best.precedingMiddle = before;
       }
       before += this.#counts[octet] ?? 0;
     }
@@ -255,16 +259,16 @@ export class SegmentDirectory {
   #nodeBelow(node: number, octet: number, leaf: number): number {
     const entry = this.#nodes[node + octet] ?? 0;
     if (entry > 0) return entry;
-    const made = FAN * this.#count++;
-    if (made === this.#nodes.length) {
-      const nodes = new Int32Array(2 * made);
+    const added = FAN * this.#count++;
+    if (added === this.#nodes.length) {
+      const nodes = new Int32Array(2 * added);
       nodes.set(this.#nodes);
       this.#nodes = nodes;
     }
-    this.#nodes.fill(leaf, made, made + FAN);
-    this.#nodes[node + octet] = made;
+    this.#nodes.fill(leaf, added, added + FAN);
+    this.#nodes[node + octet] = added;
     if (this.#levels > 4) this.#findStart();
-    return made;
+    return added;
   }
 
   #unshare(): void {

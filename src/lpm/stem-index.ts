@@ -57,6 +57,7 @@ class IPv4Stems implements FamilyStems {
 
   /** Without the parameter `below`: the first result is exact, so the caller does not call again. */
   longest({ w0 }: Readonly<AddressWords>): number {
+    // `256 | octet` is the base index of all eight bits of an octet.
     const page = this.#roots.pageOf(w0 >>> 16);
     const at = this.#roots.offsetOf(w0 >>> 16);
     if (((page[at + DEEPER] ?? 0) & deeperBit(w0)) !== 0) {
@@ -180,7 +181,7 @@ class IPv6Stems implements FamilyStems {
     const stem = this.#stem(words, level * STRIDE);
     const index = baseIndex(words, level * STRIDE, length - level * STRIDE);
     const set = this.#setOf.get(stem);
-    const id = stem * 512 + index;
+    const id = stem * 512 + index; // because base indexes are below 512
     const doubled = this.#doubled.get(id) ?? 0;
     if (by > 0 ? this.#sets.has(set, index) : doubled > 0) {
       if (doubled + by > 0) this.#doubled.set(id, doubled + by);
@@ -188,11 +189,12 @@ class IPv6Stems implements FamilyStems {
     } else this.#setOf.exchange(stem, adjusted(this.#sets, set, index, by));
   }
 
+  /** Adjusts the count of the guide of a prefix. `level` is the bit of the level of the prefix. */
   #adjustGuide(words: Readonly<AddressWords>, level: number, by: 1 | -1): void {
     const stem = this.#stem(words, GUIDED * STRIDE);
     const guide = this.#guides.get(stem);
-    const now = (guide | level) + (guide < UNCOUNTED ? by * ONE_PREFIX : 0);
-    this.#guides.exchange(stem, now < ONE_PREFIX ? 0 : now);
+    const adjustedGuide = (guide | level) + (guide < UNCOUNTED ? by * ONE_PREFIX : 0);
+    this.#guides.exchange(stem, adjustedGuide < ONE_PREFIX ? 0 : adjustedGuide);
   }
 
   /** Returns the hash of the first `length` bits of an address. */

@@ -7,8 +7,8 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
   const bit = length % 32;
   const at = (length - bit) / 32;
   words[at] = (words[at] ?? 0) | (wordMask(bit + 1) & ~wordMask(bit));
-  const [a = 0, b = 0, c = 0, d = 0] = words;
-  return new Prefix({ family, w0: a, w1: b, w2: c, w3: d }, length + 1);
+  const [first = 0, second = 0, third = 0, fourth = 0] = words;
+  return new Prefix({ family, w0: first, w1: second, w2: third, w3: fourth }, length + 1);
 }
 
 /**

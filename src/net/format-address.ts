@@ -43,6 +43,7 @@ function putGroups(start: number, from: number, to: number): number {
   return at;
 }
 
+/** Stores the groups of an IPv6 address in `groups`. */
 function setGroups(words: Readonly<AddressWords>): void {
   groups[0] = words.w0 >>> 16;
   groups[1] = words.w0;
@@ -71,7 +72,7 @@ function longestZeroRun(): number {
   return best < 2 ? 0 : start * 16 + best;
 }
 
-/** Builds the text from character codes, because concatenation creates ropes and takes three times as long. */
+/** Returns the text of an IPv6 address, built from character codes, because concatenation takes three times as long. */
 function formatIPv6(words: Readonly<AddressWords>): string {
   setGroups(words);
   const zeros = longestZeroRun();

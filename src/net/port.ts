@@ -6,7 +6,7 @@ export const PORT_PROTOCOLS = ['TCP', 'UDP', 'SCTP'] as const;
 
 const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries(PROTOCOL_NUMBERS));
 const NAMES: ReadonlyMap<number, string> = new Map(
-  Object.entries(PROTOCOL_NUMBERS).map(([name, n]) => [n, name]),
+  Object.entries(PROTOCOL_NUMBERS).map(([name, number]) => [number, name]),
 );
 
 /** Returns the number of a protocol by its exact name; `undefined` for other names. */

@@ -3,10 +3,11 @@ import type { PrefixRegister } from './prefix.ts';
 /** Maximum number of keys in a block: as many as a batch of events has, and few enough for the L1 cache. */
 export const BLOCK_KEYS = 256;
 
+// The shape of a key has its length in the lowest eight bits, then two flags, then the id of its address space.
 const ENDPOINT = 256;
 const IPV6 = 512;
-/** The bits of a shape from this one on are the id of the address space. */
 const SPACE_SHIFT = 10;
+/** The shape if there is no key. */
 const NONE = -1;
 
 /**

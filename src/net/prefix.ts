@@ -58,13 +58,16 @@ const MAPPED_BITS = 96; // ::ffff:0:0/96 contains the IPv4-mapped addresses
 /** The highest id of a cluster, and thus of an address space. */
 export const MAX_CLUSTER_ID = 511;
 
-/** Returns a decimal prefix length without sign or leading zeros, or -1. */
+/** Character code of `0`. */
+const ZERO = 48;
+
+/** Returns the decimal number that ends a text, without sign or leading zeros; -1 if the end is another text. */
 function scanLength(text: string, from: number): number {
   const digits = text.length - from;
-  if (digits < 1 || (digits > 1 && text.charCodeAt(from) === 48)) return -1;
+  if (digits < 1 || (digits > 1 && text.charCodeAt(from) === ZERO)) return -1;
   let length = 0;
   for (let i = from; i < text.length; i++) {
-    const digit = (text.charCodeAt(i) - 48) >>> 0;
+    const digit = (text.charCodeAt(i) - ZERO) >>> 0;
     if (digit > 9) return -1;
     length = length * 10 + digit;
   }
