@@ -98,7 +98,7 @@ export class ByteRows {
   readonly #seed: number;
   readonly #pages: TextPage[] = [];
   #limit = 0;
-  /** The row that was freed last, plus one; 0 if there is none. */
+  /** The row freed last, plus one; 0 if there is none. */
   #free = 0;
 
   /** A secret `seed` prevents attackers from choosing texts with one hash, whose lookups take linear time. */

@@ -1,12 +1,12 @@
 import { mix } from './mix.ts';
 
-/** Bytes of one round: four words that are hashed independently. */
+/** Bytes of one round: four words, hashed independently. */
 const ROUND_BYTES = 16;
 
-/** The bits that are 0 in four ASCII characters. */
+/** The bits which are 0 in four ASCII characters. */
 const NOT_ASCII = 0x8080_8080 | 0;
 
-// The view of the buffer that was read last. The values of a page are in one buffer, and creating a view takes longer
+// The view of the buffer read last. The values of a page are in one buffer, and creating a view takes longer
 // than reading a value.
 let buffer: ArrayBufferLike | undefined;
 let view: DataView = new DataView(new ArrayBuffer(0));

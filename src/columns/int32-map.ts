@@ -78,7 +78,7 @@ class Buckets {
 
 /**
  * A map from 32-bit integers to positive integers; 0 means "none". It grows in small steps. During growth, a lookup
- * reads the new table first, then the part of the old table that has not been moved.
+ * reads the new table first, then the part of the old table not moved yet.
  *
  *     old   [ moved ······ ▲ not moved ]        new   [ moved keys, and keys added since ]
  *                          └ #next, advances with every insertion
@@ -151,7 +151,7 @@ export class Int32Map {
     this.#old = this.#old?.copy();
   }
 
-  /** Sets the value of a key that is not in the new table; `at` is its bucket there. */
+  /** Sets the value of a key missing from the new table; `at` is its bucket there. */
   #exchangeAbsent(at: number, key: number, value: number): number {
     const previous = this.#old === undefined ? EMPTY : this.#removeOld(this.#old, key);
     this.#size += (value === EMPTY ? 0 : 1) - (previous === EMPTY ? 0 : 1);
@@ -163,7 +163,7 @@ export class Int32Map {
   }
 
   /**
-   * Returns the value of a key in the part of the old table that has not been moved. A moved key that is not in the new
+   * Returns the value of a key in the part of the old table not moved yet. A moved key which is not in the new
    * table was deleted.
    */
   #getOld(old: Buckets, key: number): number {

@@ -16,7 +16,7 @@ interface InternedEntry<T> {
 }
 
 /**
- * A table that maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a
+ * Maps the bytes of ASCII texts to one shared value for each text. Texts repeat: a million pods have a
  * thousand hosts and a few sets of ports. Sharing saves the time and the memory of creating the value again. The hash
  * of a text selects its slot; a new text replaces the one in the slot.
  */
@@ -26,7 +26,7 @@ export class InternedBytes<T> {
   /** The last text, because most pods have the same ports as the previous pod. */
   #last: InternedEntry<T> | undefined;
   #slots: (InternedEntry<T> | undefined)[] = new Array(FIRST_SLOTS).fill(undefined);
-  /** Number of texts that were replaced since the number of slots grew. */
+  /** Number of texts replaced since the number of slots grew. */
   #replaced = 0;
 
   /**

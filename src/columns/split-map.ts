@@ -53,7 +53,7 @@ export class SplitMap<V> {
   *entries(): Generator<[string, V], void, void> {
     const count = this.#buckets.length;
     for (let at = 0; at < count; at++) {
-      // The keys that were in this bucket at the beginning. A later split moves some of them, so they are read at once.
+      // The keys that were in this bucket at the beginning. A later split moves some of them, so they are all read now.
       const keys = this.#splitSince(count, at).flatMap((bucket) => [...bucket.keys()]);
       for (const key of keys) {
         const value = this.get(key);
@@ -62,7 +62,7 @@ export class SplitMap<V> {
     }
   }
 
-  /** Returns the bucket at a place, and those that were split from it since there were `count` buckets. */
+  /** Returns the bucket at a place, and those split from it since there were `count` buckets. */
   #splitSince(count: number, place: number): readonly Map<string, V>[] {
     const bucket = this.#buckets[place];
     const buckets = bucket === undefined ? [] : [bucket];

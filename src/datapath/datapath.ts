@@ -14,7 +14,7 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import { PREFIXES, type ReconciledListener, Reconciler, SERVICES } from './reconciler.ts';
 
-/** A listener of the service cache that applies services to a datapath. */
+/** A listener of the service cache, which applies services to a datapath. */
 export type ServiceHandler = ServiceListener;
 
 /** The parts of a datapath, each a listener of an engine. Omitted parts are not connected. */
@@ -26,14 +26,14 @@ export interface Datapath {
   readonly nodeOptions?: NodeSubscribeOptions | undefined;
 }
 
-/** The engines that a datapath is connected to. */
+/** The engines of a connected datapath. */
 export interface DatapathEngines {
   readonly ipcache: Pick<IPCache, 'subscribe'>;
   readonly services: Pick<ServiceCache, 'subscribe'>;
   readonly nodes: Pick<NodeManager, 'subscribe' | 'sweep'>;
 }
 
-/** The content that a datapath already has. */
+/** The present content of a datapath. */
 export interface DatapathContent {
   /** Entries by prefix, written as in `IPCacheChange`: `10.1.2.3/32`. */
   readonly ipcache?: Iterable<readonly [prefix: string, entry: IPCacheEntry]> | undefined;
@@ -42,7 +42,7 @@ export interface DatapathContent {
 }
 
 export interface ConnectDatapathOptions {
-  /** The content that the datapath already has; default none. Read once, before the first call. */
+  /** The present content of the datapath; default none. Read once, before the first call. */
   readonly previous?: DatapathContent | undefined;
   /** Splits the deletes of stale content into short turns. Default: not split. */
   readonly gate?: TurnGate | undefined;

@@ -16,7 +16,7 @@ const SWEEP_CHUNK = 1024;
 /** Compares changes of one kind of entry with the earlier content of a datapath. */
 export interface ChangeComparer<Entry, Change> {
   keyOf(change: Change): string;
-  /** Returns the change for a datapath that has `previous`; undefined if the datapath is up to date. */
+  /** Returns the change for a datapath with `previous`; undefined if the datapath is up to date. */
   since(previous: Entry, change: Change): Change | undefined;
   deleteOf(key: string, previous: Entry): Change;
 }
@@ -28,7 +28,7 @@ export interface ReconciledListener<Change> {
 }
 
 /**
- * Connects an engine to a part of a datapath that has earlier content: delivers only differences, and finally deletes
+ * Connects an engine to a part of a datapath with earlier content: delivers only differences, and finally deletes
  * what remains (SEMANTICS 9). Costs nothing when no earlier content is left.
  */
 export class Reconciler<Entry, Change> {
@@ -36,7 +36,7 @@ export class Reconciler<Entry, Change> {
   readonly #listener: ReconciledListener<Change>;
   readonly #guard: CallbackGuard;
   readonly #deliveries: DeliveryQueue;
-  /** Earlier content of the datapath that the engine has not reported yet. */
+  /** Earlier content of the datapath, not reported by the engine yet. */
   readonly #previous: Map<string, Entry>;
   #unsubscribe: Unsubscribe | undefined;
   #ended = false;

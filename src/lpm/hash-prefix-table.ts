@@ -72,7 +72,7 @@ export class HashPrefixTable implements PrefixTable {
   /** The other address spaces by id, each created by its first key. */
   readonly #spaces = new Map<number, Space>();
 
-  /** A secret `seed` prevents attackers from choosing keys that collide. */
+  /** A secret `seed` prevents attackers from choosing colliding keys. */
   constructor(seed = 0, keys: KeyHash = new KeyHash(seed), main: Space = new Space(new StemIndex(seed))) {
     this.#seed = seed;
     this.#keys = keys;
@@ -181,7 +181,7 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   /**
-   * Returns the longest match among the prefixes that are shorter than an address. `key` is the address; it is
+   * Returns the longest match among the prefixes shorter than an address. `key` is the address; it is
    * shortened in place to the match. `zeroWord` is the length word of length 0, to which a length is added.
    */
   #longestShorter(

@@ -17,7 +17,7 @@ const DELETED: number = SLOT_MASK; // this slot is never allocated
 const IPV4_KINDS = 34;
 const IPV6_KINDS: number = 64 - IPV4_KINDS;
 
-// 8 buckets of 8 bytes are a cache line. Prefixes that differ only in their last three bits share one.
+// 8 buckets of 8 bytes are a cache line. Prefixes which differ only in their last three bits share one.
 const LINE_BITS = 3;
 const LINE_MASK: number = (1 << LINE_BITS) - 1;
 
@@ -121,7 +121,7 @@ export class KeyHash {
   readonly #seed: number;
   readonly #segmentBits: number;
   readonly #bucketMask: number;
-  /** Right shift of a hash that leaves the upper bits, which select a line of the segment. */
+  /** Right shift of a hash: leaves the upper bits, which select a line of the segment. */
   readonly #lineShift: number;
   readonly #segmentWords: number;
   /** Number of used buckets at which a segment is split. */
@@ -133,16 +133,16 @@ export class KeyHash {
   #ipv6 = new SegmentDirectory(6);
   /** The directories of the other address spaces, by id, each created by its first key. */
   #spaces = new Map<number, SpaceDirectories>();
-  /** Number of buckets of each segment that are not empty. */
+  /** Number of used buckets of each segment, including those marked as deleted. */
   #used: number[] = [];
   #size = 0;
   #limit = 0;
-  /** The slot that was freed last, plus one; 0 if the free list is empty. */
+  /** The slot freed last, plus one; 0 if the free list is empty. */
   #free = 0;
   /** Result of {@link prefetch}. Storing it prevents the compiler from removing the reads. */
   #prefetched = 0;
 
-  /** A secret `seed` prevents attackers from choosing keys that collide. Tests use small segments. */
+  /** A secret `seed` prevents attackers from choosing colliding keys. Tests use small segments. */
   constructor(seed: number, segmentBits: number = SEGMENT_BITS) {
     assert(
       segmentBits >= MIN_SEGMENT_BITS && segmentBits <= SEGMENT_BITS,
@@ -244,7 +244,7 @@ export class KeyHash {
     this.#prefetched ^= read;
   }
 
-  /** Adds a key that the table does not contain, and returns its slot. */
+  /** Adds a new key and returns its slot. */
   insert(words: Readonly<AddressWords>, word: number): number {
     const slot = this.#takeSlot();
     this.#keys.set(slot, 0, words.w0);
@@ -267,7 +267,7 @@ export class KeyHash {
   }
 
   /**
-   * Yields the slots of all keys in the segments that cover the addresses of a prefix, unordered. `word` is its length
+   * Yields the slots of all keys in the segments of the addresses of a prefix, unordered. `word` is its length
    * word. The caller filters them: the first and the last segment contain other keys, and shorter prefixes are
    * included. Keys must not be added or removed during the iteration.
    */

@@ -41,7 +41,7 @@ function setOctet(words: AddressWords, level: number, octet: number): void {
 
 /** The position of a split: before `octet` in the last node of the path. */
 interface Cut {
-  /** The nodes from the root, and the entry of each that leads to the next. */
+  /** The nodes from the root, and in each the octet of the entry of the next. */
   readonly nodes: readonly number[];
   readonly octets: readonly number[];
   readonly octet: number;
@@ -73,8 +73,8 @@ export class SegmentDirectory {
   /** Buffer of a split: number of keys by octet. */
   readonly #counts = new Int32Array(FAN);
   /**
-   * The node below the root that is reached as long as each node has exactly one child node. The lookup of an address
-   * that begins with the octets of `#common` starts here, any other lookup at the root. Without it, a lookup would read
+   * The node reached from the root as long as each node has exactly one child node. The lookup of an address
+   * beginning with the octets of `#common` starts here, any other lookup at the root. Without it, a lookup would read
    * 16 nodes in a table of hosts in one IPv6 subnet.
    */
   #start = 0;
@@ -163,7 +163,7 @@ export class SegmentDirectory {
     }
   }
 
-  /** Yields the segments of the addresses that begin with the first `length` bits of `words`, each once, ascending. */
+  /** Yields the segments of the addresses beginning with the first `length` bits of `words`, each once, ascending. */
   *within(words: Readonly<AddressWords>, length: number): Generator<number, void, void> {
     let node = 0;
     let level = 0;
@@ -231,8 +231,8 @@ export class SegmentDirectory {
   }
 
   /**
-   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, the octet that
-   * contains the median key, and the number of keys that precede it. `preceding` keys precede those of `#counts`.
+   * Returns the octet with the most balanced split of `count` keys, the size of the smaller part, the octet of the
+   * median key, and the number of keys with smaller octets. `preceding` keys precede those of `#counts`.
    */
   #bestOctet(
     preceding: number,
@@ -287,7 +287,7 @@ export class SegmentDirectory {
   }
 }
 
-/** Returns the number of leading octets that all addresses share. At least two addresses must differ. */
+/** Returns the number of leading octets shared by all addresses. At least two addresses must differ. */
 function commonOctets(addresses: AddressColumn, count: number): number {
   for (let word = 0; word < 4; word++) {
     let differing = 0;

@@ -4,11 +4,11 @@ import { mix } from '../columns/mix.ts';
 import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
 import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
-/** The prefixes of one family that are shorter than an address. */
+/** The prefixes of one family, except those as long as an address. */
 export interface FamilyStems {
   /**
    * Returns the length of the longest prefix shorter than `below` that contains the address, or -1. It misses no
-   * prefix. For IPv6 it may return the length of a prefix that does not exist, because stems are hashes.
+   * prefix. For IPv6 it may return the length of a missing prefix, because stems are hashes.
    */
   longest(address: Readonly<AddressWords>, below: number): number;
   /** Adds (`by` 1) or removes (-1) a prefix. */
@@ -95,7 +95,7 @@ class IPv4Stems implements FamilyStems {
   }
 
   /**
-   * Returns the set of a /24. The seed is mixed in so that an attacker cannot choose prefixes that collide in the map.
+   * Returns the set of a /24. The seed is mixed in, so that an attacker cannot choose prefixes colliding in the map.
    */
   #deepAt(stem: number): number {
     return this.#deep.get(stem ^ this.#seed);
@@ -117,7 +117,7 @@ function adjusted(sets: StrideSets, set: number, index: number, by: 1 | -1): num
 }
 
 const LEVELS: number = 128 / STRIDE;
-/** The first level that guides describe: stems of 48 bits, the usual prefix of a site. */
+/** The first level described by guides: stems of 48 bits, the usual prefix of a site. */
 const GUIDED: number = 48 / STRIDE;
 const GUIDED_MASK: number = (1 << (LEVELS - GUIDED)) - 1;
 /** The increment of a guide for one prefix. */
@@ -141,7 +141,7 @@ class IPv6Stems implements FamilyStems {
   #sets = new StrideSets();
   /** Number of prefixes of each level. Empty levels are skipped. */
   readonly #prefixes = new Int32Array(LEVELS);
-  /** Counts of prefixes that the set already contained because another stem has the same hash. */
+  /** Number of further prefixes for a bit of a set. Stems with the same hash share a set. */
   #doubled: Map<number, number> = new Map();
 
   constructor(seed: number) {
@@ -208,7 +208,7 @@ class IPv6Stems implements FamilyStems {
 }
 
 /**
- * Finds the prefix lengths that a longest match has to try. Each prefix is in the set of its *stem*: the first bits of
+ * Finds the prefix lengths to try for a longest match. Each prefix is in the set of its *stem*: the first bits of
  * the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of a set yields the longest prefix
  * in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are
  * read. `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more
@@ -231,12 +231,12 @@ export class StemIndex {
     return fork;
   }
 
-  /** Returns the stems of a family; undefined before the first prefix that is shorter than an address. */
+  /** Returns the stems of a family; undefined before its first prefix. */
   of(family: Family): FamilyStems | undefined {
     return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
-  /** Adds (`by` 1) or removes (-1) a prefix that is shorter than an address. */
+  /** Adds (`by` 1) or removes (-1) a prefix, shorter than an address. */
   adjust(key: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     if (key.family === 4) this.#ipv4 ??= new IPv4Stems(this.#seed);
     else this.#ipv6 ??= new IPv6Stems(this.#seed);

@@ -9,7 +9,7 @@ const FIRST_ROW: number = 2 << STRIDE;
 const ROW_WORDS: number = FIRST_ROW / 32;
 
 /**
- * Returns the base index of a prefix in the set of its stem: the `bits` (0 to 8) bits that follow the stem, with a
+ * Returns the base index of a prefix in the set of its stem: the `bits` (0 to 8) bits after the stem, with a
  * leading one (the numbering of ART). `stem` is a multiple of 8.
  */
 export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: number): number {
@@ -18,12 +18,12 @@ export function baseIndex(words: Readonly<AddressWords>, stem: number, bits: num
 }
 
 /**
- * Sets of prefixes that share a stem and are at most eight bits longer. A prefix is identified by its
+ * Sets of prefixes with the same stem, at most eight bits longer. A prefix is identified by its
  * {@link baseIndex}. Half of a base index is the base index of the prefix that is one bit shorter:
  *
  *     10.1/16   1        10.1.128/17   3 = 11        10.1.128/18   6 = 110        10.1.2/24   258 = 1 0000 0010
  *
- * The owner stores a set as a number. 0 is the empty set. A base index is the set that contains only this prefix. A
+ * The owner stores a set as a number. 0 is the empty set. A base index is the set of only this prefix. A
  * larger number is a row of bits, one cache line. Most sets of a sparse table need no row.
  */
 export class StrideSets {
@@ -31,7 +31,7 @@ export class StrideSets {
   #limit = 0;
   #free: number[] = [];
 
-  /** Returns a copy that shares pages until one side writes. */
+  /** Returns a copy, which shares pages until one side writes. */
   fork(): StrideSets {
     const fork = new StrideSets();
     fork.#rows = this.#rows.fork();

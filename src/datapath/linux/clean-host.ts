@@ -15,7 +15,7 @@ import { FAMILIES, serviceCapacity, serviceMapShapes } from './services/service-
 import { detachSocketPrograms } from './services/socket-programs.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** Shapes of our pinned maps by name, also of the new maps that an interrupted replacement has left. */
+/** Shapes of our pinned maps by name, also of the new maps left by an interrupted replacement. */
 const PINNED_SHAPES: ReadonlyMap<string, PinnedShape> = new Map(
   [
     ...IPCACHE_LAYOUTS.map((layout) => [IPCACHE_PINS[layout], ipcacheShape(layout)] as const),

@@ -8,7 +8,7 @@ import type { KeptItems } from './kept-items.ts';
  * has connected to it by then.
  */
 const SETTLE_MS = 500;
-/** Maximum time for which a table that cannot be written delays the deletes of another one. */
+/** Maximum time for which an unwritable table delays the deletes of another one. */
 const MAX_HOLD_MS = 10_000;
 
 /** A referring table, which deletes wait for. */
@@ -32,7 +32,7 @@ export class DeleteHold implements Disposable {
   }
 
   /**
-   * Resolves when the deletes that are due now are allowed, or on dispose. Resolves immediately if there are no
+   * Resolves when the deletes due now are allowed, or on dispose. Resolves immediately if there are no
    * referring tables.
    */
   async deletesAllowed(): Promise<void> {

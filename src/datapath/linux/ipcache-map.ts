@@ -40,7 +40,7 @@ export interface IPCacheItem {
   readonly encryptKey: number;
   /**
    * Flag bits defined by Cilium, except those of 1.18 that follow from the tunnel; none in layout 1.8. We always write
-   * 0, because no input contains `skip tunnel` (1), which marks prefixes that are not routed through a tunnel.
+   * 0, because no input contains `skip tunnel` (1), which marks prefixes without a route through a tunnel.
    */
   readonly flags: number;
   /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
@@ -283,7 +283,7 @@ export type IPCacheReads = Pick<IPCache, 'lookupByPrefix' | 'entries' | 'size'>;
 /** Returns true if an address belongs to this host. */
 export type IsLocalAddress = (address: string) => boolean;
 
-/** The host IP that was parsed last. */
+/** The host IP parsed last. */
 const parsedHost = prefixRegister();
 
 function itemOf(
@@ -320,7 +320,7 @@ export class DesiredIPCache implements DesiredItems<IPCacheItem> {
     this.#isLocal = isLocal;
   }
 
-  /** Includes entries that an endpoint shadows. */
+  /** Includes entries shadowed by an endpoint. */
   get size(): number {
     return this.#ipcache.size;
   }

@@ -12,12 +12,12 @@ export interface PrintedStep {
   readonly cache: string | undefined;
 }
 
-/** The status of a table, with the number of its items that others changed and that were repaired. */
+/** The status of a table, with the number of repairs of items changed by others. */
 export interface KeptItemsStatus extends KeptTableStatus {
   readonly repairs: number;
 }
 
-/** A table of the kernel that is kept equal to its desired content, whatever the type of its items. */
+/** A table of the kernel, kept equal to its desired content, whatever the type of its items. */
 export interface KeptItems extends Disposable {
   readonly name: string;
   /**
@@ -26,7 +26,7 @@ export interface KeptItems extends Disposable {
   readonly isCreatedOnOpen?: boolean | undefined;
   /** Reads the items of an earlier process. Writes start afterwards. */
   adopt(): Promise<void>;
-  /** Must be called when the inputs are complete: initially found items that are not desired are deleted. */
+  /** Must be called when the inputs are complete: undesired items found initially are deleted. */
   allowDeletes(): void;
   /** Must be called when the inputs of initially found items may have become complete; see `KeptTable.recheck`. */
   recheck(): void;
@@ -34,9 +34,9 @@ export interface KeptItems extends Disposable {
   plan(): Promise<readonly PrintedStep[]>;
   /** Repairs changes by others. Resolves to the differences. Deletes may still wait; see `flushed`. */
   repair(): Promise<readonly PrintedStep[]>;
-  /** Resolves when the changes that are pending now are applied; see `KeptTable.flushed`. */
+  /** Resolves when the changes pending now are applied; see `KeptTable.flushed`. */
   flushed(): Promise<void>;
-  /** Number of desired items that are not in the table. */
+  /** Number of desired items missing from the table. */
   missing(): number;
   status(): KeptItemsStatus;
 }

@@ -40,13 +40,13 @@ export interface KeptTableStatus {
   readonly pending: number;
   /** Number of pending deletes that wait until other tables do not refer to the items. */
   readonly waiting: number;
-  /** Number of initially found keys that no change has confirmed yet. They are kept until deletes are allowed. */
+  /** Number of initially found keys not confirmed by a change yet. They are kept until deletes are allowed. */
   readonly held: number;
   /** Number of keys without room in the table. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
   readonly failing: number;
-  /** Up to 16 of the keys that are retried. */
+  /** Up to 16 of the retried keys. */
   readonly failures: readonly FailingKey[];
   readonly capacity: number | undefined;
   /** Used fraction of the table, or of the fullest of `maps`, from 0 to 1; undefined if there is no capacity. */
@@ -57,12 +57,12 @@ export interface KeptTableStatus {
   readonly deletes: number;
 }
 
-/** Maximum number of keys that are handled in a turn of the event loop. */
+/** Maximum number of keys handled in a turn of the event loop. */
 const CHUNK = 256;
-/** Number of turns that pending writes get between two reads, if the last read did not take more. */
+/** Number of turns for pending writes between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
 const SHOWN_FAILURES = 16;
-/** Rank of items that no change has confirmed, of foreign items, and of those whose delete failed. */
+/** Rank of items not confirmed by a change, of foreign items, and of those whose delete failed. */
 const NEVER_EVICTED = Number.MAX_SAFE_INTEGER;
 /** Errors of a full LPM trie or hash map. */
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'E2BIG']);
@@ -87,21 +87,21 @@ export class KeptTable<Item> implements Disposable {
   readonly #dirty = new KeyQueue();
   /** Keys to delete, unless they are desired again by then. */
   readonly #deletes = new KeyQueue();
-  /** Keys that wait until they may be added to `#deletes`. Undefined if deletes need not wait. */
+  /** Keys waiting until they may be added to `#deletes`. Undefined if deletes need not wait. */
   readonly #waiting: WaitingDeletes | undefined;
   /** Our items in the table, the weakest first. */
   readonly #actual = new RankedKeys('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new RankedKeys('highest');
   readonly #failing: FailingKeys;
-  /** Initially found items that no change has confirmed yet. */
+  /** Initially found items not confirmed by a change yet. */
   #foundItems = new Map<string, Item>();
-  /** The found keys that are still to be marked after deletes were allowed. Undefined if all are marked. */
+  /** The found keys still to be marked after deletes were allowed. Undefined if all are marked. */
   #unmarkedFound: Iterator<string> | undefined;
   readonly #counts = { upserts: 0, deletes: 0, noRoomErrors: 0 };
   #state: 'unread' | 'adopted' | 'closed' = 'unread';
   #deletesAllowed = false;
-  /** True while the table is being read. Nothing is written during that time. */
+  /** True while the table is being read. Nothing is written meanwhile. */
   #isReading = false;
   /** Ends with the last queued read. */
   #lastRead: Promise<unknown> = Promise.resolve();
@@ -198,7 +198,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Writes keys that others have changed. Resolves to the differences when the writes are done. Deletes may still wait.
+   * Writes keys changed by others. Resolves to the differences when the writes are done. Deletes may still wait.
    */
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#runExclusive(async () => {
@@ -210,7 +210,7 @@ export class KeptTable<Item> implements Disposable {
         if (!this.#isExpected(step)) changed.push(step);
         if (!this.#noRoom.has(step.key)) this.mark(step.key);
       });
-      // Failing keys that are correct now are written again, because only a write ends their failure.
+      // Failing keys which are correct now are written again, because only a write ends their failure.
       await this.#inTurns(this.#failing.keys(), (key) => this.mark(key));
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
       this.#retryWithoutRoom(Math.min(this.#noRoom.size, capacity - found.size));
@@ -221,7 +221,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /**
-   * Resolves when the changes that are pending now are applied, except those of failing keys and keys without room.
+   * Resolves when the changes pending now are applied, except those of failing keys and keys without room.
    * Does not wait for deletes of later changes, because under constant change some delete always waits.
    */
   async flushed(): Promise<void> {
@@ -240,7 +240,7 @@ export class KeptTable<Item> implements Disposable {
     });
   }
 
-  /** Number of desired items that are not in the table. If items have ranks, evicted ones are not counted. */
+  /** Number of desired items missing from the table. If items have ranks, evicted ones are not counted. */
   missing(): number {
     return this.#failing.size + (this.#table.rank === undefined ? this.#noRoom.size : 0);
   }
@@ -283,7 +283,7 @@ export class KeptTable<Item> implements Disposable {
     this.#resolveWritten();
   }
 
-  /** Upper limit of the number of keys that later turns handle. 0 only if there are none. */
+  /** Upper limit of the number of keys to handle in later turns. 0 only if there are none. */
   get #queued(): number {
     const unmarked = this.#unmarkedFound === undefined ? 0 : this.#foundItems.size;
     return this.#dirty.size + this.#deletes.size + unmarked;
@@ -436,7 +436,7 @@ export class KeptTable<Item> implements Disposable {
     }
   }
 
-  /** Records a successful change. Returns the number of entries that it released. */
+  /** Records a successful change. Returns the number of released entries. */
   #recordSuccess({ key, item }: TableChange<Item>): number {
     if (this.#failing.size > 0) this.#failing.delete(key);
     if (this.#foundItems.size > 0) this.#foundItems.delete(key);
@@ -516,7 +516,7 @@ export class KeptTable<Item> implements Disposable {
     return this.#table.rank?.(key, item) ?? 0;
   }
 
-  /** Records which item a read has returned for a key that differs. An unknown one is of another process. */
+  /** Records which item a read has returned for a differing key. An unknown one is of another process. */
   #recordRead({ key, actual }: PlannedChange<Item>): void {
     if (actual === undefined) this.#actual.delete(key);
     else if (!this.#actual.has(key)) {

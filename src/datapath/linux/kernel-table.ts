@@ -21,7 +21,7 @@ export interface MapUse {
 }
 
 /**
- * A table in the kernel that is kept equal to its desired content, such as a map or the routes of a routing table. Keys
+ * A table in the kernel, kept equal to its desired content, such as a map or the routes of a routing table. Keys
  * are readable text, such as `10.1.2.0/24`, and sufficient to delete the item.
  */
 export interface KernelTable<Item> {

@@ -1,12 +1,12 @@
 /**
  * A priority queue of keys. The priority (`order`) is a small integer; keys of the same order are first in, first out.
- * A queued key that is added again stays queued once.
+ * A queued key added again stays queued once.
  */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
 
   /**
-   * Upper limit of the number of keys, because a key that was added again may count twice. 0 only if the queue is
+   * Upper limit of the number of keys, because a key added again may count twice. 0 only if the queue is
    * empty.
    */
   get size(): number {
@@ -33,7 +33,7 @@ export class KeyQueue {
 
 /**
  * The keys of one order. New keys are added to one set, and keys are removed by iterating over another one. They are
- * not deleted from that set, which would cost as much as adding. Only keys that were added again since are deleted.
+ * not deleted from that set, which would cost as much as adding. Only keys added again since are deleted.
  */
 class Lane {
   #added = new Set<string>();

@@ -4,14 +4,14 @@ import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
 import type { ServiceInputs } from './services/desired-services.ts';
 
-/** The parts that the engines feed. If one is off or cannot run, the others still run. */
+/** The parts fed by the engines. If one is off or cannot run, the others still run. */
 export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
 
 /**
- * An open part of the datapath: the engine that it follows, and the kernel tables that it keeps equal to the engine.
+ * An open part of the datapath: the engine it follows, and the kernel tables kept equal to the engine.
  */
 export interface LinuxPart extends Disposable {
-  /** The listeners that receive a replay after the tables were adopted. */
+  /** The listeners to replay to after the tables were adopted. */
   readonly datapath: Datapath;
   readonly tables: readonly KeptItems[];
   /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */
@@ -67,7 +67,7 @@ interface OpenedPart {
 }
 
 /**
- * The datapath of the kernel that this process runs on. It runs each requested part that can run, and reports the
+ * The datapath of the kernel of this process. It runs each requested part if it can, and reports the
  * missing requirements of the others. Items of an earlier process are adopted: they keep working, are compared with the
  * engines as entries arrive, and are deleted only when the inputs are complete (`allowDeletes`).
  *
@@ -84,7 +84,7 @@ export class LinuxDatapath implements Disposable {
   readonly #failures = new Map<string, string>();
   /** End the connections of parts to the engines. */
   readonly #disconnects: (() => void)[] = [];
-  /** Parts with items of an earlier process that could not be removed or are still needed. */
+  /** Parts with items of an earlier process which could not be removed or are still needed. */
   readonly #unretired = new Set<OpenedPart>();
   #engines: DatapathEngines | undefined;
   #inputs: ServiceInputs | undefined;
@@ -133,7 +133,7 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  /** Must be called when the inputs are complete: found items that the engines do not have are deleted. */
+  /** Must be called when the inputs are complete: found items missing from the engines are deleted. */
   allowDeletes(): void {
     this.#isComplete = true;
     for (const table of this.#tables) table.allowDeletes();
@@ -160,7 +160,7 @@ export class LinuxDatapath implements Disposable {
   }
 
   /**
-   * Restores items that others have changed, and returns the differences. Retries failed reads and removals, and opens
+   * Restores items changed by others, and returns the differences. Retries failed reads and removals, and opens
    * parts that could not be opened. Deletes may still wait; see `flushed`.
    */
   async repair(): Promise<readonly PrintedStep[]> {
@@ -179,7 +179,7 @@ export class LinuxDatapath implements Disposable {
     return steps;
   }
 
-  /** Resolves when the changes that are pending now are applied, except those of tables that cannot be read. */
+  /** Resolves when the changes pending now are applied, except those of unreadable tables. */
   async flushed(): Promise<void> {
     for (const table of this.#tables) if (table.status().state !== 'unread') await table.flushed();
   }

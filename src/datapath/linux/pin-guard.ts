@@ -36,7 +36,7 @@ export function mapPins(
   );
 }
 
-/** Restores pins that others remove and programs that others detach, soon after an event or within ten seconds. */
+/** Restores pins removed by others and programs detached by others, soon after an event or within ten seconds. */
 export function guardPins(access: HostAccess, name: string, pins: GuardedPins): PinGuard {
   const { options, tableContext } = access;
   const { pinFolder, dryRun } = options;

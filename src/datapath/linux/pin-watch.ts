@@ -41,7 +41,7 @@ export class PinWatch implements Disposable {
     });
   }
 
-  /** Watches the folder that now exists at the path, instead of the one before. */
+  /** Watches the folder now at the path, instead of the one before. */
   #watchCurrentFolder(): void {
     const inode = inodeOf(this.#folder);
     if (inode === this.#watcher?.inode) return;

@@ -6,14 +6,14 @@ const RETRY_MS = 1000;
 export interface WaitingDeletesOptions {
   readonly clock: Pick<Clock, 'after'>;
   readonly nextTurn: (callback: () => void) => unknown;
-  /** Resolves when the deletes that are due now are allowed. If it rejects, it is called again. */
+  /** Resolves when the deletes due now are allowed. If it rejects, it is called again. */
   readonly whenAllowed: () => Promise<void>;
   /** Receives the keys whose wait has ended. */
   readonly allow: (keys: Iterable<string>) => void;
 }
 
 /**
- * Deletes that must wait until they are allowed. Deletes that arrive during a wait belong to a later change, so they
+ * Deletes which must wait until they are allowed. Deletes arriving during a wait belong to a later change, so they
  * wait for the next one. At most one wait runs and one more is planned.
  */
 export class WaitingDeletes implements Disposable {
@@ -52,7 +52,7 @@ export class WaitingDeletes implements Disposable {
     if (this.size === 0) this.#resolveWaiters();
   }
 
-  /** Resolves when the keys that are present now have been allowed or deleted, or on dispose. */
+  /** Resolves when the present keys have been allowed or deleted, or on dispose. */
   presentAllowed(): Promise<void> {
     if (this.size === 0 || this.#isClosed) return Promise.resolve();
     const waiters = this.#planned.size > 0 ? this.#afterPlanned : this.#afterWait;

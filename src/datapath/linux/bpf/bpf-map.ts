@@ -13,11 +13,11 @@ import { kindOf, openPin, pin, STAGING_SUFFIX, unpin, usePin } from './pin.ts';
  * 300 MB for their capacity. Cilium sets it, too (`preallocate-bpf-maps`). LRU maps are preallocated.
  */
 const BPF_F_NO_PREALLOC = 1;
-/** The map types that are created with the flag. */
+/** The map types created with the flag. */
 const NOT_PREALLOCATED: ReadonlySet<MapType> = new Set(['lpmTrie', 'hash']);
 const { EINTR, ENOENT, ENOSPC, EPERM } = constants.errno;
 
-/** Maximum number of attempts to read a batch that is interrupted before its first entry. */
+/** Maximum number of attempts to read a batch if reading is interrupted before its first entry. */
 const MAX_TRIES = 8;
 
 /** Maximum number of entries of one batch. Reading a batch takes about 1 ms. */
@@ -80,7 +80,7 @@ export class BpfMap implements BatchedMap {
     this.#cursor = bpf.alloc(2 * Math.max(8, shape.keySize));
   }
 
-  /** Creates a map that nothing else uses yet. The name is shown by `bpftool`. */
+  /** Creates a map, unused by others. The name is shown by `bpftool`. */
   static create(bpf: Bpf, shape: MapShape, name: string): BpfMap {
     const attributes = bpf.attributes();
     attributes.setUint32(0, MAP_TYPES[shape.type], true);
@@ -186,7 +186,7 @@ export class BpfMap implements BatchedMap {
       const result = this.#bpf.try('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
       // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The
-      // dump then continues after the entries that were returned.
+      // dump then continues after the returned entries.
       if (result === -EINTR && count === 0 && ++interrupted < MAX_TRIES) continue;
       // ENOSPC: the next entries of a hash map, which have one hash, do not fit into the rest of the batch.
       const isMore = result >= 0 || ((result === -ENOSPC || result === -EINTR) && count > 0);

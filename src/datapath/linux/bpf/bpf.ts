@@ -21,7 +21,7 @@ const COMMANDS = {
 
 export type BpfCommand = keyof typeof COMMANDS;
 
-/** Number of bytes of `union bpf_attr` that are used here. */
+/** Number of used bytes of `union bpf_attr`. */
 const ATTRIBUTE_BYTES = 128;
 const SCRATCH_BYTES = 1 << 16;
 
@@ -29,7 +29,7 @@ const RLIMIT_MEMLOCK = 8;
 /** Size of `struct rlimit`. All bits set: no limit. */
 const RLIMIT_BYTES = 16;
 
-/** Makes `bpf()` calls with attributes in memory that each call reuses. */
+/** Makes `bpf()` calls with attributes in reused memory. */
 export class Bpf implements Disposable {
   readonly #kernel: Kernel;
   readonly #attributes: Arena;
@@ -42,7 +42,7 @@ export class Bpf implements Disposable {
     this.scratch = kernel.native.alloc(SCRATCH_BYTES);
   }
 
-  /** Returns zeroed memory that the kernel can read and write. */
+  /** Returns zeroed memory for the kernel to read and write. */
   alloc(size: number): Arena {
     return this.#kernel.native.alloc(size);
   }
@@ -98,7 +98,7 @@ export function setAddress(view: DataView, at: number, address: number): void {
   view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
 }
 
-/** Number of characters that the kernel keeps of the name of a map or program. */
+/** Number of characters kept by the kernel of the name of a map or program. */
 export const NAME_LENGTH = 15;
 
 /** Writes a name. The kernel allows letters, digits, `_` and `.`; others are replaced. */

@@ -1,12 +1,12 @@
 import { useDescriptor } from '../syscall/descriptor.ts';
 import { type Bpf, setAddress } from './bpf.ts';
 
-/** The map types that are created here. */
+/** The map types created here. */
 export const MAP_TYPES = { hash: 1, array: 2, lruHash: 9, lpmTrie: 11 } as const;
 
 export type MapType = keyof typeof MAP_TYPES;
 
-/** The properties that two maps must share to be read by the same program. */
+/** The properties of a map on which the programs reading it depend. */
 export interface MapShape {
   readonly type: MapType;
   readonly keySize: number;

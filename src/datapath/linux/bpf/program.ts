@@ -18,7 +18,7 @@ export const ATTACH_TYPES = {
   tcxEgress: 47,
 } as const;
 
-/** The kind of hook that a program is attached to. */
+/** The kind of hook of a program. */
 export type AttachType = keyof typeof ATTACH_TYPES;
 
 /**
@@ -28,7 +28,7 @@ export interface ProgramImage {
   readonly name: string;
   /** Instructions of 8 bytes, base64. */
   readonly code: string;
-  /** Indexes of the instructions that refer to a map, with the map's name. */
+  /** Indexes of the instructions referring to a map, with the map's name. */
   readonly maps: readonly (readonly [instruction: number, map: string])[];
 }
 
@@ -43,7 +43,7 @@ export interface ProgramOptions {
 const INSTRUCTION_BYTES = 8;
 /** Flag in the upper half of the second byte of an instruction: its immediate value is a map's descriptor. */
 const BPF_PSEUDO_MAP_FD = 1;
-/** No helper that requires the GPL is called. */
+/** No called helper requires the GPL. */
 const LICENSE = 'Apache-2.0';
 const LOG_BYTES = 1 << 18;
 const LOG_LINES = 24;

@@ -182,12 +182,12 @@ function backendTypes(family: Family, { header }: Protocol): Uint8Array {
 /** Offset of the destination address in the network header. */
 const DESTINATION_OFFSET = { 4: 16, 6: 24 } as const;
 
-/** Returns the expression that loads the destination of a packet. */
+/** Returns the expression for loading the destination of a packet. */
 function loadAddress(family: Family): NftExpression {
   return loadAddressAt(family, DESTINATION_OFFSET[family], REGISTER);
 }
 
-/** Returns the expression that loads an address at an offset of the network header. */
+/** Returns the expression for loading an address at an offset of the network header. */
 export function loadAddressAt(family: Family, offset: number, register: number): NftExpression {
   const numbers = { 2: NETWORK_HEADER, 3: offset, 4: 4 * addressWords(family) };
   return { name: 'payload', registers: { 1: register }, numbers };
@@ -201,7 +201,7 @@ function loadPort(register: number): NftExpression {
   return { name: 'payload', registers: { 1: register }, numbers: { 2: TRANSPORT_HEADER, 3: 2, 4: 2 } };
 }
 
-/** Returns the expressions that load destination, protocol and port of a packet into consecutive registers. */
+/** Returns the expressions for loading destination, protocol and port of a packet into consecutive registers. */
 export function loadFrontend(family: Family): readonly NftExpression[] {
   const at = REGISTER + addressWords(family);
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
@@ -246,7 +246,7 @@ function masquerade(family: Family, protocol: Protocol): readonly NftExpression[
   ];
 }
 
-/** Returns the chains with hooks, and the chain that marks the layout. */
+/** Returns the chains with hooks, and the mark of the layout. */
 export function baseChains(family: Family): readonly NftChain[] {
   const goto = (set: string): readonly NftExpression[] => [
     ...loadFrontend(family),
@@ -317,7 +317,7 @@ export function pickChain(family: Family, backends: number): NftChain {
   };
 }
 
-/** Returns the key of a frontend in the sets that all protocols share: address, protocol, port. */
+/** Returns the key of a frontend in the sets shared by all protocols: address, protocol, port. */
 export function frontendKey({ ip, port, protocol }: Endpoint): Uint8Array {
   const { bytes, view, at } = keyOf(ip, 8);
   view.setUint8(at, protocol);

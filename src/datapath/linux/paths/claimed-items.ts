@@ -1,7 +1,7 @@
 import { compareWriters, type Source } from '../../../model/source.ts';
 import type { DesiredItems } from '../kernel-table.ts';
 
-/** The writer of a claim: a node as its owner, and the source that announces the node. */
+/** The writer of a claim: a node as its owner, and the source of the node. */
 export interface PathWriter {
   readonly owner: string;
   readonly source: Source;
@@ -20,7 +20,7 @@ export class ClaimedItems<Item> implements DesiredItems<Item> {
     return this.#byKey.size;
   }
 
-  /** Replaces all claims of an owner, and its source. Returns the keys that it claimed before or claims now. */
+  /** Replaces all claims of an owner, and its source. Returns the keys claimed by it before or now. */
   replace({ owner, source }: PathWriter, items: ReadonlyMap<string, Item>): ReadonlySet<string> {
     const touched = new Set(items.keys());
     for (const key of this.#byOwner.get(owner)?.keys ?? []) {

@@ -74,7 +74,7 @@ export class NodePaths implements NodeHandler, Disposable {
   #device: DeviceItem | string | undefined;
   #monitor: NetlinkSocket | undefined;
   #subscription: Disposable | undefined;
-  /** Current problems that affect all paths. */
+  /** Current problems of all paths. */
   readonly #problems = new Map<string, string>();
   #isDisposed = false;
 
@@ -146,7 +146,7 @@ export class NodePaths implements NodeHandler, Disposable {
     void this.#resolveTask.request();
   }
 
-  /** Returns the current problems that affect all paths, then why some nodes have no path, one sentence each. */
+  /** Returns the current problems of all paths, then why some nodes have no path, one sentence each. */
   problems(): readonly string[] {
     return [...this.#problems.values(), ...[...this.#withoutPath.values()].slice(0, MAX_REPORTED)];
   }
@@ -287,7 +287,7 @@ export class NodePaths implements NodeHandler, Disposable {
         continue;
       }
       for (const message of events) {
-        // Our own changes are recorded already, except for items that were deleted with an interface.
+        // Our own changes are recorded already, except for items deleted with an interface.
         if (message.port !== this.#table.port || isAboutLink(message.type))
           this.#applyEvent(this.#table.applyMessage(message));
       }
@@ -347,7 +347,7 @@ function podCIDRs({ fields }: Node): readonly string[] {
   return all.filter((cidr) => cidr !== undefined);
 }
 
-/** Returns all prefixes that a node uses: its pod CIDRs and addresses. */
+/** Returns all prefixes used by a node: its pod CIDRs and addresses. */
 function usedPrefixes(node: Node): readonly string[] {
   return [...podCIDRs(node), ...node.fields.addresses.map(({ ip }) => ip)];
 }

@@ -43,10 +43,10 @@ export interface RouteItem {
   readonly joined?: readonly RouteItem[] | undefined;
 }
 
-/** An item in the kernel that is needed to reach pods of other nodes. Its kind is the first word of its key. */
+/** An item in the kernel, needed to reach pods of other nodes. Its kind is the first word of its key. */
 export type PathItem = DeviceItem | FdbItem | NeighborItem | RouteItem;
 
-/** Order of writes: items that others depend on come first. */
+/** Order of writes: an item comes before those depending on it. */
 const ORDER: Readonly<Record<PathItem['kind'], number>> = {
   device: 0,
   fdb: 1,

@@ -47,12 +47,12 @@ function metricOf(destination: string): number {
 }
 
 const MAX_PROBLEMS = 16;
-/** Number of IPv4 routes that double the time of adding one. 256 routes beside 2,048 take about 20 ms. */
+/** Number of IPv4 routes which double the time of adding one. 256 routes beside 2,048 take about 20 ms. */
 const ROUTES_PER_CHANGE = 2_048;
 
 /** The consequences of an event of the kernel. */
 export interface PathEvent {
-  /** Key of our item that has changed. */
+  /** Key of our changed item. */
   readonly key?: string | undefined;
   /** True if the routes to next hops may have changed. */
   readonly reachChanged?: boolean | undefined;
@@ -71,11 +71,11 @@ export type Reach =
   | { readonly kind: 'unreachable'; readonly reason: string };
 
 /**
- * Our items in the kernel that are needed to reach pods of other nodes: one VXLAN interface with its FDB and
+ * Our items in the kernel, needed to reach pods of other nodes: one VXLAN interface with its FDB and
  * neighbours, and routes. An item is ours if it has our protocol number or is on our interface.
  *
  * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by
- * their metrics. If both have the same metric, ours cannot be added: that is an error of its key until the foreign
+ * their metrics. If both have the same metric, ours cannot be added: an error of its key until the foreign
  * route is deleted.
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {

@@ -30,7 +30,7 @@ export class RemoteCIDRs {
   /** Networks of the links of this host, except those of one address. */
   #networks: readonly Prefix[] = [];
 
-  /** `allowed` are ranges that are accepted in addition to the private ones, even inside the network of a link. */
+  /** `allowed` are ranges accepted in addition to the private ones, even inside the network of a link. */
   constructor(allowed: readonly string[] = []) {
     this.#allowed = prefixes(allowed);
   }

@@ -30,7 +30,7 @@ export class ReservedPrefixes {
     return true;
   }
 
-  /** Returns a reserved prefix that shares addresses with `prefix`. */
+  /** Returns a reserved prefix sharing addresses with `prefix`. */
   overlapping(prefix: Prefix): ReservedPrefix | undefined {
     // A prefix that contains the first address of `prefix` overlaps it. All other overlapping ones are inside `prefix`.
     const first = this.#readKey(prefix);

@@ -42,7 +42,7 @@ export class RouteLedger {
     else ledger.set(route.destination, left);
   }
 
-  /** Deletes our routes over an interface that was deleted. */
+  /** Deletes our routes over a deleted interface. */
   deleteInterface(index: number): void {
     for (const route of [...this.#ours.values()].flat()) if (route.interface === index) this.delete(route);
   }
@@ -60,7 +60,7 @@ export class RouteLedger {
     return this.#foreign.get(destination)?.find((route) => route.metric === metric);
   }
 
-  /** Returns the foreign routes that the kernel prefers to ours, because their metric is smaller. */
+  /** Returns the foreign routes preferred to ours by the kernel, because their metric is smaller. */
   *preferredForeign(): Generator<Route, void, void> {
     for (const [destination, [ours]] of this.#ours) {
       const metric = ours?.metric ?? 0;

@@ -87,7 +87,7 @@ function createOrChange(socket: LinkSocket, link: Link): void {
       ? [request('create', NLM_F.create | NLM_F.exclusive), request('change', 0)]
       : [request('change', 0)];
   let error = socket.transact(requests).find((one) => one !== undefined);
-  // Before Linux 6.2, an interface that is up cannot be renamed. It is set down first, without a name in the request.
+  // Before Linux 6.2, an interface cannot be renamed while it is up. It is set down first, by a request without a name.
   if (error?.errno === EBUSY)
     error = socket
       .transact([request('change', 0, { ...link, name: '', up: false }), request('change', 0)])

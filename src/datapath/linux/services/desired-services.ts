@@ -35,7 +35,7 @@ export interface ServiceItem {
   readonly sources?: SourceRanges | undefined;
 }
 
-/** Returns true for port 0 of protocol 0: the frontend that refuses all ports of a cluster IP which have no service. */
+/** Returns true for port 0 of protocol 0: the frontend which refuses all ports of a cluster IP without a service. */
 export function isAnyPort({ port, protocol }: { readonly port: number; readonly protocol: number }): boolean {
   return port === 0 && protocol === 0;
 }
@@ -46,7 +46,7 @@ export interface ServiceInputs {
   readonly isLocalComplete: boolean;
   /** True if the services of each remote cluster are complete, or restored from a checkpoint. */
   readonly areClustersKnown: boolean;
-  /** True if the cache has announced every service that it knows. */
+  /** True if the cache has announced all its services. */
   readonly isSynced: boolean;
 }
 
@@ -107,7 +107,7 @@ function anyPortOf(ip: string): string {
 export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #options: DesiredServicesOptions;
   readonly #index: FrontendIndex;
-  /** Cluster IPs by service, and the number of services that have each of them. */
+  /** Cluster IPs by service, and the number of services of each. */
   readonly #clusterIPs = new Map<string, Iterable<string>>();
   readonly #ipUsers = new Map<string, number>();
   /** The announced services and their backends, by name. */
@@ -128,7 +128,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     this.#index = new FrontendIndex(nodePort, ({ kind }) => frontends === 'all' || kind !== 'cluster-ip');
   }
 
-  /** Sets the addresses that answer on node ports. Returns the frontends that may have changed. */
+  /** Sets the addresses that answer on node ports. Returns the frontends which may have changed. */
   setNodePort(nodePort: NodePortOptions): ReadonlySet<string> {
     return this.#index.setNodePort(nodePort);
   }
@@ -252,7 +252,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return this.#index.indexedFrontendsOf(service).map(formatFrontend);
   }
 
-  /** Stores the cluster IPs of a service; calls `changed` for each IP that it gains or loses. */
+  /** Stores the cluster IPs of a service; calls `changed` for each gained or lost IP. */
   #setClusterIPs(name: string, ips: Iterable<string>, changed: (ip: string) => void): void {
     if (this.#options.frontends === 'external') return;
     const before = new Set(this.#clusterIPs.get(name));

@@ -10,13 +10,13 @@ const NONE: readonly string[] = [];
 
 /** Limits of {@link FamilyServices}. */
 export interface ServiceLimits {
-  /** Maximum number of entries that a call of `apply` writes or deletes, without frontends. */
+  /** Maximum number of entries written or deleted by a call of `apply`, without frontends. */
   readonly entriesPerCall: number;
-  /** Minimum length of the lists of backends that are stored. Shorter ones are compared with the slots. */
+  /** Minimum length of stored lists of backends. Shorter ones are compared with the slots. */
   readonly storedList: number;
 }
 
-/** A backend in the kernel, with the number of slots and members that refer to it. */
+/** A backend in the kernel, with the number of slots and members referring to it. */
 interface BackendRow {
   readonly number: number;
   readonly endpoint: Endpoint;
@@ -29,7 +29,7 @@ export interface InstalledFrontend {
   /** Undefined if there are slots but no frontend. */
   count: number | undefined;
   affinitySeconds: number;
-  /** Backends that clients with session affinity may use. */
+  /** The backends for clients with session affinity. */
   readonly members: Set<string>;
   /** The backends of the slots and, with session affinity, of the members: a long list whose step was completed. */
   backends?: readonly string[] | undefined;
@@ -63,7 +63,7 @@ export class FamilyServices {
   /** Frontends with an unfinished step. Their new backends may have no references yet, and are not deleted. */
   readonly #unfinished = new Set<string>();
   readonly #limits: ServiceLimits;
-  /** Number of entries that the current call of `apply` may still write or delete. */
+  /** Number of entries left for the current call of `apply` to write or delete. */
   #entriesLeft = 0;
 
   constructor(maps: ServiceMaps, limits: ServiceLimits) {
@@ -89,14 +89,14 @@ export class FamilyServices {
     }));
   }
 
-  /** Returns the backends that no slot and no member refers to. */
+  /** Returns the backends without references by slots or members. */
   *unusedBackends(): Generator<string, void, void> {
     for (const [text, { uses }] of this.#backends) if (uses === 0) yield text;
   }
 
   /**
    * Reads all maps, one batch per step. The previous state is kept until everything has been read, also if reading
-   * fails or is abandoned. Nothing may be written during that time.
+   * fails or is abandoned. Nothing may be written meanwhile.
    */
   *read(): Generator<undefined, void, void> {
     const backends = new Map<string, BackendRow>();
@@ -136,7 +136,7 @@ export class FamilyServices {
 
   /**
    * Applies steps together: adds backends, then slots, then the frontends that refer to them; deletes in reverse order.
-   * If a step fails, its later writes are skipped, and entries that it still refers to are kept. If there are too
+   * If a step fails, its later writes are skipped, and the entries it still refers to are kept. If there are too
    * many entries for one call, steps are unfinished: a frontend does not count its new slots before all are written.
    */
   apply(steps: readonly FrontendStep[]): void {
@@ -163,7 +163,7 @@ export class FamilyServices {
 
   /**
    * Deletes a backend without references, unless a reference was added since, and retries the failed deletes of others.
-   * Uses the entries that the last {@link apply} has left.
+   * Uses the entries left by the last {@link apply}.
    */
   release(backend: string): ApplyOutcome {
     this.#unused.add(backend);
@@ -266,7 +266,7 @@ export class FamilyServices {
     deletes.flush();
   }
 
-  /** Deletes slots beyond the count, and members that are not desired any more. */
+  /** Deletes slots beyond the count, and undesired members. */
   #trim(steps: readonly FrontendStep[]): void {
     const slots = new MapBatch(this.maps.maps.services, 'delete');
     const members = new MapBatch(this.maps.maps.members, 'delete');
@@ -283,7 +283,7 @@ export class FamilyServices {
       }
       for (const text of removedMembers(step)) {
         if (!this.#takeEntry(step)) break;
-        // A backend that is not in the map is known by its number only: `#17`.
+        // A backend missing from the map is known by its number only: `#17`.
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
         members.add(
           (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
@@ -300,7 +300,7 @@ export class FamilyServices {
   }
 
   /**
-   * Deletes the backends that have lost their last reference. Returns the first error. If there are too many for this
+   * Deletes the backends without references. Returns the first error. If there are too many for this
    * call, `step` is unfinished; without a step, the next call deletes the others.
    */
   #deleteUnused(step?: FrontendStep): SyscallError | undefined {
@@ -356,18 +356,18 @@ function isStopped({ error, isUnfinished }: FrontendStep): boolean {
   return error !== undefined || isUnfinished;
 }
 
-/** Returns the backends that a step may have to write: all, if the former ones are not known. */
+/** Returns the backends to write in a step if they are missing: all, if the former ones are not known. */
 function addedBackends({ desired, former = NONE }: FrontendStep): readonly string[] {
   return without(desired?.backends ?? NONE, former);
 }
 
-/** Returns the members that a step may have to write. */
+/** Returns the members to write in a step if they are missing. */
 function addedMembers(step: FrontendStep): readonly string[] {
   const { desired, installed } = step;
   return installed.affinitySeconds === 0 ? (desired?.backends ?? NONE) : addedBackends(step);
 }
 
-/** Returns the members that a step deletes. */
+/** Returns the members to delete in a step. */
 function removedMembers({ desired, installed: { members }, former }: FrontendStep): Iterable<string> {
   if (desired === undefined || desired.affinitySeconds === 0) return members;
   if (former !== undefined) return without(former, desired.backends).filter((text) => members.has(text));
@@ -402,7 +402,7 @@ function installedIn(frontends: Map<string, InstalledFrontend>, frontend: string
   return empty;
 }
 
-/** Records a slot that was read. */
+/** Records a slot read from the kernel. */
 function fillSlot(
   { slots }: InstalledFrontend,
   { slot, number }: { readonly slot: number; readonly number: number },

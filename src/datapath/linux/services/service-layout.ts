@@ -77,7 +77,7 @@ export function endpointText(view: DataView, at: number, family: Family, protoco
   return formatFrontend({ ip: readAddressAt(view, at, family), port, protocol });
 }
 
-/** Returns the texts of a sorted list that another sorted list does not have. */
+/** Returns the texts of a sorted list which another sorted list lacks. */
 export function without(list: readonly string[], others: readonly string[]): readonly string[] {
   const rest: string[] = [];
   let at = 0;
@@ -91,7 +91,7 @@ export function without(list: readonly string[], others: readonly string[]): rea
 
 /**
  * Returns the slots that change from `previous`, with their new backends; see {@link assignSlots}. `backends` are
- * sorted. `former` are the backends in `previous`, sorted, if they are known: then only texts that differ are hashed.
+ * sorted. `former` are the backends in `previous`, sorted, if they are known: then only differing texts are hashed.
  */
 export function changedSlots(
   previous: readonly (string | undefined)[],
@@ -111,7 +111,7 @@ export function changedSlots(
   return changes;
 }
 
-/** Assigns backends to slots. Backends that remain keep their slots, because fewer entries change then. */
+/** Assigns backends to slots. Remaining backends keep their slots, because fewer entries change then. */
 export function assignSlots(
   previous: readonly (string | undefined)[],
   backends: readonly string[],

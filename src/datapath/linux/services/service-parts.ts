@@ -39,7 +39,7 @@ import {
 /** Errors of a kernel without nftables. */
 const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT']);
 
-/** Minimum time between the starts of two repairs of rules that others change. */
+/** Minimum time between the starts of two repairs of rules changed by others. */
 const RULES_PACE_MS = 500;
 /**
  * After a slow repair, the minimum time is the duration of that repair times this factor, so that repairs take a tenth
@@ -284,7 +284,7 @@ function labelHandler(access: HostAccess, parts: readonly OpenedServices[]): Nod
   };
 }
 
-/** Removes the socket programs of an earlier process, and the maps that only they read. */
+/** Removes the socket programs of an earlier process, and the maps read only by them. */
 export function retirePrograms(access: HostAccess): void {
   const { pinFolder } = access.options;
   if (!existsSync(pinFolder)) return;
@@ -310,7 +310,7 @@ export function retireRules(access: HostAccess): void {
   });
 }
 
-/** Returns a problem if there are frontends that only rules can serve. `missing` is why there are no rules. */
+/** Returns a problem if there are frontends which only rules can serve. `missing` is why there are no rules. */
 function unreachableProblem(services: DesiredServices, missing: string): readonly string[] {
   const names = shortList(services.externalServices());
   if (names === undefined) return [];

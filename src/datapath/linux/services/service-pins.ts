@@ -24,7 +24,7 @@ interface ResizedMap {
 }
 
 /**
- * Maps that programs write. They are copied again after the switch, because programs write to the old maps until then.
+ * Maps written by programs. They are copied again after the switch, because programs write to the old maps until then.
  */
 const WRITTEN_BY_PROGRAMS: readonly ServiceMapName[] = ['clients', 'peers', 'datagrams'];
 
@@ -156,7 +156,7 @@ export class ServicePins implements Disposable {
     return join(this.#options.folder, `${name}${family}`);
   }
 
-  /** Pins a new map beside the pin that it will replace. */
+  /** Pins a new map beside the pin to replace. */
   #stage(map: BpfMap, path: string): void {
     unpinMap(this.#bpf, path + STAGING_SUFFIX, map.shape);
     pin(this.#bpf, map.fd, path + STAGING_SUFFIX);
@@ -252,7 +252,7 @@ function usedAt({ values, shape: { valueSize } }: BpfMap, at: number): bigint {
 }
 
 /**
- * Removes the pins of our maps, and of new maps that an interrupted replacement has left; call it after the programs
+ * Removes the pins of our maps, and of new maps left by an interrupted replacement; call it after the programs
  * were detached. Maps of other programs remain.
  */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {

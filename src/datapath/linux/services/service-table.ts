@@ -15,14 +15,14 @@ import type { ServiceMapSet } from './service-maps.ts';
 const E2BIG = 7;
 /** 8192 entries take about 10 ms. Lists of 1024 backends are also kept by `DesiredServices`. */
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
-/** Prefix of the keys of backends that exist in the kernel but no frontend uses: `unused backend 10.0.0.1:8080/TCP`. */
+/** Prefix of the keys of backends in the kernel without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /**
  * Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always
  * rewritten.
  */
 const DAMAGED = '(damaged)';
-/** The item of a frontend that has slots in the kernel but no entry of its own. */
+/** The item of a frontend with slots in the kernel but no entry of its own. */
 const WITHOUT_FRONTEND: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
 /**
@@ -47,7 +47,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
   }
 
   /**
-   * Returns how full each map is that stores frontends, backends or members. Cost: linear in the number of frontends.
+   * Returns the usage of each map of frontends, backends or members. Cost: linear in the number of frontends.
    */
   maps(): readonly MapUse[] {
     return FAMILIES.flatMap((family) => this.families[family].mapUse());

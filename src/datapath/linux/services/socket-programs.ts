@@ -81,7 +81,7 @@ export function detachSocketPrograms(bpf: Bpf, folder: string): void {
   }
 }
 
-/** Returns the pins of the links that attach the programs, by name. Restoring one attaches all. */
+/** Returns the pins of the programs' links, by name. Restoring one attaches all. */
 export function programPins(bpf: Bpf, options: SocketProgramsOptions): ReadonlyMap<string, GuardedPin> {
   const { folder, cgroup } = options;
   const desired = `attached to ${cgroup}`;

@@ -1,7 +1,7 @@
 import { type Arena, Native, type SyscallName } from './native.ts';
 import { SyscallError } from './syscall-error.ts';
 
-// Constants of sockets, the same on all architectures that are supported.
+// Constants of sockets, the same on all supported architectures.
 export const AF_UNIX = 1;
 export const SOCK_CLOEXEC = 0o2000000;
 export const SOL_SOCKET = 1;
@@ -78,7 +78,7 @@ export class Kernel implements Disposable {
     this.#buffer[Symbol.dispose]();
   }
 
-  /** Returns the value that a call writes. `call` receives the addresses of the value and of its length. */
+  /** Returns the value written by a call. `call` receives the addresses of the value and of its length. */
   #returned(size: number, call: (value: number, length: number) => void): Uint8Array {
     const { bytes, view, address } = this.#buffer;
     view.setUint32(0, size, true);

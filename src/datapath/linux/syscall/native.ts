@@ -18,7 +18,7 @@ const NUMBERS = {
 } as const;
 
 /**
- * The system calls that are used here. Files are opened and closed through `node:fs`, because descriptors are the same.
+ * The system calls used here. Files are opened and closed through `node:fs`, because descriptors are the same.
  */
 export type SyscallName = keyof typeof NUMBERS;
 

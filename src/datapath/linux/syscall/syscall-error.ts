@@ -21,7 +21,7 @@ export function errnoCode(errno: number): string {
   return CODES.get(errno) ?? `E${errno}`;
 }
 
-/** A system call that the kernel has refused. */
+/** A system call refused by the kernel. */
 export class SyscallError extends Error {
   override readonly name: string = 'SyscallError';
   /** The call, as in a manual page: `bpf(MAP_CREATE)`, `mount`. */

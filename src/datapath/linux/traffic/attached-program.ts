@@ -40,7 +40,7 @@ export interface AttachContext {
  */
 const createdDisciplines: Map<string, number> = new Map();
 
-/** Numbers of our filter. A program that is attached again replaces the one before. */
+/** Numbers of our filter. A program attached again replaces the one before. */
 const FILTER = { priority: 20_201, handle: 1 } as const;
 
 /**

@@ -37,7 +37,7 @@ export interface IdentityTrafficOptions extends TrafficPlace {
    * Default 65,536.
    */
   readonly maxEntries?: number | undefined;
-  /** The method that attaches the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
+  /** The method of attaching the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
 }
 
@@ -48,7 +48,7 @@ function trafficShape(maxEntries: number): MapShape {
 }
 
 /**
- * Counts the IP packets that an interface receives or sends, by the identities of source and destination. A program in
+ * Counts the IP packets received or sent by an interface, by the identities of source and destination. A program in
  * the kernel looks both up in the ipcache map that an agent maintains. It changes no packet, and passes each to the
  * programs of others. If an agent later replaces the map by one of another size or layout, the new one is not used.
  */
@@ -83,7 +83,7 @@ export class IdentityTraffic implements Disposable {
     });
   }
 
-  /** The method that attached the program. */
+  /** The method by which the program was attached. */
   get by(): AttachedBy {
     return this.#program.by;
   }
