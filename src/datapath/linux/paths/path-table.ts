@@ -61,6 +61,7 @@ export interface PathEvent {
 }
 
 interface QueuedRequest {
+  /** Index of its change in the call of `apply`. */
   readonly at: number;
   readonly request: LenientRequest;
 }
@@ -139,15 +140,13 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     const outcomes: (SyscallError | undefined)[] = changes.map(() => undefined);
     const batch: QueuedRequest[] = [];
     changes.forEach(({ key, item }, at) => {
+      if (item !== undefined && this.#isInstalled(key, item)) return;
+      const isDevice = splitKey(key)[0] === 'device';
+      // Items on the device are deleted before the device.
+      if (isDevice) this.#send(batch, outcomes);
       try {
-        if (item !== undefined && this.#isInstalled(key, item)) return;
-        if (splitKey(key)[0] !== 'device')
-          for (const request of this.#requests(key, item)) batch.push({ at, request });
-        else {
-          // Items on the device are deleted before the device.
-          this.#send(batch, outcomes);
-          this.#applyDevice(item);
-        }
+        if (isDevice) this.#applyDevice(item);
+        else for (const request of this.#requests(key, item)) batch.push({ at, request });
       } catch (error) {
         if (!(error instanceof SyscallError)) throw error;
         outcomes[at] = error;
@@ -229,10 +228,11 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   /** Sends the queued requests, and empties the queue. */
   #send(batch: QueuedRequest[], outcomes: (SyscallError | undefined)[]): void {
     const queued = batch.splice(0);
-    this.#socket.transact(queued.map(({ request }) => request)).forEach((error, index) => {
-      const { at, request } = queued[index] ?? { at: -1, request: undefined };
-      if (error !== undefined && !request?.ignoredErrors.includes(error.code)) outcomes[at] ??= error;
-    });
+    const errors = this.#socket.transact(queued.map(({ request }) => request));
+    for (const [index, { at, request }] of queued.entries()) {
+      const error = errors[index];
+      if (error !== undefined && !request.ignoredErrors.includes(error.code)) outcomes[at] ??= error;
+    }
   }
 
   *#dumpTunnel(socket: NetlinkSocket): Generator<readonly [string, PathItem] | undefined, void, void> {

@@ -463,6 +463,34 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
+  it('still exist if their deletes cannot be sent before that of their interface (regression: counted as deleted)', () => {
+    let isFull = false;
+    class FullKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        if (isFull) throw new SyscallError('sendto', ENOBUFS);
+        return super.send(fd, message, to);
+      }
+    }
+    using full = new FullKernel();
+    using table = new PathTable(full, host.path);
+    const [device, key] = [pathKey('device', DEVICE), pathKey('neighbor', '10.2.0.0')];
+    const neighbor = { kind: 'neighbor', mac: '02:dc:00:00:00:02' } as const;
+    const mac = '02:dc:00:00:00:01';
+    const tunnel = { kind: 'device', vni: 7, port: 8472, local: '192.168.0.1', mtu: 1450, mac } as const;
+    const added = [
+      { key: device, item: tunnel },
+      { key, item: neighbor },
+    ];
+    expect(table.apply(added)).toEqual([undefined, undefined]);
+    const deletes = [key, device].map((each) => ({ key: each, item: undefined }));
+    isFull = true;
+    expect(() => table.apply(deletes)).toThrow('ENOBUFS');
+    expect(table.has(key, neighbor)).toBe(true);
+    isFull = false;
+    expect(table.apply(deletes)).toEqual([undefined, undefined]);
+    expect(table.has(key, undefined)).toBe(true);
+  });
+
   it('remain if an interface is renamed, are deleted when it is down, and restored with it', async () => {
     const one = under({ mode: 'direct' });
     await one.start();
