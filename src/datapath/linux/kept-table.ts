@@ -472,11 +472,11 @@ export class KeptTable<Item> implements Disposable {
       const rank = this.#rankOf(key, item);
       this.#noRoom.set(key, rank);
       this.#failing.delete(key);
-      const victim = this.#evictionCandidate(key, rank);
-      if (victim === undefined) continue;
-      this.#actual.delete(victim.key);
-      if (this.#desired.get(victim.key) !== undefined) this.#noRoom.set(victim.key, victim.rank);
-      evicted.push({ key: victim.key, item: undefined });
+      const weaker = this.#evictionCandidate(key, rank);
+      if (weaker === undefined) continue;
+      this.#actual.delete(weaker.key);
+      if (this.#desired.get(weaker.key) !== undefined) this.#noRoom.set(weaker.key, weaker.rank);
+      evicted.push({ key: weaker.key, item: undefined });
     }
     let freed = 0;
     this.#apply(evicted).forEach((error, at) => {

@@ -256,15 +256,15 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends the written requests and receives until the queue is empty. The kernel has all answers ready when the send
+   * Sends the written requests, and passes on all messages until the queue is empty. The kernel has all answers ready when the send
    * returns. Returns false if an answer was lost.
    */
-  #exchange(receive: (message: NetlinkMessage) => void): boolean {
+  #exchange(onMessage: (message: NetlinkMessage) => void): boolean {
     this.#send();
     let isComplete = true;
     for (let events = this.events(); events !== undefined; events = this.events()) {
       if (events === 'overrun') isComplete = false;
-      else for (const message of events) receive(message);
+      else for (const message of events) onMessage(message);
     }
     return isComplete;
   }

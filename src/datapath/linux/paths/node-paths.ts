@@ -91,12 +91,12 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#recordFailure('cannot read the paths of the kernel', () => this.kept.repair()),
+      () => this.#attempt('cannot read the paths of the kernel', () => this.kept.repair()),
     );
     this.#resolveTask = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#recordFailure('cannot resolve the paths to nodes', () => this.#resolveAll()),
+      () => this.#attempt('cannot resolve the paths to nodes', () => this.#resolveAll()),
     );
   }
 
@@ -113,7 +113,7 @@ export class NodePaths implements NodeHandler, Disposable {
 
   nodeAdd(node: Node): void {
     if (this.#isLocal(node)) this.#setLocal(node);
-    else this.#set(node);
+    else this.#setOther(node);
   }
 
   nodeUpdate(old: Node, node: Node): void {
@@ -186,7 +186,7 @@ export class NodePaths implements NodeHandler, Disposable {
     if (isChanged) void this.#resolveTask.request();
   }
 
-  #set(node: Node): void {
+  #setOther(node: Node): void {
     this.#nodes.set(node.fullName, node);
     this.#reserve(node, usedPrefixes(node));
     const reason = this.#resolve(node);
@@ -215,10 +215,11 @@ export class NodePaths implements NodeHandler, Disposable {
     }
   }
 
+  /** Adds the items of the path to a pod CIDR of a node. Returns the reason if there is no path. */
   #addPath(node: Node, cidr: string, items: Map<string, PathItem>): string | undefined {
     const hop = tunnelEndpoint(node, cidr.includes(':') ? 'ipv6' : 'ipv4');
-    const end = tunnelEndpoint(node, this.#underlay);
-    if ([hop, end].some((address) => address !== undefined && containsAddress(cidr, address)))
+    const tunnelEnd = tunnelEndpoint(node, this.#underlay);
+    if ([hop, tunnelEnd].some((address) => address !== undefined && containsAddress(cidr, address)))
       return 'it contains the address of its node';
     const refusal = this.#refusal(node, cidr);
     if (refusal !== undefined) return refusal;
@@ -229,7 +230,7 @@ export class NodePaths implements NodeHandler, Disposable {
       return undefined;
     }
     if (mode === 'direct') return reasonOf(direct);
-    return this.#addTunnel(cidr, end, items);
+    return this.#addTunnel(cidr, tunnelEnd, items);
   }
 
   /**
@@ -242,14 +243,14 @@ export class NodePaths implements NodeHandler, Disposable {
     return overlapping && `it overlaps ${overlapping} of this node`;
   }
 
-  #addTunnel(cidr: string, end: string | undefined, items: Map<string, PathItem>): string | undefined {
-    if (end === undefined) return `the node has no ${this.#underlay} tunnel address`;
+  #addTunnel(cidr: string, tunnelEnd: string | undefined, items: Map<string, PathItem>): string | undefined {
+    if (tunnelEnd === undefined) return `the node has no ${this.#underlay} tunnel address`;
     this.#device ??= this.#desiredDevice();
     if (typeof this.#device === 'string') return this.#device;
-    const mac = tunnelMAC(end);
+    const mac = tunnelMAC(tunnelEnd);
     const route: RouteItem = { kind: 'route', gateway: tunnelHop(cidr, mac), interface: TUNNEL };
     items.set(pathKey('device', TUNNEL_DEVICE), this.#device);
-    items.set(pathKey('fdb', mac), { kind: 'fdb', host: end });
+    items.set(pathKey('fdb', mac), { kind: 'fdb', host: tunnelEnd });
     items.set(pathKey('neighbor', route.gateway ?? ''), { kind: 'neighbor', mac });
     items.set(pathKey('route', cidr), route);
     return undefined;
@@ -310,8 +311,8 @@ export class NodePaths implements NodeHandler, Disposable {
     else if (mustReread || !isAsDesired) void this.#repairTask.request();
   }
 
-  /** Records a failure of `work` as a problem. The next event or validation repeats the work. */
-  async #recordFailure(problem: string, work: () => Promise<unknown>): Promise<void> {
+  /** Runs work, and records its failure as a problem. The next event or validation repeats the work. */
+  async #attempt(problem: string, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
       this.#problems.delete(problem);

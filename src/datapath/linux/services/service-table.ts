@@ -98,8 +98,10 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
   #stepOf(frontend: string, desired: ServiceItem | undefined): FrontendStep {
     const endpoint = parseEndpoint(frontend);
     const installed = this.families[familyOf(endpoint.ip)].installed(frontend);
-    const isTooMuch = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
-    const error = isTooMuch ? new SyscallError('a frontend has at most 65,535 backends', E2BIG) : undefined;
+    const exceedsLimit = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
+    const error = exceedsLimit
+      ? new SyscallError('a frontend has at most 65,535 backends', E2BIG)
+      : undefined;
     return { frontend, endpoint, installed, desired, error, isUnfinished: false };
   }
 
