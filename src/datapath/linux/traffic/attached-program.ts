@@ -40,6 +40,12 @@ export interface AttachContext {
  */
 const createdDisciplines: Map<string, number> = new Map();
 
+/**
+ * The last filter attached at each hook by this process, by `namespace index direction`. It has replaced the earlier
+ * ones there, which must not remove it.
+ */
+const currentFilters: Map<string, AttachedProgram> = new Map();
+
 /** Numbers of our filter. A program attached again replaces the one before. */
 const FILTER = { priority: 20_201, handle: 1 } as const;
 
@@ -86,14 +92,20 @@ function attachFilter(socket: NetlinkSocket, program: number, place: PlaceOfInde
   else if (users > 0) createdDisciplines.set(discipline, users + 1);
   const release = { [Symbol.dispose]: () => releaseClsact(socket, ifindex, discipline) };
   disposeOnError([release], () => socket.change(addFilter(filter, { fd: program, name: 'dpcache' })));
-  return {
+  const hook = `${discipline} ${direction}`;
+  const attached: AttachedProgram = {
     by: 'clsact',
     [Symbol.dispose]: () => {
       using _socket = socket;
-      remove(socket, deleteFilter(filter));
+      if (currentFilters.get(hook) === attached) {
+        currentFilters.delete(hook);
+        remove(socket, deleteFilter(filter));
+      }
       release[Symbol.dispose]();
     },
   };
+  currentFilters.set(hook, attached);
+  return attached;
 }
 
 function indexOf(socket: NetlinkSocket, name: string): number {

@@ -191,7 +191,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     ]);
   });
 
-  it('are counted by a filter of clsact if the kernel has no TCX, and once however often it is attached', () => {
+  it('are counted by a filter of clsact if the kernel has no TCX, and once however often it is attached (regression: the end of a replaced one ended the next)', () => {
     class OldBpf extends Bpf {
       override call(command: BpfCommand, what = ''): number {
         if (command === 'LINK_CREATE')
@@ -213,10 +213,10 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     const filters = (): number =>
       node.run('tc', 'filter', 'show', 'dev', 'pod0', 'ingress').match(/ handle 0x1 /g)?.length ?? 0;
     expect(filters()).toBe(1);
+    first[Symbol.dispose]();
+    expect(filters()).toBe(1);
     second[Symbol.dispose]();
     expect(filters()).toBe(0);
-    // Nothing is left to remove, which is no error.
-    first[Symbol.dispose]();
   });
 
   it('leave no clsact after the last of them, unless it existed before or others have a filter in it', () => {
