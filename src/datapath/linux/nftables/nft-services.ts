@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import type { Family } from '../../../net/address-words.ts';
 import { formatFrontend } from '../../../servicecache/frontends.ts';
 import { NFT_TABLE } from '../kernel-names.ts';
@@ -65,7 +66,6 @@ const ELEMENTS_PER_CHANGE = 16;
 const MAX_SLOTS = 1 << 20;
 /** Prefix of {@link rulesKey}; no frontend has such a key. */
 const RULES = 'rules of ';
-const EPROTONOSUPPORT = 93;
 
 interface PreparedChange {
   /** Index of the change in the call of `apply`. */
@@ -562,18 +562,20 @@ function protocolError({ key, item }: TableChange<ServiceItem>): SyscallError | 
   const endpoint = parseEndpoint(key);
   const isKnown = PROTOCOLS.some(({ number }) => number === endpoint.protocol);
   if (isKnown || isAnyPort(endpoint) || item === undefined) return undefined;
-  return new SyscallError(`${key}: unsupported protocol, expected TCP, UDP or SCTP`, EPROTONOSUPPORT);
+  const reason = `${key}: unsupported protocol, expected TCP, UDP or SCTP`;
+  return new SyscallError(reason, constants.errno.EPROTONOSUPPORT);
 }
 
-const scratch = new MessageWriter();
+/** The writer by which {@link sizeOf} measures requests. */
+const measured = new MessageWriter();
 
 /** Returns the encoded size of requests in bytes. */
 function sizeOf(requests: readonly NetlinkRequest[]): number {
-  scratch.clear();
+  measured.clear();
   for (const request of requests) {
-    scratch.begin(request.type, 0, 0);
-    request.write(scratch);
-    scratch.end();
+    measured.begin(request.type, 0, 0);
+    request.write(measured);
+    measured.end();
   }
-  return scratch.length;
+  return measured.length;
 }

@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import type { Family } from '../../../net/address-words.ts';
 import type { ApplyOutcome, KernelTable, MapUse, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
@@ -12,7 +13,6 @@ import {
 import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-layout.ts';
 import type { ServiceMapSet } from './service-maps.ts';
 
-const E2BIG = 7;
 /** 8192 entries take about 10 ms. Lists of 1024 backends are also kept by `DesiredServices`. */
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
 /** Prefix of the keys of backends in the kernel without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
@@ -100,7 +100,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     const installed = this.families[familyOf(endpoint.ip)].installed(frontend);
     const exceedsLimit = (desired?.backends.length ?? 0) > MAX_BACKENDS_OF_FRONTEND;
     const error = exceedsLimit
-      ? new SyscallError('a frontend has at most 65,535 backends', E2BIG)
+      ? new SyscallError('a frontend has at most 65,535 backends', constants.errno.E2BIG)
       : undefined;
     return { frontend, endpoint, installed, desired, error, isUnfinished: false };
   }
