@@ -32,7 +32,7 @@ export interface KernelFrontend {
   /** True if it refuses all ports without a service ({@link isAnyPort}). It has no backends. */
   readonly isAny: boolean;
   /** Number of backends to select from. 0: connections are refused. `undefined`: no set of frontends contains it. */
-  backends: number | undefined;
+  backendCount: number | undefined;
   readonly slots: string[];
   /** Foreign elements: slots of `MAX_SLOTS` or more, other verdicts, and a second set of frontends. */
   readonly foreign: { readonly set: string; readonly key: Uint8Array }[];
@@ -48,7 +48,7 @@ export interface KernelFrontend {
 export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
   return {
     isAny: isAnyPort(endpoint),
-    backends: undefined,
+    backendCount: undefined,
     slots: [],
     foreign: [],
     listedProtocols: new Set(),
@@ -60,7 +60,7 @@ export function emptyFrontend(endpoint: Endpoint): KernelFrontend {
 /** Returns the state of a frontend as an item. An incomplete one equals no desired item. */
 export function itemOf({
   isAny,
-  backends,
+  backendCount,
   slots,
   foreign,
   listedProtocols,
@@ -70,7 +70,7 @@ export function itemOf({
   const sources =
     sourceChain === undefined ? undefined : { policy: policyOf(sourceChain), ranges: [...ranges] };
   const hasAllRanges = sources === undefined ? ranges.size === 0 : sourceChainName(sources) === sourceChain;
-  const hasAllElements = isAny ? listedProtocols.size === PROTOCOLS.length : backends === slots.length;
+  const hasAllElements = isAny ? listedProtocols.size === PROTOCOLS.length : backendCount === slots.length;
   const isComplete = hasAllElements && hasAllRanges && foreign.length === 0;
   const masquerade = !isAny && listedProtocols.size > 0;
   return { backends: isComplete ? slots : [EMPTY_SLOT, ...slots], affinitySeconds: 0, masquerade, sources };
@@ -86,7 +86,7 @@ export function changedFrontend(
   const isAny = isAnyPort(endpoint);
   return {
     isAny,
-    backends: isAny ? undefined : slots.length,
+    backendCount: isAny ? undefined : slots.length,
     slots,
     foreign: [],
     listedProtocols: new Set(protocolsOf(endpoint, item)),
@@ -109,31 +109,30 @@ export function changeRequests(
 ): NftSteps {
   const state = current ?? emptyFrontend(frontend);
   const listing = listingRequests(table, frontend, state.listedProtocols, protocolsOf(frontend, item));
-  const clients = sourceSteps(table, frontend, state, item?.sources);
-  const before = state.slots;
-  const after = item ? assignSlots(before, item.backends) : [];
-  const isUsed = (slot: number): boolean => (before[slot] ?? EMPTY_SLOT) !== EMPTY_SLOT;
-  const added = after.flatMap((backend, slot) => (before[slot] === backend ? [] : [{ backend, slot }]));
-  const surplus = [...before.keys()].filter((slot) => slot >= after.length && isUsed(slot));
+  const sources = sourceSteps(table, frontend, state, item?.sources);
+  const slots = item ? assignSlots(state.slots, item.backends) : [];
+  const isUsed = (slot: number): boolean => (state.slots[slot] ?? EMPTY_SLOT) !== EMPTY_SLOT;
+  const added = slots.flatMap((backend, slot) => (state.slots[slot] === backend ? [] : [{ backend, slot }]));
+  const surplus = [...state.slots.keys()].filter((slot) => slot >= slots.length && isUsed(slot));
   const keyOf = (slot: number): Uint8Array => slotKey(frontend, slot);
-  const backends = backendsOf(frontend.protocol);
-  const count = item === undefined || isAnyPort(frontend) ? undefined : after.length;
-  const remove = (slots: readonly number[]): readonly NetlinkRequest[] =>
-    slots.length === 0 ? [] : [deleteElements(table, backends, slots.map(keyOf))];
+  const set = backendsOf(frontend.protocol);
+  const count = item === undefined || isAnyPort(frontend) ? undefined : slots.length;
+  const remove = (some: readonly number[]): readonly NetlinkRequest[] =>
+    some.length === 0 ? [] : [deleteElements(table, set, some.map(keyOf))];
   return [
-    ...inSteps(state.foreign, (some) => some.map(({ set, key }) => deleteElements(table, set, [key]))),
-    ...clients.before,
-    ...inSteps(added, (slots) => [
-      ...remove(slots.map(({ slot }) => slot).filter(isUsed)),
+    ...inSteps(state.foreign, (some) => some.map((one) => deleteElements(table, one.set, [one.key]))),
+    ...sources.before,
+    ...inSteps(added, (some) => [
+      ...remove(some.map(({ slot }) => slot).filter(isUsed)),
       addElements(
         table,
-        backends,
-        slots.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
+        set,
+        some.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
     ]),
-    [...listing, ...clients.together, ...frontendRequests(table, frontend, state.backends, count)],
+    [...listing, ...sources.together, ...frontendRequests(table, frontend, state.backendCount, count)],
     ...inSteps(surplus, remove),
-    ...clients.after,
+    ...sources.after,
   ];
 }
 

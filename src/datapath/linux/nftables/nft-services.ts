@@ -300,10 +300,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
     } else if (ofProtocol === undefined) {
       const frontend = this.#frontendAt(family, readFrontend(key, family));
-      const backends = set === SETS.refused ? 0 : pickSizeOf(chain) || undefined;
-      const isForeign = backends === undefined || frontend.backends !== undefined || frontend.isAny;
+      const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain) || undefined;
+      const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
       if (isForeign) frontend.foreign.push({ set, key });
-      else frontend.backends = backends;
+      else frontend.backendCount = backendCount;
     } else if (ofProtocol.kind === 'masquerade') {
       const { protocol } = ofProtocol;
       this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
@@ -528,9 +528,10 @@ function* readSet(
   }
 }
 
-function chainsOf({ backends = 0, sourceChain }: KernelFrontend): readonly string[] {
+/** Returns the chains that a frontend refers to. */
+function chainsOf({ backendCount = 0, sourceChain }: KernelFrontend): readonly string[] {
   return [
-    ...(backends === 0 ? [] : [pickName(backends)]),
+    ...(backendCount === 0 ? [] : [pickName(backendCount)]),
     ...(sourceChain === undefined ? [] : [sourceChain]),
   ];
 }
