@@ -294,17 +294,17 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     const key = formatFrontend(frontend);
     const { portName } = frontend;
     const kept = this.#lists.get(key);
-    const from = kept?.portName === portName ? kept : { selected: NO_BACKENDS, texts: NONE };
+    const base = kept?.portName === portName ? kept : { selected: NO_BACKENDS, texts: NONE };
     const removed = new Set<string>();
     const added: string[] = [];
-    everyDifference(from.selected, selected, (old, next) => {
+    everyDifference(base.selected, selected, (old, next) => {
       const [before, after] = [backendText(frontend, old), backendText(frontend, next)];
       if (before === after) return true;
       if (before !== undefined) removed.add(before);
       if (after !== undefined) added.push(after);
       return true;
     });
-    const staying = removed.size === 0 ? from.texts : from.texts.filter((text) => !removed.has(text));
+    const staying = removed.size === 0 ? base.texts : base.texts.filter((text) => !removed.has(text));
     const texts = added.length === 0 ? staying : [...staying, ...added.sort()].sort();
     if (texts.length < KEPT_LIST) this.#lists.delete(key);
     else this.#lists.set(key, { portName, selected, texts });

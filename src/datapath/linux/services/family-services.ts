@@ -54,7 +54,7 @@ export interface FrontendStep {
  * keeps its number over restarts, and no number is reused during the life of a process.
  */
 export class FamilyServices {
-  maps: ServiceMaps;
+  serviceMaps: ServiceMaps;
   #backends = new Map<string, BackendRow>();
   #frontends = new Map<string, InstalledFrontend>();
   #nextNumber = 1;
@@ -66,8 +66,8 @@ export class FamilyServices {
   /** Number of entries left for the current call of `apply` to write or delete. */
   #entriesLeft = 0;
 
-  constructor(maps: ServiceMaps, limits: ServiceLimits) {
-    this.maps = maps;
+  constructor(serviceMaps: ServiceMaps, limits: ServiceLimits) {
+    this.serviceMaps = serviceMaps;
     this.#limits = limits;
   }
 
@@ -83,9 +83,9 @@ export class FamilyServices {
       used.members += members.size;
     }
     return (['services', 'backends', 'members'] as const).map((name) => ({
-      name: `${name}${this.maps.family}`,
+      name: `${name}${this.serviceMaps.family}`,
       used: used[name],
-      capacity: this.maps.maps[name].shape.maxEntries,
+      capacity: this.serviceMaps.maps[name].shape.maxEntries,
     }));
   }
 
@@ -102,13 +102,13 @@ export class FamilyServices {
     const backends = new Map<string, BackendRow>();
     const frontends = new Map<string, InstalledFrontend>();
     const byNumber = new Map<number, string>();
-    yield* forEachEntry(this.maps.readBackends(), ([number, text]) => {
+    yield* forEachEntry(this.serviceMaps.readBackends(), ([number, text]) => {
       // A second backend with the same address is foreign. No frontend refers to it by this name.
       const name = backends.has(text) ? `${text}#${number}` : text;
       byNumber.set(number, name);
       backends.set(name, { number, endpoint: parseEndpoint(text), uses: 0 });
     });
-    yield* forEachEntry(this.maps.readServices(), (entry) => {
+    yield* forEachEntry(this.serviceMaps.readServices(), (entry) => {
       const installed = installedIn(frontends, entry.frontend);
       if (entry.slot > 0) fillSlot(installed, entry, byNumber, backends);
       else {
@@ -116,7 +116,7 @@ export class FamilyServices {
         installed.affinitySeconds = entry.affinitySeconds;
       }
     });
-    yield* forEachEntry(this.maps.readMembers(), ([frontend, number]) => {
+    yield* forEachEntry(this.serviceMaps.readMembers(), ([frontend, number]) => {
       const text = byNumber.get(number) ?? `#${number}`;
       installedIn(frontends, frontend).members.add(text);
       const row = backends.get(text);
@@ -171,7 +171,7 @@ export class FamilyServices {
   }
 
   #addBackends(steps: readonly FrontendStep[]): void {
-    const batch = new MapBatch(this.maps.maps.backends, 'update');
+    const batch = new MapBatch(this.serviceMaps.maps.backends, 'update');
     const refused = new Map<string, SyscallError>();
     for (const step of steps) {
       for (const text of addedBackends(step)) {
@@ -181,8 +181,8 @@ export class FamilyServices {
         this.#backends.set(text, row);
         this.#unused.add(text);
         const write = (keyAt: number, valueAt: number): void => {
-          this.maps.writeBackendKey(keyAt, row.number);
-          this.maps.writeBackend(valueAt, row.endpoint);
+          this.serviceMaps.writeBackendKey(keyAt, row.number);
+          this.serviceMaps.writeBackend(valueAt, row.endpoint);
         };
         batch.add(write, (error) => {
           if (error !== undefined) refused.set(text, error);
@@ -199,8 +199,8 @@ export class FamilyServices {
   }
 
   #writeSlots(steps: readonly FrontendStep[]): void {
-    const slots = new MapBatch(this.maps.maps.services, 'update');
-    const members = new MapBatch(this.maps.maps.members, 'update');
+    const slots = new MapBatch(this.serviceMaps.maps.services, 'update');
+    const members = new MapBatch(this.serviceMaps.maps.members, 'update');
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
       if (desired === undefined || isStopped(step)) continue;
@@ -208,8 +208,8 @@ export class FamilyServices {
         if (!this.#takeEntry(step)) break;
         const number = this.#backends.get(text)?.number ?? 0;
         const write = (keyAt: number, valueAt: number): void => {
-          this.maps.writeServiceKey(keyAt, endpoint, index + 1);
-          this.maps.writeSlot(valueAt, number);
+          this.serviceMaps.writeServiceKey(keyAt, endpoint, index + 1);
+          this.serviceMaps.writeSlot(valueAt, number);
         };
         slots.add(
           write,
@@ -221,7 +221,7 @@ export class FamilyServices {
         if (row === undefined || installed.members.has(text)) continue;
         if (!this.#takeEntry(step)) break;
         members.add(
-          (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, row.number),
+          (keyAt, valueAt) => this.serviceMaps.writeMember(keyAt, valueAt, endpoint, row.number),
           outcomeOf(step, () => {
             installed.members.add(text);
             row.uses++;
@@ -234,8 +234,8 @@ export class FamilyServices {
   }
 
   #writeFrontends(steps: readonly FrontendStep[]): void {
-    const upserts = new MapBatch(this.maps.maps.services, 'update');
-    const deletes = new MapBatch(this.maps.maps.services, 'delete');
+    const upserts = new MapBatch(this.serviceMaps.maps.services, 'update');
+    const deletes = new MapBatch(this.serviceMaps.maps.services, 'delete');
     // Two passes, because both batches share the memory of their map.
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
@@ -244,8 +244,8 @@ export class FamilyServices {
       const { affinitySeconds } = desired;
       if (installed.count === count && installed.affinitySeconds === affinitySeconds) continue;
       const write = (keyAt: number, valueAt: number): void => {
-        this.maps.writeServiceKey(keyAt, endpoint, 0);
-        this.maps.writeService(valueAt, count, affinitySeconds);
+        this.serviceMaps.writeServiceKey(keyAt, endpoint, 0);
+        this.serviceMaps.writeService(valueAt, count, affinitySeconds);
       };
       upserts.add(
         write,
@@ -257,7 +257,7 @@ export class FamilyServices {
       const { desired, installed, endpoint } = step;
       if (desired !== undefined || installed.count === undefined) continue;
       deletes.add(
-        (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, 0),
+        (keyAt) => this.serviceMaps.writeServiceKey(keyAt, endpoint, 0),
         outcomeOf(step, () => {
           installed.count = undefined;
         }),
@@ -268,8 +268,8 @@ export class FamilyServices {
 
   /** Deletes slots beyond the count, and undesired members. */
   #trim(steps: readonly FrontendStep[]): void {
-    const slots = new MapBatch(this.maps.maps.services, 'delete');
-    const members = new MapBatch(this.maps.maps.members, 'delete');
+    const slots = new MapBatch(this.serviceMaps.maps.services, 'delete');
+    const members = new MapBatch(this.serviceMaps.maps.members, 'delete');
     for (const step of steps) {
       const { desired, installed, endpoint } = step;
       if (isStopped(step)) continue;
@@ -277,7 +277,7 @@ export class FamilyServices {
       for (let index = installed.slots.length - 1; index >= (desired?.backends.length ?? 0); index--) {
         if (!this.#takeEntry(step)) break;
         slots.add(
-          (keyAt) => this.maps.writeServiceKey(keyAt, endpoint, index + 1),
+          (keyAt) => this.serviceMaps.writeServiceKey(keyAt, endpoint, index + 1),
           outcomeOf(step, () => this.#setSlot(installed, index, undefined)),
         );
       }
@@ -286,7 +286,7 @@ export class FamilyServices {
         // A backend missing from the map is known by its number only: `#17`.
         const number = this.#backends.get(text)?.number ?? Number(text.split('#').at(-1));
         members.add(
-          (keyAt, valueAt) => this.maps.writeMember(keyAt, valueAt, endpoint, number),
+          (keyAt, valueAt) => this.serviceMaps.writeMember(keyAt, valueAt, endpoint, number),
           outcomeOf(step, () => {
             installed.members.delete(text);
             this.#dropUse(text);
@@ -304,7 +304,7 @@ export class FamilyServices {
    * call, `step` is unfinished; without a step, the next call deletes the others.
    */
   #deleteUnused(step?: FrontendStep): SyscallError | undefined {
-    const batch = new MapBatch(this.maps.maps.backends, 'delete');
+    const batch = new MapBatch(this.serviceMaps.maps.backends, 'delete');
     let failure: SyscallError | undefined;
     for (const text of this.#unused) {
       const row = this.#backends.get(text);
@@ -314,7 +314,7 @@ export class FamilyServices {
       }
       if (!this.#takeEntry(step)) break;
       batch.add(
-        (keyAt) => this.maps.writeBackendKey(keyAt, row.number),
+        (keyAt) => this.serviceMaps.writeBackendKey(keyAt, row.number),
         (error) => {
           failure ??= error;
           // A failed delete is retried with the next change.

@@ -31,6 +31,7 @@ export interface HostAddressesOptions {
  * are read again.
  */
 export class HostAddresses implements Disposable {
+  /** Opens the socket of one read. */
   readonly #open: () => NetlinkSocket;
   readonly #monitor: NetlinkSocket;
   readonly #readTask: PacedTask;
@@ -38,6 +39,7 @@ export class HostAddresses implements Disposable {
   #subscription: Disposable | undefined;
   #current: AddressesByFamily;
   #all: ReadonlySet<string>;
+  /** Why the last read failed. */
   #failure: string | undefined;
   #listenerFailures: readonly string[] = [];
 

@@ -18,6 +18,7 @@ import { type ServiceMapSet, ServiceMaps } from './service-maps.ts';
 
 type OpenMaps = Readonly<Record<ServiceMapName, BpfMap>>;
 
+/** A map of another size than the configured one. */
 interface ResizedMap {
   readonly family: Family;
   readonly name: ServiceMapName;
@@ -51,6 +52,7 @@ export class ServicePins implements Disposable {
   readonly #maps: Record<Family, OpenMaps>;
   /** Families whose pinned maps have another layout. */
   #otherLayouts: readonly Family[];
+  /** Why the last resize failed. */
   #problem: string | undefined;
 
   /** Opens or creates the maps. Throws `ForeignMapError` if a map of another program is pinned, and `SyscallError`. */

@@ -43,7 +43,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
 
   /** Replaces the maps by others with the same entries. Must be called before the first `dump`. */
   replaceMaps(maps: ServiceMapSet): void {
-    for (const family of FAMILIES) this.families[family].maps = maps[family];
+    for (const family of FAMILIES) this.families[family].serviceMaps = maps[family];
   }
 
   /**

@@ -456,7 +456,7 @@ const LONG_AGO = BigInt.asUintN(64, -7_200_000_000_000n);
 
 /** Makes all clients appear to have connected long ago. */
 function forgetClients({ table }: Process): void {
-  const clients = table.families[4].maps.maps.clients;
+  const clients = table.families[4].serviceMaps.maps.clients;
   for (const count of clients.batches()) {
     for (let at = 0; at < count; at++) clients.values.view.setBigUint64(at * 16, LONG_AGO, true);
     clients.update(count);
