@@ -256,8 +256,8 @@ export class NetlinkSocket implements Disposable {
   }
 
   /**
-   * Sends the written requests, and passes on all messages until the queue is empty. The kernel has all answers ready when the send
-   * returns. Returns false if an answer was lost.
+   * Sends the written requests, and passes on all messages until the queue is empty. The kernel has all answers ready
+   * when the send returns. Returns false if an answer was lost.
    */
   #exchange(onMessage: (message: NetlinkMessage) => void): boolean {
     this.#send();
