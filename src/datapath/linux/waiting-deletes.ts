@@ -12,19 +12,28 @@ export interface WaitingDeletesOptions {
   readonly allow: (keys: Iterable<string>) => void;
 }
 
+/** A wait until deletes are allowed. */
+interface Wait {
+  readonly keys: Set<string>;
+  /** Are called at the end of the wait. */
+  readonly waiters: (() => void)[];
+}
+
+function newWait(): Wait {
+  return { keys: new Set(), waiters: [] };
+}
+
 /**
  * Deletes which must wait until they are allowed. Deletes arriving during a wait belong to a later change, so they
  * wait for the next one. At most one wait runs and one more is planned.
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
-  /** The keys of the running wait, and those of the planned one. */
-  #waiting = new Set<string>();
-  #planned = new Set<string>();
-  /** Resolvers of {@link WaitingDeletes.presentAllowed} for the end of the running wait, and of the planned one. */
-  #afterWait: (() => void)[] = [];
-  #afterPlanned: (() => void)[] = [];
-  #isWaiting = false;
+  /** Its keys are those of the planned wait when it starts. */
+  #running: Wait | undefined;
+  #planned: Wait = newWait();
+  /** True from the turn before a wait starts until its end. */
+  #isStarted = false;
   #isClosed = false;
 
   constructor(options: WaitingDeletesOptions) {
@@ -32,74 +41,77 @@ export class WaitingDeletes implements Disposable {
   }
 
   get size(): number {
-    return this.#waiting.size + this.#planned.size;
+    return (this.#running?.keys.size ?? 0) + this.#planned.keys.size;
   }
 
   has(key: string): boolean {
-    return this.#waiting.has(key) || this.#planned.has(key);
+    return this.#running?.keys.has(key) === true || this.#planned.keys.has(key);
   }
 
   /** Adds a key, unless it is in the running wait. */
   add(key: string): void {
-    if (this.#waiting.has(key)) return;
-    this.#planned.add(key);
-    this.#begin();
+    if (this.#running?.keys.has(key) === true) return;
+    this.#planned.keys.add(key);
+    this.#start();
   }
 
   delete(key: string): void {
-    this.#waiting.delete(key);
-    this.#planned.delete(key);
-    if (this.size === 0) this.#resolveWaiters();
+    this.#running?.keys.delete(key);
+    this.#planned.keys.delete(key);
+    if (this.size === 0) this.#resolveAll();
   }
 
   /** Resolves when the present keys have been allowed or deleted, or on dispose. */
   presentAllowed(): Promise<void> {
     if (this.size === 0 || this.#isClosed) return Promise.resolve();
-    const waiters = this.#planned.size > 0 ? this.#afterPlanned : this.#afterWait;
+    const last = this.#planned.keys.size > 0 ? this.#planned : this.#running;
     return new Promise((resolve) => {
-      waiters.push(resolve);
+      last?.waiters.push(resolve);
     });
   }
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
-    this.#resolveWaiters();
+    this.#resolveAll();
   }
 
-  #resolveWaiters(): void {
-    for (const resolve of [...this.#afterWait.splice(0), ...this.#afterPlanned.splice(0)]) resolve();
-  }
-
-  #begin(): void {
-    if (this.#isWaiting || this.#planned.size === 0) return;
-    this.#isWaiting = true;
+  #start(): void {
+    if (this.#isStarted || this.#planned.keys.size === 0) return;
+    this.#isStarted = true;
     this.#options.nextTurn(() => {
-      this.#waiting = this.#planned;
-      this.#planned = new Set();
-      this.#afterWait = this.#afterPlanned;
-      this.#afterPlanned = [];
-      this.#wait();
+      const running = this.#planned;
+      this.#running = running;
+      this.#planned = newWait();
+      this.#wait(running);
     });
   }
 
-  #wait(): void {
+  #wait(running: Wait): void {
     const { clock, whenAllowed } = this.#options;
     whenAllowed().then(
-      () => this.#end(),
+      () => this.#end(running),
       () =>
         clock.after(RETRY_MS, () => {
-          if (!this.#isClosed) this.#wait();
+          if (!this.#isClosed) this.#wait(running);
         }),
     );
   }
 
-  #end(): void {
-    const keys = this.#waiting;
-    this.#waiting = new Set();
-    this.#isWaiting = false;
-    this.#options.allow(keys);
-    for (const resolve of this.#afterWait.splice(0)) resolve();
-    if (this.#planned.size === 0) this.#resolveWaiters();
-    this.#begin();
+  #end(running: Wait): void {
+    this.#running = undefined;
+    this.#isStarted = false;
+    this.#options.allow(running.keys);
+    resolveWaiters(running);
+    if (this.#planned.keys.size === 0) resolveWaiters(this.#planned);
+    this.#start();
   }
+
+  #resolveAll(): void {
+    if (this.#running !== undefined) resolveWaiters(this.#running);
+    resolveWaiters(this.#planned);
+  }
+}
+
+function resolveWaiters({ waiters }: Wait): void {
+  for (const resolve of waiters.splice(0)) resolve();
 }
