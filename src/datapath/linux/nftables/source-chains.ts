@@ -22,9 +22,12 @@ const DENY = 'deny';
 const SOURCE_CHAIN = /^(?:admit|deny)((?:-(?:\d+|any))*)$/;
 /** Replaces the list of lengths if the name of a chain would be too long (`NFT_NAME_MAXLEN`). */
 const ANY = 'any';
+/** Maximum number of lengths in a name: all lengths of IPv4. */
 const MAX_LISTED = 33;
 const FROM = 'from-';
+/** Codes of verdicts (`NF_*`). */
 const NF = { drop: 0, accept: 1 } as const;
+/** Offset of the source address in the network header. */
 const SOURCE_OFFSET = { 4: 12, 6: 8 } as const;
 
 /** Name of the chain that admits no client. */
