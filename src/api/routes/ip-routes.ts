@@ -136,18 +136,25 @@ const EXPLAIN_CIDR = createRoute({
   responses: answers(EXPLANATION, 'All claims'),
 });
 
-export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
-  const { ipcache } = model;
-  const pages = new ListPages<EntryDocument>(clock, feed.endSignal);
-  const views = new SnapshotViews(model, feed, clock);
-  const pastLists = new PastLists(model, views, clock, instance);
+/** Adds the routes of prefixes: lists, lookups and explanations. */
+export function addIPRoutes(app: ApiApp, context: RouteContext): void {
+  const { ipcache, services } = context.model;
   // The first call of each function builds an index by a scan of a cache. Call them now, while the caches are empty.
   ipcache.countByIdentity(0);
   ipcache.lookupByPod('', '');
   ipcache.lookupByHost('');
-  model.services.lookupAddress('');
+  services.lookupAddress('');
+  addListRoutes(app, context);
+  addKeyRoutes(app, context);
+}
+
+/** Adds the routes of many prefixes. */
+function addListRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+  const pages = new ListPages<EntryDocument>(clock, feed.endSignal);
+  const views = new SnapshotViews(model, feed, clock);
+  const pastLists = new PastLists(model, views, clock, instance);
   const limitSorts = limitConcurrency(MAX_SORTS, 'sorted lists');
-  const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
+  /** Returns the page after the first `offset` entries. If many lists are held, it may be of a recent snapshot. */
   const pageFrom = async (offset: number, limit: number): Promise<ListPage<EntryDocument>> => {
     const { snapshot, revision } = views.snapshot(pages.isFull ? 'recent' : 'current');
     const items: EntryDocument[] = [];
@@ -186,13 +193,19 @@ export function addIPRoutes(app: ApiApp, { model, feed, clock, instance, gate }:
   app.openapi(COUNT_PREFIXES, async (c) => {
     const query = c.req.valid('query');
     if (Object.keys(query).length === 0) {
-      const { entries, shadowed } = ipcache.status();
+      const { entries, shadowed } = model.ipcache.status();
       return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
     }
     const { snapshot, revision } = views.snapshot('current');
     const items = matching(model, snapshot, parseFilters(query, model));
     return answerJSON(c, { count: await countItems(c, gate, items), revision });
   });
+}
+
+/** Adds the routes of single IPs and CIDRs. */
+function addKeyRoutes(app: ApiApp, { model, clock }: RouteContext): void {
+  const { ipcache } = model;
+  const pastOf = (key: string, at: string) => prefixMoment(model, clock, key, at);
   app.openapi(LOOKUP, async (c) => {
     const { ip } = c.req.valid('param');
     const { at } = c.req.valid('query');
