@@ -39,7 +39,7 @@ function currentAddress(): Address {
   return parseAddress(location.hash);
 }
 
-/** Returns the moment that the whole page shows; empty: the present. */
+/** Returns the moment of the whole page; empty: the present. */
 export function momentOf({ parameters }: Address): string {
   return parameters.get('at') ?? '';
 }

@@ -1,4 +1,4 @@
-/** Colour theme. `system`: that of the operating system. */
+/** Colour theme. `system`: the theme of the operating system. */
 export type Theme = 'system' | 'light' | 'dark';
 
 /** Distance between rows. */

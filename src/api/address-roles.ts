@@ -31,7 +31,7 @@ const FRONTEND_TEXTS: Readonly<Record<FrontendKind, string>> = {
 };
 
 /**
- * Returns the services and nodes that have this IP (in any spelling). Costs one pass over the nodes, about 50 ns each.
+ * Returns the services and nodes with this IP (in any spelling). Costs one pass over the nodes, about 50 ns each.
  */
 export function addressRoles(
   { services, nodes }: Pick<ReadModel, 'services' | 'nodes'>,

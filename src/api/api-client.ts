@@ -6,7 +6,7 @@ import { type ProblemDocument, problemMessage } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
 export class AgentError extends Error {
-  /** The problem that the agent returned; `undefined` if it was unreachable. */
+  /** The problem returned by the agent; `undefined` if it was unreachable. */
   readonly problem: ProblemDocument | undefined;
 
   constructor(message: string, problem?: ProblemDocument, cause?: unknown) {
@@ -56,7 +56,7 @@ export class ApiClient {
   }
 
   /**
-   * Returns the document at a path. Sends a POST if there is a body. Retries a request that was refused with 429, which
+   * Returns the document at a path. Sends a POST if there is a body. Retries a request refused with 429, which
    * the agent sends before it does any work: after `Retry-After`, with jitter, for at most 10 s. Throws `AgentError`.
    */
   readonly ask: Ask = async (path, body) => {

@@ -16,7 +16,7 @@ export interface ApiContext {
   readonly instance: string;
   /** Returns the reasons why the agent is not ready, one sentence each. Empty if it is ready. */
   readonly blockers: () => readonly string[];
-  /** Receives the error of a request that failed because of a bug. */
+  /** Receives the error of a request if it failed because of a bug. */
   readonly onFault: (error: unknown) => void;
 }
 

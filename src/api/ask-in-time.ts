@@ -1,7 +1,7 @@
 import { EitherSignal } from '../base/follow-signal.ts';
 import { AgentError, ApiClient, type ApiOrigin, type Ask } from './api-client.ts';
 
-/** Maximum time for an answer. The largest answer takes a few seconds; an agent that hangs never answers. */
+/** Maximum time for an answer. The largest answer takes a few seconds; a hanging agent never answers. */
 const ANSWER_MS = 30_000;
 
 /** The {@link AgentError} of an agent that does not answer in time. */

@@ -11,9 +11,9 @@ import { limitBodies, socketOnly } from './server/request-limits.ts';
 export interface BaseAppOptions {
   readonly clock: Clock;
   readonly metrics: Pick<ProcessMetrics, 'countRequest'>;
-  /** Receives the error of a request that failed because of a bug. */
+  /** Receives the error of a request if it failed because of a bug. */
   readonly onFault: (error: unknown) => void;
-  /** Paths that are refused over TCP. */
+  /** Paths refused over TCP. */
   readonly socketOnly?: readonly string[] | undefined;
 }
 

@@ -20,7 +20,7 @@ export interface FeedChange {
 export interface FeedRead {
   /** Changes in order of revision. Each key appears once, at its latest change. */
   readonly changes: readonly FeedChange[];
-  /** The last revision that was examined. The next read continues after it. */
+  /** The last examined revision. The next read continues after it. */
   readonly revision: number;
   /**
    * True if some changes after the requested revision were dropped, or if the revision is unknown. `changes` is then
@@ -29,11 +29,11 @@ export interface FeedRead {
   readonly hasMissed: boolean;
 }
 
-/** Number of changes that the feed keeps. */
+/** Number of changes in the feed. */
 const MAX_CHANGES = 65_536;
 
 /**
- * Number of complete generations that are kept. A generation is a table with the latest revision of each key in an
+ * Number of complete generations kept. A generation is a table with the latest revision of each key in an
  * eighth of the changes.
  */
 const COMPLETE_GENERATIONS = 8;
@@ -65,7 +65,7 @@ export class ChangeFeed {
   readonly #keys: (string | undefined)[];
   /**
    * Maps each key to its latest revision among the changes of a generation, oldest generation first. A generation is
-   * deleted as a whole, because a table that loses single keys is rebuilt again and again.
+   * deleted as a whole, because the loss of single keys would rebuild a table again and again.
    */
   readonly #generations: Readonly<Record<ChangeType, Map<string, number>>>[] = [];
   readonly #changesPerGeneration: number;

@@ -9,7 +9,7 @@ import type { ReadModel } from './read-model.ts';
 type ComparedFields = ComparedDocument['fields'];
 
 /**
- * Yields the documents that should be equal in two agents. For each service: its definition with the backends of the
+ * Yields the documents for the comparison of two agents. For each service: its definition with the backends of the
  * local cluster (group `services`), and the offer of each remote cluster (`services baltic`). For each cluster: its
  * nodes (`nodes baltic`). Sources are omitted, because they may differ. Services and nodes may change during the
  * iteration.

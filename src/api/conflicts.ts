@@ -34,12 +34,12 @@ export interface ConflictsDocument {
   readonly items: readonly ConflictDocument[];
 }
 
-/** The state that is searched for conflicts. */
+/** The state searched for conflicts. */
 export type ConflictModel = Pick<ReadModel, 'ipcache' | 'nodes' | 'status'>;
 
 /** Maximum number of listed conflicts of a kind; all are counted. */
 const MAX_SHOWN = 1_000;
-/** Number of items that are examined in one step: about 1 ms. */
+/** Number of items examined in one step: about 1 ms. */
 const ITEMS_PER_STEP = 256;
 /** Age after which counts are renewed when they are read. */
 const FRESH_MS = 60_000;
@@ -137,7 +137,7 @@ function* idConflicts({ clusters }: StatusDocument): Generator<ConflictDocument,
     if (sides.length > 1) yield { kind: 'cluster-id', subject: String(id), sides };
 }
 
-/** Yields all conflicts, and `undefined` for each other item that was examined. */
+/** Yields all conflicts, and `undefined` for each other item examined. */
 export function* meshConflicts(model: ConflictModel): Generator<ConflictDocument | undefined, void, void> {
   const status = model.status();
   yield* idConflicts(status);

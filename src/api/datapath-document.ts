@@ -6,7 +6,7 @@ export interface DatapathPartDocument {
   readonly missing: readonly string[];
 }
 
-/** State of a kernel table that is kept equal to the caches: a map, pins, rules or routes. */
+/** State of a kernel table kept equal to the caches: a map, pins, rules or routes. */
 export interface DatapathTableDocument {
   readonly name: string;
   /**
@@ -24,10 +24,10 @@ export interface DatapathTableDocument {
   readonly pending: number;
   readonly waiting: number;
   readonly held: number;
-  /** Number of keys without room in the table, and number of writes that failed for lack of room. */
+  /** Number of keys without room in the table, and number of failed writes for lack of room. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
-  /** Number of keys that are retried, and some of them. */
+  /** Number of retried keys, and some of them. */
   readonly failing: number;
   readonly failures: readonly { readonly key: string; readonly reason: string; readonly attempts: number }[];
   readonly upserts: number;
@@ -41,7 +41,7 @@ export interface DatapathDocument {
   /** `uname -r`. */
   readonly kernel: string;
   readonly pinFolder: string;
-  /** The cgroup with the sockets that the datapath handles. */
+  /** The cgroup whose sockets the datapath handles. */
   readonly cgroup?: string | undefined;
   readonly layout: string;
   /** True if nothing is written. `/v1/datapath/diff` returns the pending writes. */
@@ -64,7 +64,7 @@ export interface DatapathStepDocument {
   readonly cache?: string | undefined;
 }
 
-/** The entry of a prefix in the kernel, beside that of the cache. */
+/** The entry of a prefix in the kernel, beside the entry of the cache. */
 export interface KernelEntryDocument {
   /** Value of the longest prefix in the kernel that contains the requested one; absent if there is none. */
   readonly kernel?: string | undefined;

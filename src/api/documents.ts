@@ -50,7 +50,7 @@ export interface OriginDocument {
   readonly store: (typeof STORES)[number];
   /** Key in the kvstore, or `pod NAMESPACE/NAME` and `node NAME` of Kubernetes; absent if it is not known. */
   readonly key?: string | undefined;
-  /** The last revision of the key that was read. */
+  /** The last revision of the key, as it was read. */
   readonly revision?: number | undefined;
   readonly knownAt?: string | undefined;
 }
@@ -287,7 +287,7 @@ export function identityDocument(
   };
 }
 
-/** The fields of a backend that its document contains. */
+/** The fields of a backend in its document. */
 interface BackendFields {
   readonly address: string;
   readonly ports: Iterable<readonly [string, PortProtocol]>;

@@ -26,7 +26,7 @@ import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
 import { parseWhen, WHEN_FORMS } from './when.ts';
 
-/** One record of the history. Fields that do not apply are absent. */
+/** One record of the history. Fields without a value are absent. */
 export interface HistoryRecordDocument {
   readonly sequence: number;
   /** ISO 8601, with milliseconds. */
@@ -57,7 +57,7 @@ export interface HistoryDocument {
   readonly held: HeldDocument;
   /** True if there are older records. A request with the last sequence number as `after` returns them. */
   readonly more: boolean;
-  /** Number of changes that are held, of all keys. */
+  /** Number of held changes of all keys. */
   readonly changes: number;
 }
 
@@ -167,7 +167,7 @@ function heldFields(moment: DocumentMoment, name: string, at: string): PastField
   throw notFoundProblem('name', name, moment);
 }
 
-/** Returns the problem that an object did not exist at a moment. If that is not certain, the problem states why. */
+/** Returns the problem of an object that did not exist at a moment. If this is not certain, the problem states why. */
 export function notFoundProblem(
   field: string,
   value: string,
@@ -280,14 +280,14 @@ export function whenParameter(history: History, field: string, text: string, now
   throw new ProblemError('not-held', detail, { field, value: text, held: heldDocument(history.past.held) });
 }
 
-/** Returns the problem that a list of an earlier moment cannot be produced. */
+/** Returns the problem of a list of an earlier moment that cannot be produced. */
 export function notListedProblem(held: HeldInterval): ProblemError {
   const detail =
     'The moment is not held, or is before the start of this agent: of such a moment, only single objects can be queried.';
   return new ProblemError('not-held', detail, { held: heldDocument(held) });
 }
 
-/** Returns the problem that the moment in a parameter is not held. */
+/** Returns the problem of a parameter whose moment is not held. */
 export function notHeldProblem(value: string, held: HeldInterval, field: string = 'at'): ProblemError {
   const document = heldDocument(held);
   const detail = `The moment ${value} is not held: changes are held from ${document.from} on.`;

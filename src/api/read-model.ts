@@ -12,7 +12,7 @@ import type { DatapathStepDocument, KernelEntryDocument } from './datapath-docum
 import type { OriginDocument } from './documents.ts';
 import type { ClusterDetailDocument, StatusDocument } from './status-document.ts';
 
-/** Age of state that was restored from a checkpoint and that no source has confirmed. */
+/** Age of state restored from a checkpoint, which no source has confirmed. */
 export interface RestoredDocument {
   /** Time of the checkpointed state, ISO 8601. */
   readonly knownAt: string;
@@ -23,7 +23,7 @@ export interface RestoredDocument {
 export interface KnownIdentity {
   readonly identity: number;
   readonly labels: Labels;
-  /** The cluster that allocated the identity; empty for a reserved one. */
+  /** The allocating cluster; empty for a reserved identity. */
   readonly cluster: string;
 }
 

@@ -10,7 +10,7 @@ import { parseServiceKey } from '../servicecache/service-id.ts';
 import { addressRoles, podCIDRRoles } from './address-roles.ts';
 import type { ReadModel } from './read-model.ts';
 
-/** The kinds of results. Groups that match equally well are in this order. */
+/** The kinds of results. Groups with equal matches are in this order. */
 export const SEARCH_KINDS = [
   'prefix',
   'service',
@@ -46,7 +46,7 @@ export interface SearchResultDocument {
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
-   * Number of results that were found. If there are more than the limit, `items` has only the best ones, and not all
+   * Number of results found. If there are more than the limit, `items` has only the best ones, and not all
    * prefixes may be counted.
    */
   readonly total: number;
@@ -64,7 +64,7 @@ export interface SearchDocument {
 /** Maximum number of items of a kind that one search compares. They take about 20 ms (pods) and 6 ms (identities). */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
 
-/** Number of items that are compared in one step: less than a millisecond. An identity has about ten labels. */
+/** Number of items compared in one step: less than a millisecond. An identity has about ten labels. */
 const NAMES_PER_STEP = 2_048;
 const IDENTITIES_PER_STEP = 256;
 
@@ -91,7 +91,7 @@ function rank({ match }: Pick<SearchResultDocument, 'match'>): number {
   return SEARCH_MATCHES.indexOf(match);
 }
 
-/** A key that matches. The title and the detail are formatted only for the results that are shown. */
+/** A key that matches. The title and the detail are formatted only for shown results. */
 interface FoundKey {
   readonly key: string;
   readonly match: SearchMatch;

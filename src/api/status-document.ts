@@ -23,7 +23,7 @@ export const STORE_STATES = [
   'stopped',
 ] as const;
 
-/** The failures of something that is retried. */
+/** The failures of a repeated operation. */
 interface FailureFields {
   readonly failures: number;
   /** The last failure, even if a later attempt succeeded. */
@@ -32,7 +32,7 @@ interface FailureFields {
   readonly lastFailureAt?: string | undefined;
 }
 
-/** Status of one resource that is read from a cluster. */
+/** Status of one resource read from a cluster. */
 export interface StoreDocument extends FailureFields, ReadProgress {
   readonly resource: CopiedResource;
   readonly state: (typeof STORE_STATES)[number];
@@ -163,7 +163,7 @@ export interface TapeDocument {
   /** Size of the files in bytes, and its maximum. */
   readonly bytes: number;
   readonly maxBytes: number;
-  /** Lines since the start, and those that were lost because of a failure. */
+  /** Lines since the start, and lines lost because of a failure. */
   readonly lines: number;
   readonly lost: number;
   readonly failure?: string | undefined;
@@ -212,7 +212,7 @@ export interface StatusDocument {
   };
 }
 
-/** The part of the status that `/v1/clustermesh` returns. */
+/** The part of the status in `/v1/clustermesh`. */
 export type ClustermeshDocument = Pick<
   StatusDocument,
   'cluster' | 'clusterID' | 'clusters' | 'configProblems' | 'steps'

@@ -62,7 +62,7 @@ export function addAgentCommand(program: Command, io: CommandIO, run: RunAction)
   addConfiguration(addAgentOptions(command), io);
 }
 
-/** Returns the options of an agent that runs until interrupted, with its files and datapath. */
+/** Returns the options of an agent without `--once`, with its files and datapath. */
 function longRunningOptions(flags: AgentFlags): AgentOptions {
   const { stateDir, importCiliumState, historyMemory, historyDisk, tape: path, tapeSize: maxBytes } = flags;
   const tape = path === undefined ? undefined : { path, maxBytes };

@@ -73,7 +73,7 @@ function words(list: readonly CommandWord[]): string {
   return list.map(({ word }) => word).join(' ');
 }
 
-/** Returns the script for bash. It is one function that also works in zsh, which emulates bash. */
+/** Returns the script for bash. It is one function and also works in zsh, which emulates bash. */
 function bashScript(all: readonly Completion[]): string {
   const cases = all.map(({ path, commands, options, values, live }) => {
     const argument = values.get('');

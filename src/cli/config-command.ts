@@ -51,7 +51,7 @@ export function addConfigCommand(program: Command, io: CommandIO, run: RunAction
         const { values, problems } = await readConfig(path, settingsOf(target.options));
         for (const [name, value] of Object.entries(values))
           target.setOptionValueWithSource(name, value, 'config');
-        // Each check requires that the earlier ones have found nothing.
+        // A check runs only if the earlier ones have found nothing.
         let found = problems;
         if (found.length === 0) found = await contradictions(target);
         if (found.length === 0 && files) found = await fileProblems(target.opts());

@@ -30,7 +30,7 @@ export function agentSettings(): readonly Setting[] {
   return settingsOf(addAgentOptions(new Command()).options);
 }
 
-/** Adds the options of an agent that a file and the environment can set. */
+/** Adds the options of an agent that are also settings of files and the environment. */
 export function addAgentOptions(command: Command): Command {
   return addMeshOptions(addFollowNothing(addDatapathOptions(addStateOptions(addListenOptions(command)))));
 }

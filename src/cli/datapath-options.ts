@@ -3,7 +3,7 @@ import type { HostDatapathOptions } from '../datapath/linux/host-options.ts';
 import { canonicalCIDR } from '../net/prefix.ts';
 import { numberParser, RepeatableOption } from './option-table.ts';
 
-/** Default folder of the pins. It is not that of Cilium, `/sys/fs/bpf/tc/globals`. */
+/** Default folder of the pins. Cilium's is `/sys/fs/bpf/tc/globals`. */
 export const DEFAULT_PIN_FOLDER = '/sys/fs/bpf/dpcache';
 
 // The first value of each is the default.
@@ -58,7 +58,7 @@ const parseCapacity = numberParser(1, MAX_CAPACITY);
 /** Parses a number of backends. The limit is a fifth, because the maps have five times as many slots. */
 const parseServiceCapacity = numberParser(1, Math.floor(MAX_CAPACITY / 5));
 
-/** Adds `--datapath-pins` and `--datapath-cgroup` to a command that reads the kernel. */
+/** Adds `--datapath-pins` and `--datapath-cgroup` to a command. */
 export function addPinOptions(command: Command): Command {
   return command
     .option(

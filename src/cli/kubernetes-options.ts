@@ -29,7 +29,7 @@ export interface KubernetesFlags {
   readonly k8sEncryptKey?: number;
 }
 
-/** The other sources that a command names. If there is one, the service account of the pod is not used by default. */
+/** The other sources of a command. If there is one, the service account of the pod is not used by default. */
 export interface OtherSources {
   readonly manifests: boolean;
   readonly mesh: boolean;

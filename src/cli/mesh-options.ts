@@ -40,7 +40,7 @@ export interface ClusterFlags {
   readonly clustermeshCacheTtl: number;
 }
 
-/** Options of all commands that run an agent, as parsed by commander. */
+/** Options of all commands with an agent, as parsed by commander. */
 export interface MeshFlags extends ClusterFlags, LogFlags, KubernetesFlags {
   readonly kvstore: KvstoreKind;
   readonly serviceV2: ServiceV2;

@@ -72,7 +72,7 @@ export interface OperatorFlags
 /** Address families of the Services of a cluster. */
 const FAMILIES = ['IPv4,IPv6', 'IPv4', 'IPv6'] as const;
 
-/** Parses the name of a cluster that is published, for which stricter rules apply. */
+/** Parses the name of a published cluster, for which stricter rules apply. */
 function parsePublishedName(text: string): string {
   if (isClusterName(text)) return text;
   throw new InvalidArgumentError(`It ${CLUSTER_NAME_RULE}.`);
@@ -188,7 +188,7 @@ function addDutyOptions(command: Command): Command {
     );
 }
 
-/** Adds the options of {@link OperatorFlags} except those that all processes have. */
+/** Adds the options of {@link OperatorFlags} except those of all processes. */
 export function addOperatorOptions(command: Command): Command {
   command
     .option(

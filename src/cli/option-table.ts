@@ -4,11 +4,11 @@ import { isLabelValue } from '../model/label-selector.ts';
 import { MAX_CLUSTER_ID } from '../net/prefix.ts';
 
 /*
- * The options that several commands have. The text, parser and default of each are defined only here. The key in a
+ * The options of several commands. The text, parser and default of each are defined only here. The key in a
  * configuration file and the environment variable are derived from the option (settings.ts).
  */
 
-/** An option that may be repeated. Each use adds to the previous values. */
+/** A repeatable option. Each use adds to the previous values. */
 export class RepeatableOption extends Option {}
 
 /** Returns a parser of decimal numbers without a sign or leading zeros. */
@@ -110,7 +110,7 @@ export function outputOption(text = 'output format'): Option {
   return choice('-o, --output <format>', text, ['text', 'json'], 'text');
 }
 
-/** Returns `--quiet` of a command that prints its progress. */
+/** Returns `--quiet` of a command with progress output. */
 export function quietOption(): Option {
   return new Option('-q, --quiet', 'do not print the progress on stderr');
 }

@@ -22,7 +22,7 @@ export interface AskedProcess {
   readonly name: string;
   /** Default name of its socket: `kvstoremesh.sock`. */
   readonly socketName: string;
-  /** Loads the code that asks for the status of the process. */
+  /** Loads the question for the status of the process. */
   readonly loadStatusQuestion: () => Promise<Question>;
 }
 

@@ -212,7 +212,7 @@ export async function serveProblems(flags: ServeFlags): Promise<readonly string[
   return serveContradictions(tcpSource(flags));
 }
 
-/** Returns the addresses of the API for the flags, and the files that it needs. */
+/** Returns the addresses of the API for the flags, and its files. */
 export function serveSource(flags: ServeFlags): ServeSource {
   const { socket } = flags;
   return {

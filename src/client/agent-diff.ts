@@ -32,19 +32,19 @@ const CLAIMS_PER_REQUEST = 8_000;
 
 const NO_SUM = '0'.repeat(16);
 
-/** Maximum number of differences that are listed; further ones are counted. */
+/** Maximum number of listed differences; further ones are counted. */
 const MAX_LISTED = 10_000;
 
 export type ClaimDifference = DifferingClaim & WithReason;
 
-/** A service of one cluster or a node that differs. */
+/** A differing service of one cluster, or a differing node. */
 export type DocumentDifference = DifferingDocument & WithReason;
 
 /** The differences between two agents. */
 export interface AgentDiff {
   /** The clusters of the agents, if they differ. Only the groups of other clusters are compared then. */
   readonly clusters?: Readonly<Record<Side, string>>;
-  /** The groups of claims, services and nodes that differ. */
+  /** The differing groups of claims, services and nodes. */
   readonly writers: readonly {
     readonly writer: string;
     readonly claimsA: number;
@@ -54,7 +54,7 @@ export interface AgentDiff {
     readonly onlyA: number;
     readonly onlyB: number;
   }[];
-  /** Groups with claims that an agent has restored from its checkpoint and that no source has confirmed. */
+  /** Groups with claims restored from the checkpoint of an agent, which no source has confirmed. */
   readonly restored: readonly {
     readonly writer: string;
     readonly claimsA: number;
@@ -62,16 +62,16 @@ export interface AgentDiff {
   }[];
   /** Number of differences by reason. Those that are not listed count as `not-searched`. */
   readonly reasons: Readonly<Partial<Record<DiffReason, number>>>;
-  /** The first 10,000 claims that differ. */
+  /** The first 10,000 differing claims. */
   readonly differences: readonly ClaimDifference[];
-  /** The first 10,000 services and nodes that differ. */
+  /** The first 10,000 differing services and nodes. */
   readonly documents: readonly DocumentDifference[];
   /**
-   * Numbers of the differences that exist between any two nodes. `localNode`: the local node of each agent and its
-   * addresses. `localSource`: claims of sources that each node has for itself.
+   * Numbers of the differences between any two nodes. `localNode`: the local node of each agent and its
+   * addresses. `localSource`: claims of sources of a single node.
    */
   readonly expected: { readonly localNode: number; readonly localSource: number };
-  /** Number of differences that `writers` counts but that are not listed. */
+  /** Number of differences counted in `writers` but not listed. */
   readonly notListed: number;
   /**
    * Groups whose digests differ although no entry does: the groups changed during the comparison, or the agents compute
@@ -138,7 +138,7 @@ interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'reasons' | 'diffe
 const CONFIRMING_SOURCES: readonly string[] = ['kvstore', 'custom-resource', 'k8s'];
 
 /**
- * Returns the groups that are compared as one, by the name of the confirmed group: the restored claims of a cluster are
+ * Returns the groups compared as one, by the name of the confirmed group: the restored claims of a cluster are
  * compared with those of its kvstore, or of Kubernetes if the local cluster has no kvstore. The restored group is
  * first, because the last claim on a key is used, and the confirmed one is newer.
  */
@@ -282,7 +282,7 @@ interface DifferingPart {
   readonly notCompared: number;
 }
 
-/** A part of the digest of groups that are compared as one. */
+/** A part of the digest of groups compared as one. */
 interface ComparedGroup extends Omit<GroupDigestDocument, 'writer' | 'claims'> {
   readonly claims?: readonly ComparedClaim[];
 }
@@ -298,7 +298,7 @@ interface Pair<T> {
 type BothParts = readonly [a: ComparedGroup, b: ComparedGroup];
 
 /**
- * Yields the differences of groups that are compared as one. An agent has about `claims` claims in them. Sends one
+ * Yields the differences of groups compared as one. An agent has about `claims` claims in them. Sends one
  * request to each agent at a time.
  */
 async function* differingParts(

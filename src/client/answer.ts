@@ -121,7 +121,7 @@ export function linesOrHint(lines: readonly string[], hint: string): readonly st
 }
 
 /**
- * Returns the document at a path; `undefined` if the API responds that the object certainly does not exist (404 without
+ * Returns the document at a path; `undefined` if the object certainly does not exist (404 without
  * `reason`).
  */
 export async function findDocument<T>(ask: Ask, path: string): Promise<T | undefined> {
@@ -137,7 +137,7 @@ function isNotFound(error: unknown): error is AgentError {
   return error instanceof AgentError && error.problem?.status === 404 && error.problem.reason === undefined;
 }
 
-/** Returns the answer for an object that does not exist. `meant`: a similar name of an object that exists. */
+/** Returns the answer for an unknown object. `meant`: a similar name of a known object. */
 export function notFoundAnswer(what: string, meant?: string): Answer {
   const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
   return { json: null, lines: [printable(`${what}: not found${hint}`)], succeeded: false };

@@ -104,7 +104,7 @@ function addressText({ type, ip }: Addresses[number]): string {
   return `${type} ${ip}`;
 }
 
-/** The fields of a node that a text shows. `NodeFields` and documents have them. */
+/** The shown fields of a node. `NodeFields` and documents have them. */
 type ShownNode = Omit<NodeDocument, 'cluster' | 'name' | 'clusterID' | 'labels' | 'restored' | 'past'>;
 type Addresses = ShownNode['addresses'];
 

@@ -36,7 +36,7 @@ export function incompleteClusterTexts(clusters: readonly ClusterDocument[]): re
     .map((cluster) => `cluster ${cluster.name} is incomplete: ${problemText(cluster)}`);
 }
 
-/** Maximum number of clusters that one sentence names. */
+/** Maximum number of names of clusters in one sentence. */
 const MAX_NAMED = 3;
 
 /** Returns one sentence for all clusters that are not ready; undefined if at most {@link MAX_NAMED} are not. */

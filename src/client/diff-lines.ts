@@ -71,7 +71,7 @@ function firstOf(texts: readonly string[]): string {
   return texts.slice(0, MAX_SHOWN_ITEMS).join(', ') + more;
 }
 
-/** Returns counts at both agents, such as `3 only at a, 2 only at b`, without those that are 0. */
+/** Returns counts at both agents, such as `3 only at a, 2 only at b`, without zeros. */
 function sidesText(word: string, atA: number, atB: number): string {
   const texts = [...(atA > 0 ? [`${atA} ${word} at a`] : []), ...(atB > 0 ? [`${atB} ${word} at b`] : [])];
   return texts.join(', ');

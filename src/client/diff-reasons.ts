@@ -56,7 +56,7 @@ interface RejectionsDocument {
   readonly recent: readonly { readonly message: string }[];
 }
 
-/** An agent, and the answers of it that are read once. */
+/** An agent, and its answers, which are read once. */
 interface ComparedAgent {
   readonly ask: Ask;
   readonly digest: DigestDocument;

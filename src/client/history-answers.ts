@@ -32,7 +32,7 @@ export function pastLines(past: PastDocument | undefined): readonly string[] {
   return [`as of ${localTimeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
 
-/** Returns the question for all claims on a prefix at the moment `at`, a text that the API accepts. */
+/** Returns the question for all claims on a prefix at the moment `at`, as the API accepts it. */
 export function explainPast(key: string, at: string): Question {
   return async (ask) => {
     const path = `/v1/ipcache/explain/${namePath(key)}`;
@@ -150,7 +150,7 @@ export function askHistory(query: HistoryQuery): Question {
   };
 }
 
-/** Returns the cells of a record. The key is omitted if it is that of the query. */
+/** Returns the cells of a record. The key is omitted if it equals the key of the query. */
 function recordCells(record: HistoryRecordDocument, queriedKey: string | undefined): readonly string[] {
   const time = localTimeText(record.at);
   if (record.kind === 'mark')

@@ -15,7 +15,7 @@ export interface List<T> {
   readonly filters: ListFilters;
   readonly columns: readonly Column<T>[];
   readonly nameOf: (item: T) => string;
-  /** Text that is shown if the list is empty. */
+  /** Text shown if the list is empty. */
   readonly hint: string;
   /**
    * Sorts a list of at most {@link MAX_SORTED} items. Larger lists keep the order of the API, and so do all lists if
@@ -37,7 +37,7 @@ export interface PrintOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** A list that is printed page by page. */
+/** A list printed page by page. */
 export interface PrintedList {
   /**
    * Writes the list in parts. Each part is written after `write` has resolved for the previous one. Holds at most two
@@ -49,10 +49,10 @@ export interface PrintedList {
   count(ask: Ask): Promise<number>;
 }
 
-/** Maximum size of a list that is sorted by the client. */
+/** Maximum size of a list sorted by the client. */
 const MAX_SORTED = 10_000;
 
-/** Maximum number of items that the API returns in a page. */
+/** Maximum number of items in a page of the API. */
 export const MAX_PAGE_ITEMS = 1_000;
 
 /** Interval of requests for the next page. The agent releases a list one minute after the last request for it. */

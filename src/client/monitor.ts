@@ -15,7 +15,7 @@ export interface MonitorOptions {
   readonly format: 'text' | 'json';
 }
 
-/** The parts of the process that monitoring uses. */
+/** The parts of the process that `dpcache monitor` uses. */
 export interface MonitorContext {
   readonly output: Output;
   readonly env: ColourEnvironment;
@@ -59,7 +59,7 @@ export function agentEvents(
   return events(client.lines(withQuery('/v1/monitor', { types, from })));
 }
 
-/** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields that the agent uses. */
+/** Yields the events of a stream (WHATWG, "Server-sent events"). Parses only the fields in use. */
 async function* events(lines: AsyncIterable<string>): AsyncGenerator<SentEvent, void, void> {
   let name = '';
   let data = '';

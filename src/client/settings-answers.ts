@@ -6,7 +6,7 @@ function valueText(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** Returns the settings that a process uses, for `dpcache config show`. */
+/** Returns the settings in use, for `dpcache config show`. */
 export const askSettings: Question = async (ask, view) => {
   const json = (await ask('/v1/settings')) as SettingsDocument;
   const rows = Object.entries(json.settings).map(([key, { value, from }]) => [key, valueText(value), from]);

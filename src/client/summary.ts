@@ -198,7 +198,7 @@ function sampleKind({ key, source, owner, k8s, identity }: KeyedEntry): string {
 const MAX_SAMPLES = 8;
 
 /**
- * Maximum number of entries that are searched for samples (about 5 ms). Without it, a large mesh of similar entries
+ * Maximum number of entries searched for samples (about 5 ms). Without it, a large mesh of similar entries
  * would be searched completely.
  */
 const MAX_SEARCHED = 10_000;
@@ -227,7 +227,7 @@ function sampleLines(views: EngineViews, nameOf: IdentityName): readonly string[
 /** Maximum length of a list in the summary. */
 const MAX_LISTED = 12;
 
-/** Returns the first lines of a table, and the number of the others with the command that prints them. */
+/** Returns the first lines of a table, and the number of the others with the command for them. */
 function shortened(
   [header = '', ...rows]: readonly string[],
   noun: string,

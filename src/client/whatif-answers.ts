@@ -5,7 +5,7 @@ import { counted } from '../base/show-value.ts';
 import { alignColumns } from '../process/terminal.ts';
 import { type Answer, identityCell, withIncomplete } from './answer.ts';
 
-/** Maximum number of prefixes, nodes and services that the text shows. All are counted, and `-o json` has more. */
+/** Maximum number of prefixes, nodes and services in the text. All are counted, and `-o json` has more. */
 const MAX_SHOWN = 20;
 
 type LineOf<T extends WhatIfLine['type']> = Extract<WhatIfLine, { type: T }>;
@@ -38,7 +38,7 @@ function numberText(number: number): string {
   return number.toLocaleString('en-US');
 }
 
-/** Returns counts with their words, without those that are 0. */
+/** Returns counts with their words, without zeros. */
 function countsText(counts: readonly (readonly [number, string])[]): string {
   const named = counts
     .filter(([number]) => number > 0)

@@ -8,7 +8,7 @@ export interface Answered<T> {
   readonly problem?: string;
 }
 
-/** Maximum time for an answer. The largest answer takes a few seconds; an agent that hangs never answers. */
+/** Maximum time for an answer. The largest answer takes a few seconds; a hanging agent never answers. */
 export const ANSWER_MS = 30_000;
 
 /** Thrown if the agent has not answered, or could not. The last answer stays visible, and the request is repeated. */

@@ -75,7 +75,7 @@ export class Feed {
     document.addEventListener('visibilitychange', () => this.#followVisibility());
   }
 
-  /** Calls the listener after changes, at most four times per second. Returns a function that unsubscribes it. */
+  /** Calls the listener after changes, at most four times per second. Returns the function to unsubscribe it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

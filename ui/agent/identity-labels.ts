@@ -3,10 +3,10 @@ import type { IdentityDocument } from '../../src/api/documents.ts';
 import { reservedIdentityName } from '../../src/model/numeric-identity.ts';
 import { ask } from './ask.ts';
 
-/** Labels of identities that were read since the page was opened. */
+/** Labels of identities read since the page was opened. */
 const KNOWN = new Map<number, Promise<readonly string[]>>();
 
-/** Maximum number of identities that are kept. */
+/** Maximum number of kept identities. */
 const MAX_KNOWN = 2_000;
 
 /** Time after which an identity without labels is read again, because the agent may have received them since. */

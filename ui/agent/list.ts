@@ -1,13 +1,13 @@
 import { type Answered, ask, NoAnswer, useRead, withQuery } from './ask.ts';
 
-/** A list that was read in pages. */
+/** A list read in pages. */
 export interface List<T> {
   readonly items: readonly T[];
   /** Number of all items. The list has fewer if the agent has more than {@link MAX_ITEMS}. */
   readonly total: number;
 }
 
-/** Maximum number of items of a list that is read completely. */
+/** Maximum number of items of a list read completely. */
 export const MAX_ITEMS = 5_000;
 
 interface Page<T> {

@@ -22,7 +22,7 @@ export interface DutyDocument {
   };
 }
 
-/** A cluster that a kvstoremesh copies, or that an operator follows. */
+/** A cluster copied by a kvstoremesh, or followed by an operator. */
 export interface FollowedClusterDocument {
   readonly name: string;
   readonly state: string;
@@ -48,7 +48,7 @@ export type ProcessStatus = Pick<StatusDocument, 'steps'> & {
   readonly [field: string]: unknown;
 };
 
-/** State that all views share. */
+/** The shared state of all views. */
 export interface Shared {
   readonly feed: Feed;
   readonly status: Answered<StatusDocument | ProcessStatus>;
@@ -57,7 +57,7 @@ export interface Shared {
 /** The context of {@link Shared}. */
 export const SharedContext: Context<Shared | undefined> = createContext<Shared | undefined>(undefined);
 
-/** Returns the state that all views share. */
+/** Returns the shared state of all views. */
 export function useShared(): Shared {
   const shared = useContext(SharedContext);
   if (shared === undefined) throw new Error('no context');
@@ -106,7 +106,7 @@ export function useFeed(): Feed {
   return feed;
 }
 
-/** Returns the moment that the page shows, for `at` parameters; undefined: the present. */
+/** Returns the shown moment, for `at` parameters; undefined: the present. */
 export function useMoment(): string | undefined {
   return momentOf(useAddress()) || undefined;
 }

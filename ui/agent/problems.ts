@@ -60,7 +60,7 @@ function processProblems(status: ProcessStatus): readonly HealthProblem[] {
 }
 
 /**
- * Returns the problems of the process and of the connection to it, the worst first. An empty list means that everything
+ * Returns the problems of the process and of the connection to it, the worst first. If the list is empty, everything
  * works.
  */
 export function problemsOf(

@@ -3,7 +3,7 @@ import { MAX_SORTED } from '../../src/api/routes/ip-order.ts';
 import { ask, NoAnswer, withQuery } from './ask.ts';
 import { agentNow } from './clock.ts';
 
-/** A row of the list of prefixes: the fields that are shown. */
+/** A row of the list of prefixes: the fields shown. */
 export interface Row {
   readonly prefix: string;
   readonly identity: number;
@@ -93,8 +93,8 @@ export interface RowsQuery {
 }
 
 /**
- * The rows of a list that is read in pages. Without filters and order, only the shown pages are read, at any position.
- * Otherwise pages are read one after the other. Pages that have not been used for a while are packed, so that a million
+ * The rows of a list read in pages. Without filters and order, only the shown pages are read, at any position.
+ * Otherwise pages are read one after the other. Pages without recent use are packed, so that a million
  * rows fit into a small heap. The labels of an identity are stored once.
  */
 export class Rows {
@@ -110,7 +110,7 @@ export class Rows {
   readonly #query: RowsQuery;
   /** True if pages can be read at any position. */
   #isRandom: boolean;
-  /** By number; those that were not read are missing. */
+  /** By number; unread ones are missing. */
   readonly #pages: PageOfRows[] = [];
   readonly #labels = new Map<number, readonly string[]>();
   readonly #onChange: () => void;
@@ -121,7 +121,7 @@ export class Rows {
   #total: number | undefined;
   /** Path of the next page, if pages are read one after the other. */
   #next: string | undefined;
-  /** First row that is shown. */
+  /** First shown row. */
   #from = 0;
   /** Rows before this index are loaded. */
   #wanted = FIRST_PAGE_ROWS;
@@ -146,7 +146,7 @@ export class Rows {
     void this.#load();
   }
 
-  /** Number of rows that can be shown. Some may not be loaded. */
+  /** Number of rows to show. Some may not be loaded. */
   get count(): number {
     return Math.max(this.#loaded, this.#total ?? 0);
   }
@@ -168,7 +168,7 @@ export class Rows {
     void this.#load();
   }
 
-  /** Loads the rows that are shown. */
+  /** Loads the shown rows. */
   load(first: number, end: number): void {
     this.#from = first;
     this.#wanted = this.#isRandom ? end : Math.max(this.#wanted, end);
@@ -194,7 +194,7 @@ export class Rows {
       page !== undefined && index >= page.first && index < page.first + page.count;
     const page = this.#pages[pageOf(index)];
     if (holds(page)) return page;
-    // Pages that are read one after the other may be short, so a row can be on another page than computed.
+    // Pages read one after the other may be short, so a row can be on another page than computed.
     return this.#isRandom ? undefined : this.#pages.find(holds);
   }
 

@@ -22,7 +22,7 @@ export function isTokenNeeded(): boolean {
   return isNeeded;
 }
 
-/** Calls the listener when a token is required. Returns a function that unsubscribes it. */
+/** Calls the listener when a token is required. Returns the function to unsubscribe it. */
 export function onTokenNeeded(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);

@@ -9,7 +9,7 @@ const HEIGHT = 130;
 
 const HOUR_S = 3_600;
 
-/** Minimum length of the shown time, for an agent that has just started. */
+/** Minimum length of the shown time, shortly after the start of an agent. */
 const MIN_SHOWN_S = 300;
 
 /** Charts with the same key show the cursor at the same time of their axes. */

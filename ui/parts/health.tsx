@@ -29,7 +29,7 @@ export function useProblems(): {
   return { problems, isReady: readiness?.ready === true, isCurrent };
 }
 
-/** Lists the problems, or reports that there are none. */
+/** Lists the problems, or states `No problems`. */
 export function Health(): VNode {
   const { problems, isReady, isCurrent } = useProblems();
   const { document } = useShared().status;

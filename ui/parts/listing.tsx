@@ -23,7 +23,7 @@ export function Listing<T>({
   /** The name of one object, in singular. */
   one: string;
   parameters: URLSearchParams;
-  /** Names of the parameters that are filters of the API. */
+  /** Names of the parameters for filters of the API. */
   filters: readonly string[];
   /** The list is read again if this changes. */
   version: string;

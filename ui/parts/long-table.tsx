@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { countText } from '../format.ts';
 import { type Column, Table } from './table.tsx';
 
-/** Number of rows that are shown at first, and that each click adds. */
+/** Number of rows shown at first, and added by each click. */
 const ROWS_PER_STEP = 250;
 
 /** A table of many rows. It shows the first ones, and a button for more. */

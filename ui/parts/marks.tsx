@@ -64,7 +64,7 @@ export function Restored({ restored }: { restored: RestoredDocument | undefined 
   );
 }
 
-/** The source of a claim, and the cluster or node that owns it. */
+/** The source of a claim, and its cluster or node. */
 export function SourceText({ source, owner }: { source: string; owner?: string | undefined }): VNode {
   return (
     <span class="soft" title={owner === undefined ? source : `${source} ${owner}`}>

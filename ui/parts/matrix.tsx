@@ -9,7 +9,7 @@ import { NONE } from './table.tsx';
 export interface MatrixRow {
   readonly name: string;
   readonly global: boolean;
-  /** By cluster, the local one first. Without clusters that have no backend. */
+  /** By cluster, the local one first; clusters without backends are absent. */
   readonly counts: ReadonlyMap<string, number>;
 }
 

@@ -22,7 +22,7 @@ const LINKS_WIDTH = 28;
 /** Width below which the clusters are in one column. */
 const NARROW_WIDTH = 640;
 
-/** Maximum number of clusters that are drawn as boxes. The others have a small mark. */
+/** Maximum number of clusters drawn as boxes. The others have a small mark. */
 const MAX_BOXES = 8;
 const MAX_BOXES_NARROW = 4;
 
@@ -172,7 +172,7 @@ export function MeshMap({
   );
 }
 
-/** The clusters without a box, each as a mark of its state that leads to its card. */
+/** The clusters without a box, each as a mark of its state, with a link to its card. */
 function Others({ clusters }: { clusters: readonly ClusterDocument[] }): VNode {
   return (
     <>

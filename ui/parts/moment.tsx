@@ -14,7 +14,7 @@ import { Icon } from './icons.tsx';
  */
 const OBJECT_VIEWS = ['ip', 'service', 'node'];
 
-/** Views that show the state of the moment. */
+/** Views of the state of the moment. */
 const MOMENT_VIEWS = [...OBJECT_VIEWS, 'prefixes'];
 
 /** Returns the key of the shown object in the history; undefined for all changes. */
@@ -49,7 +49,7 @@ export function MomentButton(): VNode {
   );
 }
 
-/** Length of the first time window that is searched for the next change. */
+/** Length of the first time window searched for the next change. */
 const FIRST_WINDOW_MS = 1_000;
 
 /**
@@ -91,7 +91,7 @@ async function openChange(address: Address, at: string, isLater: boolean): Promi
 }
 
 /**
- * The banner of a page that shows an earlier moment, with a button that returns to now. The arrow keys step through the
+ * The banner of an earlier moment, with a button to return to now. The arrow keys step through the
  * changes.
  */
 export function MomentBar({ address }: { address: Address }): VNode | null {

@@ -93,7 +93,7 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
   );
 }
 
-/** The backends of a service that were added, changed or removed, and the names of its other changed fields. */
+/** The added, changed and removed backends of a service, and the names of its other changed fields. */
 function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
   const [gone, came] = [from.backends ?? [], to.backends ?? []];
   const isIn = (list: typeof gone, address: string): boolean =>

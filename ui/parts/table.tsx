@@ -41,7 +41,7 @@ function compare(a: string | number, b: string | number): number {
 /** The order of a table: the number of a column, negative for descending; 0 for the order of the agent. */
 type Order = number;
 
-/** A table that can be sorted, and scrolls by itself on a narrow screen. The first column is the name of the row. */
+/** A sortable table. It scrolls by itself on a narrow screen. The first column is the name of the row. */
 export function Table<T>({
   label,
   columns,

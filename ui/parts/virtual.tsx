@@ -8,7 +8,7 @@ const ROW_HEIGHT = 32;
 /** Maximum number of rows of a list. */
 export const MAX_ROWS = 1_000_000;
 
-/** Number of rows that are rendered above and below the visible ones. */
+/** Number of rows rendered above and below the visible ones. */
 const ROWS_BEYOND = 12;
 
 /** A column of a {@link VirtualTable}. */

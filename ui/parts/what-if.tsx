@@ -79,7 +79,7 @@ const NODE_COLUMNS: readonly Column<LineOf<'node'>>[] = [
   numberColumn('pod CIDRs', ({ podCIDRs }) => podCIDRs),
 ];
 
-/** Returns counts with their words, without those that are 0. */
+/** Returns counts with their words, without zeros. */
 function countsText(of: readonly (readonly [count: number, word: string])[]): string {
   const named = of.flatMap(([count, word]) => (count > 0 ? `${countText(count)} ${word}` : []));
   return named.join(', ') || 'no changes';

@@ -82,7 +82,7 @@ function columns(name: string, isLocal: boolean): readonly Column<StoreDocument>
   ];
 }
 
-/** The configuration that a cluster published in its kvstore. */
+/** The configuration of a cluster, from its kvstore. */
 function Config({ config }: { config: ClusterDetailDocument['config'] }): VNode {
   if (config === undefined)
     return (
@@ -104,7 +104,7 @@ function Config({ config }: { config: ClusterDetailDocument['config'] }): VNode 
   );
 }
 
-/** Shows one cluster: its state, its configuration, and each store that is read from it. */
+/** Shows one cluster: its state, its configuration, and each store read from it. */
 export function Cluster({ name }: { name: string }): VNode {
   const { problem, document: cluster } = useAnswer<ClusterDetailDocument>(
     `/v1/clustermesh/${namePath(name)}`,

@@ -9,7 +9,7 @@ import { LabelText, Restored } from '../parts/marks.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { PrefixPanel } from '../parts/prefix-panel.tsx';
 
-/** Shows one identity: its labels, and the prefixes that have it. */
+/** Shows one identity: its labels and its prefixes. */
 export function Identity({ name }: { name: string }): VNode {
   const { document, problem } = useAnswer<IdentityDocument>(
     `/v1/identities/${encodeURIComponent(name)}`,

@@ -79,7 +79,7 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   );
 }
 
-/** The node that has this address now; undefined if there is none or it is not known yet. */
+/** The current node with this address; undefined if there is none or it is not known yet. */
 function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
@@ -91,12 +91,12 @@ function useNodeOf(ip: string | undefined): NodeDocument | undefined {
   return node;
 }
 
-/** Returns the service that has the address; undefined if there is none. */
+/** Returns the service with the address; undefined if there is none. */
 function serviceOf({ roles = [] }: ExplanationDocument): string | undefined {
   return roles.find(({ kind }) => kind === 'service')?.name;
 }
 
-/** The backends of the service that has the address. */
+/** The backends of the service with the address. */
 function Backends({ name }: { name: string }): VNode {
   const local = useStatus()?.cluster ?? 'local';
   const { document, problem } = useAnswer<ServiceDocument>(
@@ -224,7 +224,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
   );
 }
 
-/** Shows one IP or CIDR: its claims, the service or node that it belongs to, and its last changes. */
+/** Shows one IP or CIDR: its claims, its service or node, and its last changes. */
 export function IP({ name }: { name: string }): VNode {
   const at = useMoment();
   const { document, problem } = useAnswer<ExplanationDocument>(

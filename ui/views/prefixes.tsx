@@ -21,10 +21,10 @@ const FILTERS = ['within', 'identity', 'label', 'pod', 'node', 'source', 'cluste
  */
 const MAX_FOLLOWED = 1_000;
 
-/** Number of rows that are loaded ahead of the shown ones. */
+/** Number of rows loaded ahead of the shown ones. */
 const ROWS_AHEAD = 3_000;
 
-/** Time between two reads of a list that is followed. */
+/** Time between two reads of a followed list. */
 const FOLLOW_MS = 2_000;
 
 const COLUMNS: readonly VirtualColumn[] = [
@@ -87,12 +87,12 @@ function useRows(query: RowsQuery): {
 } {
   const feed = useFeed();
   const name = JSON.stringify(query);
-  /** The rows that are shown, and the name of their query. */
+  /** The shown rows, and the name of their query. */
   const [{ shown, of }, setShown] = useState<{ readonly shown?: Rows; readonly of?: string }>({});
   /** The rows whose last read failed. */
   const [failed, setFailed] = useState<Rows>();
   const [, setCount] = useState(0);
-  /** The rows that were read last. They are shown when they are loaded. */
+  /** The rows of the last read. They are shown when they are loaded. */
   const latest = useRef<Rows>();
   /** The state of the feed when the last read began. */
   const feedAtRead = useRef({ changes: 0, epoch: feed.epoch });

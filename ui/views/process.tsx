@@ -85,7 +85,7 @@ const CLUSTER_COLUMNS: readonly Column<FollowedClusterDocument>[] = [
 /** Columns of the clusters of an operator, which copies nothing. */
 const FOLLOWED = ['cluster', 'state', 'last failure'];
 
-/** Titles that differ from the name of the field. */
+/** Titles other than the name of the field. */
 const TITLES: Readonly<Record<string, string>> = { mcs: 'Multi-cluster services' };
 
 function titleOf(name: string): string {

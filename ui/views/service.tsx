@@ -58,7 +58,7 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
   return all.filter((column) => column !== false);
 }
 
-/** Shows one service: its frontends, and the backends that each cluster offers. */
+/** Shows one service: its frontends, and the offered backends of each cluster. */
 export function Service({ name }: { name: string }): VNode {
   const at = useMoment();
   const local = useStatus()?.cluster ?? 'local';

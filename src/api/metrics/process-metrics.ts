@@ -5,7 +5,7 @@ import type { Scrape } from './scrape.ts';
 /** Histogram bounds, from a lookup (0.1 ms) to a page of a list under load (1 s). */
 const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 
-/** Default gauges that are removed. They are named like counters, and their values are the sums of other gauges. */
+/** Removed default gauges. They are named like counters, and their values are the sums of other gauges. */
 const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
 
 /** Metrics of a process and its API requests, in the Prometheus text format. */

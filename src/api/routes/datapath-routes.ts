@@ -48,7 +48,7 @@ export const SOCKET_ONLY_PATHS: readonly string[] = [GET_DIFF.path, REPAIR.path]
 export function addDatapathRoutes(app: ApiApp, { model }: ApiContext): void {
   /** Resolves when the last requested read has ended. */
   let lastRead: Promise<unknown> = Promise.resolve();
-  /** The requested diff that has not begun. */
+  /** The requested diff, before it begins. */
   let waitingDiff: Promise<DatapathDiffDocument> | undefined;
   const readInTurn = async (
     read: () => Promise<readonly DatapathStepDocument[]>,

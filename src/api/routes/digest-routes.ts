@@ -200,11 +200,11 @@ class PlacePage<T> {
   readonly #weightOf: (item: T) => number;
   readonly #weights = new Map<number, number>();
   readonly #selected: Uint8Array;
-  /** The selected places, ascending, without those that are left out. */
+  /** The selected places, ascending, without those left out. */
   readonly #places: number[] = [];
   #next: number | undefined;
   #weight = 0;
-  /** Number of items that were added at these places, stored or not. */
+  /** Number of items added at these places, stored or not. */
   #count = 0;
 
   constructor(selected: Uint8Array, limit: number, weightOf: (item: T) => number) {
@@ -240,7 +240,7 @@ class PlacePage<T> {
     this.#next = place;
   }
 
-  /** Returns the items, and the fields of the response that describe the places that are left out. */
+  /** Returns the items, and the fields of the response that describe the places left out. */
   finish(): { readonly items: readonly T[]; readonly rest: Pick<GroupDigestDocument, 'next' | 'tooMany'> } {
     const [place = 0] = this.#places;
     const isTooMany = this.#weight > this.#limit;

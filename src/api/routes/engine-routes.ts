@@ -285,7 +285,7 @@ class IdentityView {
   readonly #identities: () => Iterable<KnownIdentity>;
   #last: IdentityList = { version: 0, known: [] };
   #reading: Promise<unknown> = Promise.resolve();
-  /** The read that has not begun. */
+  /** The next read, before it begins. */
   #next: Promise<IdentityList> | undefined;
 
   constructor(gate: TurnGate, identities: () => Iterable<KnownIdentity>) {

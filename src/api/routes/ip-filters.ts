@@ -95,7 +95,7 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   });
 }
 
-/** Yields the entries that match, and `undefined` for each other entry that was read. */
+/** Yields the entries that match, and `undefined` for each other entry read. */
 export function* matching(
   { ipcache }: ReadModel,
   snapshot: IPCacheSnapshot,

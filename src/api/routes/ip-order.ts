@@ -20,7 +20,7 @@ export const ORDERS: readonly (SortColumn | `-${SortColumn}`)[] = COLUMNS.flatMa
   (column) => [column, `-${column}`] as const,
 );
 
-/** Number of entries that are compared per step: about a millisecond. */
+/** Number of entries compared per step: about a millisecond. */
 const ENTRIES_PER_STEP = 1_024;
 
 /** An entry and its value in the column of the order. */
@@ -73,7 +73,7 @@ function comparison(sign: number): (a: Candidate, b: Candidate) => number {
 /**
  * Appends the first {@link MAX_SORTED} entries in an order to `sorted`, in steps. Skips `undefined`. `after`: only the
  * entries that follow this prefix in the order `prefix` or `-prefix`. Holds at most 2 × {@link MAX_SORTED} entries.
- * Cost: about 100 ns an entry, and a sort each time that {@link MAX_SORTED} further candidates have been collected.
+ * Cost: about 100 ns an entry, and a sort for each {@link MAX_SORTED} further candidates.
  */
 export function* selectSorted(
   entries: Iterable<KeyedEntry | undefined>,

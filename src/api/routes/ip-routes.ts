@@ -271,7 +271,7 @@ function checkOrder(query: Readonly<Record<string, string | number | undefined>>
   if (offset !== undefined && isFiltered) refuse('offset', 'cannot be combined with filters, sort and at');
 }
 
-/** Yields the documents of a list, and `undefined` for each other entry that was read. */
+/** Yields the documents of a list, and `undefined` for each other entry read. */
 function* documents(
   model: ReadModel,
   entries: Iterable<KeyedEntry | undefined>,

@@ -13,14 +13,14 @@ export interface ListPage<T> {
 }
 
 /**
- * Source of a list. `items` may yield `undefined` for items that were read but do not belong to the list, so that a
+ * Source of a list. `items` may yield `undefined` for items read that do not belong to the list, so that a
  * page also limits the number of items it reads.
  */
 export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
   readonly name: string;
   readonly revision: number;
-  /** The state that the list keeps in memory. Several lists may share one. */
+  /** The state of the list in memory. Several lists may share one. */
   readonly view?: object;
   /** The moment of the list and its certainty; absent for a list of now. */
   readonly past?: PastDocument;
@@ -34,7 +34,7 @@ interface ListCursor<T> {
   readCount: number;
   /** Token of the next page; `undefined` at the end. */
   token: string | undefined;
-  /** The last page that was read, for a client that did not receive it. */
+  /** The last page read, for a client that did not receive it. */
   last: ListPage<T> | undefined;
   /** Token of `last`; `undefined` for the first page. */
   lastToken: string | undefined;
@@ -88,7 +88,7 @@ export class ListPages<T> {
     });
   }
 
-  /** Number of lists that are held. */
+  /** Number of held lists. */
   get size(): number {
     return this.#cursors.size;
   }

@@ -80,7 +80,7 @@ export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: Route
   });
 }
 
-/** An item of a lookup request that is not an IP address. */
+/** An invalid item of a lookup request. */
 interface LookupError {
   readonly index: number;
   readonly ip: string;

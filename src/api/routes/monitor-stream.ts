@@ -38,7 +38,7 @@ export interface HeartbeatDocument {
   readonly revision: number;
   /** Time of the heartbeat, ISO 8601. */
   readonly at: string;
-  /** Maximum time until the next event. A client that receives nothing for longer may consider its state stale. */
+  /** Maximum time until the next event. If a client receives nothing for longer, its state may be stale. */
   readonly intervalMs: number;
 }
 
@@ -46,7 +46,7 @@ export interface HeartbeatDocument {
 const MAX_PART_CHANGES = 256;
 const MAX_PART_LENGTH = 65_536;
 
-/** Maximum size of the parts that are kept for monitors that reach the same revision later. */
+/** Maximum size of the parts kept for monitors that reach the same revision later. */
 const MAX_KEPT_BYTES: number = 2 << 20;
 
 /** A group of encoded changes. */

@@ -54,7 +54,7 @@ export function answers<S extends z.ZodType>(schema: S, description: string): An
 
 const MAX_LIMIT = 1_000;
 
-/** Number of items that are counted or compared per step: less than a millisecond. */
+/** Number of items counted or compared per step: less than a millisecond. */
 const ITEMS_PER_SLICE = 1_024;
 
 /** Parameters of a list: the page size and the token of the next page. */
@@ -150,7 +150,7 @@ function* slices<T>(items: Iterable<T>, add: (item: T) => unknown): Generator<vo
   }
 }
 
-/** Maximum number of names of similar length that are compared with an unknown name: at most about 5 ms. */
+/** Maximum number of names of similar length compared with an unknown name: at most about 5 ms. */
 export const COMPARED_NAMES = 1_000;
 
 /**
@@ -178,7 +178,7 @@ export async function unknownNameProblem(
 }
 
 /**
- * Parses a parameter that is an IP or a CIDR. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it
+ * Parses an IP or a CIDR in a parameter. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it
  * is invalid.
  */
 export function prefixParameter(field: string, text: string): Prefix {
@@ -193,7 +193,7 @@ export function prefixParameter(field: string, text: string): Prefix {
 }
 
 /**
- * Parses a parameter that is an IP. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
+ * Parses an IP in a parameter. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
  * `ProblemError` if it is invalid.
  */
 export function endpointParameter(field: string, text: string): string {
@@ -201,7 +201,7 @@ export function endpointParameter(field: string, text: string): string {
 }
 
 /**
- * Parses a parameter that is an IP without an address space. Returns the canonical form. Throws `ProblemError` if it is
+ * Parses an IP without an address space in a parameter. Returns the canonical form. Throws `ProblemError` if it is
  * invalid.
  */
 export function addressParameter(field: string, text: string): string {
@@ -284,7 +284,7 @@ export const NAME: z.ZodType<string, string> = z
   .describe('`.` and `..` are written as `~.` and `~..`')
   .transform(decodedSegment);
 
-/** The query of routes that can also answer for an earlier moment. */
+/** The query of routes with answers for earlier moments. */
 export const AT: z.ZodObject<{ at: z.ZodOptional<z.ZodString> }, z.core.$strict> = z.strictObject({
   at: filterParameter(
     'Answer for this moment: RFC 3339, `-10m`, or `#` and the `sequence` of a change in `/v1/history`',

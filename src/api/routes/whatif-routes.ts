@@ -26,7 +26,7 @@ const NAME = z.string().min(1).max(512);
 const SOURCE = z.enum(SOURCES, oneOf(SOURCES));
 const WRITER = { source: SOURCE, owner: z.string().max(512).optional() };
 
-/** The settings of the agent that an edit may change. */
+/** The settings for which an edit is possible. */
 const SETTING_NAMES = [
   'remote-node-identities',
   'encryption',
@@ -37,7 +37,7 @@ const SETTING_NAMES = [
 
 type SettingName = (typeof SETTING_NAMES)[number];
 
-/** The fields of the settings that are true or false. */
+/** The fields of the settings with the values true and false. */
 const SWITCHES: Readonly<Record<Exclude<SettingName, 'underlay'>, keyof NodeConfiguration>> = {
   'remote-node-identities': 'remoteNodeIdentities',
   encryption: 'encryption',

@@ -24,7 +24,7 @@ import { listen } from './listen.ts';
 import { openAnswers, trackAnswer } from './open-answers.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
-/** Credentials that authenticate the server to clients and clients to the server. */
+/** Credentials of the server for clients, and of clients for the server. */
 export interface TCPCredentials {
   /** Token of the header `Authorization: Bearer`. Required beyond loopback unless `tls` has a `clientCA`. */
   readonly token?: string | undefined;
@@ -50,7 +50,7 @@ export interface TCPOptions extends TCPCredentials {
 
 export interface ApiServerOptions {
   readonly app: ApiApp;
-  /** Path of a unix socket. A client that can open it may send any request. */
+  /** Path of a unix socket. Whoever can open it may send any request. */
   readonly socket?: string | undefined;
   readonly tcp?: TCPOptions | undefined;
   /**
@@ -62,7 +62,7 @@ export interface ApiServerOptions {
   readonly unreadMs?: number | undefined;
 }
 
-/** Default of `unreadMs`. A client that is only slow reads something in that time. */
+/** Default of `unreadMs`. A slow client reads something within this time. */
 const UNREAD_MS = 60_000;
 
 const LIMITS: ServerOptions = {
@@ -99,7 +99,7 @@ interface LimitedServer {
 /** Serves an application on a unix socket, over TCP, or both. */
 export class ApiServer {
   readonly #options: ApiServerOptions;
-  /** The limits of the servers that listen. */
+  /** The limits of the listening servers. */
   readonly #servers = new Map<Server, ConnectionLimit>();
   #credentials: TCPCredentials;
   #tcp: Server | undefined;

@@ -51,7 +51,7 @@ export function limitConcurrency(
 }
 
 /**
- * Middleware that limits the size of a body and the number of concurrent requests with a body. A body that is too large
+ * Middleware that limits the size of a body and the number of concurrent requests with a body. A body of excessive size
  * is refused before anything is read if its length is declared, else after {@link MAX_BODY_BYTES} (`body-too-large`).
  * A compressed body, or one of too many requests, is refused unread (`unsupported-media-type`, `too-many`).
  */

@@ -9,7 +9,7 @@ import { listen } from './listen.ts';
 
 /** Thrown if another process listens on the socket. */
 export class SocketInUseError extends Error {
-  /** The process that listens, such as `the process with pid 12`. */
+  /** The listening process, such as `the process with pid 12`. */
   readonly holder: string;
 
   constructor(path: string, pid: number | undefined) {
@@ -20,7 +20,7 @@ export class SocketInUseError extends Error {
   }
 }
 
-/** Time limit of the request for the pid of the process that listens. */
+/** Time limit of the request for the pid of the listening process. */
 const ANSWER_MS = 2_000;
 
 /** Maximum length of a socket path. `sun_path` of Linux has 108 bytes including the final NUL (unix(7)). */

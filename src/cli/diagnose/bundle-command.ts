@@ -18,7 +18,7 @@ interface BundleFlags extends SocketFlags {
   readonly config?: string;
 }
 
-/** Maximum number of bytes that are read from the end of a file. */
+/** Maximum number of bytes read from the end of a file. */
 const TAIL_BYTES: number = 1 << 20;
 
 const HELP =

@@ -33,7 +33,7 @@ interface ClaimFlags extends WhatIfFlags {
 
 const HELP = 'Nothing is written: the running agent evaluates the change.';
 
-/** Settings that are true or false. */
+/** Settings with the values true and false. */
 const SWITCHES = ['remote-node-identities', 'encryption', 'node-encryption', 'host-firewall'];
 
 const SETTINGS = [...SWITCHES, 'underlay'];

@@ -5,7 +5,7 @@ import type { CommandIO } from '../io.ts';
 import { addLogOptions, addMeshOptions, type MeshFlags, namesSource } from '../mesh-options.ts';
 import { addSocketOption, type SocketFlags } from '../serve-options.ts';
 
-/** Flags of a command that asks an agent. */
+/** Flags of a question to an agent. */
 export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly output: ListFormat;
   readonly quiet?: true;
@@ -15,10 +15,10 @@ export interface QuestionFlags extends MeshFlags, SocketFlags {
   readonly runsAgent?: boolean;
 }
 
-/** Options that only a running agent can serve. */
+/** Options for running agents only. */
 const NEEDS_RUNNING: ReadonlySet<string | undefined> = new Set(['--at', '--watch']);
 
-/** Adds the options that select the agent: a running one, or one that is run with the given sources for the answer. */
+/** Adds the options that select the agent: a running one, or one run with the given sources for the answer. */
 export function addAskOptions(command: Command, io: CommandIO): Command {
   const ownOptionCount = command.options.length;
   addMeshOptions(command);

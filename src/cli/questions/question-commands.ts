@@ -45,7 +45,7 @@ interface PastFlags extends QuestionFlags {
   readonly at?: string;
 }
 
-/** The filter of lists that contain several clusters. */
+/** The filter of lists of several clusters. */
 interface ClusterFlags extends ListFlags {
   readonly ofCluster?: string;
 }

@@ -12,7 +12,7 @@ import { socketAdvice, socketPath } from '../serve-options.ts';
 import { addAskOptions, type QuestionFlags } from './ask-options.ts';
 import { parseLimit } from './question-arguments.ts';
 
-/** Flags of a command that prints a list. */
+/** Flags of a list command. */
 export interface ListFlags extends QuestionFlags {
   readonly watch?: true;
   readonly limit?: number;
@@ -26,7 +26,7 @@ export const NO_NAMES: readonly ListFormat[] = ['text', 'wide', 'json', 'yaml'];
 const CLEAR_SCREEN = '\u001B[H\u001B[2J';
 
 /**
- * Maximum length of a watched list that is compared with its last output (1 MiB). A list of at most this length is
+ * Maximum length of a watched list compared with its last output (1 MiB). A list of at most this length is
  * shown again only if it differs.
  */
 const MAX_COMPARED: number = 1 << 20;
@@ -91,7 +91,7 @@ export class Questioner {
       });
   }
 
-  /** Calls `use` with requests to the running agent, or to an agent that is run only for the answer. */
+  /** Calls `use` with requests to the running agent, or to an agent run only for the answer. */
   async ask<T>(flags: QuestionFlags, use: (ask: Ask) => Promise<T>): Promise<MeshAnswer<T>> {
     const { signal, env } = this.#io;
     if (flags.runsAgent) {
