@@ -1,3 +1,4 @@
+import { setImmediate as eventLoopTurn } from 'node:timers/promises';
 import { checkArguments, FUNCTION, objectWith, optional, SIGNAL, TEXT } from '../../base/arguments.ts';
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
@@ -332,7 +333,8 @@ class SourceWatch implements Watch {
     for (const key of missing) yield { key };
   }
 
-  *#batches(changes: Iterable<SourceChange>): Generator<readonly WatchEvent[], void, void> {
+  /** Yields the events of changes in batches. Lets other work run after each full batch. */
+  async *#batches(changes: Iterable<SourceChange>): AsyncGenerator<readonly WatchEvent[], void, void> {
     this.#revision = this.#options.nextRevision();
     let batch: WatchEvent[] = [];
     for (const change of changes) {
@@ -341,6 +343,7 @@ class SourceWatch implements Watch {
       if (batch.length < MAX_BATCH) continue;
       yield batch;
       batch = [];
+      await eventLoopTurn();
     }
     if (batch.length > 0) yield batch;
   }

@@ -234,6 +234,20 @@ describe('a read-only backend', () => {
     expect(sizes).toEqual([256, 256, 88, 1]);
   });
 
+  it('lets other work run between the batches of a list (regression: none during a whole list)', async () => {
+    const source = new Source();
+    for (let i = 0; i < 5000; i++) source.content.set(`a/${i}`, 'x');
+    let turns = 0;
+    const countTurn = (): void => {
+      turns++;
+      timer = setImmediate(countTurn);
+    };
+    let timer = setImmediate(countTurn);
+    for await (const [event] of source.watch('a/')) if (event?.type === 'list-done') break;
+    clearImmediate(timer);
+    expect(turns).toBeGreaterThan(10);
+  });
+
   it('ends its watches when it is closed or their signal fires, and shows only open ones', async () => {
     const source = new Source();
     const stop = new AbortController();
