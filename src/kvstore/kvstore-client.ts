@@ -83,7 +83,7 @@ export interface BackendOptions {
    */
   readonly leaseSeconds?: number | undefined;
   /**
-   * Receives background failures with the name of the task: keepalives, cleanup of locks, listeners that throw.
+   * Receives background failures with the name of the task: keepalives, cleanup of locks, errors of listeners.
    * `status()` also reports all of them.
    */
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
@@ -124,7 +124,7 @@ export interface KvstoreClientOptions extends BackendOptions {
 }
 
 const LEASE_SECONDS = 15 * 60;
-/** The longest lease that etcd grants (`MaxLeaseTTL`). */
+/** The longest lease of etcd (`MaxLeaseTTL`). */
 const MAX_LEASE_SECONDS = 9e9;
 /**
  * TTL of the leases of the keys that expire first, as a fraction of `leaseSeconds`. It is less than two thirds: a
@@ -134,7 +134,7 @@ const FIRST_LEASE_FRACTION = 0.6;
 /** Deadline of the second revocations of a close if a revocation of the first-expiring leases had no answer in time. */
 const SECOND_REVOCATION_MS = 1000;
 
-/** A binding that ends if `write` is applied. `holder` keeps the lease of the binding. */
+/** A binding, which ends if `write` is applied. `holder` keeps the lease of the binding. */
 interface ReleasedBinding {
   readonly write: KeyWrite;
   readonly holder: LeaseKeeper;
@@ -159,7 +159,7 @@ export class KvstoreClient implements KvstoreBackend {
   readonly #transport: ObservedTransport;
   readonly #supervisor: Supervisor;
   readonly #leases: LeaseKeeper;
-  /** The leases of the keys that expire before all others. */
+  /** The leases of the keys with `expires-first`. */
   readonly #firstExpiringLeases: LeaseKeeper;
   readonly #fence: WriteFence;
   readonly #locks: LockKeeper;
@@ -401,7 +401,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Returns the bindings that the writes end: those of deleted keys, and those of put keys in keepers other than
+   * Returns the bindings ended by the writes: those of deleted keys, and those of put keys in keepers other than
    * `keeper`.
    */
   #releasedBy(writes: readonly KeyWrite[], keeper: LeaseKeeper | undefined): readonly ReleasedBinding[] {
@@ -426,7 +426,7 @@ export class KvstoreClient implements KvstoreBackend {
   }
 
   /**
-   * Unbinds the keys that a delete of their prefix has removed, in steps.
+   * Unbinds the keys after a delete of their prefix, in steps.
    *
    * @param previous number of bindings of each keeper before the delete
    */
@@ -552,7 +552,7 @@ export class KvstoreClient implements KvstoreBackend {
     return { ...options, endsAt: this.#options.clock.now() + deadlineMs };
   }
 
-  /** Waits with a signal that fires when the caller aborts the operation, and at its deadline. */
+  /** Waits with a signal, which fires when the caller aborts the operation, and at its deadline. */
   async #wait<T>(
     { signal, endsAt }: Timed,
     wait: (signal: AbortSignal | undefined) => Promise<T>,
@@ -766,7 +766,7 @@ function keyOf({ compare, writes, otherwise = [] }: TxnRequest): string {
   return write.op === 'put' ? write.key : write.range.start;
 }
 
-/** Returns the comparison that holds while the lock is held. */
+/** Returns a comparison which holds while the lock is held. */
 function lockGuard({ key, revision }: KvstoreLock): Compare {
   return { key, target: 'create-revision', equals: revision };
 }

@@ -37,7 +37,7 @@ export interface IdentityAllocatorOptions extends RuntimeOptions, IdentityKeysOp
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Receives the identities of the cluster, and the numbers of this node that were reassigned. */
+/** Receives the identities of the cluster, and the reassigned numbers of this node. */
 export interface IdentityAllocatorListener extends IdentityListener {
   /**
    * Called if a number that this node uses for these labels now belongs to other labels. This can happen if the lease
@@ -56,7 +56,7 @@ export interface AllocatedIdentity {
 
 /** Status of an {@link IdentityAllocator}, as plain data. */
 export interface IdentityAllocatorStatus {
-  /** Number of label sets that this node uses. */
+  /** Number of label sets in use on this node. */
   readonly used: number;
   /** Number of label sets whose number now belongs to other labels. */
   readonly reassigned: number;
@@ -127,7 +127,7 @@ export class IdentityAllocator {
     return this.#store.synced;
   }
 
-  /** Number of label sets that this node uses. */
+  /** Number of label sets in use on this node. */
   get size(): number {
     return this.#local.size;
   }
@@ -177,7 +177,7 @@ export class IdentityAllocator {
     });
   }
 
-  /** Adds the identities of another cluster to lookups. Returns a function that removes them. */
+  /** Adds the identities of another cluster to lookups. Returns a function to remove them. */
   addRemote(cluster: string, identities: IdentityCache): () => void {
     this.#remotes.set(cluster, identities);
     return () => {

@@ -21,12 +21,12 @@ import { KvstoreError } from '../session/errors.ts';
 /** Prefix of the master keys of a cluster. */
 export const MASTER_PREFIX: string = `${IDENTITIES_PREFIX}id/`;
 
-/** Options of the keys that an `IdentityAllocator` writes. */
+/** Options of the keys of an `IdentityAllocator`. */
 export interface IdentityKeysOptions {
   readonly backend: KvstoreBackend;
   /** Last part of the slave keys of this node: its address. It contains no `/`. */
   readonly nodeSuffix: string;
-  /** The numbers that this cluster may allocate: `clusterIdentityRange(clusterID, max)`. */
+  /** The numbers of this cluster: `clusterIdentityRange(clusterID, max)`. */
   readonly range: IdentityRange;
   readonly rejections: RejectionLog;
 }

@@ -5,7 +5,7 @@ import type { IdentityRange, NumericIdentity } from '../../model/numeric-identit
 const TRIES = 32;
 
 /**
- * Returns numbers that this node believes to be free: not used in the cluster, and not reserved by a running
+ * Returns numbers believed to be free: not used in the cluster, and not reserved by a running
  * allocation. The numbers are random, so that nodes that allocate at the same time rarely collide.
  */
 export class IdentityPool {

@@ -4,7 +4,7 @@ import type { NumericIdentity } from '../../model/numeric-identity.ts';
 import { RetryQueue, type RetryQueueStatus } from '../stores/retry-queue.ts';
 import type { IdentityKeys } from './identity-keys.ts';
 
-/** Labels with a number that this node uses. */
+/** Labels in use on this node, with their number. */
 export interface LocalKey {
   readonly id: NumericIdentity;
   readonly labels: Labels;
@@ -73,7 +73,7 @@ export class LocalKeys {
     return this.#byID.get(id);
   }
 
-  /** Runs the repairs that {@link check} queued until the signal fires. Never rejects. */
+  /** Runs the repairs queued by {@link check} until the signal fires. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     this.#signal = signal;
     await this.#repairs.run(signal);
@@ -101,7 +101,7 @@ export class LocalKeys {
     return done;
   }
 
-  /** Records that a slave key will be written. If {@link assign} does not follow, the next check deletes it. */
+  /** Announces the write of a slave key. If {@link assign} does not follow, the next check deletes it. */
   announce(key: string, labels: Labels): void {
     this.#orphans.set(key, labels);
   }
@@ -165,7 +165,7 @@ export class LocalKeys {
     this.#orphans.delete(key);
   }
 
-  /** Records and reports that the number of these labels was reassigned. */
+  /** Records and reports the reassigned number of these labels. */
   #loseNumber(key: string, local: LocalKey): void {
     this.#forgetNumber(local);
     this.#orphans.set(key, local.labels);

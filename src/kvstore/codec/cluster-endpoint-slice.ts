@@ -370,7 +370,7 @@ function writePort({ name, protocol, port }: SlicePort): Uint8Array {
   return message(textField(1, name), textField(2, protocolName(protocol)), varintField(3, port));
 }
 
-/** Returns the message that upstream writes, without compression. */
+/** Returns the same message as upstream, without compression. */
 export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Array {
   return message(
     textField(1, slice.cluster),
@@ -386,7 +386,7 @@ export function encodeEndpointSliceMessage(slice: ClusterEndpointSlice): Uint8Ar
 }
 
 /**
- * Returns the message that upstream writes, in a zstd frame. Equal slices have equal bytes in all processes with the
+ * Returns the same message as upstream, in a zstd frame. Equal slices have equal bytes in all processes with the
  * same version of Node. If Node has no zstd (before 22.15), the frame is not compressed.
  */
 export function encodeClusterEndpointSlice(slice: ClusterEndpointSlice): Uint8Array {

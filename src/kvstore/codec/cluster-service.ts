@@ -17,7 +17,7 @@ import {
 class Entries {
   readonly #max: number;
   readonly #drop: RejectField<undefined>;
-  /** Number of entries that may follow. */
+  /** Number of further permitted entries. */
   #remaining: number;
 
   constructor(max: number, drop: RejectField<undefined>) {
@@ -109,7 +109,7 @@ function writeZone({ zone, forZones = [] }: BackendZone): string {
   ]);
 }
 
-/** Returns the bytes that upstream writes. */
+/** Returns the same bytes as upstream. */
 export function encodeClusterService(service: ClusterService, version: FormatVersion = '1.17'): Uint8Array {
   const since117 = (json: string | undefined): string | undefined => (version === '1.8' ? undefined : json);
   return bytesOfText(

@@ -142,7 +142,7 @@ function namedPortsText(ports: PortConfiguration | undefined): string | undefine
   );
 }
 
-/** The JSON that is being written. Encoding is not re-entrant. */
+/** The current JSON. Encoding is not re-entrant. */
 const out = new JsonBytes();
 
 /** Writes a field, unless it is empty. */
@@ -160,7 +160,7 @@ function writePod({ namespace, podName, serviceAccount, namedPorts }: PodMetadat
   if (ports !== undefined) out.json(`,"NamedPorts":${ports}`);
 }
 
-/** Returns the bytes that upstream writes. `pair.key` must be canonical. The order of named ports is kept. */
+/** Returns the same bytes as upstream. `pair.key` must be canonical. The order of named ports is kept. */
 export function encodeIPIdentityPair(pair: IPIdentityPair): Uint8Array {
   write(pair);
   return out.copy();

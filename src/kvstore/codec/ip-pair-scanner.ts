@@ -72,13 +72,13 @@ const names = new InternedBytes((text) => text);
 const portSets = new InternedBytes(portsOf);
 const register = prefixRegister();
 
-// The value that is scanned: the view of its buffer, the position in it, and the end of the value. Scanning is not
+// The scanned value: the view of its buffer, the position in it, and the end of the value. Scanning is not
 // re-entrant.
 let bytes: DataView = literal('').bytes;
 let at = 0;
 let end = 0;
 
-/** The fields of the value that was scanned last. `podFrom` and `podTo` are the begin and the end of the pod's name. */
+/** The fields of the last scanned value. `podFrom` and `podTo` are the begin and the end of the pod's name. */
 const fields = {
   hostIP: '',
   identity: 0,

@@ -2,7 +2,7 @@ import { jsonString } from './go-json.ts';
 
 /** Size of the buffer before it grows. */
 const INITIAL_BYTES = 1024;
-/** Maximum length of the views that are kept. */
+/** Maximum length of kept views. */
 const MAX_VIEW_BYTES = 1024;
 const QUOTE = 0x22;
 const ZERO = 0x30;
@@ -10,7 +10,7 @@ const ASCII_END = 0x80;
 /** Maximum number of digits of a safe integer. */
 const MAX_DIGITS = 16;
 
-/** 1 for each character that a string literal contains unchanged, as in `jsonString`. */
+/** 1 for each character without an escape in a string literal, as in `jsonString`. */
 const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
   code >= 0x20 && code < 0x7f && !'"&<>\\'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
@@ -36,7 +36,7 @@ export class JsonBytes {
   #buffer = Buffer.alloc(INITIAL_BYTES);
   #end = 0;
   #isPlain = true;
-  /** The views that {@link view} has returned, by length. All begin at the start of the buffer. */
+  /** The views returned by {@link view}, by length. All begin at the start of the buffer. */
   #views: Uint8Array[] = [];
 
   /** Begins a new value. */

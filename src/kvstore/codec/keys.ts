@@ -3,7 +3,7 @@
  * includes keys of cluster `ab`.
  */
 
-/** The resources that a cluster publishes to its mesh. */
+/** The resources published by a cluster to its mesh. */
 export type MeshResource = 'nodes' | 'services' | 'endpointslices' | 'identities' | 'ip';
 
 export const MESH_RESOURCES: readonly MeshResource[] = [
@@ -15,14 +15,14 @@ export const MESH_RESOURCES: readonly MeshResource[] = [
 ];
 
 /**
- * The resources that kvstoremesh copies: also the service exports of the multi-cluster services API, which operators
+ * The resources copied by kvstoremesh: also the service exports of the multi-cluster services API, which operators
  * read.
  */
 export type CopiedResource = MeshResource | 'serviceexports';
 
 export const COPIED_RESOURCES: readonly CopiedResource[] = [...MESH_RESOURCES, 'serviceexports'];
 
-/** The two formats of the services that a cluster publishes: whole, or as endpoint slices (1.20). */
+/** The two formats of published services: whole, or as endpoint slices (1.20). */
 export type ServiceResource = 'services' | 'endpointslices';
 
 export const SERVICE_RESOURCES: readonly ServiceResource[] = ['services', 'endpointslices'];
@@ -37,10 +37,10 @@ export function isServiceResource(resource: CopiedResource): resource is Service
  */
 export const INIT_LOCKS_PREFIX = 'cilium/.initlock/';
 
-/** Keys by which clients verify that their leases are alive: `<lease in hex>` (`lease-witnesses.ts`). */
+/** Keys by which clients verify their leases: `<lease in hex>` (`lease-witnesses.ts`). */
 export const LEASE_WITNESSES_PREFIX: string = `${INIT_LOCKS_PREFIX}leases/`;
 
-/** The lock of all processes that copy into one kvstore. Cilium's kvstoremesh has the same lock since 1.19. */
+/** The lock of all processes which copy into one kvstore. Cilium's kvstoremesh has the same lock since 1.19. */
 export const KVSTOREMESH_LOCK = 'cilium/kvstoremesh-lock';
 
 /** Written every 60 s with a lease, as proof of life. */
@@ -108,7 +108,7 @@ export function identityValuePrefix(labels: string): string {
   return `${IDENTITIES_PREFIX}value/${labels}/`;
 }
 
-/** Returns the slave key of one node that uses the identity. */
+/** Returns the slave key of one node for the identity. */
 export function identityValueKey(labels: string, node: string): string {
   return `${identityValuePrefix(labels)}${node}`;
 }
@@ -143,7 +143,7 @@ const NAMESPACED_KINDS = {
 export type ParsedKey =
   | { readonly kind: 'node'; readonly layout: KeyLayout; readonly cluster: string; readonly name: string }
   | {
-      /** If it is a slice, `name` is that of the slice, not of its service. */
+      /** For a slice, `name` is the name of the slice, not of its service. */
       readonly kind: (typeof NAMESPACED_KINDS)[keyof typeof NAMESPACED_KINDS];
       readonly layout: KeyLayout;
       readonly cluster: string;

@@ -18,7 +18,7 @@ function masks(family: Family): readonly string[] {
 
 const TEXTS: Readonly<Record<Family, readonly string[]>> = { 4: masks(4), 6: masks(6) };
 
-/** Number of ones at the start of a mask of 16 bytes for an IPv4 address, which is that of the IPv4-mapped address. */
+/** Number of ones at the start of a mask of 16 bytes for an IPv4 address, as of an IPv4-mapped address. */
 const MAPPED_BITS = 96;
 
 function lengthByMask(masks: readonly string[]): readonly (readonly [mask: string, length: number])[] {

@@ -115,7 +115,7 @@ export interface NodeWriter {
   readonly source?: 'local' | 'custom-resource' | undefined;
 }
 
-/** Returns the bytes that upstream writes. */
+/** Returns the same bytes as upstream. */
 export function encodeNode(
   node: ClusterNode,
   { version = '1.17', source = 'local' }: NodeWriter = {},

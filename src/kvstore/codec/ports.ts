@@ -34,7 +34,7 @@ export function readPortConfiguration(
   return ports;
 }
 
-/** Returns the JSON that {@link readPortConfiguration} reads. */
+/** Returns the JSON for {@link readPortConfiguration}. */
 export function writePortConfiguration(ports: PortConfiguration): string {
   return jsonMap(ports, ({ port, protocol }) =>
     jsonObject([

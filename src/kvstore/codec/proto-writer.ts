@@ -31,7 +31,7 @@ export function numberField(field: number, value: number): EncodedField {
   return value === 0 ? [] : [...tag(field, VARINT), ...varint(value)];
 }
 
-/** Returns a 64-bit number that is given as decimal text. 0 is not omitted. */
+/** Returns a 64-bit number from decimal text. 0 is not omitted. */
 export function int64Field(field: number, value: string): EncodedField {
   return [...tag(field, VARINT), ...bigVarint(BigInt(value))];
 }

@@ -23,10 +23,10 @@ const MAX_PORTS = 250;
 const MAX_AFFINITY_SECONDS = 86_400;
 /** A ServiceExport has the name of its Service, a DNS label. */
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
-/** Maximum size of all annotations: 256 KiB in Kubernetes, minus 1 KiB for those that the import adds. */
+/** Maximum size of all annotations: 256 KiB in Kubernetes, minus 1 KiB for those of the import. */
 const MAX_ANNOTATION_BYTES = 255 << 10;
 
-/** Returns the name or namespace, which must be equal to that in the key. */
+/** Returns the name or namespace, which must equal the name in the key. */
 function readName(fields: Fields<never>, field: 'namespace' | 'name', expected: string): string {
   const value = readKeyPart(fields, field, expected);
   return DNS_LABEL.test(value) ? value : fields.reject(field, 'invalid-name', 'must be a DNS label', value);
@@ -143,7 +143,7 @@ function writePort({ name, protocol, appProtocol, port }: ExportedPort): string 
   ]);
 }
 
-/** Returns the bytes that upstream writes. */
+/** Returns the same bytes as upstream. */
 export function encodeServiceExport(service: ServiceExport): Uint8Array {
   const texts = (map: ReadonlyMap<string, string>): string | undefined =>
     map.size === 0 ? undefined : jsonStringMap(map);

@@ -84,7 +84,7 @@ export function decodeInPieces<T>(
       : undefined;
 }
 
-/** Returns the text of a value that must be UTF-8, for `decodeWith`. */
+/** Returns the text of a UTF-8 value; rejects other values. For `decodeWith`. */
 export function readText(value: EncodedValue, { bytes }: ValueLimits): string {
   if (!(value instanceof Uint8Array)) return rejectInput('wrong-type', 'value', {}, 'must be UTF-8 text');
   const size = `${value.length} bytes`;
@@ -106,7 +106,7 @@ function readJson(value: EncodedValue, limits: ValueLimits): unknown {
   return rejectInput('invalid-json', 'value', 'a large value', value.syntaxError);
 }
 
-/** Decodes a value that must be a JSON object. `read` checks its fields, and calls `drop` for invalid parts. */
+/** Decodes a JSON object; rejects other values. `read` checks its fields, and calls `drop` for invalid parts. */
 export function decodeJson<T>(
   value: EncodedValue,
   at: string,
@@ -116,7 +116,7 @@ export function decodeJson<T>(
   return decodeWith(at, (drop) => read(Fields.of(readJson(value, limits), rejectInput, 'value'), drop));
 }
 
-/** Returns a field that must be equal to a part of the key. */
+/** Returns a field; rejects it unless it equals a part of the key. */
 export function readKeyPart(fields: Fields<never>, field: string, expected: string): string {
   const value = fields.text(field);
   if (value !== expected) fields.reject(field, 'key-mismatch', `must be ${expected}, as in the key`, value);

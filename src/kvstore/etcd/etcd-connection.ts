@@ -28,7 +28,7 @@ const KEEPALIVE_TIME_MS = 15_000;
 const KEEPALIVE_TIMEOUT_MS = 10_000;
 // Interval of pings that every gRPC server in Go accepts by default.
 const ACCEPTED_KEEPALIVE_TIME_MS = 300_000;
-// Number of silent checks in a row after which a connection is closed.
+// Number of silent checks in a row before a connection is closed.
 const SILENT_CHECKS = 4;
 // Maximum of all times, because a Node timer of more than 24 days fires immediately. Also the ping timeout of grpc-js:
 // a shorter timeout would close a connection whose ping waits behind data on a slow link. `EtcdConnection` detects
@@ -256,22 +256,39 @@ export class EtcdConnection {
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
   ): Promise<T> {
-    const { path, request, decode } = call;
-    const signal = allowManyListeners(limits.signal);
-    const client = this.#acquireClient();
-    // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise below, until the next
-    // collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
+    // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise of the request, until the
+    // next collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
     const received: { answer?: T | undefined } = {};
-    const decodeReceived = (bytes: Buffer): object => {
-      received.answer = decode(bytes);
+    const decode = (bytes: Buffer): object => {
+      received.answer = call.decode(bytes);
       return received;
     };
-    await new Promise<void>((resolve, reject) => {
+    await this.#request({ ...call, decode }, metadata, limits, () => received.answer !== undefined);
+    const { answer } = received;
+    received.answer = undefined;
+    assert(answer !== undefined, 'a call without an error has an answer');
+    return answer;
+  }
+
+  /**
+   * Sends a call. Resolves when it has succeeded.
+   *
+   * @param isAnswered returns true if the answer was decoded
+   */
+  #request(
+    { path, request, decode }: UnaryCall<object>,
+    metadata: Metadata,
+    limits: Deadline & Pick<CallOptions, 'signal'>,
+    isAnswered: () => boolean,
+  ): Promise<void> {
+    const signal = allowManyListeners(limits.signal);
+    const client = this.#acquireClient();
+    return new Promise((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
       const errorOf = (thrown: Error | null): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
-        if (thrown === null && received.answer !== undefined) return undefined;
+        if (thrown === null && isAnswered()) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
         return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };
@@ -283,7 +300,7 @@ export class EtcdConnection {
         if (error === undefined) resolve();
         else reject(error);
       };
-      const sent = client.makeUnaryRequest(path, passThrough, decodeReceived, request, metadata, {}, settle);
+      const sent = client.makeUnaryRequest(path, passThrough, decode, request, metadata, {}, settle);
       sent.on('metadata', (headers) => {
         contentType = foreignType(headers);
       });
@@ -295,10 +312,6 @@ export class EtcdConnection {
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();
     });
-    const { answer } = received;
-    received.answer = undefined;
-    assert(answer !== undefined, 'a call without an error has an answer');
-    return answer;
   }
 
   /**

@@ -34,13 +34,13 @@ interface GeneratedStatus {
   readonly errors: readonly string[];
 }
 
-/** Errors after which the next endpoint is used. */
+/** Errors which make the transport use the next endpoint. */
 const TRY_NEXT_ENDPOINT: ReadonlySet<KvstoreError['code']> = new Set([...UNREACHABLE, 'internal']);
 
 /**
- * Errors after which tokens are fetched again. A simple token of etcd contains the raft index at its creation, and a
- * call with this token waits until the server has applied that index. A restored store begins at a lower index, so the
- * call gets no answer before its deadline (etcd #11377).
+ * Errors which make the transport fetch new tokens. A simple token of etcd contains the raft index at its creation, and
+ * a call with this token waits until the server has applied that index. A restored store begins at a lower index, so
+ * the call gets no answer before its deadline (etcd #11377).
  */
 const TOKEN_IN_DOUBT: ReadonlySet<KvstoreError['code']> = new Set(['invalid-token', 'deadline']);
 

@@ -39,15 +39,15 @@ export class FaultyLink implements Transport {
   readonly #streams = new Set<FaultyStream>();
   readonly #stalledPrefixes = new Set<string>();
   readonly #forbiddenPrefixes = new Set<string>();
-  /** A function per running call that fails it. */
+  /** A function per running call to fail it. */
   readonly #runningCalls = new Set<(error: KvstoreError) => void>();
-  /** Timers that end the streams in a black hole. */
+  /** Timers for the end of the streams in a black hole. */
   readonly #keepalives: Timer[] = [];
   #link: LinkState = 'up';
   /** True if the next call fails with `invalid-token`. */
   #isTokenExpired = false;
   #answersToLose = 0;
-  /** Number of events after which the next watch breaks. */
+  /** Number of events before the next watch breaks. */
   #cutNextWatchAfter: number | undefined;
   #maxResponseBytes = Number.POSITIVE_INFINITY;
 

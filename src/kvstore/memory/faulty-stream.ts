@@ -33,7 +33,7 @@ export class FaultyStream implements WatchStream {
   #isOpen = true;
   /** True if the stream ends in a later microtask. */
   #isEnding = false;
-  /** Number of further events after which the stream breaks. */
+  /** Number of further events before the stream breaks. */
   #cutAfter = Number.POSITIVE_INFINITY;
 
   constructor(inner: Transport, request: WatchRequest, observer: WatchObserver, link: StreamLink) {

@@ -53,7 +53,7 @@ interface Lease {
 
 // At 300 bytes a value, this is 15 MB of history. It covers clients that were disconnected for minutes.
 const KEEP_REVISIONS = 50_000;
-// Number of revisions that one compaction discards, so that it takes about 1 ms.
+// Number of revisions discarded by one compaction, which then takes about 1 ms.
 const COMPACTED_REVISIONS = 1000;
 // As many as `EtcdWatchStream` delivers. An observer can pause the stream between two deliveries.
 const SLICE_EVENTS = 512;
@@ -96,7 +96,7 @@ export class MemoryServer {
     return this.#streams.size;
   }
 
-  /** Returns the leases that are alive. */
+  /** Returns the leases which have not expired. */
   get leases(): readonly LeaseID[] {
     return [...this.#leases.keys()];
   }

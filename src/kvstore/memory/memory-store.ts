@@ -24,7 +24,7 @@ interface Commit {
   readonly leases: LeaseID[];
   /** The create revision of each version, by index; missing for new keys. */
   readonly createRevisions: number[];
-  /** The longest prefix that all keys have. */
+  /** The longest common prefix of the keys. */
   prefix: string;
 }
 
@@ -66,11 +66,11 @@ export interface StoreTxn extends Pick<TxnRequest, 'compare'> {
   /** Iterated twice. */
   readonly writes: Iterable<WriteOperation>;
   readonly otherwise?: Iterable<WriteOperation> | undefined;
-  /** Throws if the lease of a put does not exist. Called for the puts that are applied, as in etcd. */
+  /** Throws if the lease of a put does not exist. Called for applied puts, as in etcd. */
   readonly checkLease?: ((lease: LeaseID) => void) | undefined;
 }
 
-/** The versions that a transaction writes. */
+/** The versions written by a transaction. */
 interface Plan {
   readonly versions: readonly Version[];
   /** The present version of the key of each new version, by index; undefined if the key does not exist. */
@@ -192,7 +192,7 @@ export class MemoryStore {
     return { header: this.header, kvs, more, count: this.#count(request, revision) };
   }
 
-  /** Returns the keys in the range that were written at `revision` or later, in order. */
+  /** Returns the keys in the range written at `revision` or later, in order. */
   #changedSince(revision: number, range: KeyRange): readonly string[] {
     const keys = new Set<string>();
     for (const versions of this.versionsFrom(revision))

@@ -30,7 +30,7 @@ const EXPANSIONS_PER_TURN = 8;
  */
 export class MemoryTransport implements Transport {
   readonly #server: MemoryServer;
-  /** A function per open stream that ends it. */
+  /** A function per open stream to end it. */
   readonly #streams = new Set<() => void>();
   #isClosed = false;
   /** Number of operations in this turn of the event loop. */

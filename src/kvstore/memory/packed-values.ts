@@ -7,11 +7,11 @@ const MAX_VALUE_BYTES = 1024;
 const BLOCK_BYTES = 8192;
 /** Minimum size of the only block of a smaller transaction. A smaller block saves too little. */
 const MIN_BLOCK_BYTES = 2048;
-/** Minimum that zlib accepts. */
+/** Minimum of zlib. */
 const MIN_CHUNK_BYTES = 64;
 const DEFLATE = { level: 1, windowBits: 13, memLevel: 5 } as const;
 /**
- * Number of expanded blocks that are kept: a read in the order of keys alternates between blocks, because blocks are in
+ * Number of expanded blocks to keep: a read in the order of keys alternates between blocks, because blocks are in
  * the order of writes.
  */
 const EXPANDED_BLOCKS = 32;
@@ -52,7 +52,7 @@ interface ExpandedBlock {
   readonly ends: Uint16Array;
 }
 
-/** Reads values, and keeps the blocks that were expanded last. */
+/** Reads values, and keeps the last expanded blocks. */
 export class ExpandedBlocks {
   /** The oldest first. */
   readonly #blocks = new Map<PackedValues, ExpandedBlock>();
@@ -139,7 +139,7 @@ function packable(value: StoredValue['value']): string {
   return typeof value === 'string' && value.length <= MAX_VALUE_BYTES ? value : '';
 }
 
-/** Packs consecutive values. Those that cannot be packed take no bytes. */
+/** Packs consecutive values. Values that cannot be packed take no bytes. */
 function pack(block: readonly StoredValue[]): void {
   const [first] = block;
   if (first === undefined) return;

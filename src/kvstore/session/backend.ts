@@ -74,9 +74,9 @@ export interface DeleteOptions extends Omit<WriteOptions, 'leased'> {
   readonly ifModRevision?: number | undefined;
 }
 
-/** A held lock. It is lost with its session; `ifLocked` guards writes against that. */
+/** A held lock. It is lost with its session; `ifLocked` guards writes against a loss. */
 export interface KvstoreLock {
-  /** The key below the path of the lock that identifies its holder. */
+  /** The key of the holder, below the path of the lock. */
   readonly key: string;
   /** Create revision of `key`. */
   readonly revision: number;
@@ -100,7 +100,7 @@ export interface WatchEvent {
   readonly key: string;
   /** Empty for `delete` and `list-done`. */
   readonly value: Uint8Array;
-  /** Revision of the write. For a delete that a listing discovered, the revision of the listing. */
+  /** Revision of the write. For a delete discovered by a listing, the revision of the listing. */
   readonly modRevision: number;
   /** @internal The lease of the key; undefined if it has none, or if the backend does not report it. */
   readonly lease?: LeaseID | undefined;
@@ -108,7 +108,7 @@ export interface WatchEvent {
 
 /** State of a watch. */
 export type WatchState =
-  /** Reading the keys that exist. */
+  /** Reading the existing keys. */
   | 'listing'
   /** Following changes. */
   | 'watching'
@@ -157,7 +157,7 @@ export interface WatchStatus {
    */
   readonly isDoubtful: boolean;
   readonly listings: number;
-  /** Number of streams that were followed. All except the first are reconnects. */
+  /** Number of followed streams. All except the first are reconnects. */
   readonly streams: number;
   readonly failures: number;
   readonly lastFailure: Failure | undefined;
@@ -234,7 +234,7 @@ export interface RetryTurns {
    * @param downSince start of the outage, in monotonic time; recent outages may have priority
    */
   turn(downSince: number, signal: AbortSignal): Promise<void>;
-  /** Called when a server that was retried in its turn has answered. */
+  /** Called when a server has answered a retry in its turn. */
   succeeded(): void;
 }
 

@@ -36,7 +36,7 @@ export interface KvstoreHealthOptions extends RuntimeOptions {
 
 /** Interval of heartbeats (SEMANTICS 5). */
 export const HEARTBEAT_INTERVAL_MS = 60_000;
-/** Age of a heartbeat that has been missed twice. */
+/** Age of a stale heartbeat: two were missed. */
 export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const CHECK_MS = 15_000;
 /** Number of intervals until a refused check is repeated, because each refusal makes all watches check their rights. */
@@ -50,7 +50,7 @@ export class KvstoreHealth {
   /** True if the user may not read the heartbeat. */
   #isRefused = false;
   #endpoints: readonly EndpointStatus[] = [];
-  /** Mod revision of the last heartbeat, 0 if there was none, and the time of the check that found it. */
+  /** Mod revision of the last heartbeat, 0 if there was none, and the time of its check. */
   #heartbeatRevision = 0;
   #heartbeatAt = 0;
 
@@ -93,7 +93,7 @@ export class KvstoreHealth {
     }
   }
 
-  /** Reads the heartbeat, by a quorum read, and the state of the endpoints, which is kept even if that read fails. */
+  /** Reads the heartbeat, by a quorum read, and the state of the endpoints, which is kept even if the read fails. */
   async #read(signal: AbortSignal): Promise<void> {
     const { backend, clock } = this.#options;
     const readEndpoints = async (): Promise<void> => {
@@ -121,7 +121,7 @@ export interface HeartbeatOptions extends Pick<RuntimeOptions, 'random'> {
   readonly onFailure?: ((error: unknown, task: string) => void) | undefined;
 }
 
-/** Writes the heartbeat every minute, under the lease of the session. It shows that an operator is running. */
+/** Writes the heartbeat every minute, under the lease of the session. A fresh heartbeat proves a running operator. */
 export class Heartbeat {
   readonly #backend: KvstoreBackend;
   readonly #clock: Clock;

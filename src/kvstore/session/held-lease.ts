@@ -44,16 +44,16 @@ export class HeldLease {
   readonly id: LeaseID;
   /** Number of keys. */
   size = 0;
-  /** The rows of the keys. May also contain rows that have left the lease, and a row several times. */
+  /** The rows of the keys. May also contain former rows of the lease, and a row several times. */
   rows: number[] = [];
   /** False if the lease was lost, or its keeper was closed. */
   isHeld = true;
   /** True if an earlier session was granted the lease. */
   readonly isAdopted: boolean;
-  /** Number of leases that the keeper was granted or adopted before this one. */
+  /** Number of leases which the keeper held before this one, lost ones included. */
   readonly order: number;
   readonly #terms: LeaseTerms;
-  /** The TTL that the server has granted, known from the first keepalive on. */
+  /** The TTL of the server, known from the first keepalive on. */
   #ttlSeconds: number;
   #requestedAt: ClockReading;
   #isRenewing = false;

@@ -41,7 +41,7 @@ export interface Binding {
   readonly held: HeldLease;
   /** @internal The row of the key. If the row has another order, it belongs to another binding. */
   readonly row: number;
-  /** Number of bindings that the keeper has made, including this one, modulo 2³². */
+  /** Number of bindings made by the keeper, including this one, modulo 2³². */
   readonly order: number;
   /**
    * Revision of the store after the last known write of the key under the lease; 0 if the revision is unknown,
@@ -141,8 +141,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * Binds a key to the lease that it is bound to, or to a lease with room. If there is none, requests a new lease;
-   * rejects if that fails.
+   * Binds a key to its present lease, or to a lease with room. If there is none, requests a new lease;
+   * rejects if the request fails.
    *
    * Call it before the write, so that every written key is reported if its lease is lost.
    *
@@ -231,7 +231,7 @@ export class LeaseKeeper {
     return undefined;
   }
 
-  /** Returns any lease that this session was granted, or a new one if there is none. Binds nothing to it. */
+  /** Returns any lease granted to this session, or a new one if there is none. Binds nothing to it. */
   anyGranted(): Promise<{ readonly lease: LeaseID; readonly isNew: boolean }> {
     const previousLeases = this.#leaseCount;
     const find = (): HeldLease | undefined => {
@@ -241,7 +241,7 @@ export class LeaseKeeper {
     return this.#withLease(find, ({ id, order }) => ({ lease: id, isNew: order >= previousLeases }));
   }
 
-  /** Returns the TTL of the leases that the server grants to this session. */
+  /** Returns the TTL of new leases of this session. */
   async #grantedTTL(): Promise<number> {
     const { lease, isNew } = await this.anyGranted();
     try {
@@ -299,7 +299,7 @@ export class LeaseKeeper {
     this.#keys.delete(row);
   }
 
-  /** Removes a row from its lease, if that is held. */
+  /** Removes a row from its lease, if the lease is held. */
   #leaveLease(row: number): void {
     const lease = this.#leaseAt(row);
     if (lease !== undefined && lease.size-- === KEYS_PER_LEASE) this.#withRoom.set(lease, true);
@@ -311,7 +311,7 @@ export class LeaseKeeper {
    *
    * @param revision of the delete, as in {@link unbind}
    * @param previous the {@link bindingCount} when the delete began
-   * @returns one iteration for each step, with the keys that the step has visited
+   * @returns one iteration for each step, with the keys visited by the step
    */
   *unbindBelow(prefix: string, revision: number, previous: number): Generator<readonly string[], void, void> {
     const keyBelow = this.#keys.below(prefix);
@@ -363,7 +363,7 @@ export class LeaseKeeper {
       else this.unbind(binding, UNWRITTEN);
   }
 
-  /** Removes a lease that the server does not have any more. */
+  /** Removes a lease which the server does not have any more. */
   markLost(id: LeaseID): void {
     const lease = this.#leases.get(id);
     if (lease !== undefined) this.#removeLost([lease]);
@@ -383,7 +383,7 @@ export class LeaseKeeper {
    * Removes leases now, and reports their keys in steps of one lease, except keys that are bound again before their
    * step.
    *
-   * The removed leases cannot be adopted later. Leases without keys are not recorded for that, because a client that
+   * The removed leases cannot be adopted later. Leases without keys are not recorded for this, because a client which
    * writes rarely lets one expire each time.
    *
    * @param isRestored true if the store was restored: a lease without keys here may then have keys on the server

@@ -40,7 +40,7 @@ export class LeaseLosses {
       listeners.notify((listener, done) => listener.onLeasesLost?.(done), reported);
   }
 
-  /** Notifies each listener of those keys that are in its scopes. */
+  /** Notifies each listener of the keys in its scopes. */
   notifyLeaseLost(keys: readonly string[]): void {
     const byScope = new Map<string, string[]>();
     for (const key of keys) {
@@ -57,7 +57,7 @@ export class LeaseLosses {
   }
 }
 
-/** Returns the scopes that contain a key: all keys, its folders, and the key itself. */
+/** Returns the scopes of a key: all keys, its folders, and the key itself. */
 function* scopesOf(key: string): Generator<string, void, void> {
   yield '';
   for (let slash = key.indexOf('/'); slash >= 0; slash = key.indexOf('/', slash + 1)) {

@@ -9,7 +9,7 @@ function witnessOf(lease: LeaseID): string {
   return `${LEASE_WITNESSES_PREFIX}${leaseHex(lease)}`;
 }
 
-/** Operations that {@link LeaseWitnesses} uses. */
+/** Operations and callback of {@link LeaseWitnesses}. */
 export interface LeaseWitnessesOptions {
   readonly supervisor: Supervisor;
   put(key: string, lease: LeaseID): Promise<unknown>;
@@ -50,7 +50,7 @@ export class LeaseWitnesses {
     });
   }
 
-  /** Forgets a lease that is not held any more. Does nothing if the lease is unknown. */
+  /** Forgets an ended lease. Does nothing if the lease is unknown. */
   stop(lease: LeaseID): void {
     this.#leases.delete(witnessOf(lease));
   }

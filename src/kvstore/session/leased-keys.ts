@@ -56,7 +56,7 @@ export class LeasedKeys {
     return this.#rows.find(this.#buffer, 0, end);
   }
 
-  /** Adds a row, without a lease, for a key that has none. */
+  /** Adds a row, without a lease, for a key without a row. */
   add(key: string): number {
     const folder = this.#select(key) ?? this.#addFolder();
     const end = this.#encode(folder, key);
@@ -92,7 +92,7 @@ export class LeasedKeys {
     return bytes && `${this.#folderOf(row)?.name ?? ''}${keyOfBytes(bytes.subarray(FOLDER_BYTES))}`;
   }
 
-  /** Returns a function that returns the key of a row if it starts with `prefix`, otherwise undefined. */
+  /** Returns a function of a row: its key if the key starts with `prefix`, otherwise undefined. */
   below(prefix: string): (row: number) => string | undefined {
     // Decided once for successive rows of one folder.
     let last: Folder | undefined;

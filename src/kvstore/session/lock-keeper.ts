@@ -100,7 +100,7 @@ export class LockKeeper {
     await this.#leases.close(true, deadlineMs);
   }
 
-  /** Waits for earlier contenders of this process. Returns the function that ends the turn. */
+  /** Waits for earlier contenders of this process. Returns a function to end the turn. */
   async #waitForTurn(path: string, signal: AbortSignal): Promise<() => void> {
     const turns = this.#turns.get(path) ?? new KeyedQueue();
     this.#turns.set(path, turns);

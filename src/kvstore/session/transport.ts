@@ -8,7 +8,7 @@ export interface KeyValue {
   /** See `bytes.ts` for keys that are not UTF-8. */
   readonly key: string;
   readonly value: Uint8Array;
-  /** Revision of the write that created the key. */
+  /** Revision of the put which created the key. */
   readonly createRevision: number;
   /** Revision of the last write. Revisions are below 2⁵³: etcd would need 28,000 years at 10,000 writes/s. */
   readonly modRevision: number;
@@ -50,7 +50,7 @@ export interface RangeRequest extends KeyRange {
   readonly keysOnly?: boolean;
 }
 
-/** The keys that were read, ascending. */
+/** The keys of a range, ascending. */
 export interface RangeResponse {
   readonly header: ResponseHeader;
   readonly kvs: readonly KeyValue[];
@@ -88,7 +88,7 @@ export interface TxnResponse {
 }
 
 /**
- * A write that a watch received. For a delete, `value` is undefined, and `modRevision` is the revision of the delete.
+ * A write, as a watch receives it. For a delete, `value` is undefined, and `modRevision` is the revision of the delete.
  */
 export interface TransportEvent {
   readonly key: string;
@@ -139,7 +139,7 @@ export interface WatchStream {
   /** Stops deliveries, except `onEnd`, until `resume`. When the buffers are full, the server stops sending. */
   pause(): void;
   resume(): void;
-  /** Requests an `onProgress` with `isRequested`, to check that the stream is alive. */
+  /** Requests an `onProgress` with `isRequested`, to check the stream. */
   requestProgress(): void;
   /** Ends the stream, also on the server. Idempotent; `onEnd` is not called. */
   cancel(): void;

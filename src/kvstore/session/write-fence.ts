@@ -28,8 +28,8 @@ export async function guardedTxn(
 }
 
 /**
- * Prevents writes that take effect late (ETCD, "Leases, locks and rights"). A write that got no answer may be delayed
- * for any time, by a stalled link or a slow server. So every write is guarded by the value of a key that only this
+ * Prevents late effects of writes (ETCD, "Leases, locks and rights"). A write that got no answer may be delayed
+ * for any time, by a stalled link or a slow server. So every write is guarded by the value of a key which only this
  * client uses, the *fence*. If the outcome of a write is unknown, the next write first puts a new value of the fence.
  * Earlier writes then have either taken effect or never will.
  *
@@ -57,7 +57,7 @@ export class WriteFence {
    */
   #guards: Promise<readonly Compare[]> | undefined;
 
-  /** @param send sends the transactions that put the fence; the signal of a single call must not abort it */
+  /** @param send sends the transactions for the fence; the signal of a single call must not abort it */
   constructor(leases: LeaseKeeper, send: SendTxn) {
     this.#leases = leases;
     this.#send = send;

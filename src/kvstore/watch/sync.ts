@@ -118,7 +118,7 @@ export function sync(options: SyncOptions, comparison: Comparison): Promise<numb
 class Sync {
   readonly #options: SyncOptions;
   readonly #cursor: Cursor;
-  /** The revision of the first answer, as of which all later reads are; 0 before that answer. */
+  /** The revision of the first answer and of all later reads; 0 before the first answer. */
   #revision = 0;
   /** True if all latest anchors are unchanged, which is a stronger proof than one unchanged anchor. */
   #areLatestProven = false;
