@@ -397,7 +397,7 @@ export class Agent implements ReadModel, PlayStage {
       start: () => {
         this.services.markSynced();
         this.#mesh.endInitialSync();
-        this.#tape?.tape.complete();
+        this.#tape?.tape.markSynced();
         this.#syncedMs = Math.round(clock.now() - begun);
         const { followed } = this.#mesh;
         const clusters = followed && reportedClusters(followed);

@@ -12,11 +12,13 @@ function nameOf({ namespace, name }: ObjectName): string {
   return `${namespace ?? ''}/${name}`;
 }
 
+/** Writes the objects of one kind to a tape. */
 class KindTape implements FeedTap {
   readonly #lines: TapeLines;
   readonly #kind: string;
+  /** The content of the last line of each object, without the closing brace. */
   readonly #last = new Map<string, string>();
-  /** The steps of the last list so far. */
+  /** The steps of the current list so far, or all steps of the last one. */
   #steps: readonly ListStep[] = [];
 
   constructor(lines: TapeLines, kind: string) {
@@ -31,7 +33,7 @@ class KindTape implements FeedTap {
 
   onEvent({ type, object }: ResourceEvent): void {
     if (type === 'delete') {
-      this.#gone(object);
+      this.#addGone(object);
       return;
     }
     const content = contentOf({ ev: 'object', kind: this.#kind, object }).slice(0, -1);
@@ -40,7 +42,7 @@ class KindTape implements FeedTap {
   }
 
   onRemove({ namespace, name }: ObjectName): void {
-    this.#gone({ metadata: { name, ...(namespace && { namespace }), uid: '', resourceVersion: '' } });
+    this.#addGone({ metadata: { name, ...(namespace && { namespace }), uid: '', resourceVersion: '' } });
   }
 
   onApplied(): void {
@@ -60,7 +62,7 @@ class KindTape implements FeedTap {
     this.#lines.add(contentOf({ ev: 'kind', kind: this.#kind, do: step }));
   }
 
-  #gone(object: KubernetesObject): void {
+  #addGone(object: KubernetesObject): void {
     this.#last.delete(nameOf(object.metadata));
     this.#lines.addToBatch(contentOf({ ev: 'gone', kind: this.#kind, object }).slice(0, -1));
   }

@@ -14,6 +14,7 @@ import type { Bytes, TapeLines } from './tape-lines.ts';
 /** Number of keys of one step of a snapshot: about 1 ms. */
 const KEYS_PER_STEP = 256;
 
+/** Returns the JSON of an entry without the opening brace; see `TapeLines.add`. */
 export function contentOf(entry: TapeEntry): string {
   return JSON.stringify(entry).slice(1);
 }
@@ -32,6 +33,7 @@ function valueIn(event: WatchEvent): Bytes {
   return { buffer: value, from: 0, to: value.length };
 }
 
+/** Writes the events of one resource of a cluster to a tape. */
 class StoreTape implements StoreTap {
   readonly #lines: TapeLines;
   /** The JSON fields `store` and `from`. */
@@ -41,14 +43,15 @@ class StoreTape implements StoreTap {
   #prefix = '';
   /** The JSON of a put before its name. */
   #putPlace: Uint8Array = new Uint8Array();
-  /** The line that began the current run; undefined while the store is not followed. */
-  run: string | undefined;
+  /** The current `follow` line; undefined while the resource is not followed. */
+  followLine: string | undefined;
   isListed = false;
+  /** The name in the last event of the batch; empty at its start. */
   #name = '';
   /** The last event, if it is a put. */
   #put: WatchEvent | undefined;
-  /** The revision of the last event, if it is a delete that was neither applied nor ignored. */
-  #deletedAt: number | undefined;
+  /** The revision of the last event, if it is a delete without a line so far. */
+  #deleteRevision: number | undefined;
 
   constructor(lines: TapeLines, cluster: string, resource: CopiedResource) {
     this.#lines = lines;
@@ -67,7 +70,7 @@ class StoreTape implements StoreTap {
     const isDelete = event.type === 'delete';
     const { modRevision } = event;
     this.#put = isDelete ? undefined : event;
-    if (isDelete) this.#deletedAt = modRevision;
+    if (isDelete) this.#deleteRevision = modRevision;
     else
       this.#lines.putToBatch(this.#putPlace, name, modRevision, valueIn(event), () =>
         this.put(name, event.value, modRevision),
@@ -85,10 +88,10 @@ class StoreTape implements StoreTap {
     this.#last?.delete(name);
     const isEvent = name === this.#name;
     if (isEvent && this.#put !== undefined) return; // the value was rejected
-    const revision = isEvent ? this.#deletedAt : undefined;
+    const revision = isEvent ? this.#deleteRevision : undefined;
     if (revision === undefined) this.#ignoreDelete();
-    this.#gone(revision === undefined ? 'sweep' : 'delete', name, revision ?? 0);
-    this.#deletedAt = undefined;
+    this.#addDelete(revision === undefined ? 'sweep' : 'delete', name, revision ?? 0);
+    this.#deleteRevision = undefined;
   }
 
   onApplied(): void {
@@ -98,27 +101,27 @@ class StoreTape implements StoreTap {
     this.#put = undefined;
   }
 
-  /** Returns the content of a put without the closing brace. */
+  /** Returns the content of a put, without the closing brace; see {@link contentOf}. */
   put(name: string, value: Uint8Array, revision: number): string {
     return `${this.#place},"key":${JSON.stringify(this.#prefix + name)},"rev":${revision},${valueField(value)}`;
   }
 
   /** Adds a line for the last delete if it had no effect. */
   #ignoreDelete(): void {
-    const revision = this.#deletedAt;
+    const revision = this.#deleteRevision;
     if (revision === undefined) return;
-    this.#deletedAt = undefined;
-    this.#gone('ignored', this.#name, revision);
+    this.#deleteRevision = undefined;
+    this.#addDelete('ignored', this.#name, revision);
   }
 
-  #gone(ev: string, name: string, revision: number): void {
+  #addDelete(ev: 'delete' | 'sweep' | 'ignored', name: string, revision: number): void {
     const key = JSON.stringify(this.#prefix + name);
     this.#lines.addToBatch(`"ev":"${ev}",${this.#place},"key":${key},"rev":${revision}`);
   }
 
   /** Adds lines with the last value of each key, in steps. */
   *snapshot(): Generator<void, void, void> {
-    if (this.run !== undefined) this.#lines.add(this.run);
+    if (this.followLine !== undefined) this.#lines.add(this.followLine);
     let added = 0;
     for (const [name, { revision, value }] of this.#last ?? []) {
       this.#lines.add(`${this.put(name, value, revision)},"snap":1}`);
@@ -134,6 +137,7 @@ export class MeshTape implements MeshTap {
   readonly #localCluster: string;
   /** Stores by cluster and resource. */
   readonly #stores = new Map<string, Map<CopiedResource, StoreTape>>();
+  /** The last `config` line of each cluster. */
   readonly #configs = new Map<string, string>();
 
   /** @param localCluster name of the local cluster, whose claims have no owner */
@@ -162,8 +166,8 @@ export class MeshTape implements MeshTap {
     const tape = this.#stores.get(store)?.get(from);
     if (tape === undefined) return;
     tape.prefix = prefix;
-    tape.run = contentOf({ ev: 'follow', store, from, prefix, keeps });
-    this.#lines.add(tape.run);
+    tape.followLine = contentOf({ ev: 'follow', store, from, prefix, keeps });
+    this.#lines.add(tape.followLine);
   }
 
   onReaderState(store: string, from: string, state: string): void {
@@ -178,7 +182,7 @@ export class MeshTape implements MeshTap {
 
   onFollowEnd(store: string, from: CopiedResource): void {
     const tape = this.#stores.get(store)?.get(from);
-    if (tape !== undefined) tape.run = undefined;
+    if (tape !== undefined) tape.followLine = undefined;
     this.#lines.add(contentOf({ ev: 'end', store, from }));
   }
 
@@ -196,14 +200,14 @@ export class MeshTape implements MeshTap {
   *snapshot(): Generator<void, void, void> {
     for (const content of this.#configs.values()) this.#lines.add(content);
     for (const stores of this.#stores.values()) for (const store of stores.values()) yield* store.snapshot();
-    yield* this.#addresses();
+    yield* this.#ipSnapshot();
     for (const [store, stores] of this.#stores)
       for (const [from, { isListed }] of stores)
         if (isListed) this.#lines.add(contentOf({ ev: 'listed', store, from }));
   }
 
-  /** Adds a line for each IP from a kvstore. Its value is that of the claim in the engine. */
-  *#addresses(): Generator<void, void, void> {
+  /** Adds a line for each IP from a kvstore. The value is encoded from the claim in the IPCache. */
+  *#ipSnapshot(): Generator<void, void, void> {
     const tapeOf = ({ source, owner }: ClaimWriter): StoreTape | undefined => {
       if (source !== 'kvstore' && source !== 'clustermesh') return undefined;
       return this.#stores.get(source === 'kvstore' && owner === '' ? this.#localCluster : owner)?.get('ip');

@@ -77,6 +77,7 @@ class TapeReplayer {
   readonly #options: ReplayOptions;
   readonly #cuts: TapeCut[] = [];
   #replay: TapeReplay | undefined;
+  /** Number of the last applied line. */
   #seq = 0;
   /** Wall time minus `ms`. */
   #wall = 0;
@@ -96,12 +97,12 @@ class TapeReplayer {
     const { at = Number.POSITIVE_INFINITY, signal } = this.#options;
     const first = this.#parts.findLastIndex((_, index) => index === 0 || isStart(this.#parts, index, at));
     const firstPart = this.#parts[first];
-    const begin = firstPart && firstPart.head.wall + firstPart.head.ms;
-    if (begin !== undefined && begin > at)
-      throw new TapeError(firstPart?.path ?? '', `the tape begins at ${timeText(begin)}`);
+    if (firstPart !== undefined && startOf(firstPart) > at)
+      throw new TapeError(firstPart.path, `the tape begins at ${timeText(startOf(firstPart))}`);
     for (const part of this.#parts.slice(first)) {
-      if (part.head.wall + part.head.ms > at) break;
-      if (!(await this.#part(part, at)) || signal?.aborted === true) break;
+      if (startOf(part) > at) break;
+      const continues = await this.#applyPart(part, at);
+      if (!continues || signal?.aborted === true) break;
     }
     const replay = this.#replay;
     if (replay === undefined) throw new TapeError(this.#parts[0]?.path ?? '', 'contains no line');
@@ -119,14 +120,15 @@ class TapeReplayer {
   }
 
   /** Applies the lines of a part. Returns false at the end of the replay. */
-  async #part(part: TapePart, at: number): Promise<boolean> {
+  async #applyPart(part: TapePart, at: number): Promise<boolean> {
     const { signal, onProgress } = this.#options;
     const file = this.#parts.indexOf(part) + 1;
     for await (const lines of readTapePart(part.path)) {
       onProgress?.(progressLine('replaying', part, file, this.#parts.length, lines));
       for (const [index, placed] of lines.entries()) {
-        const result = this.#line(part, placed, at);
-        if (!(typeof result === 'boolean' ? result : await result)) return false;
+        const result = this.#applyLine(part, placed, at);
+        const continues = typeof result === 'boolean' ? result : await result;
+        if (!continues) return false;
         if (index % LINES_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       }
       if (signal?.aborted === true) return false;
@@ -135,19 +137,19 @@ class TapeReplayer {
   }
 
   /**
-   * Applies a line. Returns false at the end of the replay. Returns a promise only for lines that are applied
-   * asynchronously, because most are not.
+   * Checks the number of a line and applies it. Returns false at the end of the replay. Returns a promise only if the
+   * line is applied asynchronously, because most are not.
    */
-  #line(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
+  #applyLine(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
     const { line, number } = placed;
     if (line.ev === 'tape' && number === 1)
-      return this.#begin(part, line).then(() => this.#apply(part, placed, at));
+      return this.#beginPart(part, line).then(() => this.#applyChecked(part, placed, at));
     if (line.seq !== this.#seq + 1)
       throw new TapeError(`${part.path}:${number}`, `seq: must be ${this.#seq + 1}, but is ${line.seq}`);
-    return this.#apply(part, placed, at);
+    return this.#applyChecked(part, placed, at);
   }
 
-  #apply(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
+  #applyChecked(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
     const { line } = placed;
     if (line.ev === 'clock') this.#wall = line.wall;
     if (this.#wall + line.ms > at) return false;
@@ -161,9 +163,9 @@ class TapeReplayer {
         : error;
     try {
       const result = this.#replay?.apply(line);
-      if (!(result instanceof Promise)) return this.#applied(part, placed, result);
+      if (!(result instanceof Promise)) return this.#countDigest(part, placed, result);
       return result.then(
-        () => this.#applied(part, placed, undefined),
+        () => true,
         (error: unknown) => {
           throw withPosition(error);
         },
@@ -173,18 +175,25 @@ class TapeReplayer {
     }
   }
 
-  #applied(part: TapePart, { line, number }: PlacedLine, difference: DigestDifference | undefined): boolean {
-    if (difference !== undefined) this.#difference = { ...difference, at: `${part.path}:${number}` };
-    else if (line.ev === 'digest' && this.#replay?.isComplete === true) {
-      const { skippedDigestVersion } = this.#replay;
-      if (skippedDigestVersion === undefined) this.#digests++;
-      else this.#skippedDigestVersion = skippedDigestVersion;
+  /** Counts the digest of an applied line, if it has one. Returns false if the digest differs. */
+  #countDigest(
+    part: TapePart,
+    { line, number }: PlacedLine,
+    difference: DigestDifference | undefined,
+  ): boolean {
+    if (difference !== undefined) {
+      this.#difference = { ...difference, at: `${part.path}:${number}` };
+      return false;
     }
-    return difference === undefined;
+    if (line.ev !== 'digest' || this.#replay?.isComplete !== true) return true;
+    const { skippedDigestVersion } = this.#replay;
+    if (skippedDigestVersion === undefined) this.#digests++;
+    else this.#skippedDigestVersion = skippedDigestVersion;
+    return true;
   }
 
   /** Continues the replay with the first line of a part. After a cut, begins a new replay. */
-  async #begin(part: TapePart, head: TapePart['head']): Promise<void> {
+  async #beginPart(part: TapePart, head: TapePart['head']): Promise<void> {
     const { version = head.version, onReject, onReplay } = this.#options;
     if (head.version !== version)
       throw new TapeError(
@@ -209,9 +218,14 @@ class TapeReplayer {
  * time.
  */
 function isStart(parts: readonly TapePart[], index: number, at: number): boolean {
-  const [part, before] = [parts[index], parts[index - 1]];
-  if (part === undefined || part.head.wall + part.head.ms > at) return false;
-  return before?.head.life !== part.head.life;
+  const [part, previous] = [parts[index], parts[index - 1]];
+  if (part === undefined || startOf(part) > at) return false;
+  return previous?.head.life !== part.head.life;
+}
+
+/** Returns the wall time of the first line. */
+function startOf({ head }: TapePart): number {
+  return head.wall + head.ms;
 }
 
 export function timeText(ms: number): string {

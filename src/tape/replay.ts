@@ -13,7 +13,7 @@ import type { TapeSettings } from './tape-settings.ts';
 
 /** Maximum number of keys that are reported if a digest differs. */
 const REPORTED_KEYS = 10;
-/** Maximum number of keys that are remembered since the last equal digest. */
+/** Number of recent keys that are kept when older ones are dropped. */
 const RECENT_KEYS = 4096;
 
 /** A digest that the recorded agent did not have. */
@@ -120,6 +120,7 @@ export class TapeReplay {
     }
   }
 
+  /** Adds the key or the object of a line to `#recent`. */
   #remember(line: TapeLine): void {
     if (this.#recent.length > 2 * RECENT_KEYS) this.#recent.splice(0, RECENT_KEYS);
     if ('key' in line) this.#recent.push({ store: line.store, key: line.key });

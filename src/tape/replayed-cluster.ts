@@ -1,5 +1,5 @@
-import type { Rejection } from '../base/rejection.ts';
-import { RejectionLog } from '../base/rejection.ts';
+import { assert } from '../base/assert.ts';
+import { type Rejection, RejectionLog } from '../base/rejection.ts';
 import { showValue } from '../base/show-value.ts';
 import { ClusterStores, type ClusterStoresOptions } from '../clustermesh/cluster-stores.ts';
 import { clusterLimits, NO_LIMITS } from '../clustermesh/decoders.ts';
@@ -33,18 +33,20 @@ export const WATCH_STATUS: WatchStatus = {
 
 type Batch = readonly WatchEvent[];
 
-/** A watch that delivers batches one by one. `deliver` resolves when the batch was applied. */
+/** A watch that delivers batches one by one. */
 class ReplayWatch implements Watch {
   #batch: Batch | undefined;
   #ended = false;
+  /** Resolves the wait of the reader for the next batch. */
   #wake: (() => void) | undefined;
+  /** Resolves the promise of `deliver`. */
   #applied: (() => void) | undefined;
 
   status(): WatchStatus {
     return WATCH_STATUS;
   }
 
-  /** Resolves when the reader asks for the next batch. */
+  /** Resolves when the reader has applied the batch, which is when it asks for the next one. */
   deliver(batch: Batch): Promise<void> {
     if (this.#ended) return Promise.resolve(); // the store does not read this resource
     this.#batch = batch;
@@ -198,7 +200,7 @@ export class ReplayedCluster {
 
   #resourceOf(resource: CopiedResource): ReplayedResource {
     const followed = this.#followed.get(resource);
-    if (followed === undefined) throw new Error(resource);
+    assert(followed !== undefined, 'the map has all copied resources');
     return followed;
   }
 

@@ -43,7 +43,7 @@ export type ListStep = (typeof LIST_STEPS)[number];
 
 /** The content of a line. A put has no `ev`, so that it is also a valid recorded key. */
 export type TapeEntry =
-  /** The first line of each file. `wall` is the wall time minus `ms`. */
+  /** The first line of each file. `wall` is the wall time minus `ms`, in milliseconds. */
   | {
       readonly ev: 'tape';
       readonly format: number;
@@ -52,6 +52,7 @@ export type TapeEntry =
        * Version of the digests; absent in a copy without them, and in tapes that were written before the field existed.
        */
       readonly digests?: number;
+      /** Names the life: its start, in ISO 8601. */
       readonly life: string;
       readonly wall: number;
       readonly settings: Readonly<Record<string, unknown>>;
@@ -59,8 +60,8 @@ export type TapeEntry =
       readonly scrubbed?: true;
     }
   /**
-   * A snapshot begins; the state is complete when it ends (`whole`). The lines between have `snap` if they are no
-   * input.
+   * A snapshot begins. When it ends (`whole`), the state is complete. Between these lines, puts and Kubernetes lines of
+   * the snapshot have `snap`, and those of the input do not.
    */
   | { readonly ev: 'snapshot' }
   | { readonly ev: 'whole' }
@@ -139,6 +140,7 @@ const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more:
 const VALUE = { value: 'text?', value64: 'text?' } as const;
 const READER = { store: 'text', from: 'resource' } as const;
 
+/** By event: the fields of its lines. */
 const SHAPES: Readonly<Record<TapeEntry['ev'], Readonly<Record<string, FieldKind>>>> = {
   tape: {
     format: 'number',
@@ -197,7 +199,8 @@ function isKubernetesObject(value: unknown): boolean {
   return [name, namespace, uid, resourceVersion].every((text) => typeof text === 'string');
 }
 
-const CHECKED = new Map(
+/** By event: the name, the kind and the check of each field. */
+const FIELD_CHECKS = new Map(
   Object.entries(SHAPES).map(([ev, shape]) => [
     ev,
     Object.entries({ seq: 'number', ms: 'time', ...shape } as const).map(
@@ -227,7 +230,7 @@ export function parseTapeLine(text: string, at: () => string): TapeLine {
   }
   if (!isObject(json)) throw new TapeError(at(), 'a line must be an object');
   const { ev = 'put' } = json;
-  const checks = typeof ev === 'string' ? CHECKED.get(ev) : undefined;
+  const checks = typeof ev === 'string' ? FIELD_CHECKS.get(ev) : undefined;
   if (checks === undefined) throw new TapeError(at(), `ev: unknown event ${showValue(ev)}`);
   for (const [name, kind, check] of checks) {
     const value = Object.hasOwn(json, name) ? json[name] : undefined;

@@ -14,8 +14,9 @@ const SEQ = encoded('{"seq":');
 const MS = encoded(',"ms":');
 const REVISION = encoded('","rev":');
 const VALUE = encoded(',"value":"');
-const MORE = encoded(',"more":1}\n');
+/** The ends of a line: of the last line of a batch, and of any other. */
 const END = encoded('}\n');
+const MORE_AND_END = encoded(',"more":1}\n');
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
@@ -55,19 +56,20 @@ function writePlain(block: Uint8Array, at: number, text: string): number {
 }
 
 /**
- * Numbers the lines of a tape and writes them. A line of a batch is ended when the next one arrives (with `"more"`) or
- * the batch ends (without). Other lines that are added during a batch are written after it.
+ * Numbers the lines of a tape and writes them. A line of a batch gets its end when the next line arrives (with
+ * `"more"`) or when the batch ends (without). Other lines that are added during a batch are written after the batch.
  */
 export class TapeLines {
   readonly #writer: TapeWriter;
   readonly #ms: () => number;
+  /** The contents of lines that were added during the batch. */
   readonly #afterBatch: string[] = [];
   #seq = 0;
   /** Number of lines that the writer refused. */
   #refused = 0;
   /** Number of lost lines that `takeLost` has returned. */
   #takenLost = 0;
-  #isBatch = false;
+  #isInBatch = false;
   /** Time of the lines of the batch, in milliseconds. */
   #batchMs = 0;
   /** True if the last line in the writer has no end yet. */
@@ -97,7 +99,7 @@ export class TapeLines {
 
   /** Adds a line. `content` is JSON without the opening brace. */
   add(content: string): void {
-    if (this.#isBatch) this.#afterBatch.push(content);
+    if (this.#isInBatch) this.#afterBatch.push(content);
     else {
       this.#seq++;
       this.#countIfLost(this.#writer.add(`{"seq":${this.#seq},"ms":${this.#ms()},${content}`));
@@ -109,7 +111,7 @@ export class TapeLines {
     this.#beginInBatch();
     this.#seq++;
     const line = `{"seq":${this.#seq},"ms":${this.#batchMs},${content}`;
-    this.#isOpen = this.#countIfLost(this.#writer.write(line, MORE.length));
+    this.#isOpen = this.#countIfLost(this.#writer.write(line, MORE_AND_END.length));
   }
 
   /**
@@ -133,7 +135,7 @@ export class TapeLines {
     if (block !== undefined) this.#writer.used = end;
   }
 
-  /** Writes a put without its end; returns the index after it, or -1 if it is not plain ASCII. */
+  /** Writes a put without its end. Returns the index after the put, or -1 if name or value are not plain ASCII. */
   #put(block: Uint8Array, place: Uint8Array, name: string, revision: number, value: Bytes): number {
     let at = writeBytes(block, this.#writer.used, SEQ);
     at = writeBytes(block, writeNumber(block, at, this.#seq + 1), MS);
@@ -148,22 +150,23 @@ export class TapeLines {
   }
 
   endBatch(): void {
-    if (!this.#isBatch) return;
-    this.#end(END);
-    this.#isBatch = false;
+    if (!this.#isInBatch) return;
+    this.#endLine(END);
+    this.#isInBatch = false;
     for (const content of this.#afterBatch.splice(0)) this.add(content);
   }
 
+  /** Ends the previous line of the batch, or begins a batch. */
   #beginInBatch(): void {
-    if (this.#isBatch) {
-      this.#end(MORE);
+    if (this.#isInBatch) {
+      this.#endLine(MORE_AND_END);
       return;
     }
-    this.#isBatch = true;
+    this.#isInBatch = true;
     this.#batchMs = this.#ms();
   }
 
-  #end(bytes: Uint8Array): void {
+  #endLine(bytes: Uint8Array): void {
     if (this.#isOpen) this.#writer.extend(bytes);
     this.#isOpen = false;
   }

@@ -14,9 +14,11 @@ import { bytesIn, type TapeLine, type TapeValue } from './tape-line.ts';
 const EMPTY: TapeValue = { value: '' };
 
 interface StoreState {
-  config: readonly [string, TapeValue] | undefined;
+  config: readonly [key: string, value: TapeValue] | undefined;
   readonly keys: Map<CopiedResource, Map<string, TapeValue>>;
+  /** The followed prefix of each resource. */
   readonly prefixes: Map<CopiedResource, string>;
+  /** The complete resources. */
   readonly listed: Set<CopiedResource>;
 }
 
@@ -25,6 +27,7 @@ interface StoreState {
  */
 export class TapeState {
   readonly #stores = new Map<string, StoreState>();
+  /** By `kind/namespace/name`. */
   readonly #objects = new Map<string, KubernetesObject>();
 
   apply(line: TapeLine): void {
@@ -56,9 +59,9 @@ export class TapeState {
       case 'withdrawn':
         if (line.scope === 'everything') this.#stores.delete(line.store);
         else
-          for (const format of SERVICE_RESOURCES) {
-            store.keys.delete(format);
-            store.listed.delete(format);
+          for (const resource of SERVICE_RESOURCES) {
+            store.keys.delete(resource);
+            store.listed.delete(resource);
           }
         return;
       default:
@@ -87,7 +90,7 @@ export class TapeState {
     }
   }
 
-  /** Yields the objects of Kubernetes. They have the fields that an agent reads. */
+  /** Yields the objects of Kubernetes, with the fields that an agent reads. */
   async *objects(): AsyncGenerator<Manifest, void, void> {
     for (const [key, object] of this.#objects) {
       const plural = key.slice(0, key.indexOf('/'));

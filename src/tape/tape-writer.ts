@@ -10,9 +10,9 @@ const compress = promisify(gzip);
 /** Size of the text of one gzip member. */
 const MEMBER_BYTES = 1 << 20;
 /** Maximum number of bytes that wait for the disk. If more wait, the tape is cut. */
-const WAITING_BYTES = 32 * MEMBER_BYTES;
-/** Compression level: the fastest one, about 2 ns a byte. Higher levels save less than a byte per event. */
-const LEVEL = 1;
+const MAX_WAITING_BYTES = 32 * MEMBER_BYTES;
+/** The fastest level of compression: about 2 ns a byte. Higher levels save less than a byte per event. */
+const COMPRESSION_LEVEL = 1;
 
 const LINE_FEED = 0x0a;
 const NO_TEXT = new Uint8Array();
@@ -57,16 +57,16 @@ export class TapeWriter {
   #block: Buffer = Buffer.allocUnsafe(0);
   /** Number of bytes of the block that contain text. */
   used = 0;
-  /** Number of lines that were added, and dropped before the disk had them. */
+  /** Number of lines that were accepted, and dropped before they were on the disk. */
   dropped = 0;
-  /** Number of bytes that wait for the disk. */
-  #waiting = 0;
+  #waitingBytes = 0;
   /** Resolves when all work so far has ended. */
   #work: Promise<void> = Promise.resolve();
   /** The files, oldest first; the last one is the current one. Undefined until the folder was read. */
   #parts: OutputPart[] | undefined;
-  #next = 1;
-  #broken = true;
+  #nextNumber = 1;
+  #isBroken = true;
+  /** Number of failures. Work that was queued before a failure does not run after it. */
   #failures = 0;
   #failure: Failure | undefined;
 
@@ -74,8 +74,9 @@ export class TapeWriter {
     this.#options = options;
   }
 
-  get broken(): boolean {
-    return this.#broken;
+  /** True if lines are dropped until {@link TapeWriter.begin}. */
+  get isBroken(): boolean {
+    return this.#isBroken;
   }
 
   /** The last failure, until a file was begun successfully. */
@@ -101,8 +102,8 @@ export class TapeWriter {
   /** Ends the current file and begins the next one. */
   begin(): void {
     this.#endBlock();
-    this.#broken = false;
-    this.#run(() => this.#begin());
+    this.#isBroken = false;
+    this.#run(() => this.#createPart());
   }
 
   /** Adds a line without its line feed. Returns false if it is dropped. */
@@ -131,7 +132,7 @@ export class TapeWriter {
    * tape.
    */
   reserve(maxBytes: number, likelyBytes: number = maxBytes): Buffer | undefined {
-    if (this.#broken) return undefined;
+    if (this.#isBroken) return undefined;
     if (likelyBytes > MAX_LINE_BYTES) {
       this.#fail(new Error(`a line has more than ${MAX_LINE_BYTES >> 20} MiB`));
       return undefined;
@@ -140,7 +141,7 @@ export class TapeWriter {
       this.#endBlock();
       if (maxBytes > this.#block.length) this.#block = Buffer.allocUnsafe(Math.max(maxBytes, MEMBER_BYTES));
     }
-    return this.#broken ? undefined : this.#block;
+    return this.#isBroken ? undefined : this.#block;
   }
 
   /** Continues the last line within its reserved room. */
@@ -170,35 +171,33 @@ export class TapeWriter {
     this.#endBlock();
     this.#run(() => this.#closePart());
     await this.#work;
-    this.#broken = true;
+    this.#isBroken = true;
   }
 
+  /** Queues the text of the block. A block that is mostly full is passed on; the text of another one is copied. */
   #endBlock(): void {
     if (this.used === 0) return;
-    const isFull = this.used > this.#block.length / 2;
-    const text = isFull
-      ? this.#block.subarray(0, this.used)
-      : Buffer.from(this.#block.subarray(0, this.used));
-    if (isFull) this.#block = Buffer.allocUnsafe(0);
+    const used = this.#block.subarray(0, this.used);
+    const isMostlyFull = this.used > this.#block.length / 2;
+    const text = isMostlyFull ? used : Buffer.from(used);
+    if (isMostlyFull) this.#block = Buffer.allocUnsafe(0);
     this.used = 0;
-    if (this.#waiting + text.length > WAITING_BYTES) {
+    if (this.#waitingBytes + text.length > MAX_WAITING_BYTES) {
       this.#drop(text);
       this.#fail(new Error('the disk is too slow for the tape'));
       return;
     }
-    this.#waiting += text.length;
-    this.#run(
-      async () => this.#append(await compress(text, { level: LEVEL, chunkSize: MEMBER_BYTES / 4 })),
-      text,
-    );
+    this.#waitingBytes += text.length;
+    const options = { level: COMPRESSION_LEVEL, chunkSize: MEMBER_BYTES / 4 };
+    this.#run(async () => this.#append(await compress(text, options)), text);
   }
 
-  /** Runs one piece of work after the earlier ones, unless one of them fails. `text`: the lines that it writes. */
+  /** Runs one piece of work after the earlier ones, unless one of them fails. `text` are the lines to write. */
   #run(work: () => Promise<void>, text: Uint8Array = NO_TEXT): void {
-    const epoch = this.#failures;
+    const failures = this.#failures;
     this.#work = this.#work.then(async () => {
-      this.#waiting -= text.length;
-      if (this.#failures !== epoch) {
+      this.#waitingBytes -= text.length;
+      if (this.#failures !== failures) {
         this.#drop(text);
         return;
       }
@@ -220,14 +219,14 @@ export class TapeWriter {
     this.#drop(this.#block.subarray(0, this.used));
     this.#failure = failureOf(error, this.#options.clock);
     this.#failures++;
-    this.#broken = true;
+    this.#isBroken = true;
     this.used = 0;
   }
 
-  async #begin(): Promise<void> {
+  async #createPart(): Promise<void> {
     await this.#closePart();
     if (this.#parts === undefined) await this.#readFolder();
-    const name = nameOf(this.#next++);
+    const name = nameOf(this.#nextNumber++);
     const sink = await this.#options.folder.create(name);
     this.#parts?.push({ name, bytes: 0, sink, snapshotBytes: undefined });
     this.#failure = undefined;
@@ -237,7 +236,7 @@ export class TapeWriter {
     const { folder } = this.#options;
     const parts: OutputPart[] = [];
     for (const [number, name] of tapeFiles(await folder.names())) {
-      this.#next = number + 1;
+      this.#nextNumber = number + 1;
       const file = await folder.open(name);
       parts.push({ name, bytes: file?.size ?? 0, sink: undefined, snapshotBytes: 0 });
       await file?.close();

@@ -14,16 +14,18 @@ import { TapeLines } from './tape-lines.ts';
 import type { TapeSettings } from './tape-settings.ts';
 import { TapeWriter } from './tape-writer.ts';
 
-const DIGEST_MS = 5_000;
 /** Interval of the flushes. A crash loses the lines after the last one. */
 const FLUSH_MS = 1_000;
+/** Number of flushes between two digests: 5 s. */
+const FLUSHES_PER_DIGEST = 5;
+/** Default of `partMs`. */
 const PART_MS = 10 * 60_000;
 /** Size, without the snapshot, after which a new file begins. */
 const PART_BYTES = 64 << 20;
 /** Time after a failure of the disk or of a snapshot until a new file is tried. */
 const RETRY_MS = 10_000;
-/** Minimum step of the wall clock that is recorded. */
-const CLOCK_MS = 1_000;
+/** Larger steps of the wall clock are recorded. */
+const CLOCK_STEP_MS = 1_000;
 
 export interface TapeOptions {
   readonly folder: StateFolder;
@@ -75,8 +77,7 @@ export class Tape {
   #partAt = 0;
   /** When a new file may be tried after a failure of the disk or of a snapshot. */
   #retryAt = 0;
-  /** Number of calls of the timer. */
-  #ticks = 0;
+  #flushes = 0;
   readonly #running = new Set<TapeWork>();
   /** The failure of the last run of each work, if it failed. */
   readonly #failures = new Map<TapeWork, Failure>();
@@ -105,19 +106,19 @@ export class Tape {
 
   /** Begins the tape. Call it before the engines have any state. */
   start(): void {
-    this.#begin();
+    this.#beginPart();
     this.#writer.markReplayable();
-    this.#tick();
+    this.#scheduleFlush();
   }
 
   /** Notes an event of the process, such as a signal. */
   note(text: string): void {
-    this.#entry({ ev: 'note', text });
+    this.#add({ ev: 'note', text });
   }
 
   /** Notes the end of the initial sync. */
-  complete(): void {
-    this.#entry({ ev: 'complete' });
+  markSynced(): void {
+    this.#add({ ev: 'complete' });
   }
 
   status(): TapeStatus {
@@ -137,7 +138,7 @@ export class Tape {
       // In one turn, so that the digest does not contain withdrawals that the tape lacks.
       for (const _ of this.#addDigest());
     } catch (error) {
-      this.#fail('digest', error);
+      this.#recordFailure('digest', error);
     }
     await this.#writer.close();
     this.#digest.stop();
@@ -152,17 +153,17 @@ export class Tape {
     return Math.round(this.#options.clock.now() - this.#begunAt);
   }
 
-  #entry(entry: TapeEntry): void {
+  #add(entry: TapeEntry): void {
     this.#lines.add(contentOf(entry));
   }
 
   /** Begins a file with the line that describes the tape. */
-  #begin(): void {
+  #beginPart(): void {
     const { settings, version } = this.#options;
     this.#partAt = this.#options.clock.now();
     this.#writer.begin();
     const life = this.#life;
-    this.#entry({
+    this.#add({
       ev: 'tape',
       format: TAPE_FORMAT,
       version,
@@ -172,15 +173,16 @@ export class Tape {
       settings: { ...settings },
     });
     const lost = this.#lines.takeLost();
-    if (lost > 0) this.#entry({ ev: 'cut', lost });
+    if (lost > 0) this.#add({ ev: 'cut', lost });
   }
 
-  #tick(): void {
+  #scheduleFlush(): void {
     const { clock } = this.#options;
     this.#timer = clock.after(FLUSH_MS, () => {
-      this.#tick();
+      this.#scheduleFlush();
       this.#checkClock();
-      if (++this.#ticks % (DIGEST_MS / FLUSH_MS) === 0) void this.#run('digest', this.#addDigest());
+      this.#flushes++;
+      if (this.#flushes % FLUSHES_PER_DIGEST === 0) void this.#run('digest', this.#addDigest());
       this.#checkPart();
       void this.#writer.flush().then(() => this.#report());
     });
@@ -189,9 +191,9 @@ export class Tape {
   #checkClock(): void {
     const { clock } = this.#options;
     const wall = clock.wallTime() - this.#ms;
-    if (Math.abs(wall - this.#wall) <= CLOCK_MS) return;
+    if (Math.abs(wall - this.#wall) <= CLOCK_STEP_MS) return;
     this.#wall = wall;
-    this.#entry({ ev: 'clock', wall });
+    this.#add({ ev: 'clock', wall });
   }
 
   /**
@@ -207,23 +209,23 @@ export class Tape {
       if (work === 'snapshot') await this.#writer.flush();
       this.#failures.delete(work);
     } catch (error) {
-      this.#fail(work, error);
+      this.#recordFailure(work, error);
     } finally {
       this.#running.delete(work);
     }
   }
 
-  #fail(work: TapeWork, error: unknown): void {
+  #recordFailure(work: TapeWork, error: unknown): void {
     const { message, ...failure } = failureOf(error, this.#options.clock);
     this.#failures.set(work, { ...failure, message: `cannot write a ${work}: ${message}` });
     if (work === 'digest') this.#digest.stop(); // the next one reads all claims
   }
 
-  /** Adds the digest of the lines so far. No line comes between its last read and its own line. */
+  /** Adds the digest of the lines so far. No line is added between the last read of claims and the digest. */
   *#addDigest(): Generator<void, void, void> {
     yield* this.#digest.read();
     const sums = Object.fromEntries(this.#digest.groups().map(({ writer, sum }) => [writer, sum]));
-    this.#entry({ ev: 'digest', sums });
+    this.#add({ ev: 'digest', sums });
   }
 
   /** Begins the next file, with a snapshot, if it is time. */
@@ -234,19 +236,20 @@ export class Tape {
     const { partBytes, snapshotBytes } = this.#writer;
     const isFull = partBytes - snapshotBytes >= Math.min(PART_BYTES, (maxBytes - snapshotBytes) / 4);
     const isDue = now - this.#partAt >= partMs || isFull;
-    const isFailed = this.#writer.broken || this.#failures.has('snapshot');
-    if (!(isFailed ? now >= this.#retryAt : isDue)) return;
+    const isFailed = this.#writer.isBroken || this.#failures.has('snapshot');
+    const mustBegin = isFailed ? now >= this.#retryAt : isDue;
+    if (!mustBegin) return;
     this.#retryAt = now + RETRY_MS;
     void this.#run('snapshot', this.#addSnapshot());
   }
 
   *#addSnapshot(): Generator<void, void, void> {
-    this.#begin();
-    this.#entry({ ev: 'snapshot' });
+    this.#beginPart();
+    this.#add({ ev: 'snapshot' });
     const { lost } = this.status();
     yield* this.#mesh.snapshot();
     yield* this.kubernetes.snapshot();
-    this.#entry({ ev: 'whole' });
+    this.#add({ ev: 'whole' });
     if (this.#lines.lost === lost) this.#writer.markReplayable();
   }
 
