@@ -147,12 +147,12 @@ export class ClaimOverlay {
           'form' in edit
             ? applyEdit(claims, edit, form)
             : claims.filter((claim) => !removesWriter(edit, claim));
-    let best: CompleteClaim | undefined;
+    let strongest: CompleteClaim | undefined;
     for (const claim of claims) {
       if (named === undefined && this.removes(claim)) continue;
-      if (best === undefined || this.#compare(claim, best) < 0) best = claim;
+      if (strongest === undefined || this.#compare(claim, strongest) < 0) strongest = claim;
     }
-    return best;
+    return strongest;
   }
 }
 
@@ -164,22 +164,23 @@ function completeClaim({ source, owner, identity, hostIP, encryptKey }: AddressC
   return { source, owner, identity, hostIP, encryptKey, k8s: undefined };
 }
 
-/** Returns the claims of a prefix after an edit. An edit of the other form of key changes nothing. */
+/** Returns the claims on a key of a prefix after an edit. An edit of the other key changes nothing. */
 function applyEdit(
   claims: readonly CompleteClaim[],
   { form, writer, claim, ifPod }: KeyEdit,
   formOfClaims: KeyForm,
 ): readonly CompleteClaim[] {
   if (form !== formOfClaims) return claims;
-  const rest = claims.filter(
+  const others = claims.filter(
     ({ source, owner, k8s }) =>
       source !== writer.source ||
       owner !== writer.owner ||
       (ifPod !== undefined && (k8s?.namespace !== ifPod.namespace || k8s.podName !== ifPod.podName)),
   );
-  return claim === undefined ? rest : [...rest, claim];
+  return claim === undefined ? others : [...others, claim];
 }
 
+/** Returns the checked edit of one claim. Throws {@link EditError} if a field is invalid. */
 function keyEdit(edit: Extract<Edit, { edit: 'upsert' | 'delete' }>, form: KeyForm, index: number): KeyEdit {
   if (edit.edit === 'delete') {
     throwIfFault(index, writerRejection(edit.by, edit.key) ?? ifPodRejection(edit.by.ifPod, edit.key));

@@ -47,6 +47,7 @@ export interface ServiceDifference {
   readonly service: string;
   /** The event that listeners would receive. */
   readonly event: ServiceEvent;
+  /** Numbers of backends before and after the change. */
   readonly before: number;
   readonly after: number;
   /** Number of backends that only exist before the change. */
@@ -74,9 +75,9 @@ export class Differences<D extends { readonly kind: string }> {
   /** Replaces the difference of a key; `undefined` means none. */
   set(key: string, difference: D | undefined): void {
     const kinds = this.#kindsOf(key);
-    const earlier = kinds.get(key);
-    if (earlier !== undefined) {
-      const counts = this.#countsOf(earlier);
+    const previousKind = kinds.get(key);
+    if (previousKind !== undefined) {
+      const counts = this.#countsOf(previousKind);
       counts.all--;
       if (this.#kept.delete(key)) counts.kept--;
       if (difference === undefined) kinds.delete(key);

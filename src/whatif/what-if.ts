@@ -99,8 +99,8 @@ const NODES_PER_STEP = 128;
 const SERVICES_PER_STEP = 128;
 const IDENTITIES_PER_STEP = 2_048;
 
-/** A step also ends after this number of compared backends, because the cost of a service grows with its backends. */
-const BACKENDS_PER_STEP = 256;
+/** A step also ends after this cost of services, because the cost of a service grows with its backends. */
+const SERVICE_COST_PER_STEP = 256;
 
 /**
  * Returns the changes that listeners of the engines would receive if the edits were made in their order, and what would
@@ -164,7 +164,7 @@ class Preview implements Disposable {
   #isClosed = false;
   #unknownIdentities = 0;
   /** Sizes of the nodes that would be gone, by full name. */
-  readonly #goneSizes = new Map<string, { readonly addresses: number; readonly podCIDRs: number }>();
+  readonly #goneSizes = new Map<string, NodeSizes>();
   #answer: WhatIfAnswer | undefined;
 
   constructor(engines: WhatIfEngines, edits: readonly Edit[], limit: number) {
@@ -240,14 +240,15 @@ class Preview implements Disposable {
     const { services } = this.#engines;
     if (services === undefined) return;
     let read = 0;
-    let backends = 0;
+    let cost = 0;
     for (const list of [services.states(), this.#namedServices.values()])
       for (const { id } of list) {
-        backends += this.#evaluateService(id);
-        if (++read < SERVICES_PER_STEP && backends < BACKENDS_PER_STEP) continue;
+        read++;
+        cost += this.#evaluateService(id);
+        if (read < SERVICES_PER_STEP && cost < SERVICE_COST_PER_STEP) continue;
         yield;
         read = 0;
-        backends = 0;
+        cost = 0;
       }
   }
 
@@ -297,8 +298,8 @@ class Preview implements Disposable {
       }
       for (const prefix of take(this.#dirtyPrefixes, Math.max(0, KEYS_PER_STEP - read)))
         this.#evaluatePrefix(prefix);
-      const rest = this.#dirtyNodes.size + this.#dirtyServices.size + this.#dirtyPrefixes.size;
-      if (rest === 0) return;
+      const remaining = this.#dirtyNodes.size + this.#dirtyServices.size + this.#dirtyPrefixes.size;
+      if (remaining === 0) return;
       yield;
     }
   }
@@ -311,28 +312,38 @@ class Preview implements Disposable {
     for (const [fullName] of nodes.claims()) this.#dirtyNodes.add(fullName);
   }
 
-  /** Evaluates a node. Its changed address claims become dirty prefixes. */
+  /** Evaluates a node. The prefixes of its changed address claims become dirty. */
   #evaluateNode(fullName: string, claims: readonly Node[]): void {
     const { nodes } = this.#engines;
-    if (nodes === undefined || this.#configuration === undefined) return;
+    if (nodes === undefined) return;
     for (const { source, cluster } of claims) if (source === 'clustermesh') this.#clusters.add(cluster);
     const remaining = claims.filter(
       (node) => !this.#generalEdits.some(([, edit]) => this.#removesNode(edit, node)),
     );
     const [effective] = claims;
     const next = nodes.closed ? effective : remaining.toSorted(this.#compareNodes)[0];
+    this.#evaluateAddresses(nodes, fullName, effective, next);
+    this.#nodes.set(fullName, nodeDifference(effective, next));
+    if (effective === undefined || next !== undefined) this.#goneSizes.delete(fullName);
+    else this.#goneSizes.set(fullName, sizesOf(effective));
+  }
+
+  /** Passes the changed address claims of a node to the overlay, in place of those of an earlier evaluation. */
+  #evaluateAddresses(
+    nodes: NodeManager,
+    fullName: string,
+    effective: Node | undefined,
+    next: Node | undefined,
+  ): void {
     const previous = this.#nodePrefixes.get(fullName) ?? [];
-    const isUnchanged =
-      effective === next && (nodes.closed || (!this.#changesConfiguration && previous.length === 0));
+    const isUnchanged = effective === next && (nodes.closed || !this.#changesConfiguration);
+    if (isUnchanged && previous.length === 0) return;
     const before = effective === undefined || isUnchanged ? [] : nodes.addressClaims(effective);
     const after = next === undefined || isUnchanged ? [] : nodes.addressClaims(next, this.#configuration);
-    const changed = isUnchanged ? [] : this.#overlay.setNode(fullName, previous, before, after);
+    const changed = this.#overlay.setNode(fullName, previous, before, after);
     for (const prefix of [...previous, ...changed]) this.#dirtyPrefixes.add(prefix);
     if (changed.length > 0) this.#nodePrefixes.set(fullName, changed);
     else this.#nodePrefixes.delete(fullName);
-    this.#nodes.set(fullName, nodeDifference(effective, next));
-    if (effective === undefined || next !== undefined) this.#goneSizes.delete(fullName);
-    else this.#goneSizes.set(fullName, sizes(effective));
   }
 
   readonly #compareNodes = (a: Node, b: Node): number =>
@@ -344,21 +355,21 @@ class Preview implements Disposable {
     return removes;
   }
 
-  /** Evaluates a service and returns the number of its backends that were compared. */
+  /** Evaluates a service. Returns the cost: 1 for each edit of the service, and 1 for each of its backends then. */
   #evaluateService(id: ServiceID): number {
     const { services } = this.#engines;
     if (services === undefined) return 0;
     const named = this.#namedServices.get(formatServiceID(id))?.edits ?? [];
     const edits = [...this.#generalEdits, ...named].sort(([a], [b]) => a - b);
-    let touched = 0;
+    let cost = 0;
     const changes = edits.map(([, edit]) => (state: ServiceState): ServiceState => {
       const next = this.#editService(state, edit);
-      if (next !== state) touched += 1 + state.correlation.backends.size;
+      if (next !== state) cost += 1 + state.correlation.backends.size;
       return next;
     });
     const event = services.preview(id, changes);
     this.#services.set(formatServiceID(id), event && serviceDifference(event));
-    return touched;
+    return cost;
   }
 
   #editService(state: ServiceState, edit: Edit): ServiceState {
@@ -390,11 +401,11 @@ class Preview implements Disposable {
     const after = this.#overlay.after(claims);
     if (sameEntry(before?.claim, after?.claim)) return undefined;
     const { prefix } = claims;
-    const about = { prefix, old: before?.claim, new: after?.claim };
-    if (after === undefined) return { kind: 'gone', ...about };
-    if (before === undefined) return { kind: 'created', ...about };
+    const difference = { prefix, old: before?.claim, new: after?.claim };
+    if (after === undefined) return { kind: 'gone', ...difference };
+    if (before === undefined) return { kind: 'created', ...difference };
     const isRevealed = before.form === 'endpoint' && after.form === 'cidr';
-    return { kind: isRevealed ? 'revealed' : 'changed', ...about };
+    return { kind: isRevealed ? 'revealed' : 'changed', ...difference };
   }
 
   /** Throws {@link EditError} if an edit names a cluster, node, owner or claim that does not exist. */
@@ -520,15 +531,19 @@ class Preview implements Disposable {
 
 /** Removes at most `count` items of a set and yields them. */
 function* take(items: Set<string>, count: number): Generator<string, void, void> {
+  let taken = 0;
   for (const item of items) {
-    if (count-- <= 0) return;
+    if (taken >= count) return;
+    taken++;
     items.delete(item);
     yield item;
   }
 }
 
-/** Returns the number of addresses and pod CIDRs of a node. */
-function sizes({ fields }: Node): { readonly addresses: number; readonly podCIDRs: number } {
+/** The numbers of addresses and pod CIDRs of a node. */
+type NodeSizes = Pick<NodeDifference, 'addresses' | 'podCIDRs'>;
+
+function sizesOf({ fields }: Node): NodeSizes {
   const { ipv4AllocCIDR, ipv6AllocCIDR, ipv4SecondaryAllocCIDRs, ipv6SecondaryAllocCIDRs } = fields;
   const first = [ipv4AllocCIDR, ipv6AllocCIDR].filter((cidr) => cidr !== undefined).length;
   return {
@@ -540,20 +555,20 @@ function sizes({ fields }: Node): { readonly addresses: number; readonly podCIDR
 function nodeDifference(old: Node | undefined, next: Node | undefined): NodeDifference | undefined {
   if (old === undefined || old === next) return undefined;
   const { fullName: node } = old;
-  if (next === undefined) return { kind: 'gone', node, old, new: next, ...sizes(old) };
+  if (next === undefined) return { kind: 'gone', node, old, new: next, ...sizesOf(old) };
   return { kind: 'changed', node, old, new: next, addresses: 0, podCIDRs: 0 };
 }
 
 function serviceDifference(event: ServiceEvent): ServiceDifference {
   const { action, id, endpoints, oldEndpoints, oldService } = event;
-  const old = oldEndpoints?.backends;
-  const before = old?.size ?? 0;
+  const oldBackends = oldEndpoints?.backends;
+  const before = oldBackends?.size ?? 0;
   const after = action === 'delete' ? 0 : endpoints.backends.size;
-  const lost =
-    action === 'delete' ? before : (old?.count((_, address) => !endpoints.backends.has(address)) ?? 0);
-  const about = { service: formatServiceID(id), event, before, after, lost };
-  if (action === 'delete') return { kind: 'gone', ...about };
-  if (oldService === undefined) return { kind: 'created', ...about };
-  if (before > 0 && after === 0) return { kind: 'empty', ...about };
-  return { kind: lost > 0 ? 'fewer' : 'changed', ...about };
+  const removed = oldBackends?.count((_, address) => !endpoints.backends.has(address)) ?? 0;
+  const lost = action === 'delete' ? before : removed;
+  const difference = { service: formatServiceID(id), event, before, after, lost };
+  if (action === 'delete') return { kind: 'gone', ...difference };
+  if (oldService === undefined) return { kind: 'created', ...difference };
+  if (before > 0 && after === 0) return { kind: 'empty', ...difference };
+  return { kind: lost > 0 ? 'fewer' : 'changed', ...difference };
 }

@@ -274,6 +274,28 @@ describe('a node manager that is closed', () => {
   });
 });
 
+describe('a node manager that is closed during the evaluation', () => {
+  it('has no changes (regression: the claims of nodes that were read before had changed)', async () => {
+    const engines = stateOf([]);
+    for (let i = 0; i < 200; i++) {
+      const addresses = [{ type: 'InternalIP', ip: `192.168.0.${i}` }] as const;
+      engines.nodes.nodeUpdated({ cluster: 'own', name: `node-${i}`, addresses, source: 'kvstore' });
+    }
+    const gate = new TurnGate({
+      clock: { now: () => 0 },
+      weightPerTurn: 1,
+      nextTurn: (callback) =>
+        setImmediate(() => {
+          engines.nodes.close();
+          callback();
+        }),
+    });
+    const edits = [{ edit: 'setting', settings: { remoteNodeIdentities: false } }] as const;
+    const { prefixes, nodes } = await whatIf(engines, edits, { gate });
+    expect([prefixes, nodes]).toEqual([[], []]);
+  });
+});
+
 describe('an edit that names nothing', () => {
   const engines = stateOf([
     { write: 'claim', key: '10.0.0.1', claim: { identity: 1, source: 'clustermesh', owner: 'baltic' } },
