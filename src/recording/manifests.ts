@@ -67,12 +67,14 @@ function* parseYamlManifests(text: string, file: string, onReject: Reject): Gene
   }
 }
 
+/** Returns the offset of an item of a list in YAML; that of the document if the item has none. */
 function itemOffset({ contents }: Document, index: number): number | undefined {
   const items = isMap(contents) ? contents.get('items', true) : undefined;
   const item = isSeq(items) ? items.items[index] : undefined;
   return isNode(item) ? item.range?.[0] : contents?.range?.[0];
 }
 
+/** Yields an object, or the items of a list. `at` is the position of the document, `itemAt` returns that of an item. */
 function* objectsOf(
   value: unknown,
   at: string,
@@ -80,7 +82,10 @@ function* objectsOf(
   onReject: Reject,
 ): Generator<Manifest, void, void> {
   if (value === null) return; // an empty document, as before a leading `---`
-  if (!isObject(value)) return onReject(malformed('document', value, 'must be a Kubernetes object', at));
+  if (!isObject(value)) {
+    onReject(malformed('document', value, 'must be a Kubernetes object', at));
+    return;
+  }
   const { kind, items } = value;
   // Only `List` itself and objects with `items` are lists, because a kind of a CRD may end in `List`, too.
   const isList = kind === 'List' || (typeof kind === 'string' && kind.endsWith('List') && 'items' in value);
@@ -89,7 +94,10 @@ function* objectsOf(
     return;
   }
   if (items === null) return; // Go writes an empty list as null
-  if (!Array.isArray(items)) return onReject(malformed('items', items, 'must be a list', at));
+  if (!Array.isArray(items)) {
+    onReject(malformed('items', items, 'must be a list', at));
+    return;
+  }
   for (const [index, object] of listItems(value, items).entries()) {
     if (isObject(object)) yield { at: itemAt(index), object };
     else onReject(malformed(`items[${index}]`, object, 'must be a Kubernetes object', itemAt(index)));

@@ -18,6 +18,7 @@ export interface PlayStage {
   join(cluster: string): Promise<boolean>;
 }
 
+/** Performs a `patch`. Returns the reason if it failed, like {@link replaceText}. */
 async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
   const current = await kvstore.get(key);
   if (current === undefined) return `key ${key} does not exist`;
@@ -67,7 +68,7 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
 }
 
 /**
- * Plays a script: waits, notifies the audience, performs the actions. Failed actions are reported, and the script
+ * Plays a script. For each step, waits, notifies the audience and performs the actions. Reports failed actions and
  * continues. Resolves at the end of the script. If `signal` fires, ends after the actions of the current step. Never
  * rejects.
  */

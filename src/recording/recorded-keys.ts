@@ -55,7 +55,10 @@ async function* parseLine(
   local: string,
 ): AsyncGenerator<Decoded<RecordedKey>, void, void> {
   const kvs = line.includes('"kvs"') ? await etcdctlKeys(line) : undefined;
-  if (kvs === undefined) return yield parseRecordedKey(line, at);
+  if (kvs === undefined) {
+    yield parseRecordedKey(line, at);
+    return;
+  }
   const store = clusterOf(kvs) ?? local;
   for (const [index, kv] of kvs.entries()) {
     const place = `${at} kvs[${index}]`;
@@ -63,6 +66,7 @@ async function* parseLine(
   }
 }
 
+/** Returns the keys of a response of `etcdctl get -w json`; undefined if the line is none. */
 async function etcdctlKeys(line: string): Promise<readonly unknown[] | undefined> {
   const json = await parseIfJson(line);
   const { kvs } = isObject(json) ? json : {};
@@ -74,13 +78,14 @@ function bytesOfBase64(fields: Fields<never>, name: string, text: string): Uint8
   return bytes.toString('base64') === text ? bytes : fields.reject(name, '', 'must be base64');
 }
 
-/** Returns a key of etcdctl. Key and value are base64; an empty value is omitted. */
+/** Reads an item of `kvs`. Key and value are base64; an empty value is omitted. */
 function readEtcdctlKey(kv: unknown, store: string, at: string): RecordedKey {
   const fields = Fields.of(kv, reject, 'kvs');
   const key = keyOfBytes(bytesOfBase64(fields, 'key', fields.text('key')));
   return { store, key, value: bytesOfBase64(fields, 'value', fields.string('value') ?? ''), at };
 }
 
+/** Returns the key of an item of `kvs`; the empty text if the item is invalid. */
 function etcdctlKey(kv: unknown): string {
   const { key } = isObject(kv) ? kv : {};
   return typeof key === 'string' ? keyOfBytes(Buffer.from(key, 'base64')) : '';
@@ -92,7 +97,7 @@ function clusterOf(kvs: readonly unknown[]): string | undefined {
   return clusters.length === 1 ? clusters[0]?.slice(CLUSTER_CONFIG_PREFIX.length) : undefined;
 }
 
-/** Matches a line of a tape that is not a put. The group is its `ev` (`src/tape/README.md`). */
+/** Matches each line of a tape except a put. The group is the `ev` of the line (`src/tape/README.md`). */
 const TAPE_EVENT = /^\{"seq":\d+,"ms":\d+,"ev":"([a-z]+)"/;
 
 /** The `ev` of the lines of a tape that delete a key. */
@@ -128,8 +133,9 @@ export async function* readRecordedKeys(
       if (text.trim() === '') continue;
       const event = TAPE_EVENT.exec(text)?.[1];
       if (event === 'complete' || event === 'whole') break; // only changes follow
-      const hasKey = event === undefined || DELETES.has(event);
-      if (!hasKey && (event !== 'config' || !text.includes('"value'))) continue;
+      const isConfig = event === 'config' && text.includes('"value'); // without a value, there is no configuration
+      const isKey = event === undefined || DELETES.has(event) || isConfig;
+      if (!isKey) continue;
       for await (const parsed of parseLine(text, `${path}:${number}`, local)) {
         if (parsed.ok) yield parsed.value;
         else onReject(parsed.rejection);

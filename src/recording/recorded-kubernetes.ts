@@ -16,7 +16,9 @@ interface RequestPlace {
   readonly type: ResourceType;
   /** Undefined if the object is cluster-scoped. */
   readonly namespace: string | undefined;
+  /** Path of the objects of the type, in the namespace. */
   readonly collection: string;
+  /** Escaped for a path. */
   readonly name: string;
 }
 
@@ -97,12 +99,12 @@ export class RecordedKubernetes {
     const { type, namespace, collection, name } = place;
     const body = bodyOf(object);
     if (body === undefined) return 'is nested too deeply';
-    const created = await this.#send('POST', collection, body);
-    const written = created === CONFLICT ? await this.#send('PUT', `${collection}/${name}`, body) : created;
-    if (written < 300 && namespace !== undefined) this.#namespaces.add(namespace);
-    const needsStatus = type.hasStatus === true && object['status'] !== undefined && written < 300;
-    const status = needsStatus ? await this.#send('PUT', `${collection}/${name}/status`, body) : written;
-    return refusal(status);
+    let status = await this.#send('POST', collection, body);
+    if (status === CONFLICT) status = await this.#send('PUT', `${collection}/${name}`, body);
+    if (status >= 300) return refusal(status);
+    if (namespace !== undefined) this.#namespaces.add(namespace);
+    const hasStatus = type.hasStatus === true && object['status'] !== undefined;
+    return hasStatus ? refusal(await this.#send('PUT', `${collection}/${name}/status`, body)) : undefined;
   }
 
   /** Deletes an object. Its apiVersion, kind and name are sufficient. Returns the reason if that failed. */
@@ -112,6 +114,7 @@ export class RecordedKubernetes {
     return refusal(await this.#send('DELETE', `${place.collection}/${place.name}`, ''));
   }
 
+  /** Sends a request and returns the HTTP status. */
   async #send(method: 'POST' | 'PUT' | 'DELETE', path: string, body: string): Promise<number> {
     const request = { method, path, authorization: '', contentType: 'application/json' };
     const closed = new AbortController().signal;
@@ -142,6 +145,7 @@ function isTooDeep(object: RecordedObject): boolean {
   return false;
 }
 
+/** Returns the reason if a status is an error. */
 function refusal(status: number): string | undefined {
   return status < 300 ? undefined : `the API server returned status ${status}`;
 }

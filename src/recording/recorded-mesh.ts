@@ -135,7 +135,7 @@ export class RecordedMesh {
       onProgress?.();
       keys++;
       if (recorded.key === HEARTBEAT_KEY) {
-        this.#open(recorded.store); // without the key, because nothing writes it again
+        this.#open(recorded.store); // The heartbeat is not stored, because nothing renews it.
         continue;
       }
       const stray = strayKeyRejection(recorded);

@@ -11,9 +11,10 @@ import { bytesIn, type TapeLine, type TapeValue } from '../tape-line.ts';
 import { PROTOCOL_PREFIXES, PROTOCOL_WORDS } from './protocol-words.ts';
 import { AddressScrub } from './scrub-addresses.ts';
 
-/** The parts of a text: addresses with the length of a prefix, and words between separators. */
+/** Matches the parts of a text: an address, with or without the length of a prefix, or a word between separators. */
 const PARTS =
   /(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]*(?:\/\d{1,3})?|\d+\.\d+\.\d+\.\d+(?:\/\d{1,3})?|[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
+/** Matches the words of {@link PARTS}. */
 const WORDS = /[^\s:/=;,@"'`{}[\]()<>|&?#%+!*\\$^]+/g;
 const NUMBER = /^\d{1,20}$/;
 
@@ -34,6 +35,7 @@ const MAX_DEPTH = 100;
  */
 export class LineScrub {
   readonly #addresses: AddressScrub;
+  /** The replacement of each name; empty until {@link LineScrub.finish}. */
   readonly #names = new Map<string, string>();
   #isLearning = true;
 
@@ -94,15 +96,17 @@ export class LineScrub {
     return this.#addresses.replace(text) ?? text.replace(PARTS, (part) => this.#replacePart(part));
   }
 
+  /** Replaces a match of {@link PARTS}. If its length is not that of a prefix, only the address is replaced. */
   #replacePart(part: string): string {
-    const address = this.#addresses.replace(part);
-    if (address !== undefined) return address;
+    const replaced = this.#addresses.replace(part);
+    if (replaced !== undefined) return replaced;
     const slash = part.indexOf('/');
-    const [host, rest] = slash < 0 ? [part, ''] : [part.slice(0, slash), part.slice(slash)];
-    const replaced = this.#addresses.replace(host) ?? host.replace(WORDS, (word) => this.#replaceWord(word));
-    return replaced + rest;
+    const [address, length] = slash < 0 ? [part, ''] : [part.slice(0, slash), part.slice(slash)];
+    const other = this.#addresses.replace(address);
+    return `${other ?? address.replace(WORDS, (word) => this.#replaceWord(word))}${length}`;
   }
 
+  /** Returns the replacement of a word. While names are collected, adds the word to them and returns it. */
   #replaceWord(word: string): string {
     if (PROTOCOL_WORDS.has(word) || NUMBER.test(word)) return word;
     for (const prefix of PROTOCOL_PREFIXES)
