@@ -63,10 +63,11 @@ export class TruthBuilder {
   readonly #nodes: NodeManager;
   readonly #feed: KubernetesFeed;
   /** The objects that contain each address; a list if there are several. */
-  readonly #claimants = new Map<string, Claimant | Claimant[]>();
+  readonly #claimants = new Map<string, Claimant | readonly Claimant[]>();
   /** Creation times by prefix. */
   readonly #createdAt = new Map<string, number>();
   readonly #agents = new Map<string, string>();
+  /** Number of objects by kind. */
   readonly #counts = new Map<string, number>();
   readonly #incomplete = new Set<SourceKind>();
 
@@ -138,7 +139,7 @@ export class TruthBuilder {
     return this.#counts;
   }
 
-  /** Name of the node of each agent, by the name of the agent's pod. */
+  /** The node of each agent, by the name of the agent's pod. */
   get agents(): ReadonlyMap<string, string> {
     return this.#agents;
   }
@@ -158,15 +159,13 @@ export class TruthBuilder {
   async finish(): Promise<Truth> {
     this.#source.end();
     const { clusterName, clusterID, endpoints, serviceEndpoints } = this.#options;
+    const hasAny = (plural: string): boolean =>
+      [...this.#counts.keys()].some((kind) => PLURALS.get(kind) === plural);
     const kinds = {
-      endpoints:
-        (this.#counts.get(endpoints === 'ciliumendpoints' ? 'CiliumEndpoint' : 'CiliumEndpointSlice') ?? 0) >
-        0,
-      nodes: this.#counts.has('CiliumNode'),
-      services:
-        this.#counts.has('Service') &&
-        this.#counts.has(serviceEndpoints === 'endpoints' ? 'Endpoints' : 'EndpointSlice'),
-      identities: this.#counts.has('CiliumIdentity'),
+      endpoints: hasAny(endpoints),
+      nodes: hasAny('ciliumnodes'),
+      services: hasAny('services') && hasAny(serviceEndpoints),
+      identities: hasAny('ciliumidentities'),
     };
     const nodes = this.#knownNodes();
     const truth: Truth = {
@@ -276,7 +275,7 @@ export class TruthBuilder {
       for (const family of ['ipv4', 'ipv6']) {
         const ip = pairs.item(index)?.address(family);
         if (ip === undefined) continue;
-        this.#claim(ip, claimant);
+        this.#addClaimant(ip, claimant);
         if (createdAt > 0) this.#createdAt.set(`${ip}${ip.includes(':') ? '/128' : '/32'}`, createdAt);
       }
   }
@@ -296,14 +295,19 @@ export class TruthBuilder {
     const extra = [health, ingress].flatMap((one) => [one.string('ipv4'), one.string('ipv6')]);
     // A node may list an address under several types.
     const addresses = new Set([...listed, ...extra].flatMap((ip) => canonicalAddress(ip ?? '') ?? []));
-    for (const address of addresses) this.#claim(address, claimant);
+    for (const address of addresses) this.#addClaimant(address, claimant);
   }
 
-  #claim(address: string, claimant: Claimant): void {
-    const claimants = this.#claimants.get(address);
-    if (claimants === undefined) this.#claimants.set(address, claimant);
-    else if (Array.isArray(claimants)) claimants.push(claimant);
-    else if (claimants.object !== claimant.object) this.#claimants.set(address, [claimants, claimant]);
+  /** Records an object with an address. Several files may contain the object. */
+  #addClaimant(address: string, claimant: Claimant): void {
+    const known = this.#claimants.get(address);
+    if (known === undefined) {
+      this.#claimants.set(address, claimant);
+      return;
+    }
+    const claimants = Array.isArray(known) ? known : [known];
+    if (claimants.some(({ object }) => object === claimant.object)) return;
+    this.#claimants.set(address, [...claimants, claimant]);
   }
 
   #notePod(object: Readonly<Record<string, unknown>>): void {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { examineSysdump, type SysdumpReport } from '../../src/sysdump/examine.ts';
 import { reportLines } from '../../src/sysdump/report-text.ts';
+import { TruthBuilder } from '../../src/sysdump/truth-builder.ts';
 import { tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
 import {
   BOTH,
@@ -351,6 +352,26 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     ]);
     expect(nodes.map(({ name }) => name)).toEqual(['node-0', 'node-1', 'node-3']);
     rmSync(path, { recursive: true });
+  });
+
+  it('names each object of a shared address once (regression: again for each further file with the object)', async () => {
+    const builder = new TruthBuilder({
+      ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
+      ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
+    });
+    await builder.start();
+    const networking = { addressing: [{ ipv4: '10.0.0.1' }], node: '192.168.0.1' };
+    for (const name of ['cart-1', 'cart-2', 'cart-1', 'cart-2'])
+      builder.add({
+        kind: 'CiliumEndpoint',
+        object: { metadata: { namespace: 'shop', name }, status: { identity: { id: 65_537 }, networking } },
+      });
+    const shared = Array.from(builder.sharedAddresses(), ([ip, claimants]) => [
+      ip,
+      claimants.map(({ object }) => object),
+    ]);
+    expect(shared).toEqual([['10.0.0.1', ['CiliumEndpoint shop/cart-1', 'CiliumEndpoint shop/cart-2']]]);
+    await builder.finish();
   });
 
   it('prints at most 40 lines if the files of many reports are not together', async () => {
