@@ -1,7 +1,7 @@
 import type { Ask } from '../src/api/api-client.ts';
 import { parseAnswer } from '../src/api/api-client.ts';
 import { TurnGate } from '../src/base/turn-gate.ts';
-import { diffAgents } from '../src/client/agent-diff.ts';
+import { diffAgents } from '../src/client/diff/agent-diff.ts';
 import { ClaimDigest } from '../src/compare/claim-digest.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';

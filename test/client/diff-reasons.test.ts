@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { AgentError, type Ask } from '../../src/api/api-client.ts';
 import { problem } from '../../src/api/problem.ts';
 import type { KindDocument } from '../../src/api/status-document.ts';
-import { type DifferingClaim, DiffReasons } from '../../src/client/diff-reasons.ts';
+import { type DifferingClaim, DiffReasons } from '../../src/client/diff/diff-reasons.ts';
 
 type Kind = Pick<KindDocument, 'name' | 'state' | 'complete' | 'behindMs'>;
 type Claim = NonNullable<DifferingClaim['a']>;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type Ask, parseAnswer } from '../../src/api/api-client.ts';
-import { diffAgents } from '../../src/client/agent-diff.ts';
+import { diffAgents } from '../../src/client/diff/agent-diff.ts';
 import { type TestApp, testApp } from '../api/support/test-app.ts';
 
 const PREFIXES = 1_000_000;

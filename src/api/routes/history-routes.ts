@@ -94,7 +94,7 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
         value: from,
       });
     const range = { ...(await rangeOf(past, begin, end, after)), limit: limit + 1 };
-    const { page, more } = await readPage(c, recordsOf(past, key, range), limit);
+    const { page, more } = await readRecords(c, recordsOf(past, key, range), limit);
     return answerJSON(c, {
       items: page.map(recordDocument),
       held: heldDocument(past.held),
@@ -141,7 +141,7 @@ function recordsOf(past: PastReader, key: string | undefined, range: HistoryRang
  * Returns the newest records of all sources: at most `limit`, of at most {@link MAX_PAGE_WEIGHT} in total, but at least
  * one. `more`: true if there are older records.
  */
-async function readPage(
+async function readRecords(
   c: Context,
   sources: readonly RecordSlices[],
   limit: number,

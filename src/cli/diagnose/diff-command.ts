@@ -107,8 +107,8 @@ async function compareTable(ask: Ask, table: string, signal: AbortSignal): Promi
 }
 
 async function compareAgents(ask: Ask, askOther: Ask): Promise<DiffReport> {
-  const { diffAgents } = await import('../../client/agent-diff.ts');
-  const { diffLines } = await import('../../client/diff-lines.ts');
+  const { diffAgents } = await import('../../client/diff/agent-diff.ts');
+  const { diffLines } = await import('../../client/diff/diff-lines.ts');
   const json = await diffAgents(ask, askOther);
   const { writers, notCompared, digestsOnly } = json;
   const differences = writers.length + notCompared + digestsOnly.length;

@@ -1,9 +1,9 @@
-import { AgentError, type Ask } from '../api/api-client.ts';
-import type { ExplanationDocument } from '../api/documents.ts';
-import type { DigestClaim, DigestDocument, DigestItem } from '../api/routes/digest-routes.ts';
-import type { SettingsDocument } from '../api/routes/settings-routes.ts';
-import type { StatusDocument } from '../api/status-document.ts';
-import { withQuery } from './list.ts';
+import { AgentError, type Ask } from '../../api/api-client.ts';
+import type { ExplanationDocument } from '../../api/documents.ts';
+import type { DigestClaim, DigestDocument, DigestItem } from '../../api/routes/digest-routes.ts';
+import type { SettingsDocument } from '../../api/routes/settings-routes.ts';
+import type { StatusDocument } from '../../api/status-document.ts';
+import { withQuery } from '../list.ts';
 
 /** Maximum number of differences for which a reason is searched. Each search takes a few requests. */
 const MAX_SEARCHED = 100;

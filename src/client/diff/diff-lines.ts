@@ -1,8 +1,8 @@
-import type { DigestClaim } from '../api/routes/digest-routes.ts';
-import { counted } from '../base/show-value.ts';
-import { alignColumns, printable } from '../process/terminal.ts';
+import type { DigestClaim } from '../../api/routes/digest-routes.ts';
+import { counted } from '../../base/show-value.ts';
+import { alignColumns, printable } from '../../process/terminal.ts';
+import { portsCell } from '../answer.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
-import { portsCell } from './answer.ts';
 import type { DiffReason } from './diff-reasons.ts';
 
 /** Maximum number of differences in the text. `-o json` contains more. */
