@@ -2,11 +2,10 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import { canonicalEndpoint } from '../../net/prefix.ts';
-import type { ApiApp, RouteContext } from '../api-context.ts';
+import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
 import { type EntryDocument, entryDocument } from '../documents.ts';
 import { historyOf, whenParameter } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
-import type { ReadModel } from '../read-model.ts';
 import { ENTRY } from '../schemas/engine-schemas.ts';
 import { pastEntry } from './past-entries.ts';
 import { answers, checkConnected, runWhileConnected } from './route-parts.ts';
@@ -54,122 +53,94 @@ const LOOKUP_MANY = createRoute({
 });
 
 /** Adds the route that looks up many IPs. */
-export function addLookupRoutes(app: ApiApp, { model, feed, clock, gate }: RouteContext): void {
-  const { ipcache } = model;
-  /** Returns the answer if it is in memory, otherwise a function that reads it from the disk. */
-  const pastAnswerOf = (key: string, at: string): PastAnswer => {
-    const history = historyOf(model);
-    const when = whenParameter(history, 'at', at, clock.wallTime());
-    const moment = history.lookup(key, when);
-    return moment?.reason === 'before-held' ? () => history.past.lookup(key, when) : moment;
-  };
+export function addLookupRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, feed, gate } = context;
   app.openapi(LOOKUP_MANY, async (c) => {
     const { ips } = c.req.valid('json');
-    const revision = feed.revision;
-    const entries: (EntryDocument | null)[] = [];
-    const errors: LookupError[] = [];
-    const view = ips.length > ADDRESSES_PER_SLICE ? ipcache.snapshot() : ipcache;
-    const onDisk: LookupOnDisk[] = [];
-    await runWhileConnected(c, gate, lookUp(model, view, ips, { entries, errors, onDisk, pastAnswerOf }));
-    for (const item of onDisk) {
+    const { revision } = feed;
+    const view = ips.length > ADDRESSES_PER_SLICE ? model.ipcache.snapshot() : model.ipcache;
+    const lookup = new Lookup(context, view);
+    await runWhileConnected(c, gate, lookup.steps(ips));
+    for (const read of lookup.diskReads) {
       checkConnected(c);
-      setPastEntry(model, item, await item.read(), { entries, errors });
+      await read();
     }
-    errors.sort((a, b) => a.index - b.index);
-    return c.json({ revision, entries, errors }, 200);
+    return c.json({ revision, ...lookup.answer() }, 200);
   });
 }
 
-/** An invalid item of a lookup request. */
+/** An IP of a request, or the IP of an earlier moment. */
+type LookupItem = string | { readonly address: string; readonly at: string };
+
+/** A problem of an item of a request. */
 interface LookupError {
   readonly index: number;
   readonly ip: string;
   readonly detail: string;
 }
 
-/** The result of a lookup of an earlier moment, or a function that reads the result from the disk. */
-type PastAnswer = PrefixMoment | undefined | (() => Promise<PrefixMoment | undefined>);
+/** The lookup of one request. */
+class Lookup {
+  readonly #context: Pick<ApiContext, 'model' | 'clock'>;
+  readonly #view: Pick<IPCacheSnapshot, 'lookup'>;
+  readonly #entries: (EntryDocument | null)[] = [];
+  readonly #errors: LookupError[] = [];
+  /** Functions that answer the items whose moments are only on disk. Complete after the steps. */
+  readonly diskReads: (() => Promise<void>)[] = [];
 
-interface PastItem {
-  readonly index: number;
-  readonly ip: string;
-  readonly at: string;
-}
-
-/** An item whose answer must be read from the disk. */
-interface LookupOnDisk extends PastItem {
-  readonly read: () => Promise<PrefixMoment | undefined>;
-}
-
-interface LookupAnswers {
-  readonly entries: (EntryDocument | null)[];
-  readonly errors: LookupError[];
-}
-
-/**
- * Calls `answer` for one item. If it throws a problem, adds the problem to `errors`, unless the IP was certainly
- * unknown.
- */
-function answerItem(
-  { index, ip }: Omit<LookupError, 'detail'>,
-  errors: LookupError[],
-  answer: () => void,
-): void {
-  try {
-    answer();
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    const { status, reason } = error.document;
-    if (status !== 404 || reason !== undefined) errors.push({ index, ip, detail: error.document.detail });
+  constructor(context: Pick<ApiContext, 'model' | 'clock'>, view: Pick<IPCacheSnapshot, 'lookup'>) {
+    this.#context = context;
+    this.#view = view;
   }
-}
 
-function setPastEntry(
-  model: ReadModel,
-  item: PastItem,
-  moment: PrefixMoment | undefined,
-  { entries, errors }: LookupAnswers,
-): void {
-  answerItem(item, errors, () => {
-    entries[item.index] = pastEntry(model, { key: item.ip, at: item.at }, moment);
-  });
-}
-
-/**
- * Looks up IPs, {@link ADDRESSES_PER_SLICE} per step. Adds an entry or null for each IP, and an error if it is not an
- * IP.
- */
-function* lookUp(
-  model: ReadModel,
-  view: Pick<IPCacheSnapshot, 'lookup'>,
-  ips: readonly (string | { readonly address: string; readonly at: string })[],
-  {
-    entries,
-    errors,
-    onDisk,
-    pastAnswerOf,
-  }: LookupAnswers & {
-    readonly onDisk: LookupOnDisk[];
-    readonly pastAnswerOf: (key: string, at: string) => PastAnswer;
-  },
-): Generator<void, void, void> {
-  for (const [index, item] of ips.entries()) {
-    const ip = typeof item === 'string' ? item : item.address;
-    const address = canonicalEndpoint(ip);
-    if (address === undefined) errors.push({ index, ip, detail: 'not a valid IP address' });
-    if (typeof item === 'string') {
-      const entry = view.lookup(ip);
-      entries.push(entry === undefined ? null : entryDocument(entry, model));
-    } else {
-      entries.push(null);
-      if (address !== undefined)
-        answerItem({ index, ip }, errors, () => {
-          const { at } = item;
-          const answer = pastAnswerOf(address, at);
-          if (typeof answer === 'function') onDisk.push({ index, ip, at, read: answer });
-          else setPastEntry(model, { index, ip, at }, answer, { entries, errors });
-        });
+  /** Looks up the items, {@link ADDRESSES_PER_SLICE} per step. */
+  *steps(items: readonly LookupItem[]): Generator<void, void, void> {
+    for (const [index, item] of items.entries()) {
+      const ip = typeof item === 'string' ? item : item.address;
+      const address = canonicalEndpoint(ip);
+      this.#entries.push(null);
+      if (address === undefined) this.#errors.push({ index, ip, detail: 'not a valid IP address' });
+      else if (typeof item === 'string') this.#addCurrent(index, address);
+      else this.#addPast(index, ip, address, item.at);
+      if (this.#entries.length % ADDRESSES_PER_SLICE === 0) yield;
     }
-    if (entries.length % ADDRESSES_PER_SLICE === 0) yield;
+  }
+
+  /** Returns the entry of each item, in order; null if the IP is unknown or invalid. */
+  answer(): { readonly entries: (EntryDocument | null)[]; readonly errors: LookupError[] } {
+    return { entries: this.#entries, errors: this.#errors.sort((a, b) => a.index - b.index) };
+  }
+
+  #addCurrent(index: number, address: string): void {
+    const entry = this.#view.lookup(address);
+    if (entry !== undefined) this.#entries[index] = entryDocument(entry, this.#context.model);
+  }
+
+  #addPast(index: number, ip: string, address: string, at: string): void {
+    const { model, clock } = this.#context;
+    const add = (moment: PrefixMoment | undefined): void => {
+      this.#entries[index] = pastEntry(model, { key: ip, at }, moment);
+    };
+    this.#addProblemOf(index, ip, () => {
+      const history = historyOf(model);
+      const when = whenParameter(history, 'at', at, clock.wallTime());
+      const moment = history.lookup(address, when);
+      if (moment?.reason !== 'before-held') return add(moment);
+      this.diskReads.push(async () => {
+        const read = await history.past.lookup(address, when);
+        this.#addProblemOf(index, ip, () => add(read));
+      });
+    });
+  }
+
+  /** Calls `work`. If it throws a problem, adds the problem to the errors, unless the IP was certainly unknown. */
+  #addProblemOf(index: number, ip: string, work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      const { status, reason, detail } = error.document;
+      if (status !== 404 || reason !== undefined) this.#errors.push({ index, ip, detail });
+    }
   }
 }
