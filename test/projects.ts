@@ -2,8 +2,9 @@
 export const ELSEWHERE: readonly string[] = ['long', 'apiserver'];
 
 /**
- * The test files that run in a separate process, because they use the kernel, measure or change the process, or have
- * short deadlines. All others share processes, so they must leave no state that another file can see.
+ * The test files that run in a separate process, because they use the kernel or a browser, measure or change the
+ * process, or have short deadlines. All others share processes, so they must leave no state that another file can see.
+ * Playwright would leave async hooks, with which each later `await` of its process takes four times as long.
  */
 export const ISOLATED: readonly string[] = [
   'cli/exit-soon',
@@ -31,6 +32,12 @@ export const ISOLATED: readonly string[] = [
   'kvstore/etcd/etcd-streams',
   'operator/etcd/mesh',
   'sysdump/archives',
+  'ui/health',
+  'ui/page',
+  'ui/process',
+  'ui/search',
+  'ui/views',
+  'ui/what-if',
 ];
 
 /**

@@ -10,8 +10,8 @@ const NAMES = FILES.filter((name) => name.endsWith('.test.ts')).map((name) =>
   name.slice(0, -'.test.ts'.length),
 );
 
-/** A file that checks if the machine can run a test of the kernel. */
-const NEEDS_KERNEL = /from '[./\w-]*\/support\/requirements\.ts'/;
+/** A file that checks if the machine can run a test of the kernel, or that starts a browser. */
+const NEEDS_PROCESS = /from '(?:[./\w-]*\/support\/(?:requirements|open-page)\.ts|playwright-core)'/;
 
 describe('the projects of Vitest', () => {
   it('name files and folders that exist', () => {
@@ -28,11 +28,11 @@ describe('the projects of Vitest', () => {
     expect(FILES.filter((name) => /\.spec\.|\.test\.(?!ts$)/.test(name))).toEqual([]);
   });
 
-  it('give every test of the kernel a process of its own', () => {
-    const ofKernel = NAMES.filter((name) =>
-      NEEDS_KERNEL.test(readFileSync(join(TEST, `${name}.test.ts`), 'utf8')),
+  it('give every test of the kernel or in a browser a process of its own', () => {
+    const alone = NAMES.filter((name) =>
+      NEEDS_PROCESS.test(readFileSync(join(TEST, `${name}.test.ts`), 'utf8')),
     );
-    expect(ofKernel.length).toBeGreaterThan(10);
-    expect(ofKernel.filter((name) => !ISOLATED.includes(name) && !name.startsWith('long/'))).toEqual([]);
+    expect(alone.length).toBeGreaterThan(16);
+    expect(alone.filter((name) => !ISOLATED.includes(name) && !name.startsWith('long/'))).toEqual([]);
   });
 });

@@ -71,14 +71,6 @@ const leadTo = (hash: string): string => `new Promise((shown) => {
   location.hash = ${JSON.stringify(hash)};
 })`;
 
-interface Started {
-  readonly browser: Browser;
-  readonly files: readonly UIFile[];
-}
-
-/** The browser of all test files in this process, because a start takes a second. It ends with the process. */
-let started: Promise<Started> | undefined;
-
 /** The page of the last test, for the next one. */
 let free: Page | undefined;
 
@@ -97,20 +89,15 @@ async function clear(page: Page): Promise<void> {
   await page.setViewportSize(PAGE_OPTIONS.viewport);
 }
 
-async function start(): Promise<Started> {
-  execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
-  const executablePath = '/usr/bin/chromium';
-  const browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
-  return { browser, files: await readPageFiles() };
-}
-
-/** Builds the page and starts a browser before the tests of a file, if no other file did. */
+/** Builds the page and starts a browser before the tests of a file. The browser ends with the process of the file. */
 export function usePages(): Opener {
   let browser: Browser;
   let files: readonly UIFile[] = [];
   beforeAll(async () => {
-    started ??= start();
-    ({ browser, files } = await started);
+    execFileSync(process.execPath, [join(ROOT, 'scripts/build-page.mjs')]);
+    const executablePath = '/usr/bin/chromium';
+    browser = await chromium.launch({ executablePath, args: QUIET, timeout: PROGRESS_TIMEOUT_MS });
+    files = await readPageFiles();
   });
 
   const newPage = async (options?: BrowserContextOptions): Promise<Page> => {
