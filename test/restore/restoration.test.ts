@@ -146,12 +146,14 @@ describe('the restored state of a cluster', () => {
         expect(restored(next, restoration)).toEqual(inOrder(left.map(textOf)));
         const ages = new Map(left.map(({ cluster }) => [cluster, 1_000]));
         expect(new Map(restoration.ages)).toEqual(ages);
-        for (const cluster of CLUSTERS) expect(restoration.knownAt(cluster)).toBe(ages.get(cluster));
-        for (const { cluster, identity } of identities) {
-          const isLeft = left.some((fact) => fact.cluster === cluster);
-          expect(restoration.clusterOf(identity)).toBe(isLeft ? cluster : undefined);
-          expect(restoration.labelsOf(identity)).toEqual(isLeft ? [] : undefined);
-        }
+        expect(CLUSTERS.map((cluster) => restoration.knownAt(cluster))).toEqual(
+          CLUSTERS.map((cluster) => ages.get(cluster)),
+        );
+        expect(
+          identities.map(({ identity }) => [restoration.clusterOf(identity), restoration.labelsOf(identity)]),
+        ).toEqual(
+          identities.map(({ cluster }) => (ages.has(cluster) ? [cluster, []] : [undefined, undefined])),
+        );
         await restoration.release(clusters[gone] ?? '');
       }
     });
