@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import type { HistoryStatusDocument } from '../api/status-document.ts';
 import type { Timer } from '../base/clock.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
+import type { ClusterCondition } from '../client/cluster-text.ts';
 import type { UncertainSpan } from '../history/change-log.ts';
 import { History } from '../history/history.ts';
 import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
@@ -25,6 +26,9 @@ const MAX_DETAIL = 200;
 /** Maximum time to read the segments of earlier processes. */
 const READ_SEGMENTS_MS = 60_000;
 
+/** The state of a cluster whose changes are marked. `joining`: connected but incomplete, or never complete. */
+type RecordedState = 'complete' | 'unreachable' | 'joining' | 'left';
+
 /** The kinds of Kubernetes objects followed by the agent; see `KubernetesFeed`. */
 export type FollowedKinds = Pick<KubernetesFeed, 'names' | 'progressOf' | 'onChange'>;
 
@@ -45,7 +49,7 @@ export class HistoryKeeper {
   #timer: Timer | undefined;
   #subscriptions: Unsubscribe[] = [];
   /** The last reported state of each cluster. */
-  readonly #states = new Map<string, string>();
+  readonly #states = new Map<string, RecordedState>();
   /** The last logged failure of the disk; undefined after its end. */
   #failure: string | undefined;
   /** The monotonic time of the last mark of each handler. */
@@ -183,27 +187,21 @@ export class HistoryKeeper {
   /** Marks a change of the state of a cluster. */
   #noteState(clusters: ReportedClusters, name: string): void {
     const status = clusters.statusOf(name);
-    const before = this.#states.get(name);
-    const seen = status === undefined ? 'left' : stateOf(status);
-    // A cluster that joins is unreachable only after it was connected once.
-    const state = seen === 'unreachable' && (before ?? 'joining') === 'joining' ? 'joining' : seen;
     this.#setUncertain('cluster-incomplete', name, status !== undefined && status.missing.length > 0);
+    const before = this.#states.get(name);
+    const state = stateOf(status, before);
     if (before === state) return;
     if (state === 'left') this.#states.delete(name);
     else this.#states.set(name, state);
     if (before === undefined && state !== 'complete') this.history.mark('joined', name);
     if (state === 'complete') this.history.mark(before === 'unreachable' ? 'reachable' : 'complete', name);
-    else if (state === 'unreachable' || state === 'left') this.history.mark(state, name);
+    else if (state !== 'joining') this.history.mark(state, name);
   }
 }
 
-function stateOf({
-  connected,
-  missing,
-}: {
-  readonly connected: boolean;
-  readonly missing: readonly string[];
-}): 'complete' | 'unreachable' | 'joining' {
-  if (!connected) return 'unreachable';
-  return missing.length === 0 ? 'complete' : 'joining';
+/** Returns the state of a cluster. A joining cluster is unreachable only after it was complete once. */
+function stateOf(status: ClusterCondition | undefined, before: RecordedState | undefined): RecordedState {
+  if (status === undefined) return 'left';
+  if (status.connected) return status.missing.length === 0 ? 'complete' : 'joining';
+  return before === undefined || before === 'joining' ? 'joining' : 'unreachable';
 }

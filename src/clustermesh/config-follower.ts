@@ -146,19 +146,19 @@ export class ConfigFollower {
   async #scanNow(signal: AbortSignal): Promise<void> {
     const previous = this.#problems();
     this.#scans++;
-    let maxDelayMs = MAX_RETRY_MS;
+    let maxRetryMs: number | undefined = MAX_RETRY_MS;
     try {
-      maxDelayMs = await this.#followListing(await interruptible(() => this.#options.source.list(), signal));
+      maxRetryMs = await this.#followListing(await interruptible(() => this.#options.source.list(), signal));
     } catch (error) {
       if (!signal.aborted) this.#directoryProblem = messageOf(error);
     }
     if (signal.aborted) return;
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
-    this.#scanIn(maxDelayMs === RESCAN_MS ? RESCAN_MS : Math.min(maxDelayMs, this.#retryMs));
+    this.#scanIn(maxRetryMs === undefined ? RESCAN_MS : Math.min(maxRetryMs, this.#retryMs));
   }
 
-  /** Applies the changes of a listing. Returns the maximum delay of the next scan, {@link RESCAN_MS} if all is well. */
-  async #followListing(listing: ConfigListing): Promise<number> {
+  /** Applies the changes of a listing. Returns the maximum delay of the next scan; undefined if nothing is pending. */
+  async #followListing(listing: ConfigListing): Promise<number | undefined> {
     const { clock, mesh } = this.#options;
     const now = clock.now();
     const step = stepDirectory(this.#state, listing, { now, check: (name) => mesh.check(name) });
@@ -169,7 +169,7 @@ export class ConfigFollower {
     if (failures.size === 0 && !this.#stopped) {
       this.#isListed = true;
       this.#listed.resolve();
-      if (!step.unsettled) return RESCAN_MS;
+      if (!step.unsettled) return undefined;
     }
     return step.nextScanAt === undefined ? MAX_RETRY_MS : step.nextScanAt - now;
   }

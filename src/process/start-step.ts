@@ -135,16 +135,16 @@ export class StartStep {
       };
       this.#settled = (async () => this.#step.start({ signal, progress }))()
         .then(
-          () => this.#done(),
+          () => {
+            this.#done();
+            resolve(true);
+          },
           (error: unknown) => {
             this.#failed(error);
             reject(error);
           },
         )
-        .finally(() => {
-          signal.removeEventListener('abort', interrupted);
-          resolve(true);
-        });
+        .finally(() => signal.removeEventListener('abort', interrupted));
     });
   }
 

@@ -37,7 +37,7 @@ function kvstoreCollector(
   reason: string,
   { clock, election, dryRun }: KvstoreCollectorOptions,
 ): Collector {
-  let report: RoundReport | undefined;
+  let report: RoundReport | undefined; // of the running round
   const dryRunCollection: Collection = {
     ...collection,
     remove: (key) => {

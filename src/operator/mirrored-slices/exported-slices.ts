@@ -49,9 +49,12 @@ interface LocalSlice {
   readonly name: string;
   /** The Service of the slice: `namespace/name`. */
   readonly service: string;
-  readonly copy: string;
+  /** The key of the copy: `namespace/name`. */
+  readonly copyKey: string;
   readonly addressType: string;
+  /** JSON. */
   readonly endpoints: string;
+  /** JSON. */
   readonly ports: string;
 }
 
@@ -93,7 +96,7 @@ function readLocalSlice(fields: ObjectFields): LocalSlice | undefined {
   return {
     name,
     service: `${namespace}/${service}`,
-    copy: `${namespace}/${copiedName(derivedName(namespace, service), service, name)}`,
+    copyKey: `${namespace}/${copiedName(derivedName(namespace, service), service, name)}`,
     addressType,
     endpoints: JSON.stringify(items(fields.value('endpoints')).map(storedEndpoint)),
     ports: JSON.stringify(items(fields.value('ports'))),
@@ -150,7 +153,7 @@ export class ExportedSlices implements SliceSource {
    */
   readonly #slices = new Map<string, readonly LocalSlice[]>();
   /** Keys of copies, by the service of their slices. */
-  readonly #copies = new SetMap<string>();
+  readonly #copyKeys = new SetMap<string>();
   readonly #servicesOfDerived = new SetMap<string>();
   readonly #list = new FollowedList('endpoint slices');
   #notify: (key: string) => void = () => {};
@@ -165,7 +168,7 @@ export class ExportedSlices implements SliceSource {
   }
 
   start(onChange: (key: string) => void, signal: AbortSignal): void {
-    for (const state of [this.#slices, this.#copies, this.#servicesOfDerived]) state.clear();
+    for (const state of [this.#slices, this.#copyKeys, this.#servicesOfDerived]) state.clear();
     this.#notify = onChange;
     const { objects, source, clock, gate } = this.#options;
     const leave = objects.listen((kind, events) => this.#observe(kind, events));
@@ -201,31 +204,32 @@ export class ExportedSlices implements SliceSource {
   }
 
   #add(slice: LocalSlice): void {
-    const { service, copy, name } = slice;
-    const others = this.#slices.get(copy) ?? [];
+    const { service, copyKey, name } = slice;
+    const others = this.#slices.get(copyKey) ?? [];
     this.#slices.set(
-      copy,
+      copyKey,
       [...others, slice].sort((a, b) => (a.name < b.name ? -1 : 1)),
     );
     if (others.length > 0) {
       const reason =
         'the name of its copy is that of another slice of the service; the first one by name is used';
-      this.#rejections.add(rejection('name-collision', 'slice', name, reason, copy));
+      this.#rejections.add(rejection('name-collision', 'slice', name, reason, copyKey));
     }
-    this.#copies.add(service, copy);
+    this.#copyKeys.add(service, copyKey);
     this.#servicesOfDerived.add(derivedKey(service), service);
-    this.#notify(copy);
+    this.#notify(copyKey);
   }
 
-  #remove({ service, copy, name }: LocalSlice): void {
-    const others = (this.#slices.get(copy) ?? []).filter((slice) => slice.name !== name);
-    if (others.length > 0) this.#slices.set(copy, others);
+  #remove({ service, copyKey, name }: LocalSlice): void {
+    const others = (this.#slices.get(copyKey) ?? []).filter((slice) => slice.name !== name);
+    if (others.length > 0) this.#slices.set(copyKey, others);
     else {
-      this.#slices.delete(copy);
-      this.#copies.delete(service, copy);
-      if (this.#copies.get(service).size === 0) this.#servicesOfDerived.delete(derivedKey(service), service);
+      this.#slices.delete(copyKey);
+      this.#copyKeys.delete(service, copyKey);
+      if (this.#copyKeys.get(service).size === 0)
+        this.#servicesOfDerived.delete(derivedKey(service), service);
     }
-    this.#notify(copy);
+    this.#notify(copyKey);
   }
 
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
@@ -234,7 +238,7 @@ export class ExportedSlices implements SliceSource {
       const key = objectKey(object);
       const services = kind === 'services' ? this.#servicesOfDerived.get(key) : [];
       for (const service of [key, ...services])
-        for (const copy of this.#copies.get(service)) this.#notify(copy);
+        for (const copyKey of this.#copyKeys.get(service)) this.#notify(copyKey);
     }
   }
 
@@ -251,16 +255,16 @@ export class ExportedSlices implements SliceSource {
     const copied = copiedPorts(items(ports), exported);
     if (copied.length === 0 && items(ports).length > 0)
       return `${derived.metadata.name} has none of the ports of ${slice.name}`;
-    return this.#copy(slice, derived, copied);
+    return this.#newCopy(slice, derived, copied);
   }
 
-  #copy(slice: LocalSlice, derived: KubernetesObject, ports: readonly unknown[]): WantedSlice {
-    const { name: local, service, addressType, endpoints, copy } = slice;
+  #newCopy(slice: LocalSlice, derived: KubernetesObject, ports: readonly unknown[]): WantedSlice {
+    const { name: local, service, addressType, endpoints, copyKey } = slice;
     const { namespace = '', name, uid } = derived.metadata;
     const labels = field(derived, 'metadata', 'labels');
     return {
       namespace,
-      name: copy.slice(namespace.length + 1),
+      name: copyKey.slice(namespace.length + 1),
       labels: {
         ...(isObject(labels) ? (labels as Readonly<Record<string, string>>) : {}), // as the API server has them
         [SERVICE_NAME_LABEL]: name,
