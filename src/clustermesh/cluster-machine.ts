@@ -109,12 +109,18 @@ function start(state: ClusterState, next: Destination): ClusterStep {
  * needs them only while it is `unproven`.
  */
 function followOptions({ config, local, found, unproven, failStatic, expired }: ClusterState): ClusterFollow {
-  const services = !expired || found !== 'gone';
-  if (!failStatic) return { config, canaries: false, deletes: 'all', refill: false, services };
-  if (found === 'gone') return { config, canaries: false, deletes: 'none', refill: false, services };
-  const canaries = config?.capabilities.syncedCanaries === true && (!local || unproven);
-  const deletes = config === undefined ? 'all' : 'proven';
-  return { config, canaries, deletes, refill: local && unproven && config === undefined, services };
+  const follow: ClusterFollow = {
+    config,
+    needsCanaries: false,
+    deletes: 'all',
+    isRefilling: false,
+    followsServices: !expired || found !== 'gone',
+  };
+  if (!failStatic) return follow;
+  if (found === 'gone') return { ...follow, deletes: 'none' };
+  const needsCanaries = config?.capabilities.syncedCanaries === true && (!local || unproven);
+  if (config !== undefined) return { ...follow, needsCanaries, deletes: 'proven' };
+  return { ...follow, isRefilling: local && unproven };
 }
 
 /** Decides the next step after a handshake. */
@@ -196,7 +202,11 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
     case 'complete':
       if (phase !== 'watching') break;
       // While the kvstore is being refilled, a complete list proves nothing.
-      return stay({ ...state, unproven: state.unproven && followOptions(state).refill, wasComplete: true });
+      return stay({
+        ...state,
+        unproven: state.unproven && followOptions(state).isRefilling,
+        wasComplete: true,
+      });
     case 'refilled':
       if (phase !== 'watching') break;
       return leave(state, 'handshake', { unproven: false });

@@ -37,7 +37,7 @@ export type Withdrawal = 'nothing' | 'services' | 'everything';
 export interface ClusterFollow {
   readonly config: ClusterConfig | undefined;
   /** If true, a resource is followed only when its canary exists. */
-  readonly canaries: boolean;
+  readonly needsCanaries: boolean;
   /**
    * The applied deletes, including those of keys missing in a complete list. `proven`: deletes
    * before the deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them
@@ -45,12 +45,12 @@ export interface ClusterFollow {
    */
   readonly deletes: 'proven' | 'all' | 'none';
   /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */
-  readonly refill: boolean;
+  readonly isRefilling: boolean;
   /**
    * If false, services and service exports are not followed, because they have expired and the configuration is still
    * gone.
    */
-  readonly services: boolean;
+  readonly followsServices: boolean;
 }
 
 /** State of the cluster state machine, as plain data. */

@@ -97,10 +97,10 @@ export async function followCluster(cluster: FollowParams, signal: AbortSignal):
   const readers = [run(() => watchConfig(cluster, either.signal))];
   const follow = (resource: CopiedResource): unknown =>
     readers.push(run(() => stores.follow(resource, request)));
-  if (options.canaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
+  if (options.needsCanaries) readers.push(run(() => watchCanaries(cluster, request, follow)));
   else
     stores.resources
-      .filter((resource) => options.services || !EXPIRING_RESOURCES.includes(resource))
+      .filter((resource) => options.followsServices || !EXPIRING_RESOURCES.includes(resource))
       .forEach(follow);
   let end: FollowEnd = 'ended';
   // `readers` may grow during the loop.
@@ -132,7 +132,7 @@ function requestOf(cluster: FollowParams, signal: AbortSignal, leave: () => void
     signal,
     layout: options.config?.capabilities.cached === true ? 'cache' : 'state',
     mayDelete: mayDelete[options.deletes],
-    keepUnlisted: options.refill,
+    keepUnlisted: options.isRefilling,
     onReaderState,
     onListed: (resource) => {
       if (missing.delete(resource) && missing.size === 0) onComplete();

@@ -419,7 +419,7 @@ export class FollowedCluster {
       this.#dispatch({ type: 'refilled', attempt });
     };
     // The signal may have fired during `configure`.
-    if (options.refill) void this.#tasks.runWithRestart('refill', refill, { signal });
+    if (options.isRefilling) void this.#tasks.runWithRestart('refill', refill, { signal });
     void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving), { signal });
     const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);

@@ -20,7 +20,7 @@ const POLL_MS = 2_000;
  */
 export class KvstoreReach {
   readonly #options: KvstoreReachOptions;
-  #answers = false;
+  #isAnswering = false;
   /** Send time of the first read without an answer, by {@link Clock.now}; `undefined` while the kvstore answers. */
   #downSince: number | undefined;
   #problem: string | undefined;
@@ -30,8 +30,8 @@ export class KvstoreReach {
   }
 
   /** True if the last read had an answer; false before the first read has ended. */
-  get answers(): boolean {
-    return this.#answers;
+  get isAnswering(): boolean {
+    return this.#isAnswering;
   }
 
   /** Why the last read had no answer; `undefined` while the kvstore answers, or before the first read has ended. */
@@ -67,14 +67,14 @@ export class KvstoreReach {
     } catch (error) {
       if (signal.aborted) return;
       if (!UNREACHABLE.has(asKvstoreError(error).code)) return this.#recordAnswer();
-      this.#answers = false;
+      this.#isAnswering = false;
       this.#downSince ??= sentAt;
       this.#problem = messageOf(error);
     }
   }
 
   #recordAnswer(): void {
-    this.#answers = true;
+    this.#isAnswering = true;
     this.#downSince = undefined;
     this.#problem = undefined;
   }

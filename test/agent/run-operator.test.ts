@@ -234,7 +234,7 @@ describe('an operator', () => {
   });
 
   it('runs its duties when it is the leader, and may write only then', async () => {
-    const answers = vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    const answers = vi.spyOn(KvstoreReach.prototype, 'isAnswering', 'get').mockReturnValue(false);
     const operator = operate();
     await until('it is a candidate', () => answers.mock.calls.length > 0);
     const { mayWrite } = operator.opened[0]?.[2] ?? {};
@@ -252,7 +252,7 @@ describe('an operator', () => {
   });
 
   it('is no candidate while its kvstore does not answer', async () => {
-    const answers = vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    const answers = vi.spyOn(KvstoreReach.prototype, 'isAnswering', 'get').mockReturnValue(false);
     const operator = operate();
     await until('it has asked several times', () => {
       operator.clock.advance(500);
@@ -480,7 +480,7 @@ describe('the metrics and the status of an operator', () => {
   });
 
   it('of a candidate are ready without the duties, unless the kvstore does not answer', async () => {
-    vi.spyOn(KvstoreReach.prototype, 'answers', 'get').mockReturnValue(false);
+    vi.spyOn(KvstoreReach.prototype, 'isAnswering', 'get').mockReturnValue(false);
     const problem = vi.spyOn(KvstoreReach.prototype, 'problem', 'get').mockReturnValue(undefined);
     const of = duty();
     const operator = operate({}, { ...PARTS, published: [of] } as never, of);

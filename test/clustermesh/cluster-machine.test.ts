@@ -188,10 +188,10 @@ describe('a remote cluster without configuration', () => {
     const complete = play([['complete']], WATCHING).state;
     const gone = play([...AGAIN, read(undefined)], complete);
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
-    expect(followed(gone)).toMatchObject({ config: config(1), deletes: 'none', canaries: false });
+    expect(followed(gone)).toMatchObject({ config: config(1), deletes: 'none', needsCanaries: false });
     expect(gone.state).toMatchObject({ phase: 'watching', found: 'gone', id: 1, failures: 1 });
     const back = play([...AGAIN, read(config(1)), ['validated']], gone.state);
-    expect(followed(back)).toMatchObject({ deletes: 'proven', canaries: true });
+    expect(followed(back)).toMatchObject({ deletes: 'proven', needsCanaries: true });
     expect(back.state).toMatchObject({ phase: 'watching', found: 'read' });
   });
 
@@ -226,9 +226,9 @@ describe('a remote cluster without configuration', () => {
     const expired = play([['expired'], ['left'], ['drained'], read(undefined)], gone);
     expect(expired.did).toEqual(['leave', 'withdraw', 'read-config', 'follow']);
     expect(expired.state).toMatchObject({ phase: 'watching', expired: true });
-    expect(followed(expired)?.services).toBe(false);
+    expect(followed(expired)?.followsServices).toBe(false);
     const back = play([...AGAIN, read(config(1)), ['validated']], expired.state);
-    expect([back.state.expired, followed(back)?.services]).toEqual([false, true]);
+    expect([back.state.expired, followed(back)?.followsServices]).toEqual([false, true]);
   });
 
   it('whose kvstore has those of many others names some of them (regression: all, without limit, as they are written)', () => {
@@ -255,12 +255,12 @@ describe('a remote cluster without configuration', () => {
 
   it('that never had one is older than 1.13: followed without canaries, and all its deletes are trusted', () => {
     const old = play([...TO_HANDSHAKE, read(undefined), ['validated']]);
-    expect(followed(old)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
+    expect(followed(old)).toMatchObject({ needsCanaries: false, deletes: 'all', isRefilling: false });
     const restarted = play(
       [['outdated', { diverged: true }], ['left'], read(undefined), ['validated']],
       old.state,
     );
-    expect(followed(restarted)).toMatchObject({ canaries: false, deletes: 'all', refill: false });
+    expect(followed(restarted)).toMatchObject({ needsCanaries: false, deletes: 'all', isRefilling: false });
   });
 
   it('is retried if waiting for it fails', () => {
@@ -273,12 +273,12 @@ describe('how a remote cluster is followed', () => {
   it('with canaries if its configuration promises them; its deletes must be proven', () => {
     expect(followed(play(toWatching(1)))).toMatchObject({
       config: config(1),
-      canaries: true,
+      needsCanaries: true,
       deletes: 'proven',
-      refill: false,
+      isRefilling: false,
     });
     const without = play([...TO_HANDSHAKE, read(config(1, false)), ['validated']]);
-    expect(followed(without)).toMatchObject({ canaries: false, deletes: 'proven', refill: false });
+    expect(followed(without)).toMatchObject({ needsCanaries: false, deletes: 'proven', isRefilling: false });
   });
 });
 
@@ -327,9 +327,9 @@ describe('the local cluster', () => {
   it('is followed without canaries, and claims no id', () => {
     const { state } = play(toWatching(9), OWN);
     expect(followed(play(toWatching(9), OWN))).toMatchObject({
-      canaries: false,
+      needsCanaries: false,
       deletes: 'proven',
-      refill: false,
+      isRefilling: false,
     });
     expect(state).toMatchObject({ phase: 'watching', id: 0 });
   });
@@ -337,15 +337,15 @@ describe('the local cluster', () => {
   it('is followed without its configuration, but its deletes are not trusted until it is back and complete', () => {
     const gone = play([...AGAIN, read(undefined)], OWN_WATCHING);
     expect(gone.did).toEqual(['leave', 'read-config', 'follow']);
-    expect(followed(gone)).toMatchObject({ deletes: 'none', canaries: false, refill: false });
+    expect(followed(gone)).toMatchObject({ deletes: 'none', needsCanaries: false, isRefilling: false });
     expect(gone.state).toMatchObject({ found: 'gone', failures: 1 });
     expect(gone.state.lastFailure?.message).toContain('does not contain its configuration any more');
     // The failure is counted once, however often the configuration is read.
     expect(play([...AGAIN, read(undefined)], gone.state).state.failures).toBe(1);
     const back = play([...AGAIN, read(config(9)), ['validated']], gone.state);
-    expect(followed(back)).toMatchObject({ deletes: 'proven', canaries: true });
+    expect(followed(back)).toMatchObject({ deletes: 'proven', needsCanaries: true });
     const complete = play([['complete'], ...AGAIN, read(config(9)), ['validated']], back.state);
-    expect(followed(complete)).toMatchObject({ deletes: 'proven', canaries: false });
+    expect(followed(complete)).toMatchObject({ deletes: 'proven', needsCanaries: false });
   });
 
   it.each([
@@ -353,21 +353,23 @@ describe('the local cluster', () => {
     ['while it was not', [...AGAIN, read(config(9), { replaced: true }), ['validated']]],
   ] as const)('has to prove that it is complete once its kvstore was replaced %s', (_when, steps) => {
     const replaced = play(steps, OWN_WATCHING);
-    expect(followed(replaced)).toMatchObject({ canaries: true });
+    expect(followed(replaced)).toMatchObject({ needsCanaries: true });
     // Also if it is read again before the answer.
-    expect(followed(play([...AGAIN, read(config(9)), ['validated']], replaced.state))?.canaries).toBe(true);
+    expect(followed(play([...AGAIN, read(config(9)), ['validated']], replaced.state))?.needsCanaries).toBe(
+      true,
+    );
   });
 
   it('without any configuration is trusted some time after its kvstore was replaced', () => {
     const old = play([...TO_HANDSHAKE, read(undefined)], OWN);
-    expect(followed(old)).toMatchObject({ deletes: 'all', canaries: false, refill: false });
+    expect(followed(old)).toMatchObject({ deletes: 'all', needsCanaries: false, isRefilling: false });
     const replaced = play([['outdated', { diverged: true }], ['left'], read(undefined)], old.state);
-    expect(followed(replaced)).toMatchObject({ deletes: 'all', canaries: false, refill: true });
+    expect(followed(replaced)).toMatchObject({ deletes: 'all', needsCanaries: false, isRefilling: true });
     const listed = play([['complete'], ...AGAIN, read(undefined)], replaced.state);
-    expect(followed(listed)?.refill).toBe(true);
+    expect(followed(listed)?.isRefilling).toBe(true);
     const refilled = play([['refilled'], ['left'], read(undefined)], listed.state);
     expect(refilled.did).toEqual(['leave', 'read-config', 'follow']);
-    expect(followed(refilled)?.refill).toBe(false);
+    expect(followed(refilled)?.isRefilling).toBe(false);
   });
 
   it('whose kvstore has only the configuration of others is followed, and the problem is reported', () => {
@@ -378,7 +380,7 @@ describe('the local cluster', () => {
 
   it('without fail-static is trusted whatever it contains', () => {
     const watching = play(toWatching(9), { ...OWN, failStatic: false });
-    const how = { deletes: 'all', canaries: false, refill: false };
+    const how = { deletes: 'all', needsCanaries: false, isRefilling: false };
     expect(followed(watching)).toMatchObject(how);
     const gone = play([['outdated', { diverged: true }], ['left'], read(undefined)], watching.state);
     expect(followed(gone)).toMatchObject(how);

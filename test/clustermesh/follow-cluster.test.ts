@@ -191,7 +191,14 @@ describe('a followed cluster', () => {
       random: () => 0.5,
       backend: backend as unknown as KvstoreBackend,
       stores: stores as unknown as ClusterStores,
-      options: { config: undefined, canaries: false, deletes: 'all', refill: false, services: true, ...how },
+      options: {
+        config: undefined,
+        needsCanaries: false,
+        deletes: 'all',
+        isRefilling: false,
+        followsServices: true,
+        ...how,
+      },
       onReaderState: (...reading) => void told.push(reading),
       onComplete: () => void told.push('complete'),
     };
@@ -248,7 +255,7 @@ describe('a followed cluster', () => {
   });
 
   it('reports the state of its watches, which end if the kvstore is replaced', async () => {
-    begin(cluster({ canaries: true }));
+    begin(cluster({ needsCanaries: true }));
     for (const watch of [configs(), canaries()]) {
       expect(watch.options.endOnDivergence).toBe(true);
       watch.options.onState?.('waiting');
@@ -326,7 +333,7 @@ describe('a followed cluster', () => {
 
   describe('with canaries', () => {
     it('fails with the watch of the canaries, after all resource readers have stopped', async () => {
-      const state = begin(cluster({ canaries: true }));
+      const state = begin(cluster({ needsCanaries: true }));
       await canaries().tell(`create ${canary('ip')} x`);
       const fault = new Error('a broken watch');
       canaries().fail(fault);
@@ -335,7 +342,7 @@ describe('a followed cluster', () => {
     });
 
     it('reads each resource once its canary exists', async () => {
-      begin(cluster({ canaries: true }));
+      begin(cluster({ needsCanaries: true }));
       await canaries().tell(`delete ${canary('ip')}`, `create ${canary('other')} x`, 'list-done');
       expect([...followed.keys()]).toEqual([]);
       await canaries().tell(`create ${canary('ip')} x`, `modify ${canary('ip')} y`);
@@ -344,14 +351,14 @@ describe('a followed cluster', () => {
     });
 
     it.each(['ended', 'diverged'] as const)('is %s as the watch for them', async (how) => {
-      const state = begin(cluster({ canaries: true }));
+      const state = begin(cluster({ needsCanaries: true }));
       canaries().end(how);
       await settle();
       expect(state.end).toBe(how);
     });
 
     it.each(['ended', 'diverged'] as const)('is %s as a resource that is read', async (how) => {
-      const state = begin(cluster({ canaries: true }));
+      const state = begin(cluster({ needsCanaries: true }));
       await canaries().tell(`create ${canary('ip')} x`);
       followed.get('ip')?.end(how);
       await settle();
@@ -359,7 +366,7 @@ describe('a followed cluster', () => {
     });
 
     it('fails with a resource, after all others have ended', async () => {
-      const state = begin(cluster({ canaries: true }));
+      const state = begin(cluster({ needsCanaries: true }));
       await canaries().tell(`create ${canary('ip')} x`, `create ${canary('nodes')} x`);
       const fault = new Error('a broken engine');
       followed.get('ip')?.fail(fault);

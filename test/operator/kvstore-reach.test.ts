@@ -44,9 +44,9 @@ class World {
 describe('the reach of a kvstore', () => {
   it('is unknown before the first answer', async () => {
     const world = new World();
-    expect([world.reach.answers, world.reach.problem]).toEqual([false, undefined]);
+    expect([world.reach.isAnswering, world.reach.problem]).toEqual([false, undefined]);
     await advance(world.clock, 1);
-    expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
+    expect([world.reach.isAnswering, world.reach.problem]).toEqual([true, undefined]);
     await world.end();
   });
 
@@ -57,10 +57,10 @@ describe('the reach of a kvstore', () => {
       await advance(world.clock, 1);
       world.fails = code;
       await advance(world.clock, 2_000);
-      expect([world.reach.answers, world.reach.problem]).toEqual([false, 'no way']);
+      expect([world.reach.isAnswering, world.reach.problem]).toEqual([false, 'no way']);
       world.fails = undefined;
       await advance(world.clock, 2_000);
-      expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
+      expect([world.reach.isAnswering, world.reach.problem]).toEqual([true, undefined]);
       await world.end();
     },
   );
@@ -69,7 +69,7 @@ describe('the reach of a kvstore', () => {
     const world = new World();
     world.fails = 'forbidden';
     await advance(world.clock, 1);
-    expect([world.reach.answers, world.reach.problem]).toEqual([true, undefined]);
+    expect([world.reach.isAnswering, world.reach.problem]).toEqual([true, undefined]);
     await world.end();
   });
 
@@ -81,7 +81,7 @@ describe('the reach of a kvstore', () => {
     await advance(world.clock, 30_000);
     world.fails = undefined;
     await advance(world.clock, 25_000);
-    expect([world.outage, world.reach.answers]).toEqual([undefined, true]);
+    expect([world.outage, world.reach.isAnswering]).toEqual([undefined, true]);
     world.fails = 'deadline';
     await advance(world.clock, 58_000);
     expect(world.outage).toBe(undefined);
@@ -96,7 +96,7 @@ describe('the reach of a kvstore', () => {
     [world.fails, world.takesMs] = ['deadline', 10_000];
     world.awaitOutage(15_000);
     await advance(world.clock, 14_999);
-    expect([world.outage, world.reach.answers]).toEqual([undefined, false]);
+    expect([world.outage, world.reach.isAnswering]).toEqual([undefined, false]);
     await advance(world.clock, 2_001); // the first read was sent after 2 s
     expect(world.outage).toBe(true);
     await world.end();

@@ -327,7 +327,7 @@ class OperatorProcess implements ServedProcess {
       namespace,
       times,
       identity: electionIdentity(hostname(), random),
-      isCandidate: () => reach.answers,
+      isCandidate: () => reach.isAnswering,
       onFailure: (error) =>
         log.warn({ err: error }, 'cannot acquire or renew the Lease of the leader election'),
       onRecovered: () =>

@@ -144,7 +144,7 @@ function hasFamily(derived: KubernetesObject, family: string): boolean {
 export class ExportedSlices implements SliceSource {
   readonly name = 'mcs-slices';
   /** Copies have the same names as those of Cilium's operator. */
-  readonly adopts = true;
+  readonly mayChangeAll = true;
   readonly #options: ExportedSlicesOptions;
   readonly #rejections: RejectionLog;
   /**

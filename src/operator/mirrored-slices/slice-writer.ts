@@ -32,11 +32,8 @@ export function knownSlice(slice: KubernetesObject): KnownSlice {
 /** The slices to be written by a {@link SliceWriter}. */
 export interface SliceSource {
   readonly name: string;
-  /**
-   * True if all slices with the label of the duty are changed and deleted. Default: only those that this program has
-   * written.
-   */
-  readonly adopts?: boolean | undefined;
+  /** True if all slices with the label of the duty may be changed and deleted. Default: only those of this program. */
+  readonly mayChangeAll?: boolean | undefined;
   /**
    * Starts to follow the inputs, until the signal fires. Calls `onChange` with the key of each slice whose wanted
    * content may have changed.
@@ -222,7 +219,7 @@ export class SliceWriter implements Duty {
     const { source } = this.#options;
     const known = this.#known(key);
     const wanted = source.wantedSlice(key);
-    if (known?.isManaged === false && source.adopts !== true) return undefined;
+    if (known?.isManaged === false && source.mayChangeAll !== true) return undefined;
     if (wanted === undefined) {
       const reason = known && source.unwantedReason(known);
       if (known === undefined || reason === undefined) return undefined;

@@ -45,7 +45,8 @@ export class ClusterConfigKeeper implements Duty {
   readonly #key: string;
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
-  #exists = false;
+  /** True if this run has written the configuration, and its loss was not reported since. */
+  #isWritten = false;
   /** Number of reports of lost leases of the client, regardless of their keys. */
   #losses = 0;
   #writes = 0;
@@ -81,16 +82,16 @@ export class ClusterConfigKeeper implements Duty {
 
   status(): DutyStatus {
     const { failures, lastFailure } = this.#tasks.status();
-    const isWaiting = this.#state === 'running' && !this.#exists;
+    const isWaiting = this.#state === 'running' && !this.#isWritten;
     return {
       name: this.name,
       state: isWaiting ? 'waiting' : this.#state,
       failures,
       lastFailure,
       published: {
-        synced: this.#exists,
+        synced: this.#isWritten,
         keys: 1,
-        pending: this.#exists ? 0 : 1,
+        pending: this.#isWritten ? 0 : 1,
         writes: this.#writes,
         rejected: 0,
       },
@@ -100,12 +101,12 @@ export class ClusterConfigKeeper implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { backend } = this.#options;
     this.#state = 'running';
-    this.#exists = false; // losses between two runs are not reported
+    this.#isWritten = false; // losses between two runs are not reported
     const unsubscribe = backend.onLeaseLost({
       onLeaseLost: (keys) => {
         this.#losses++;
         if (!keys.includes(this.#key)) return;
-        this.#exists = false;
+        this.#isWritten = false;
         this.#wake();
       },
     });
@@ -125,7 +126,7 @@ export class ClusterConfigKeeper implements Duty {
 
   #receiveEvent({ type, value }: WatchEvent): void {
     if (type === 'delete') {
-      this.#exists = false;
+      this.#isWritten = false;
       this.#contested.recordDelete(this.#contestedKey);
     } else if (!this.#mustKeep(value)) this.#contested.recordOverwrite(this.#contestedKey);
   }
@@ -136,11 +137,11 @@ export class ClusterConfigKeeper implements Duty {
       const woken = new AbortController();
       this.#wake = () => woken.abort();
       const losses = this.#losses;
-      if (!this.#exists && promised !== undefined)
+      if (!this.#isWritten && promised !== undefined)
         await interruptible(() => Promise.all(promised.map((resource) => resource.synced())), signal);
       if (signal.aborted) return;
       // Keys of a synced resource may have been lost during the wait for the others.
-      if (!this.#exists && losses !== this.#losses) continue;
+      if (!this.#isWritten && losses !== this.#losses) continue;
       await this.#put(signal, woken.signal);
       using either = new EitherSignal(signal, woken.signal);
       await sleep(clock, INTERVAL_MS, either.signal);
@@ -156,7 +157,7 @@ export class ClusterConfigKeeper implements Duty {
       if (await backend.updateIfDifferent(this.#key, this.#value, options)) this.#writes++;
     }
     if (woken.aborted) return;
-    this.#exists = true;
+    this.#isWritten = true;
     this.#written.resolve();
     // Failures are counted.
     await this.#tasks.run('ids of clusters', () => this.#checkIDs(signal), { signal }).catch(() => {});
