@@ -375,16 +375,31 @@ export class KvstoreClient implements KvstoreBackend {
     // A transaction that may omit writes compares their values: if it succeeded, all values were equal.
     const isComplete = mayOmit ? !succeeded : succeeded;
     const necessary = mayOmit ? writes.filter((write) => !mayBeOmitted(write)) : [];
-    const applied = new Set(isComplete ? writes : necessary);
+    this.#recordApplied(new Set(isComplete ? writes : necessary), released, keeper, revision);
+    return { revision, isComplete, deleted };
+  }
+
+  /**
+   * Records applied writes: ends the bindings which they release, and updates the client's writes to compare.
+   *
+   * @param keeper of the leases of the puts; undefined if they have no lease
+   */
+  #recordApplied(
+    applied: ReadonlySet<KeyWrite>,
+    released: readonly ReleasedBinding[],
+    keeper: LeaseKeeper | undefined,
+    revision: number,
+  ): void {
     const ended = released.filter(({ write }) => applied.has(write));
     for (const { holder, binding } of ended) holder.unbind(binding, revision);
-    for (const { key, value } of puts.filter((put) => applied.has(put)))
-      if (keeper === undefined) this.#clientWrites.forget(key);
-      else this.#clientWrites.put(key, value, revision);
+    for (const write of applied) {
+      if (!isPut(write)) continue;
+      if (keeper === undefined) this.#clientWrites.forget(write.key);
+      else this.#clientWrites.put(write.key, write.value, revision);
+    }
     // One delete is enough, because a transaction is applied completely or not at all.
     const deletion = ended.find(({ write }) => write.value === undefined && !this.#isBound(write.key));
     if (deletion !== undefined) this.#clientWrites.recordDelete(deletion.write.key, revision);
-    return { revision, isComplete, deleted };
   }
 
   async adoptLease(

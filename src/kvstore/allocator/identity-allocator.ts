@@ -282,8 +282,10 @@ export class IdentityAllocator {
       return { id: existing, isNew: false };
     }
     const id = this.#pool.reserve((candidate) => this.lookupByID(candidate) !== undefined);
-    if (id === undefined)
-      throw new KvstoreError('invalid-request', 'all identities of the cluster are in use');
+    if (id === undefined) {
+      const { min, max } = this.#options.range;
+      throw new KvstoreError('invalid-request', `all identities from ${min} to ${max} are in use`);
+    }
     try {
       if (!(await this.#keys.createMaster(id, labels, call))) return undefined;
       await this.#keys.putSlave(id, labels, call);

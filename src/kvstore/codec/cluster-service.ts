@@ -14,7 +14,7 @@ import {
 } from './value.ts';
 
 /** Reads the maps and lists of a service and enforces their common limit. */
-class Entries {
+class EntryReader {
   readonly #max: number;
   readonly #drop: RejectField<undefined>;
   /** Number of further permitted entries. */
@@ -26,8 +26,8 @@ class Entries {
     this.#remaining = max;
   }
 
-  /** Returns the nested map or list after counting its entries. */
-  consume(nested: Fields<never>): Fields<never> {
+  /** Returns the nested map or list, and counts its entries. Rejects the service above the limit. */
+  counted(nested: Fields<never>): Fields<never> {
     this.#remaining -= nested.size;
     if (this.#remaining < 0) {
       const reason = `must have at most ${this.#max} addresses, ports, host names and zones in total`;
@@ -42,7 +42,7 @@ class Entries {
    */
   byAddress<T>(map: Fields<never>, read: (map: Fields<never>, address: string) => T): ReadonlyMap<string, T> {
     const found = new Map<string, T>();
-    for (const text of this.consume(map).names) {
+    for (const text of this.counted(map).names) {
       const address = canonicalAddress(text);
       if (address === undefined)
         this.#drop('invalid-address', map.pathOf(text), text, 'is not a valid IP address');
@@ -54,11 +54,11 @@ class Entries {
   }
 
   readonly ports = (map: Fields<never>, address: string): PortConfiguration =>
-    readPortConfiguration(this.consume(map.map(address)), this.#drop);
+    readPortConfiguration(this.counted(map.map(address)), this.#drop);
 
   readonly zone = (map: Fields<never>, address: string): BackendZone => {
     const zone = map.item(address);
-    const forZones = this.consume(zone.list('forZones')).items((list, index) =>
+    const forZones = this.counted(zone.list('forZones')).items((list, index) =>
       list.item(index).string('name'),
     );
     return { zone: zone.string('zone') ?? '', forZones };
@@ -81,7 +81,7 @@ export function decodeClusterService(
   limits: ValueLimits = VALUE_LIMITS,
 ): Decoded<ClusterService> {
   return decodeJson(value, at, limits, (fields, drop) => {
-    const entries = new Entries(limits.serviceEntries, drop);
+    const entries = new EntryReader(limits.serviceEntries, drop);
     const has = (name: string): boolean => fields.value(name) !== undefined;
     // All objects have the same fields in the same order, because objects of one hidden class are read faster.
     return {
