@@ -52,6 +52,7 @@ export interface OriginDocument {
   readonly key?: string | undefined;
   /** The last revision of the key, as it was read. */
   readonly revision?: number | undefined;
+  /** If the cluster is not ready: the time of its served state, ISO 8601. */
   readonly knownAt?: string | undefined;
 }
 

@@ -112,7 +112,7 @@ export class PastLists {
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
     const { snapshot, revision, changed } = await this.#limitReads(c, async () => {
-      // In the same turn as the read of the history, so that its changes lead to this snapshot.
+      // In the turn in which the read of the history begins, because the changes of the history end at this snapshot.
       const view = this.#views.snapshot('current');
       return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };
     });
@@ -146,16 +146,13 @@ function* pastEntries(
   { snapshot, changed, filters: { exact, matches }, past }: PastList,
 ): Generator<EntryDocument | undefined, void, void> {
   const requested = exact?.toString();
-  const isMatch = (entry: KeyedEntry): boolean =>
-    (requested === undefined || prefixOfKey(entry.key) === requested) && matches(entry);
+  const documentOf = (entry: KeyedEntry): EntryDocument | undefined => {
+    const isRequested = requested === undefined || prefixOfKey(entry.key) === requested;
+    return isRequested && matches(entry) ? Object.assign(entryDocument(entry, model), { past }) : undefined;
+  };
   for (const entry of snapshot.entries()) {
-    const isSame = !changed.prefixes.has(prefixOfKey(entry.key));
-    yield isSame && isMatch(entry) ? Object.assign(entryDocument(entry, model), { past }) : undefined;
+    const hasChanged = changed.prefixes.has(prefixOfKey(entry.key));
+    yield hasChanged ? undefined : documentOf(entry);
   }
-  for (const claim of changed.prefixes.values()) {
-    const entry = claim && { shadowed: false, ...claim };
-    yield entry !== undefined && isMatch(entry)
-      ? Object.assign(entryDocument(entry, model), { past })
-      : undefined;
-  }
+  for (const claim of changed.prefixes.values()) yield claim && documentOf({ shadowed: false, ...claim });
 }
