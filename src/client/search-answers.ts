@@ -1,4 +1,4 @@
-import type { SearchDocument, SearchResultDocument } from '../api/search.ts';
+import type { SearchDocument, SearchResultDocument } from '../api/search/search-document.ts';
 import { type Column, documentTable, notFoundAnswer, type Question, withIncomplete } from './answer.ts';
 import { withQuery } from './list.ts';
 

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { SearchDocument, SearchResultDocument } from '../../src/api/search.ts';
+import type { SearchDocument, SearchResultDocument } from '../../src/api/search/search-document.ts';
 import { addressOf, shortPrefix } from '../address.ts';
 import { type Answered, useAnswer, withQuery } from './ask.ts';
 

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { SearchDocument } from '../../src/api/search.ts';
+import type { SearchDocument } from '../../src/api/search/search-document.ts';
 import { addressOfResult, type Result, useResults } from '../agent/search.ts';
 import { counted, countText } from '../format.ts';
 import { Icon } from './icons.tsx';

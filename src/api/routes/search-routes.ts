@@ -1,7 +1,8 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, RouteContext } from '../api-context.ts';
 import { ProblemError } from '../problem.ts';
-import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument, search } from '../search.ts';
+import { search } from '../search/search.ts';
+import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from '../search/search-document.ts';
 import { answerJSON } from './answer.ts';
 import { answers, runWhileConnected } from './route-parts.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { MAX_COMPARED, search } from '../../../src/api/search.ts';
+import { MAX_COMPARED, search } from '../../../src/api/search/search.ts';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { TestModel } from '../support/model.ts';

@@ -1,65 +1,19 @@
-import { counted } from '../base/show-value.ts';
-import { ascending } from '../base/sorted-map.ts';
-import type { KeyedEntry } from '../ipcache/types.ts';
-import { labelName } from '../model/label-name.ts';
-import { type Label, type Labels, labelText, parseLabelQuery } from '../model/labels.ts';
-import { isNumericIdentity, reservedIdentityName } from '../model/numeric-identity.ts';
-import { Prefix, prefixOfKey } from '../net/prefix.ts';
-import type { AnnouncedService } from '../servicecache/announcement.ts';
-import { parseServiceKey } from '../servicecache/service-id.ts';
-import { addressRoles, podCIDRRoles } from './address-roles.ts';
-import type { ReadModel } from './read-model.ts';
-
-/** The kinds of results. Groups with equal matches are in this order. */
-export const SEARCH_KINDS = [
-  'prefix',
-  'service',
-  'node',
-  'pod',
-  'identity',
-  'label',
-  'namespace',
-  'cluster',
-] as const;
-
-export type SearchKind = (typeof SEARCH_KINDS)[number];
-
-/**
- * How a result matches, best first. `exact`: it equals the query. `start`: it starts with the query. `part`: it
- * contains the query. `related`: it belongs to another match.
- */
-export const SEARCH_MATCHES = ['exact', 'start', 'part', 'related'] as const;
-
-export type SearchMatch = (typeof SEARCH_MATCHES)[number];
-
-export interface SearchResultDocument {
-  readonly kind: SearchKind;
-  /** A CIDR, `namespace/name` of a service or pod, `cluster/name` of a node, an identity number, a label, or a name. */
-  readonly key: string;
-  readonly title: string;
-  /** One line about the result. */
-  readonly detail: string;
-  readonly match: SearchMatch;
-}
-
-/** The results of one kind, best first. */
-export interface SearchGroupDocument {
-  readonly kind: SearchKind;
-  /**
-   * Number of results found. If there are more than the limit, `items` has only the best ones, and not all
-   * prefixes may be counted.
-   */
-  readonly total: number;
-  readonly items: readonly SearchResultDocument[];
-}
-
-export interface SearchDocument {
-  readonly query: string;
-  /** True if not all names were compared. Exact keys, except labels and namespaces, are found nevertheless. */
-  readonly truncated: boolean;
-  /** The kinds with results. The kind of the best result is the first. */
-  readonly groups: readonly SearchGroupDocument[];
-}
+import { ascending } from '../../base/sorted-map.ts';
+import { type Label, labelText, parseLabelQuery } from '../../model/labels.ts';
+import { isNumericIdentity } from '../../model/numeric-identity.ts';
+import { Prefix, prefixOfKey } from '../../net/prefix.ts';
+import { parseServiceKey } from '../../servicecache/service-id.ts';
+import { addressRoles, podCIDRRoles } from '../address-roles.ts';
+import { resultDetail, type SearchModel } from './result-detail.ts';
+import {
+  SEARCH_KINDS,
+  SEARCH_MATCHES,
+  type SearchDocument,
+  type SearchGroupDocument,
+  type SearchKind,
+  type SearchMatch,
+  type SearchResultDocument,
+} from './search-document.ts';
 
 /** Maximum number of items of a kind that one search compares. They take about 20 ms (pods) and 6 ms (identities). */
 export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
@@ -73,11 +27,6 @@ const MAX_OCTET = 255;
 
 /** An incomplete IPv4 address: `10.`, `10.0.1`. */
 const PARTIAL_ADDRESS = /^\d{1,3}(\.\d{1,3}){0,2}\.\d{0,3}$/;
-
-type SearchModel = Pick<
-  ReadModel,
-  'ipcache' | 'services' | 'nodes' | 'labelsOf' | 'clusterOf' | 'identities' | 'status'
->;
 
 /** Returns how a name matches a query; `undefined` if it does not. */
 function matchOf(name: string, query: string): SearchMatch | undefined {
@@ -321,79 +270,13 @@ class Search {
       const { total, results } = this.#best.get(kind) ?? { total: 0, results: [] };
       const [best] = results;
       if (best === undefined) continue;
-      const items = results.map(({ key, match }) => ({ kind, key, match, ...this.#textOf(kind, key) }));
+      const items = results.map(({ key, match }) => {
+        const detail = resultDetail(this.#model, kind, key);
+        return { kind, key, match, title: key, detail };
+      });
       groups[rank(best)]?.push({ kind, total, items });
     }
     return groups.flat();
-  }
-
-  #textOf(kind: SearchKind, key: string): Pick<SearchResultDocument, 'title' | 'detail'> {
-    switch (kind) {
-      case 'prefix':
-        return { title: key, detail: this.#prefixText(key) };
-      case 'pod':
-        return { title: key, detail: this.#podText(key) };
-      case 'service':
-        return { title: key, detail: serviceText(this.#model.services.get(parseServiceKey(key))) };
-      case 'node':
-        return { title: key, detail: this.#nodeText(key) };
-      case 'identity':
-        return { title: key, detail: this.#identityText(Number(key)) };
-      case 'label':
-        return { title: key, detail: 'label of identities' };
-      case 'namespace':
-        return { title: key, detail: 'namespace' };
-      case 'cluster':
-        return { title: key, detail: this.#clusterText(key) };
-    }
-  }
-
-  #nameOf(identity: number): string {
-    const name = reservedIdentityName(identity) ?? labelName(this.#model.labelsOf(identity) ?? []);
-    return name === undefined ? `identity ${identity}` : `identity ${identity} (${name})`;
-  }
-
-  #prefixText(key: string): string {
-    const entry = this.#model.ipcache.lookupByPrefix(key);
-    return entry === undefined ? 'removed' : this.#entryParts(entry).join(', ');
-  }
-
-  #entryParts({ identity, hostIP, k8s, source, owner }: KeyedEntry): readonly string[] {
-    return [
-      ...(k8s?.podName ? [`pod ${k8s.namespace}/${k8s.podName}`] : []),
-      this.#nameOf(identity),
-      ...(hostIP === undefined ? [] : [`on ${hostIP}`]),
-      owner === '' ? `by ${source}` : `by ${source} (${owner})`,
-    ];
-  }
-
-  #podText(key: string): string {
-    const { namespace, name } = parseServiceKey(key);
-    const { ipcache } = this.#model;
-    const entries = ipcache.lookupByPod(namespace, name).flatMap((at) => ipcache.get(at) ?? []);
-    const [first] = entries;
-    if (first === undefined) return 'removed';
-    return [...entries.map(({ key: at }) => at), ...this.#entryParts(first).slice(1)].join(', ');
-  }
-
-  #nodeText(key: string): string {
-    const node = this.#model.nodes.get(key);
-    return node?.fields.addresses.map(({ ip }) => ip).join(', ') ?? 'removed';
-  }
-
-  #identityText(identity: number): string {
-    const labels: Labels = this.#model.labelsOf(identity) ?? [];
-    const name = reservedIdentityName(identity) ?? labelName(labels);
-    const cluster = this.#model.clusterOf(identity);
-    const prefixes = counted(this.#model.ipcache.countByIdentity(identity), 'prefix', 'prefixes');
-    return [...(name === undefined ? [] : [name]), ...(cluster === '' ? [] : [cluster]), prefixes].join(', ');
-  }
-
-  #clusterText(name: string): string {
-    const cluster = this.#model.status().clusters.find((other) => other.name === name);
-    if (cluster === undefined) return 'removed';
-    const keys = Object.values(cluster.keys).reduce((sum, count) => sum + count, 0);
-    return `${cluster.state}, ${counted(keys, 'key')}`;
   }
 }
 
@@ -401,13 +284,6 @@ class Search {
 function partialLabelMatch({ key, value }: Label, text: string): SearchMatch | undefined {
   const match = matchOf(value, text) ?? matchOf(key, text);
   return match === 'exact' ? 'start' : match;
-}
-
-function serviceText(announced: AnnouncedService | undefined): string {
-  if (announced === undefined) return 'removed';
-  const { service, endpoints } = announced;
-  const backends = counted(endpoints.backends.size, 'backend');
-  return [...service.clusterIPs, backends, ...(service.global ? ['global'] : [])].join(', ');
 }
 
 /**
