@@ -1,17 +1,21 @@
+import type { Clock } from '../base/clock.ts';
+import { EitherSignal } from '../base/follow-signal.ts';
+import { sleep } from '../base/sleep.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { WorkQueue, type WorkQueueOptions } from '../base/work-queue.ts';
-import { WakeableSleep } from './wakeable-sleep.ts';
 
 /** Maximum duration of one call of {@link DueKeys.whenDue}, whose caller then calls it again. */
 const MAX_WAIT_MS = 600_000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
 export class DueKeys extends WorkQueue<string> {
-  readonly #idle: WakeableSleep;
+  readonly #clock: Clock;
+  /** Set while {@link DueKeys.whenDue} waits. */
+  #woken: AbortController | undefined;
 
   constructor(options: Omit<WorkQueueOptions, 'onDue'>) {
     super(options);
-    this.#idle = new WakeableSleep(options.clock);
+    this.#clock = options.clock;
   }
 
   /** Makes a key due now and wakes the worker. The queue also calls this for a key whose delay has ended. */
@@ -22,7 +26,7 @@ export class DueKeys extends WorkQueue<string> {
 
   /** Ends {@link DueKeys.whenDue} also if no key is due. */
   wake(): void {
-    this.#idle.wake();
+    this.#woken?.abort();
   }
 
   /**
@@ -45,6 +49,10 @@ export class DueKeys extends WorkQueue<string> {
 
   /** Resolves when a key is due, after `wake`, when the signal fires, or after 10 minutes. */
   async whenDue(signal: AbortSignal): Promise<void> {
-    if (this.next === undefined) await this.#idle.sleep(MAX_WAIT_MS, signal);
+    if (this.next !== undefined) return;
+    this.#woken = new AbortController();
+    using either = new EitherSignal(signal, this.#woken.signal);
+    await sleep(this.#clock, MAX_WAIT_MS, either.signal);
+    this.#woken = undefined;
   }
 }
