@@ -13,8 +13,6 @@ import { type ConnectionProblem, connectionProblem } from './connection-problem.
 
 /** A certificate with less time left gets a warning. */
 const EXPIRY_WARNING_DAYS = 14;
-/** The port of an endpoint without one, with or without TLS, as in grpc-js. */
-const GRPC_PORT = 443;
 const DAY_MS = 86_400_000;
 
 /** The start of an HTTP/2 connection: the preface and empty settings (RFC 9113, 3.4). */
@@ -111,7 +109,8 @@ export async function checkEndpoint(
   const { hostname, protocol } = new URL(endpoint);
   const host = withoutBrackets(hostname);
   const ips = aliases.get(host);
-  const port = Number(/:(\d+)$/.exec(endpoint)?.[1] ?? GRPC_PORT);
+  // Endpoints of a configuration have a port, but `URL` drops it if it is the default one of its scheme.
+  const port = Number(endpoint.slice(endpoint.lastIndexOf(':') + 1));
   const address = { host, port, ...(ips && { lookup: lookupOf(ips) }) };
   const checks: CheckResult[] = [];
   if (ips !== undefined) checks.push(new Check('dns', host).ok(`${ips.join(', ')} (alias)`));
