@@ -310,8 +310,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step to withdraw the restored state of each cluster when its sources are complete or it has left the
-   * mesh.
+   * Returns the step which withdraws the restored state of each cluster when its sources are complete or it has left
+   * the mesh.
    */
   #releaseStep(): Step {
     let ends: (() => void) | undefined;
@@ -386,7 +386,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step to mark the inputs of the service cache as complete. It runs when they are, or when the wait
+   * Returns the step which marks the inputs of the service cache as complete. It runs when they are, or when the wait
    * for them has timed out.
    */
   #endOfInitialSync(): Step {

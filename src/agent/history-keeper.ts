@@ -70,7 +70,7 @@ export class HistoryKeeper {
   }
 
   /**
-   * Returns the step to read the segments of earlier processes. Its stop writes the last segment of this process.
+   * Returns the step which reads the segments of earlier processes. Its stop writes the last segment of this process.
    */
   step(): Step {
     return {

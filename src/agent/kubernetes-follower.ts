@@ -83,7 +83,7 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns the step to start the feed. The step fails if the kubeconfig is invalid. It does not wait for the API
+   * Returns the step which starts the feed. The step fails if the kubeconfig is invalid. It does not wait for the API
    * server.
    */
   follow(onChange: () => void): Step {
@@ -121,7 +121,7 @@ export class KubernetesFollower {
   }
 
   /**
-   * Returns the step to wait for all first lists. The deadline of each list restarts whenever the list makes
+   * Returns the step which waits for all first lists. The deadline of each list restarts whenever the list makes
    * progress.
    */
   sync(timeout: AbortSignal): Step {

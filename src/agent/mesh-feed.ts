@@ -103,7 +103,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step to open the local kvstore and read the id of the local cluster. */
+  /** Returns the step which opens the local kvstore and reads the id of the local cluster. */
   localKvstore(timeout: AbortSignal): Step {
     return {
       name: 'local kvstore',
@@ -134,7 +134,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step to wait for the initial sync of the local cluster as long as it makes progress. */
+  /** Returns the step which waits for the initial sync of the local cluster as long as it makes progress. */
   localSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the local cluster',
@@ -147,7 +147,7 @@ export class MeshFeed {
     };
   }
 
-  /** Returns the step to wait for the initial sync of each remote cluster as long as it makes progress. */
+  /** Returns the step which waits for the initial sync of each remote cluster as long as it makes progress. */
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',

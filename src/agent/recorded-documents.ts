@@ -21,7 +21,7 @@ export interface RecordedEngines {
 
 /**
  * Records the later changes of services and nodes in a history. A change of a service contains only the fields and the
- * backends with differences, so its size does not depend on the number of backends.
+ * backends which differ, so its size does not depend on the number of backends.
  */
 export function recordDocuments(history: History, { services, nodes }: RecordedEngines): Unsubscribe {
   // The replay of the current state is no change.

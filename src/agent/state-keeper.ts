@@ -73,7 +73,7 @@ export class StateKeeper {
   }
 
   /**
-   * Returns the step to lock the folder and restore its checkpoint before any source is followed. Its stop writes
+   * Returns the step which locks the folder and restores its checkpoint before any source is followed. Its stop writes
    * the last checkpoint. The start fails with `InputError` if another process uses the folder.
    */
   step(): Step {

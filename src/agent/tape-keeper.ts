@@ -59,7 +59,7 @@ export class TapeKeeper {
     });
   }
 
-  /** Returns the step to begin the tape, and to close it as the last step of the stop. */
+  /** Returns the step which begins the tape, and closes it as the last step of the stop. */
   step(): Step {
     return { name: 'tape', start: () => this.tape.start(), stop: () => this.tape.stop() };
   }

@@ -31,7 +31,7 @@ export interface RemoteClusterStatus {
   readonly state: RemoteClusterState;
   /** True if the state of the cluster is complete and its kvstore answers. */
   readonly ready: boolean;
-  /** If the cluster is not ready: the last time it was. Its state of then is served. */
+  /** If the cluster is not ready: the last time it was. The state of this time is served. */
   readonly knownAt: number | undefined;
   /** True if the kvstore answers all current reads. */
   readonly connected: boolean;

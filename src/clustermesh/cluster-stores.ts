@@ -70,7 +70,7 @@ export function serviceFormat(
   return setting === 'legacy' ? undefined : 'endpointslices';
 }
 
-/** Returns the cause of the changes of a withdrawal. */
+/** Returns the cause of changes by a withdrawal. */
 function withdrawalOf(cluster: string): MeshCause {
   return { store: cluster, revision: '', withdrawal: true };
 }
@@ -198,7 +198,7 @@ export class ClusterStores extends ResourceStores {
 
   /**
    * Follows one resource. If the cluster changed to another format of services, the state in the old format is served
-   * until the new one is complete, and is then withdrawn. So no service loses a backend of both formats.
+   * until the new one is complete, and is then withdrawn. So no service loses a backend which both formats contain.
    */
   override async follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
     const { engines, cluster } = this.#options;

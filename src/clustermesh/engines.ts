@@ -37,7 +37,7 @@ export interface ExportSink {
   exportDeleted(service: ServiceExportKey): unknown;
 }
 
-/** The kvstore event or the withdrawal behind changes of the engines. */
+/** The kvstore event or the withdrawal which causes changes of the engines. */
 export interface MeshCause {
   /** Name of the cluster. */
   readonly store: string;

@@ -51,7 +51,7 @@ export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<K
 /** Common options of followed clusters. */
 export interface FollowingOptions {
   /**
-   * Gate of every batch of every cluster on its way into the engines, so that many concurrent syncs do not
+   * Gate which every batch of every cluster passes on its way into the engines, so that many concurrent syncs do not
    * block the event loop. By default, each batch is applied when it arrives.
    */
   readonly gate?: TurnGate | undefined;

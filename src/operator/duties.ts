@@ -195,7 +195,7 @@ function importDuties(
   return { all: [...all, mcs, exportedSliceCopies({ ...context, objects })], clusters, mcs };
 }
 
-/** Returns the duties for one run on explicit request. */
+/** Returns the duties which run once, on explicit request. */
 function removalDuties(options: OperatorDutiesOptions): readonly Duty[] {
   if (options.deleteAllEndpoints !== true) return [];
   const { endpoints, identities } = intervalsOf(options);

@@ -23,7 +23,7 @@ const SECRET_PART = `(?:${SECRET_WORDS})(?![\\w-]{0,40}file\\b)`;
 const WHOLE_NAME = `[\\w-]{0,40}${SECRET_PART}[\\w-]{0,40}`;
 /** A value: quoted within a quoted text, quoted, or one word. The end of the quotes may be cut. */
 const VALUE = `(?:\\\\{1,8}"[^"\\n]*"?|"(?:[^"\\\\\\n]|\\\\.)*"?|'[^'\\n]*'?|[^\\s,;&}"']+)`;
-/** The begin of a line, which may be quoted or an item of a list. */
+/** The start of a line, which may be quoted or an item of a list. */
 const LINE = '^[ \\t-]{0,200}["\']?';
 
 const SECRET_NAME = new RegExp(SECRET_PART, 'i');

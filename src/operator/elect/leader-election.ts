@@ -58,7 +58,7 @@ export interface LeaderElectionOptions extends Runtime {
    * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
-  /** Called if an attempt fails for a new reason since the last success. */
+  /** Called if an attempt fails for the first time for a reason since the last success. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Called if an attempt succeeds after failures, also if another operator holds the Lease. */
   readonly onRecovered?: (() => void) | undefined;
@@ -135,8 +135,8 @@ function microTime(wallMs: number): string {
  *                                                  ├─ for pending ─────┊
  *                                                   requests and slow clocks
  *
- * Covered: partitions; delayed or lost requests and answers; a process stopped for any time; a machine
- * suspended; clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that
+ * Covered: partitions; delayed or lost requests and answers; a process stopped for any time; a suspended
+ * machine; clocks that are set, or run a third too fast or slow. Not covered: an operator of another program that
  * does not check its leadership before a write; and a request that takes effect later than {@link writeMs} after it
  * was sent, which only its preconditions can stop.
  */

@@ -89,7 +89,7 @@ export class MirrorStores extends ResourceStores {
 
   /**
    * Adopts the keys of an earlier process. If there are none, reads and writes nothing before
-   * {@link MirrorStores.configure}, because an unreachable cluster would otherwise cost seven watches and
+   * {@link MirrorStores.configure}, because a never reached cluster would otherwise cost seven watches and
    * fifteen writes. Call it once.
    */
   start(): void {

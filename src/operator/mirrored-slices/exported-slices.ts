@@ -39,7 +39,7 @@ const MAX_NAME_LENGTH = 253;
 /** The letters of `kubectl` in place of some digits of a hash, so that it spells no words. */
 const HASH_LETTERS: Readonly<Record<string, string>> = { '0': 'g', '1': 'h', '3': 'k', a: 'm', e: 't' };
 
-/** The slices of other writers, because copies of copies would repeat the same backends. */
+/** The slices which no operator wrote, because copies of copies would repeat the same backends. */
 const LOCAL_SLICES: ResourceKind = {
   ...ENDPOINT_SLICES,
   labelSelector: `${MANAGED_BY}!=${MESH_CONTROLLER},${MANAGED_BY}!=${MCS_CONTROLLER}`,

@@ -89,7 +89,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
   readonly #keysOfService = new SetMap<string>();
   /** Slices of the server kept because their cluster is incomplete, by cluster and by service. */
   readonly #kept = new SetMap<string>();
-  /** The clusters with services but without slices. */
+  /** The clusters which publish services without slices. */
   readonly #withoutSlices = new Set<string>();
   readonly #list = new FollowedList('services');
   #notify: (key: string) => void = () => {};

@@ -6,7 +6,7 @@ import { followKind, Producer, type ProducerOptions, type PublishedValue, publis
 
 /**
  * Publishes CiliumNodes as `cilium/state/nodes/v1/<cluster>/<name>` (OPERATOR 10 to 13, 39). Values are compared by
- * their bytes, so changed labels and annotations are published. A CiliumNode under deletion has no key (OPERATOR
+ * their bytes, so changed labels and annotations are published. A CiliumNode being deleted has no key (OPERATOR
  * 11). While there are no CiliumNodes at all, the keys of earlier runs are kept, because the CiliumNodes may not have
  * been created yet (OPERATOR 13).
  */
