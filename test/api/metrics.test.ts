@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import perf_hooks, { PerformanceObserver } from 'node:perf_hooks';
+import { describe, expect, it, vi } from 'vitest';
 import type { ClusterMetrics } from '../../src/api/read-model.ts';
 import { LatencyHistogram } from '../../src/base/latency-histogram.ts';
 import { testApp } from './support/test-app.ts';
@@ -237,6 +238,14 @@ describe('/metrics', () => {
       await metrics(app);
       expect(asked.splice(0).sort()).toEqual(['agent', 'ipcache', 'nodes', 'services']);
     }
+  });
+
+  it('measures garbage and delays of the process once for all servers (regression: a timer and an observer for each, also after its end)', () => {
+    const timers = vi.spyOn(perf_hooks, 'monitorEventLoopDelay');
+    const observers = vi.spyOn(PerformanceObserver.prototype, 'observe');
+    for (let i = 0; i < 3; i++) testApp();
+    expect(timers.mock.calls.length).toBeLessThanOrEqual(1);
+    expect(observers.mock.calls.length).toBeLessThanOrEqual(1);
   });
 
   it('contains metrics of the process', async () => {

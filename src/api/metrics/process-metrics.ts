@@ -8,6 +8,25 @@ const REQUEST_SECONDS = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1];
 /** Removed default gauges. They are named like counters, and their values are the sums of other gauges. */
 const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_active_${what}_total`);
 
+/** The default metrics, created with the first server of this process. */
+let defaultMetrics: Registry | undefined;
+
+/**
+ * Registers the default metrics of prom-client. All servers of a process share them, because the timer and the observer
+ * of garbage collections that measure them run until the process ends.
+ */
+function registerDefaultMetrics(registry: Registry): void {
+  if (defaultMetrics === undefined) {
+    defaultMetrics = new Registry();
+    collectDefaultMetrics({ register: defaultMetrics });
+    for (const name of MISNAMED) defaultMetrics.removeSingleMetric(name);
+  }
+  for (const { name } of defaultMetrics.getMetricsAsArray()) {
+    const metric = defaultMetrics.getSingleMetric(name);
+    if (metric !== undefined) registry.registerMetric(metric);
+  }
+}
+
 /** Metrics of a process and its API requests, in the Prometheus text format. */
 export class ProcessMetrics {
   readonly #registry = new Registry();
@@ -18,8 +37,7 @@ export class ProcessMetrics {
   /** Each {@link ProcessMetrics.text} begins a new `scrape`. */
   constructor(described: readonly Description[], scrape: Scrape) {
     this.#scrape = scrape;
-    collectDefaultMetrics({ register: this.#registry });
-    for (const name of MISNAMED) this.#registry.removeSingleMetric(name);
+    registerDefaultMetrics(this.#registry);
     for (const description of described) register(this.#registry, description);
     this.#requests = new Histogram({
       name: 'dpcache_api_request_duration_seconds',
