@@ -1,4 +1,5 @@
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Agent } from '../../../src/agent/agent.ts';
 import type { AgentOptions } from '../../../src/agent/options.ts';
 import type { ClusterDocument } from '../../../src/api/status-document.ts';
@@ -9,9 +10,10 @@ import { formatLabels } from '../../../src/model/labels.ts';
 import { createLog } from '../../../src/process/log.ts';
 import { NO_INPUTS } from '../../agent/support/agent-under-test.ts';
 import { temporaryFolder } from '../../agent/support/temporary-folder.ts';
+import { bundle } from '../../base/support/bundle.ts';
 import { until } from '../../base/support/until.ts';
 import { type EtcdProcess, startEtcd } from '../../kvstore/etcd/support/etcd-process.ts';
-import { Publisher } from './publisher.ts';
+import { BUNDLED, Publisher } from './publisher.ts';
 
 /** Returns the state of an agent, a text for each item: an IP, a node, the backends of a service, an identity. */
 export type Known = ReadonlyMap<string, string>;
@@ -84,6 +86,7 @@ export class PublishedMesh {
   /** Both clusters, published as this version, and an agent that has synced. */
   static async start(version: number): Promise<PublishedMesh> {
     const names = ['own', 'remote'] as const;
+    await bundle([fileURLToPath(new URL('publisher.ts', import.meta.url))], dirname(BUNDLED));
     const started = names.map(async (name) => {
       const [etcd] = await startEtcd();
       if (etcd === undefined) throw new Error('no etcd');
