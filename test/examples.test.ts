@@ -21,10 +21,10 @@ class Program {
   output = '';
 
   constructor(name: string, ...words: readonly string[]) {
+    const threads = words[0] === '--workers' ? Number(words[1]) : 0;
     // Threads load tsx themselves, so a program with threads runs as by a user.
-    const program = words.includes('--workers')
-      ? ['--import', 'tsx', join(FOLDER, name)]
-      : [join(BUNDLED, name.replace('.ts', '.js'))];
+    const program =
+      threads > 0 ? ['--import', 'tsx', join(FOLDER, name)] : [join(BUNDLED, name.replace('.ts', '.js'))];
     const child = spawn(process.execPath, [...program, ...words]);
     onTestFinished(() => void child.kill('SIGKILL'));
     this.#child = child;
