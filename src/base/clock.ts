@@ -1,6 +1,8 @@
 /** A running timer. Cancelling it twice, or after it has fired, does nothing. */
 export interface Timer {
   cancel(): void;
+  /** Lets the process end before the timer fires. A clock without timers of the runtime needs no such method. */
+  unref?(): void;
 }
 
 /**

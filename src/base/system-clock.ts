@@ -3,20 +3,28 @@ import type { Clock, Random, Timer } from './clock.ts';
 // 24 days. A timer of the runtime with a longer delay fires immediately.
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** The runtime's clock. A timer keeps the process alive until it fires or is cancelled. */
+/** The runtime's clock. A timer keeps the process alive until it fires or is cancelled, unless `unref` is called. */
 export const systemClock: Clock = {
   now: (): number => performance.now(),
   wallTime: (): number => Date.now(),
   after(delayMs: number, callback: () => void): Timer {
     let handle: ReturnType<typeof setTimeout>;
+    let keepsAlive = true;
     const set = (restMs: number): void => {
       handle =
         restMs > MAX_TIMER_MS
           ? setTimeout(() => set(restMs - MAX_TIMER_MS), MAX_TIMER_MS)
           : setTimeout(callback, Math.max(0, restMs)); // Node.js 22 prints a warning for a negative delay
+      if (!keepsAlive) handle.unref();
     };
     set(delayMs);
-    return { cancel: () => clearTimeout(handle) };
+    return {
+      cancel: () => clearTimeout(handle),
+      unref: () => {
+        keepsAlive = false;
+        handle.unref();
+      },
+    };
   },
 };
 

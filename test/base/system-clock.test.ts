@@ -37,6 +37,19 @@ describe('a timer of months', () => {
   });
 });
 
+it('a timer without a reference stays without one after 24 days', () => {
+  const start = vi.spyOn(globalThis, 'setTimeout');
+  const timer = systemClock.after(60 * DAY_MS, () => {});
+  timer.unref?.();
+  const [renew] = start.mock.lastCall ?? [];
+  renew?.();
+  const handles = start.mock.results.map(({ value }) => value as NodeJS.Timeout);
+  expect(handles.map((handle) => handle.hasRef())).toEqual([false, false]);
+  timer.cancel();
+  for (const handle of handles) clearTimeout(handle);
+  start.mockRestore();
+});
+
 it('a timer whose time has passed starts without a negative delay (regression: Node.js 22 and later print a warning)', () => {
   const start = vi.spyOn(globalThis, 'setTimeout');
   systemClock.after(-0.5, () => {}).cancel();

@@ -39,7 +39,7 @@ export class EtcdEndpoint {
   #fetchedAt = 0;
   /** Number of invalidated tokens. */
   #invalidations = 0;
-  #closed = false;
+  #isClosed = false;
 
   /** @param ip address of the host; if undefined, the host is looked up */
   constructor(config: EtcdConfig, address: string, ip?: string) {
@@ -81,7 +81,7 @@ export class EtcdEndpoint {
   /** Opens a stream. Closing the endpoint cancels it. */
   async stream(service: EtcdService, method: string, observer: StreamObserver): Promise<EtcdStream> {
     const metadata = await this.#sharedMetadata();
-    if (this.#closed) throw disconnectedError();
+    if (this.#isClosed) throw disconnectedError();
     return this.#connection.stream(`/etcdserverpb.${service}/${method}`, metadata, {
       onMessage: (message) => observer.onMessage(message),
       onEnd: (error) => observer.onEnd(this.#failure(error)),
@@ -127,7 +127,7 @@ export class EtcdEndpoint {
   }
 
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#connection.close();
   }
 
@@ -204,7 +204,7 @@ export class EtcdEndpoint {
     { signal, deadlineMs }: CallOptions = {},
     startedAt?: number,
   ): Promise<T> {
-    if (this.#closed) throw disconnectedError();
+    if (this.#isClosed) throw disconnectedError();
     try {
       return await this.#connection.unary(call, metadata, {
         ...this.#deadline(deadlineMs, startedAt),
@@ -217,7 +217,7 @@ export class EtcdEndpoint {
 
   /** Returns the error of a call or stream, or that of a closed endpoint. */
   #failure(error: KvstoreError): KvstoreError {
-    return this.#closed && error.code !== 'aborted' ? disconnectedError() : error;
+    return this.#isClosed && error.code !== 'aborted' ? disconnectedError() : error;
   }
 }
 

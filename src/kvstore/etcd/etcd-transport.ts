@@ -59,7 +59,7 @@ export class EtcdTransport implements Transport {
   #endpoints: readonly EtcdEndpoint[];
   /** Number of the endpoint in use, modulo the number of endpoints. */
   #endpointNumber: number;
-  #closed = false;
+  #isClosed = false;
   /** Prefixes whose watch received an answer that was too large. Their next watch lets the server split answers. */
   readonly #fragmented = new Set<string>();
   readonly #gate: TurnGate | undefined;
@@ -147,7 +147,7 @@ export class EtcdTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     for (const endpoint of this.#endpoints) endpoint.close();
     return Promise.resolve();
   }
@@ -190,14 +190,14 @@ export class EtcdTransport implements Transport {
     preferred?: EtcdEndpoint,
     firstAt?: number,
   ): Promise<T> {
-    if (this.#closed) throw closedError();
+    if (this.#isClosed) throw closedError();
     const endpoint = preferred ?? this.#currentEndpoint();
     const startedAt = performance.now();
     try {
       return await call(endpoint, firstAt ?? startedAt);
     } catch (thrown) {
       const error = etcdError(thrown, endpoint.host);
-      if (this.#closed && error.code !== 'aborted') throw closedError();
+      if (this.#isClosed && error.code !== 'aborted') throw closedError();
       this.#handleFailure(endpoint, error, startedAt);
       if (error.code === 'invalid-token' && firstAt === undefined)
         return this.#call(call, preferred, startedAt);

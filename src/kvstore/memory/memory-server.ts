@@ -235,7 +235,9 @@ export class MemoryServer {
   }
 
   #expiry(id: LeaseID, ttlSeconds: number): Timer {
-    return this.#clock.after(ttlSeconds * 1000, () => this.expireLease(id));
+    const timer = this.#clock.after(ttlSeconds * 1000, () => this.expireLease(id));
+    timer.unref?.(); // nobody can read the kvstore after the end of the process
+    return timer;
   }
 
   #moveKey(key: string, from: LeaseID, to: LeaseID): void {

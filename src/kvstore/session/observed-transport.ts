@@ -25,7 +25,7 @@ export class ObservedTransport implements Transport {
   readonly #clock: Clock;
   readonly #onRefused: () => void;
   readonly #onRevisionDecreased: (lostHistorySeenAt: number) => void;
-  #connected = false;
+  #isConnected = false;
   #clusterID: string | undefined;
   #lastFailure: Failure | undefined;
   /** The highest revision in an answer since the last restore, and when it was last received, in monotonic time. */
@@ -51,7 +51,7 @@ export class ObservedTransport implements Transport {
 
   /** False while the server is unreachable, by the result of the last call or stream. */
   get connected(): boolean {
-    return this.#connected;
+    return this.#isConnected;
   }
 
   /** Cluster id of the last answer. */
@@ -121,7 +121,7 @@ export class ObservedTransport implements Transport {
   }
 
   close(): Promise<void> {
-    this.#connected = false;
+    this.#isConnected = false;
     return this.#inner.close();
   }
 
@@ -149,7 +149,7 @@ export class ObservedTransport implements Transport {
   async #observe<T>(call: Promise<T>): Promise<T> {
     try {
       const answer = await call;
-      this.#connected = true;
+      this.#isConnected = true;
       this.#count('ok');
       return answer;
     } catch (error) {
@@ -164,14 +164,14 @@ export class ObservedTransport implements Transport {
   }
 
   #recordAnswer({ clusterID }: ResponseHeader): void {
-    this.#connected = true;
+    this.#isConnected = true;
     this.#clusterID = clusterID;
   }
 
   #recordFailure(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
     if (!LOCAL.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
-    if (code !== 'aborted') this.#connected = code !== 'closed' && !UNREACHABLE.has(code);
+    if (code !== 'aborted') this.#isConnected = code !== 'closed' && !UNREACHABLE.has(code);
     if (code === 'forbidden') this.#onRefused();
   }
 }

@@ -245,7 +245,7 @@ class SourceWatch implements Watch {
   #state: WatchState = 'listing';
   /** Revision of the last list or batch of changes. */
   #revision = 0;
-  #listed = false;
+  #isListed = false;
   #listings = 0;
   #failures = 0;
   /** Retries since the last listing. */
@@ -263,7 +263,7 @@ class SourceWatch implements Watch {
       state: this.#state,
       keys: this.#known.size,
       nextRevision: this.#revision + 1,
-      listed: this.#listed,
+      listed: this.#isListed,
       isDoubtful: false,
       listings: this.#listings,
       streams: 0,
@@ -308,8 +308,9 @@ class SourceWatch implements Watch {
       yield* this.#batches(this.#differences(entries));
       this.#listings++;
       this.#retries = 0;
-      if (!this.#listed) yield [{ type: 'list-done', key: '', value: NO_VALUE, modRevision: this.#revision }];
-      this.#listed = true;
+      if (!this.#isListed)
+        yield [{ type: 'list-done', key: '', value: NO_VALUE, modRevision: this.#revision }];
+      this.#isListed = true;
       this.#enter('watching');
       for (let next = await first; next.done !== true && !signal.aborted; next = await changes.next()) {
         const arrivedAt = this.#options.clock.now();

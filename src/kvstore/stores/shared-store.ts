@@ -64,7 +64,7 @@ export class SharedStore<T> {
   readonly #tasks: Supervisor;
   /** Recognizes values that a restore brings back during this run. */
   #returned = new ReturnedValues();
-  /** True if the present event delivers such a value. */
+  /** True if the current event delivers a returned value. */
   #isReturned = false;
 
   constructor(options: SharedStoreOptions<T>) {

@@ -112,8 +112,8 @@ export class ListAndWatch implements Watch {
   #session: WatchSession | undefined;
   /** Monotonic time at which `checkRights` last sent a request. */
   #rightsCheckedAt = Number.NEGATIVE_INFINITY;
-  #started = false;
-  #listed = false;
+  #isStarted = false;
+  #isListed = false;
   #listings = 0;
   #streams = 0;
   #failures = 0;
@@ -141,7 +141,7 @@ export class ListAndWatch implements Watch {
       state: this.#state,
       keys: this.#cursor.knownKeys.size,
       nextRevision: this.#nextRevision,
-      listed: this.#listed,
+      listed: this.#isListed,
       isDoubtful: this.#isDoubtful,
       listings: this.#listings,
       streams: this.#streams,
@@ -162,8 +162,8 @@ export class ListAndWatch implements Watch {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly WatchEvent[]> {
-    assert(!this.#started, 'a watch can be read only once');
-    this.#started = true;
+    assert(!this.#isStarted, 'a watch can be read only once');
+    this.#isStarted = true;
     const { signal, closed, onBegin, onEnd, clock } = this.#options;
     this.#guard.call(onBegin);
     const abort = (): void => this.#end('ended');
@@ -396,8 +396,8 @@ export class ListAndWatch implements Watch {
     // The stream was paused during the sync.
     if (clock.now() - startedAt >= LONG_PAUSE_MS) void session.checkHistory(this.#options.prefix, revision);
     this.#nextRevision = this.#cursor.nextRevision;
-    if (!this.#listed) {
-      this.#listed = true;
+    if (!this.#isListed) {
+      this.#isListed = true;
       this.#queue.pushListDone();
     }
     this.#flush();

@@ -23,7 +23,7 @@ export class Reconnects {
   /** The only watch that retries while the server is unreachable. */
   #retrying: object | undefined;
   /** True if the retrying watch has had its turn in `turns` since the server last answered. */
-  #tookTurn = false;
+  #hasTakenTurn = false;
 
   /** Resolves when `watch` must retry, or when the signal fires. */
   async wait(watch: object, { failures, since }: Outage, signal: AbortSignal): Promise<void> {
@@ -32,13 +32,13 @@ export class Reconnects {
     if (this.#retrying !== watch) await new Promise<void>((resolve) => this.#waiting.set(watch, resolve));
     if (this.#retrying !== watch || this.turns === undefined || failures <= FREE_ATTEMPTS) return;
     await this.turns.turn(since, signal);
-    this.#tookTurn = true;
+    this.#hasTakenTurn = true;
   }
 
   /** Wakes all watches, because the server has answered. */
   wakeAll(): void {
-    if (this.#tookTurn) this.turns?.succeeded();
-    this.#tookTurn = false;
+    if (this.#hasTakenTurn) this.turns?.succeeded();
+    this.#hasTakenTurn = false;
     this.#retrying = undefined;
     for (const [watch, wake] of [...this.#waiting]) {
       this.#waiting.delete(watch);

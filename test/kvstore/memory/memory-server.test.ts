@@ -42,6 +42,17 @@ function codeOf(call: () => unknown): string | undefined {
   }
 }
 
+it('living leases do not keep the process alive (regression: for 15 minutes after a close with keepLeases)', () => {
+  const activeTimers = (): number =>
+    process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+  const before = activeTimers();
+  const server = new MemoryServer();
+  const lease = server.grantLease(900);
+  server.keepLeaseAlive(lease);
+  expect(activeTimers()).toBe(before);
+  server.revokeLease(lease);
+});
+
 describe('the leases of a server in this process', () => {
   interface NaiveLease {
     readonly id: LeaseID;
