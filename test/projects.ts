@@ -42,7 +42,7 @@ export const ISOLATED: readonly string[] = [
 
 /**
  * The test files that take longest, in the order of their starts: those that mostly wait for other processes, then
- * those that use the processor for 4 s or more.
+ * those that use the processor for 3 s or more.
  */
 export const SLOWEST: readonly string[] = [
   'kvstore/chaos/chaos',
@@ -54,7 +54,6 @@ export const SLOWEST: readonly string[] = [
   'datapath/linux/agent',
   'datapath/linux/ipcache-map',
   'datapath/linux/harness',
-  'datapath/linux/pins',
   'kvstore/etcd/etcd-streams',
   'sysdump/archives',
   'kvstore/etcd/etcd-contract',
@@ -78,6 +77,10 @@ export const SLOWEST: readonly string[] = [
   'demo-diagnose',
   'clustermesh/etcd/publisher-death',
   'clustermesh/etcd/changing-formats',
+  'clustermesh/etcd/mixed-modes',
+  'deploy/manifests',
+  'restore/kill',
+  'history/kill',
   'sharedlookup/limits',
   'sysdump/planted-faults',
   'clustermesh/mesh-laws',
@@ -93,7 +96,6 @@ export const SLOWEST: readonly string[] = [
   'restore/checkpoint',
   'history/mutants',
   'kvstore/stores/sync-store',
-  'nodemanager/handlers',
   'conformance/operator',
   'history/limits',
   'conformance/nodemanager',
@@ -105,4 +107,27 @@ export const SLOWEST: readonly string[] = [
   'conformance/ipcache',
   'cli/options/option-reach',
   'clustermesh/mutants',
+  'operator/publish/producers',
+  'k8s/reflector/many-objects',
+  'conformance/servicecache',
+  'api/app',
+  'operator/publish/namespace-histories',
+  'kvstore/codec/mutated-slices',
+  'ipcache/laws',
+  'operator/mcs/mcs-duty',
+  'clustermesh/many-clusters',
+  'operator/mcs/exported-slices',
+  'base/rate-limit',
+  'api/fuzz',
+  'datapath/had',
+  'sharedlookup/interleavings',
+  'servicecache/service-stream',
+  'operator/publish/cluster-publisher',
+  'kvstore/codec/zstd/zstd',
+  'lpm/stem-index',
+  'kvstore/memory/memory-transport',
+  'servicecache/equality',
+  'lpm/prefix-table',
+  'history/laws',
+  'operator/collect/identity-collector',
 ];
