@@ -88,7 +88,7 @@ function parseLeaseTTL(text: string): number {
 /** Parses a maximum number of endpoints, which Kubernetes limits to 100 by default. */
 const parseEndpointsPerSlice = numberParser(1, 100);
 
-function addDutyOptions(command: Command): Command {
+function addPublishOptions(command: Command): Command {
   return command
     .optionsGroup('Publishing:')
     .option('--no-service-sync', 'do not publish services')
@@ -118,7 +118,11 @@ function addDutyOptions(command: Command): Command {
         ['off', 'identity', 'fcfs'],
         'off',
       ),
-    )
+    );
+}
+
+function addRemoteClusterOptions(command: Command): Command {
+  return command
     .optionsGroup('Remote clusters:')
     .addOption(clustermeshConfigOption())
     .addOption(cacheTTLOption('services and service exports'))
@@ -153,7 +157,11 @@ function addDutyOptions(command: Command): Command {
         500,
         '500ms',
       ),
-    )
+    );
+}
+
+function addCollectorOptions(command: Command): Command {
+  return command
     .optionsGroup('Garbage collection (intervals; 0: disabled):')
     .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
     .option(
@@ -260,7 +268,9 @@ export function addOperatorOptions(command: Command): Command {
         'ciliumendpoints',
       ),
     );
-  return addDutyOptions(command).optionsGroup('Options:');
+  addPublishOptions(command);
+  addRemoteClusterOptions(command);
+  return addCollectorOptions(command).optionsGroup('Options:');
 }
 
 /**

@@ -101,6 +101,12 @@ function progressOf({ stderr }: CommandIO, quiet: true | undefined): ((line: str
 /** Adds `dpcache tape check`, `dpcache tape scrub` and `dpcache replay`. */
 export function addTapeCommands(program: Command, io: CommandIO, run: RunAction): void {
   const tape = program.command('tape').description('check or copy a tape of dpcache agent --tape');
+  addCheckCommand(tape, io, run);
+  addScrubCommand(tape, io, run);
+  addReplayCommand(program, io, run);
+}
+
+function addCheckCommand(tape: Command, io: CommandIO, run: RunAction): void {
   tape
     .command('check')
     .description('check each line of a tape; print its times, events, cuts and clusters')
@@ -115,6 +121,9 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         return EXIT.ok;
       }),
     );
+}
+
+function addScrubCommand(tape: Command, io: CommandIO, run: RunAction): void {
   tape
     .command('scrub')
     .description('copy a tape and replace names and addresses, so that the copy can be shared')
@@ -134,6 +143,9 @@ export function addTapeCommands(program: Command, io: CommandIO, run: RunAction)
         return EXIT.ok;
       }),
     );
+}
+
+function addReplayCommand(program: Command, io: CommandIO, run: RunAction): void {
   const replay = program
     .command('replay')
     .description(
