@@ -1,6 +1,11 @@
 import type { VNode } from 'preact';
 import { namePath } from '../../src/api/name-path.ts';
-import type { ClusterDetailDocument, ClusterDocument, StoreDocument } from '../../src/api/status-document.ts';
+import type {
+  CheckpointDocument,
+  ClusterDetailDocument,
+  ClusterDocument,
+  StoreDocument,
+} from '../../src/api/status-document.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useStatus, useTick } from '../agent/live.ts';
@@ -104,6 +109,60 @@ function Config({ config }: { config: ClusterDetailDocument['config'] }): VNode 
   );
 }
 
+/** The state of a cluster. `restored`: its state that was restored from a checkpoint and not confirmed. */
+function State({
+  cluster,
+  restored,
+}: {
+  cluster: ClusterDetailDocument;
+  restored: CheckpointDocument['restored'][number] | undefined;
+}): VNode {
+  return (
+    <Panel title="State" className="half">
+      <Facts
+        of={[
+          [
+            'role',
+            cluster.local ? (
+              <Chip key="local" tone="accent">
+                local cluster
+              </Chip>
+            ) : (
+              'remote cluster'
+            ),
+          ],
+          ['id', cluster.id === 0 ? 'unknown' : String(cluster.id)],
+          ['state', cluster.state],
+          [
+            'kvstore',
+            `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectedSince)}`,
+          ],
+          ['heartbeat', cluster.heartbeat && HEARTBEAT_TEXTS[cluster.heartbeat]],
+          ['revision', cluster.revision !== undefined && countText(cluster.revision)],
+          ['lag', lagText(cluster)],
+          ['propagation', cluster.p99Ms !== undefined && `p99 ${boundText(cluster.p99Ms)}`],
+          [
+            'served state',
+            cluster.knownAt &&
+              `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old${cluster.servicesExpired === true ? ', without services' : ''}`,
+          ],
+          [
+            'restored state',
+            restored && `of ${timeText(restored.knownAt)}, not yet confirmed by the cluster`,
+          ],
+          ['rejected values', countText(cluster.rejected)],
+          ['failures', countText(cluster.failures)],
+          [
+            'last failure',
+            cluster.lastFailure &&
+              `${cluster.lastFailure}${cluster.lastFailureAt === undefined ? '' : `, ${timeText(cluster.lastFailureAt)}`}`,
+          ],
+        ]}
+      />
+    </Panel>
+  );
+}
+
 /** Shows one cluster: its state, its configuration, and each store read from it. */
 export function Cluster({ name }: { name: string }): VNode {
   const { problem, document: cluster } = useAnswer<ClusterDetailDocument>(
@@ -126,48 +185,7 @@ export function Cluster({ name }: { name: string }): VNode {
         <Pending problem={problem} />
       ) : (
         <div class="grid">
-          <Panel title="State" className="half">
-            <Facts
-              of={[
-                [
-                  'role',
-                  cluster.local ? (
-                    <Chip key="local" tone="accent">
-                      local cluster
-                    </Chip>
-                  ) : (
-                    'remote cluster'
-                  ),
-                ],
-                ['id', cluster.id === 0 ? 'unknown' : String(cluster.id)],
-                ['state', cluster.state],
-                [
-                  'kvstore',
-                  `${cluster.connected ? 'connected' : 'not connected'} since ${timeText(cluster.connectedSince)}`,
-                ],
-                ['heartbeat', cluster.heartbeat && HEARTBEAT_TEXTS[cluster.heartbeat]],
-                ['revision', cluster.revision !== undefined && countText(cluster.revision)],
-                ['lag', lagText(cluster)],
-                ['propagation', cluster.p99Ms !== undefined && `p99 ${boundText(cluster.p99Ms)}`],
-                [
-                  'served state',
-                  cluster.knownAt &&
-                    `of ${timeText(cluster.knownAt)}, ${sinceText(cluster.knownAt)} old${cluster.servicesExpired === true ? ', without services' : ''}`,
-                ],
-                [
-                  'restored state',
-                  restored && `of ${timeText(restored.knownAt)}, not yet confirmed by the cluster`,
-                ],
-                ['rejected values', countText(cluster.rejected)],
-                ['failures', countText(cluster.failures)],
-                [
-                  'last failure',
-                  cluster.lastFailure &&
-                    `${cluster.lastFailure}${cluster.lastFailureAt === undefined ? '' : `, ${timeText(cluster.lastFailureAt)}`}`,
-                ],
-              ]}
-            />
-          </Panel>
+          <State cluster={cluster} restored={restored} />
           <Panel title="Configuration" className="half">
             <Config config={cluster.config} />
           </Panel>

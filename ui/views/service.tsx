@@ -58,6 +58,94 @@ function columns(local: string, backends: readonly Offered[]): readonly Column<O
   return all.filter((column) => column !== false);
 }
 
+/** The addresses, ports and settings of a service. */
+function Frontends({ service }: { service: ExplainedServiceDocument }): VNode {
+  return (
+    <Panel title="Frontends" className="half">
+      <Facts
+        of={[
+          ['type', service.type],
+          [
+            'cluster IP',
+            service.clusterIPs.length > 0 &&
+              service.clusterIPs.map((ip) => (
+                <div key={ip}>
+                  <PrefixLink prefix={ip} />
+                </div>
+              )),
+          ],
+          ['load balancer', service.loadBalancerIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
+          ['external IP', service.externalIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
+          [
+            'admitted clients',
+            service.sourceRanges &&
+              `${service.sourceRangesPolicy === 'deny' ? 'outside of ' : ''}${service.sourceRanges.join(', ') || 'none'}`,
+          ],
+          ['ports', servicePortsText(service)],
+          ['node selector', service.nodeSelector ?? service.nodeLabel],
+          [
+            'mesh',
+            <span class="chips" key="mesh">
+              <Chip tone={service.global ? 'accent' : ''}>{service.global ? 'global' : 'not global'}</Chip>
+              {service.global && <Chip>{service.shared ? 'shared' : 'not shared'}</Chip>}
+              {service.affinity !== 'none' && <Chip>affinity {service.affinity}</Chip>}
+            </span>,
+          ],
+          [
+            'namespace',
+            <a key="of" href={addressOf('services', '', { namespace: service.namespace })}>
+              {service.namespace}
+            </a>,
+          ],
+        ]}
+      />
+    </Panel>
+  );
+}
+
+/** The numbers of effective backends of a service. `refused`: the number of offered backends that are not used. */
+function BackendsByCluster({
+  service,
+  refused,
+  local,
+}: {
+  service: ExplainedServiceDocument;
+  refused: number;
+  local: string;
+}): VNode {
+  const counts = countByCluster(service.backends, local);
+  return (
+    <Panel
+      title="Backends by cluster"
+      className="half"
+      side={
+        counts.length === 1 && service.global ? (
+          <Chip tone="warn">only one cluster serves it</Chip>
+        ) : undefined
+      }
+    >
+      {service.backends.length === 0 ? (
+        <Empty title="No backend serves this service.">
+          {refused > 0
+            ? `${counted(refused, 'backend')} of the table below cannot be used.`
+            : 'No cluster offers one. Check the endpoints of its pods.'}
+        </Empty>
+      ) : (
+        <>
+          <BackendsBar backends={service.backends} hasText={false} />
+          <ul class="lines spread-list">
+            {counts.map(([cluster, count]) => (
+              <li key={cluster}>
+                <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </Panel>
+  );
+}
+
 /** Shows one service: its frontends, and the offered backends of each cluster. */
 export function Service({ name }: { name: string }): VNode {
   const at = useMoment();
@@ -72,75 +160,8 @@ export function Service({ name }: { name: string }): VNode {
     <Card kind="service" name={name} answer={answer}>
       {(document) => (
         <>
-          <Panel title="Frontends" className="half">
-            <Facts
-              of={[
-                ['type', document.type],
-                [
-                  'cluster IP',
-                  document.clusterIPs.length > 0 &&
-                    document.clusterIPs.map((ip) => (
-                      <div key={ip}>
-                        <PrefixLink prefix={ip} />
-                      </div>
-                    )),
-                ],
-                ['load balancer', document.loadBalancerIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
-                ['external IP', document.externalIPs?.map((ip) => <PrefixLink key={ip} prefix={ip} />)],
-                [
-                  'admitted clients',
-                  document.sourceRanges &&
-                    `${document.sourceRangesPolicy === 'deny' ? 'outside of ' : ''}${document.sourceRanges.join(', ') || 'none'}`,
-                ],
-                ['ports', servicePortsText(document)],
-                ['node selector', document.nodeSelector ?? document.nodeLabel],
-                [
-                  'mesh',
-                  <span class="chips" key="mesh">
-                    <Chip tone={document.global ? 'accent' : ''}>
-                      {document.global ? 'global' : 'not global'}
-                    </Chip>
-                    {document.global && <Chip>{document.shared ? 'shared' : 'not shared'}</Chip>}
-                    {document.affinity !== 'none' && <Chip>affinity {document.affinity}</Chip>}
-                  </span>,
-                ],
-                [
-                  'namespace',
-                  <a key="of" href={addressOf('services', '', { namespace: document.namespace })}>
-                    {document.namespace}
-                  </a>,
-                ],
-              ]}
-            />
-          </Panel>
-          <Panel
-            title="Backends by cluster"
-            className="half"
-            side={
-              countByCluster(document.backends, local).length === 1 && document.global ? (
-                <Chip tone="warn">only one cluster serves it</Chip>
-              ) : undefined
-            }
-          >
-            {document.backends.length === 0 ? (
-              <Empty title="No backend serves this service.">
-                {refused > 0
-                  ? `${counted(refused, 'backend')} of the table below cannot be used.`
-                  : 'No cluster offers one. Check the endpoints of its pods.'}
-              </Empty>
-            ) : (
-              <>
-                <BackendsBar backends={document.backends} hasText={false} />
-                <ul class="lines spread-list">
-                  {countByCluster(document.backends, local).map(([cluster, count]) => (
-                    <li key={cluster}>
-                      <ClusterLink name={cluster} /> <span class="soft">{counted(count, 'backend')}</span>
-                    </li>
-                  ))}
-                </ul>
-              </>
-            )}
-          </Panel>
+          <Frontends service={document} />
+          <BackendsByCluster service={document} refused={refused} local={local} />
           <Panel
             title="Offered backends"
             flush
