@@ -20,13 +20,12 @@ const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/;
 /** Numbers of other forms, such as `1.5`, `0x1f` and `.inf`, which only a complete parser converts. */
 const NUMERIC =
   /^[-+]?(?:\.?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|0[xo][\da-fA-F]+|\.(?:inf|Inf|INF|nan|NaN|NAN))$/;
-const SPECIAL: ReadonlyMap<string, unknown> = new Map<string, unknown>([
+/** Plain scalars with a value that is not a string. */
+const CONSTANTS: ReadonlyMap<string, unknown> = new Map([
   ['null', null],
   ['~', null],
   ['true', true],
   ['false', false],
-  ['{}', {}],
-  ['[]', []],
 ]);
 /** Spellings of null and booleans that only a complete parser converts. */
 const OTHER_SPELLINGS: ReadonlySet<string> = new Set(['Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE']);
@@ -63,7 +62,8 @@ class BlockParser {
   #block(indent: number): unknown {
     const line = this.#lines[this.#at];
     if (line === undefined || line.indent !== indent) throw new UnusualYamlError('unexpected indent');
-    if (++this.#depth > MAX_DEPTH) throw new UnusualYamlError('too deep');
+    this.#depth++;
+    if (this.#depth > MAX_DEPTH) throw new UnusualYamlError('too deep');
     const value = line.text === '-' ? this.#list(indent) : this.#map(indent);
     this.#depth--;
     return value;
@@ -119,10 +119,9 @@ class BlockParser {
 function keyEnd(text: string): number {
   const quote = text[0];
   if (quote === '"' || quote === "'") {
-    const end = text.indexOf(quote, 1);
-    return end > 0 && text[end + 1] === ':' && (end + 2 === text.length || text[end + 2] === ' ')
-      ? end + 1
-      : -1;
+    const colon = text.indexOf(quote, 1) + 1;
+    const isEnd = colon > 0 && text[colon] === ':' && (text[colon + 1] ?? ' ') === ' ';
+    return isEnd ? colon : -1;
   }
   const colon = text.indexOf(': ');
   return colon < 0 && text.endsWith(':') ? text.length - 1 : colon;
@@ -141,16 +140,19 @@ function keyOf(text: string): string {
 
 /** Returns true if a plain scalar is not a string. */
 function isNotText(text: string): boolean {
-  return text === '' || SPECIAL.has(text) || OTHER_SPELLINGS.has(text) || NUMERIC.test(text);
+  return text === '' || CONSTANTS.has(text) || OTHER_SPELLINGS.has(text) || NUMERIC.test(text);
 }
 
+/** Returns the value of a scalar, or of an empty collection. */
 function scalar(text: string): unknown {
   const quote = text[0];
   if (quote === '"') return doubleQuoted(text);
   if (quote === "'") return singleQuoted(text);
   if (INTEGER.test(text)) return Object.is(Number(text), -0) ? 0 : Number(text);
-  const special = SPECIAL.get(text);
-  if (special !== undefined) return text === '{}' ? Object.create(null) : text === '[]' ? [] : special;
+  if (text === '{}') return Object.create(null);
+  if (text === '[]') return [];
+  const constant = CONSTANTS.get(text);
+  if (constant !== undefined) return constant;
   if (INDICATOR.test(text) || PLAIN_END.test(text) || isNotText(text) || /^[-?:](?:\s|$)/.test(text))
     throw new UnusualYamlError('an unusual scalar');
   return text;
@@ -172,6 +174,7 @@ function singleQuoted(text: string): string {
   return text.slice(1, -1).replaceAll("''", "'");
 }
 
+/** Adds a line with this indent; each dash at its beginning as a line of its own. `dashes`: those before `line`. */
 function addLine(lines: YamlLine[], indent: number, line: string, dashes = 0): void {
   const text = line.trimEnd();
   if (text === '') return;

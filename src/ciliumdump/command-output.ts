@@ -48,17 +48,18 @@ export function outputKind(file: string): OutputKind | undefined {
   return programName === undefined ? undefined : COMMANDS.find(([pattern]) => pattern.test(programName))?.[1];
 }
 
+/** The beginning of the line with the error of a command. */
 const FAILURE = '> Error while running ';
 const FENCE = '```';
 
 /** Length of the part at the end of a file that is searched for the error. */
-const TAIL = 4096;
+const TAIL_CHARACTERS = 4096;
 
 /**
  * Splits a file of a bug report into output and error. Plain output is returned unchanged. Costs one pass over the end.
  */
 export function commandOutput(file: string): CommandOutput {
-  const from = Math.max(0, file.length - TAIL);
+  const from = Math.max(0, file.length - TAIL_CHARACTERS);
   const at = file.indexOf(FAILURE, from);
   const isLine = at === 0 || file[at - 1] === '\n';
   const failure = at >= 0 && isLine ? failureOf(file.slice(at + FAILURE.length)) : undefined;
@@ -71,6 +72,7 @@ function failureOf(line: string): CommandFailure {
   return { command, error: error.trim().split('\n', 1)[0] ?? '' };
 }
 
+/** Returns the content of the Markdown block of a text with a heading; other text unchanged. */
 function unfenced(text: string): string {
   if (!text.startsWith('# ')) return text;
   const open = text.indexOf(`\n${FENCE}`);

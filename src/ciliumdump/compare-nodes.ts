@@ -56,13 +56,12 @@ export function overlappingPods(all: Iterable<NodePods>): readonly (readonly [No
     .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
     .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
   const pairs: [NodePods, NodePods][] = [];
-  // In this order, the prefixes in `open` contain each other. A prefix that does not contain the current one contains
-  // no later one.
-  const open: typeof sorted = [];
-  for (const one of sorted) {
-    while (open.length > 0 && open.at(-1)?.prefix.contains(one.prefix) !== true) open.pop();
-    for (const { pods } of open) if (pods.node !== one.pods.node) pairs.push([pods, one.pods]);
-    open.push(one);
+  // Each prefix in `outer` contains the next one. A prefix that does not contain the current one contains no later one.
+  const outer: typeof sorted = [];
+  for (const current of sorted) {
+    while (outer.length > 0 && outer.at(-1)?.prefix.contains(current.prefix) !== true) outer.pop();
+    for (const { pods } of outer) if (pods.node !== current.pods.node) pairs.push([pods, current.pods]);
+    outer.push(current);
   }
   return pairs;
 }

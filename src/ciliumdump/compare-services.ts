@@ -19,18 +19,17 @@ export interface ListedServiceDifference {
 
 /**
  * Yields the differences of the frontends of a node from the cluster IPs of the sources. Frontends of other types (node
- * ports, external addresses) are not compared. For services with a local traffic policy or topology hints, the only
- * checked fault is a frontend without backends. Linear.
+ * ports, external addresses) are not compared, nor are the backends of a frontend with a local traffic policy, because
+ * a node may have none. With topology hints, the only checked fault is a frontend without backends. Linear.
  */
 export function* compareServices(
   truth: Truth,
   listed: readonly ListedService[],
 ): Generator<ListedServiceDifference, void, void> {
   const actual = new Map<string, ListedService>();
-  // A frontend may be listed with two scopes. `internal` selects backends of the node itself, so the other one is
-  // compared.
-  for (const one of listed)
-    if (one.scope !== 'internal' || !actual.has(one.frontend)) actual.set(one.frontend, one);
+  // A frontend may be listed with two scopes. `internal` selects backends of the node, so `external` is compared.
+  for (const entry of listed)
+    if (entry.scope !== 'internal' || !actual.has(entry.frontend)) actual.set(entry.frontend, entry);
   for (const known of truth.frontends.values()) {
     const { frontend, service, active, perNode, restricted } = known;
     const found = actual.get(frontend);
@@ -55,7 +54,8 @@ export function* compareServices(
   }
   const stale = truth.incomplete.has('services') ? 'undecidable' : 'stale';
   for (const { frontend, service, type, cluster } of actual.values()) {
-    const isKnown = truth.frontends.has(frontend) || type !== 'ClusterIP' || cluster !== '' || service === '';
-    if (!isKnown) yield { kind: stale, frontend, service, lacking: [], surplus: [] };
+    const isCompared = type === 'ClusterIP' && cluster === '' && service !== '';
+    if (isCompared && !truth.frontends.has(frontend))
+      yield { kind: stale, frontend, service, lacking: [], surplus: [] };
   }
 }

@@ -115,6 +115,7 @@ export class TableComparison {
   readonly #owner: TableOwner;
   readonly #seen = new Set<string>();
   readonly #onDifference: (difference: Difference) => void;
+  /** Entries with the verdict `hostless`. */
   readonly #hostless: TableEntry[] = [];
   readonly #expected: Partial<Record<ExpectedKind, number>> = {};
   #entries = 0;
@@ -171,8 +172,8 @@ export class TableComparison {
 
   #judge(entry: TableEntry, truth: KnownPrefix | undefined): Verdict {
     if (truth === undefined) return this.#judgeUnknown(entry);
-    const value = [truth, ...(truth.others ?? [])].find((one) => sameIdentity(entry, one, truth));
-    if (value !== undefined) return truth.kind === 'endpoint' ? this.#judgeHost(entry, value) : 'equal';
+    const same = [truth, ...(truth.others ?? [])].find((value) => sameIdentity(entry, value, truth));
+    if (same !== undefined) return truth.kind === 'endpoint' ? this.#judgeHost(entry, same) : 'equal';
     if (isLocal(entry.identity) && isLocal(truth.identity)) return 'local-identity';
     return truth.identity === unmanaged ? 'unfinished' : 'identity';
   }
@@ -217,21 +218,23 @@ export class TableComparison {
   }
 
   /** Returns `equal` if two addresses belong to one node. */
-  #compareHosts(a: string, b: string): 'equal' | 'host' | 'undecidable' {
-    if (a === b) return 'equal';
-    const [one, other] = [a, b].map((ip) =>
+  #compareHosts(actual: string, expected: string): 'equal' | 'host' | 'undecidable' {
+    if (actual === expected) return 'equal';
+    const [actualNode, expectedNode] = [actual, expected].map((ip) =>
       this.#truth.prefixes.get(`${ip}${ip.includes(':') ? '/128' : '/32'}`),
     );
-    if (one?.kind !== 'node' || other?.kind !== 'node')
+    if (actualNode?.kind !== 'node' || expectedNode?.kind !== 'node')
       return this.#truth.incomplete.has('nodes') ? 'undecidable' : 'host';
-    return one.name !== '' && one.name === other.name ? 'equal' : 'host';
+    return actualNode.name !== '' && actualNode.name === expectedNode.name ? 'equal' : 'host';
   }
 }
 
+/** Returns true if each node numbers an identity itself. */
 function isLocal(identity: number): boolean {
   return identityScope(identity) !== 0;
 }
 
+/** Returns true if the identities are equal, or both are of nodes and the prefix is an address of a node. */
 function sameIdentity(entry: TableEntry, value: PrefixValue, { kind }: KnownPrefix): boolean {
   if (entry.identity === value.identity) return true;
   return kind === 'node' && isNodeIdentity(entry.identity) && isNodeIdentity(value.identity);

@@ -14,8 +14,8 @@ export function readIdentityList(
 ): ReadonlyMap<number, readonly string[]> {
   if (/^\[/m.test(text)) return identitiesOfJson(text, at, onReject);
   const identities = new Map<number, string[]>();
-  let labels: string[] = [];
-  const title = Math.max(0, text.search(/^ID\s/m)); // behind warnings of the program
+  let labels: string[] = []; // of the last identity
+  const title = Math.max(0, text.search(/^ID\s/m)); // after warnings of the program
   for (const line of text.slice(title).split('\n').slice(1)) {
     const [, number = '', label = ''] = /^(\d{0,10})\s+(\S.*?)\s*$/.exec(line) ?? [];
     const identity = number === '' ? undefined : identityOf(Number(number));

@@ -31,6 +31,7 @@ export const HEADER = {
   /** Revision (two words) and number of entries: first of even batches, then of odd ones. */
   state: 32,
 } as const;
+/** Words of the header. Blocks of memory follow. */
 export const HEADER_WORDS = 64;
 
 /** Words of a cache line. Blocks of memory begin at multiples of it. */
@@ -94,14 +95,17 @@ const LEAF_SLOTS = 20;
 export const MAX_SIZE_CLASS = 11;
 const CLASS_MASK = 15;
 
+/** Returns the position of the leaf of a reference. */
 export function leafOf(reference: number): number {
   return reference & ~CLASS_MASK;
 }
 
+/** Returns the size class of the leaf of a reference. */
 export function sizeClassOf(reference: number): number {
   return reference & CLASS_MASK;
 }
 
+/** Returns the number of slots of a leaf. */
 export function capacityOf(sizeClass: number): number {
   return LEAF_SLOTS << sizeClass;
 }
@@ -124,6 +128,7 @@ const LENGTH_MASK = 0xff;
 export const MARK: number = 1 << 31;
 const PEER_SHIFT = 8;
 
+/** Returns `meta` of an unmarked slot. */
 export function metaOf(length: number, peer: number): number {
   return (length + 1) | (peer << PEER_SHIFT);
 }
@@ -141,6 +146,9 @@ export function isMarked(words: Readonly<Int32Array>, slot: number): boolean {
   return ((words[slot + SLOT.meta] ?? 0) & MARK) !== 0;
 }
 
+/** Odd factor, the last step of a hash. Without it, consecutive addresses would fill all leaves at the same time. */
+const SPREAD = 0x85eb_ca6b;
+
 /** Returns the hash of a prefix. Directories use its upper bits, leaves its lower ones. */
 export function seededPrefixHash(
   seed: number,
@@ -150,7 +158,7 @@ export function seededPrefixHash(
 ): number {
   let hash = mix(mix(seed, length), words.w0);
   if (family === 6) hash = mix(mix(mix(hash, words.w1), words.w2), words.w3);
-  return Math.imul(hash, 0x85eb_ca6b); // odd; without it, consecutive addresses would fill all leaves at the same time
+  return Math.imul(hash, SPREAD);
 }
 
 /**
@@ -263,6 +271,7 @@ export function findChanged(words: Readonly<Int32Array>, table: number, slot: nu
  *     all stems: /0 /8 /16     10.1: /24     10.2: –     10.3: /20 /24 /28
  */
 export const FILTER = { stemBits4: 16, stemBits6: 48, stems4: 65_536, stems6: 4_096 } as const;
+const STEM_HASH_BITS6 = 12; // 4,096 stems
 
 /** Returns the number of words of a mask: one bit for each length shorter than an address. */
 export function maskWordsOf(family: Family): number {
@@ -277,7 +286,7 @@ export function filterWords(family: Family): number {
 export function stemOf(seed: number, family: Family, words: Readonly<AddressWords>): number {
   if (family === 4) return 1 + (words.w0 >>> (32 - FILTER.stemBits4));
   const hash = mix(mix(seed, words.w0), words.w1 & wordMask(FILTER.stemBits6 - 32));
-  return 1 + (Math.imul(hash, 0x85eb_ca6b) >>> 20);
+  return 1 + (Math.imul(hash, SPREAD) >>> (32 - STEM_HASH_BITS6));
 }
 
 /** A peer: encryption key, family of the host (0: no host) and its address. */

@@ -17,6 +17,7 @@ export class LengthFilter {
   readonly #heap: SharedHeap;
   readonly #family: Family;
   readonly #seed: number;
+  /** Index of the header word that contains the position of the masks. */
   readonly #root: number;
   /** Position of the masks. 0 before the first prefix that is shorter than an address. */
   #masks = 0;
@@ -25,7 +26,6 @@ export class LengthFilter {
   /** Keys of `#counts` that have lost their last prefix in this batch. */
   readonly #unused = new NumberList();
 
-  /** @param root index of the header word that contains the position of the masks */
   constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
     this.#heap = heap;
     this.#family = family;
@@ -41,7 +41,7 @@ export class LengthFilter {
     const count = this.#counts.get(key) + by;
     this.#counts.exchange(key, count);
     if (count === 0) this.#unused.push(key);
-    else if (by > 0 && count === 1) this.#set(key, true);
+    else if (by > 0 && count === 1) this.#setBit(key, true);
   }
 
   /**
@@ -51,12 +51,12 @@ export class LengthFilter {
   begin(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const key = this.#unused.at(i);
-      if (this.#counts.get(key) === 0) this.#set(key, false);
+      if (this.#counts.get(key) === 0) this.#setBit(key, false);
     }
     this.#unused.clear();
   }
 
-  #set(key: number, value: boolean): void {
+  #setBit(key: number, isSet: boolean): void {
     if (this.#masks === 0) this.#allocate();
     const mask = key >>> LENGTH_BITS;
     const length = key & ((1 << LENGTH_BITS) - 1);
@@ -64,7 +64,7 @@ export class LengthFilter {
     const bit = 1 << (length & 31);
     const { words } = this.#heap;
     const word = words[at] ?? 0;
-    words[at] = value ? word | bit : word & ~bit;
+    words[at] = isSet ? word | bit : word & ~bit;
   }
 
   #allocate(): void {

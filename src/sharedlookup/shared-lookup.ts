@@ -11,7 +11,7 @@ import { SharedMemoryError } from './shared-memory.ts';
 import type { SharedLookupHandle } from './shared-reader.ts';
 import { type SharedAttributes, SharedTable } from './shared-table.ts';
 
-/** 24 million IPv4 prefixes, or 12 million of IPv6. */
+/** Default of `maxBytes`: 24 million IPv4 prefixes, or 12 million IPv6 prefixes. */
 const DEFAULT_MAX_BYTES: number = 512 << 20;
 /** Positions have 31 bits and count words of 4 bytes; 2.25 times as much is reserved, 6.75 GiB. */
 const MAX_BYTES = 3 * 2 ** 30;
@@ -82,13 +82,15 @@ export class SharedLookup {
   readonly #table: SharedTable;
   readonly #maxBytes: number;
   #unsubscribe: Unsubscribe | undefined;
-  /** The last changes, up to {@link GROUP}, which are not written yet. */
+  /** The prefixes of the last changes, up to {@link GROUP}, which are not written yet. */
   readonly #block = new PrefixBlock();
+  /** The new entry of each change; undefined for a deletion, and if only the identity changes. */
   readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
-  /** New identities of the changes that change only the identity. Their entries are undefined. */
-  readonly #identities = new Int32Array(GROUP);
   /** For each change: 1 if only the identity changes. */
   readonly #isIdentity = new Uint8Array(GROUP);
+  /** The new identities of these changes. */
+  readonly #identities = new Int32Array(GROUP);
+  /** Number of changes in the group. */
   #count = 0;
   readonly #key: PrefixRegister = prefixRegister();
   /** The prefixes that do not fit into the memory. */
@@ -150,7 +152,7 @@ export class SharedLookup {
     this.close();
   }
 
-  /** Adds a change to the group. A full group is written, so that the leaves of few prefixes are read together. */
+  /** Adds a change to the group. Writes the group when it is full. */
   #set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void {
     if (key.clusterID !== 0 || this.#failure !== undefined) return;
     const at = this.#count++;
@@ -241,6 +243,7 @@ export class SharedLookup {
     return false;
   }
 
+  /** Returns the text of the prefix that the register contains. */
   #text(): string {
     return formatPrefix(this.#key, this.#key.length);
   }

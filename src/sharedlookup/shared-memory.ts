@@ -70,6 +70,7 @@ export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
   /** A view of the whole buffer. It is replaced if the buffer grows. */
   words: Int32Array;
+  /** Number of words that were made into blocks so far, the header included. */
   #end: number;
   /** Size classes by number of lines; the last one is that of all large blocks. */
   readonly #classes: readonly SizeClass[] = Array.from({ length: LARGE_LINES + 1 }, () => ({
@@ -88,7 +89,7 @@ export class SharedHeap {
   readonly #released = new NumberList();
   #releasedWords = 0;
   /** Number of words of free and released blocks. */
-  #unused = 0;
+  #unusedWords = 0;
   /** Free large blocks, which may be divided: replaced directories and the largest leaves. There are few of them. */
   readonly #large: { readonly at: number; lines: number }[] = [];
 
@@ -113,7 +114,7 @@ export class SharedHeap {
 
   /** Number of words of blocks in use. */
   get used(): number {
-    return this.#end - this.#unused;
+    return this.#end - this.#unusedWords;
   }
 
   /** Number of words of the blocks that were released in this batch. */
@@ -127,7 +128,7 @@ export class SharedHeap {
     const size = lines * LINE_WORDS;
     const free = this.#takeFree(lines);
     const block = free > 0 ? free : this.#end;
-    if (free > 0) this.#unused -= size;
+    if (free > 0) this.#unusedWords -= size;
     else {
       if (block + size > this.words.length) this.#grow(block + size);
       this.#end += size;
@@ -154,7 +155,7 @@ export class SharedHeap {
     this.#released.push(block);
     this.#released.push(lines);
     this.#releasedWords += lines * LINE_WORDS;
-    this.#unused += lines * LINE_WORDS;
+    this.#unusedWords += lines * LINE_WORDS;
     this.#account(lines, 0, -lines * LINE_WORDS);
   }
 

@@ -183,6 +183,7 @@ export class SharedReader {
     return found;
   }
 
+  /** Looks up the addresses of a group one by one, each until it is valid. Returns the number that was found. */
   #lookupEach(addresses: AddressList, from: number, to: number, identities: Uint32Array): number {
     let found = 0;
     for (let at = from; at < to; ) {
@@ -195,6 +196,7 @@ export class SharedReader {
     return found;
   }
 
+  /** Looks up the addresses of a group in one batch. Returns the number that was found. The result may be invalid. */
   #lookupRange(
     addresses: AddressList,
     from: number,
@@ -216,6 +218,7 @@ export class SharedReader {
     return found;
   }
 
+  /** Parses an address into the register. Returns false if it is invalid. */
   #readAddress(ip: string | number): boolean {
     if (typeof ip === 'number') return readIPv4Number(ip, this.#key);
     return parsePrefix(ip, this.#key) && this.#key.form === 'endpoint';
@@ -262,6 +265,7 @@ export class SharedReader {
     return 0;
   }
 
+  /** Like {@link SharedReader.#find}, for the prefix of an address with this length. */
   #findShortened(
     { family, w0, w1, w2, w3 }: Readonly<PrefixRegister>,
     length: number,

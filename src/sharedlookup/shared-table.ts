@@ -39,7 +39,7 @@ export class SharedTable {
   readonly #seed: number;
   readonly #leafPrefetch = new LeafPrefetch();
   #batch = 0;
-  /** Number of leaves that had been created at the last prefetch. */
+  /** Number of leaves created before the last prefetch. */
   #createdLeaves = 0;
   #isOpen = false;
 
@@ -95,8 +95,8 @@ export class SharedTable {
   }
 
   /**
-   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if the
-   * last prefixes needed copies of leaves.
+   * Prefetches the memory of the first `count` prefixes of a block, which are written next. Reads whole leaves if more
+   * than a quarter of the previous prefixes needed a copy of a leaf.
    */
   prefetch(block: PrefixBlock, count: number): void {
     const created = this.#ipv4.leaves.created + this.#ipv6.leaves.created;
@@ -158,6 +158,7 @@ export class SharedTable {
   }
 }
 
+/** The prefixes of one family, and the lengths of those that are shorter than an address. */
 class FamilyTable {
   readonly leaves: PrefixLeaves;
   readonly filter: LengthFilter;

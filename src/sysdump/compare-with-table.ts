@@ -62,7 +62,9 @@ interface DiffDocument {
 
 /** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
+/** Number of items that one request to the agent returns. */
 const PAGE_ITEMS = 1_000;
+/** Maximum number of differences in the text. */
 const MAX_LINES = 100;
 /** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
 const MAX_LISTED = 10_000;
@@ -118,6 +120,7 @@ export async function compareWithTable(
   return { json, lines: diffLines(json, total), differences: total };
 }
 
+/** Returns texts in one, separated by blanks; undefined if there are none. */
 function joined(texts: readonly string[]): string | undefined {
   return texts.length === 0 ? undefined : texts.join(' ');
 }
@@ -132,7 +135,7 @@ function diffLines(
       ({ kind, subject, agent, table }) =>
         `  ${kind} ${subject}   agent: ${agent ?? 'none'}   table: ${table ?? 'none'}`,
     );
-  const more = total - shown.length;
+  const hidden = total - shown.length;
   const countTexts = (byKind: DiffDocument['counts']): string =>
     Object.entries(byKind)
       .map(([kind, count]) => `${kind} ${count}`)
@@ -141,7 +144,7 @@ function diffLines(
   return [
     `${operand}: ${counted(compared, 'item')} compared, ${total === 0 ? 'no differences' : counted(total, 'difference')}`,
     ...shown,
-    ...(more > 0 ? [`… and ${more} more: see -o json; by kind: ${countTexts(counts)}`] : []),
+    ...(hidden > 0 ? [`… and ${hidden} more: see -o json; by kind: ${countTexts(counts)}`] : []),
     ...(notListed > 0 ? [`Truncated: -o json lists all except ${counted(notListed, 'difference')}.`] : []),
     ...(unread.total === 0 ? [] : [`${counted(unread.total, 'value')} of ${operand} not read: see -o json`]),
     ...(expectedText === '' ? [] : [`expected differences: ${expectedText}`]),
@@ -174,7 +177,7 @@ function nodeDocument({ kind, node, actual, truth }: ListedNodeDifference): Diff
 }
 
 /** Yields the items of a list of the agent, page by page. */
-async function* items<T>(ask: Ask, path: string): AsyncGenerator<T, void, void> {
+async function* itemsOf<T>(ask: Ask, path: string): AsyncGenerator<T, void, void> {
   for (let query = `limit=${PAGE_ITEMS}`; ; ) {
     const page = (await ask(`${path}?${query}`)) as {
       readonly items: readonly T[];
@@ -192,13 +195,13 @@ async function agentTruth(ask: Ask, tables: Tables): Promise<Truth> {
   const nodes = new Map<string, KnownNode>();
   const prefixes = new Map<string, KnownPrefix>();
   const frontends = new Map<string, KnownFrontend>();
-  for await (const node of items<NodeDocument>(ask, '/v1/nodes'))
+  for await (const node of itemsOf<NodeDocument>(ask, '/v1/nodes'))
     nodes.set(`${node.cluster}/${node.name}`, knownNode(node));
   if (tables.entries !== undefined)
-    for await (const entry of items<EntryDocument>(ask, '/v1/ipcache'))
+    for await (const entry of itemsOf<EntryDocument>(ask, '/v1/ipcache'))
       prefixes.set(entry.prefix, knownPrefix(entry, nodes));
   if (tables.services !== undefined)
-    for await (const service of items<ServiceDocument>(ask, '/v1/services'))
+    for await (const service of itemsOf<ServiceDocument>(ask, '/v1/services'))
       for (const frontend of knownFrontends(service)) frontends.set(frontend.frontend, frontend);
   return {
     clusterName: cluster,
@@ -242,12 +245,10 @@ function knownFrontends({
     Object.entries(ports).map(([portName, text]) => {
       const [port = '', protocol = 'TCP'] = text.split('/');
       const active = backends.flatMap(({ address, state, ports: targets }) => {
-        const target = Number(
-          Object.hasOwn(targets, portName) ? targets[portName]?.split('/', 1)[0] : undefined,
-        );
-        const isUsed =
-          state === 'active' && !Number.isNaN(target) && address.includes(':') === ip.includes(':');
-        return isUsed ? [hostPort(address, target)] : [];
+        const target = Object.hasOwn(targets, portName) ? targets[portName] : undefined;
+        const isSameFamily = address.includes(':') === ip.includes(':');
+        if (target === undefined || state !== 'active' || !isSameFamily) return [];
+        return [hostPort(address, Number.parseInt(target, 10))]; // `8080/TCP`
       });
       return {
         frontend: frontendText(ip, Number(port), protocol),

@@ -15,6 +15,7 @@ export interface Disagreement {
  * added one after the other. Memory: about 8 bytes for each prefix and node.
  */
 export class Disagreements {
+  /** By prefix and value: the indexes of the nodes in `#nodes`, ascending. */
   readonly #prefixes = new Map<string, Map<string, number[]>>();
   readonly #nodes: string[] = [];
   #omitted = 0;

@@ -57,6 +57,7 @@ export interface NodeResult {
 /** Maximum number of labels of an identity, and of backends of a service, in a text. */
 const MAX_SHOWN = 3;
 
+/** Compares the outputs of one node with the sources. */
 export function examineNode(dump: NodeDump, examination: Examination): NodeResult {
   return new NodeExamination(dump, examination).run();
 }
@@ -267,20 +268,14 @@ class NodeExamination {
     for (const [identity, labels] of readIdentityList(output, this.#at('identity list'), onReject)) {
       const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : truth.labelsOf(identity);
       if (known === undefined || labels.length === 0) continue;
-      const expected = known.map(labelText).sort();
-      const actualLabels = [...labels].sort();
-      if (
-        expected.length === actualLabels.length &&
-        expected.every((label, index) => label === actualLabels[index])
-      )
-        continue;
-      const only = actualLabels.filter((label) => !expected.includes(label));
-      const lacks = expected.filter((label) => !actualLabels.includes(label));
+      const expected = known.map(labelText);
+      const surplus = labels.filter((label) => !expected.includes(label)).sort();
+      const lacking = expected.filter((label) => !labels.includes(label)).sort();
       const parts = [
-        only.length === 0 ? '' : `only on the node: ${only.join(' ')}`,
-        lacks.length === 0 ? '' : `only in the sources: ${lacks.join(' ')}`,
-      ];
-      this.#add('identity-labels', String(identity), parts.filter((part) => part !== '').join('; '));
+        surplus.length === 0 ? '' : `only on the node: ${surplus.join(' ')}`,
+        lacking.length === 0 ? '' : `only in the sources: ${lacking.join(' ')}`,
+      ].filter((part) => part !== '');
+      if (parts.length > 0) this.#add('identity-labels', String(identity), parts.join('; '));
     }
   }
 

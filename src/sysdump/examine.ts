@@ -148,9 +148,10 @@ class Sysdump {
   readonly #rejections = new RejectionLog();
   readonly #findings = new Findings();
   readonly #notes: string[] = [];
+  /** By path: the first error of a file or archive that cannot be read. */
   readonly #broken = new Map<string, ArchiveError>();
   readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
-  #ignored = 0;
+  #ignoredFiles = 0;
 
   constructor(path: string, archive: Archive, limits: ArchiveLimits, options: ExamineOptions) {
     this.#path = path;
@@ -277,9 +278,7 @@ class Sysdump {
         builder.markIncomplete(kind);
         this.#noteBroken(new ArchiveError('corrupt', name, withoutPath(message, `${name}:`).trimStart()));
       };
-      for await (const object of objectsOf(text, name, onReject)) {
-        builder.add(object);
-      }
+      for await (const object of objectsOf(text, name, onReject)) builder.add(object);
       if (modifiedAt !== undefined) listedAt = Math.min(listedAt ?? modifiedAt, modifiedAt);
     }
     return listedAt;
@@ -295,7 +294,7 @@ class Sysdump {
     for (const [isPresent, text] of missing) if (!isPresent) this.#notes.push(text);
   }
 
-  /** Adds the findings about the sources themselves. */
+  /** Adds the findings about the sources themselves: addresses of several objects, and unknown identities. */
   #examineSources(truth: Truth, builder: TruthBuilder): void {
     for (const [address, claimants] of builder.sharedAddresses()) {
       const text = claimants
@@ -338,7 +337,7 @@ class Sysdump {
     const nodes: NodeResult[] = [];
     const reports = new Set<string>();
     for await (const dump of this.#dumps()) {
-      this.#ignored += dump.ignored;
+      this.#ignoredFiles += dump.ignored;
       if (reports.has(dump.path))
         this.#notes.push(`${dump.path}: its files are not together; only the first ones were read`);
       else nodes.push(examineNode(dump, examination));
@@ -355,7 +354,7 @@ class Sysdump {
       this.#checkSignal();
       const command = commandFile(entry.name);
       if (command === undefined) {
-        if (kindOfFile(entry.name) === undefined) this.#ignored++;
+        if (kindOfFile(entry.name) === undefined) this.#ignoredFiles++;
         continue;
       }
       if (current !== undefined && current.path !== command.report) {
@@ -380,7 +379,7 @@ class Sysdump {
     if (current !== undefined) yield current;
   }
 
-  /** Returns {@link textUnlessBroken}. A broken file becomes a finding. */
+  /** Like {@link textUnlessBroken}. A broken file becomes a finding. */
   #text(content: Promise<Buffer>): Promise<string | undefined> {
     return textUnlessBroken(content, (error) => this.#noteBroken(error));
   }
@@ -407,11 +406,11 @@ class Sysdump {
 
   #addDisagreements(disagreements: Disagreements): void {
     for (const { prefix, values } of disagreements.all()) {
-      const [majority, ...rest] = values;
       const text = values
         .map(({ value, nodes }) => `${value ?? 'none'} at ${counted(nodes.length, 'node')}`)
         .join(', ');
-      for (const node of majority === undefined ? [] : rest.flatMap(({ nodes }) => nodes))
+      const minorities = values.slice(1); // the first value is that of the most nodes
+      for (const node of minorities.flatMap(({ nodes }) => nodes))
         this.#findings.add({ kind: 'disagreement', subject: prefix, text, node });
     }
     if (disagreements.omitted > 0)
@@ -452,7 +451,7 @@ class Sysdump {
       findings: present.flatMap((kind) => this.#findings.of(kind)),
       notes: this.#notes,
       unread: this.#rejections.status(),
-      ignoredFiles: this.#ignored,
+      ignoredFiles: this.#ignoredFiles,
     };
   }
 }

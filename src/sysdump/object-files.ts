@@ -49,6 +49,7 @@ export function isConfigFile(name: string): boolean {
   return /(?:^|\/)cilium-config(?:map)?(?:-[^/]*)?\.(?:ya?ml|json)$/i.test(name);
 }
 
+/** The beginning and the kind of a list in the format of kubectl. */
 const ITEMS = /^items:\s*$/m;
 const LIST_KIND = /^kind: ["']?(\w*)List["']?\s*$/m;
 
@@ -71,11 +72,9 @@ export async function* objectsOf(
       message: `${file}: ${message}`,
     });
   const items = ITEMS.exec(text);
-  const isOneList =
-    items !== null &&
-    !/^---\s/m.test(text.slice(4)) &&
-    text.startsWith('- ', items.index + items[0].length + 1);
-  if (!isOneList) {
+  const hasOneDocument = !/^---\s/m.test(text.slice('---\n'.length));
+  const isKubectlList = items !== null && text.startsWith('- ', items.index + items[0].length + 1);
+  if (!isKubectlList || !hasOneDocument) {
     let isEmpty = true;
     for await (const { object } of parseManifests(text, file, onReject)) {
       isEmpty = false;
@@ -94,7 +93,10 @@ export async function* objectsOf(
   const isTruncated = kindAfter === null && (kindBefore === null || !text.endsWith('\n'));
   const listKind = (kindBefore ?? kindAfter)?.[1] || kindOfFile(file);
   for (const { item, isLast } of itemsOf(text, begin, end)) {
-    if (isLast && isTruncated) return reject('the file is truncated: its list has no end');
+    if (isLast && isTruncated) {
+      reject('the file is truncated: its list has no end');
+      return;
+    }
     const value = itemValue(item);
     const kind = isObject(value) ? value['kind'] || listKind : undefined;
     if (isObject(value) && typeof kind === 'string') yield { kind, object: value };
@@ -109,7 +111,7 @@ function listEnd(text: string, from: number): number {
   return end < 0 ? text.length : from + end;
 }
 
-/** Yields the items of a list with their dash replaced by a blank. */
+/** Yields the items of a list. In each, a blank replaces the dash, so that the item is a map. */
 function* itemsOf(
   text: string,
   from: number,
@@ -123,6 +125,7 @@ function* itemsOf(
   }
 }
 
+/** Returns the value of an item; undefined if it is invalid. */
 function itemValue(item: string): unknown {
   try {
     return parseBlockYaml(item);

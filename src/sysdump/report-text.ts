@@ -35,6 +35,7 @@ const TITLES: Readonly<Record<FindingKind, readonly [string, string]>> = {
   unreadable: ['part that cannot be read', 'parts that cannot be read'],
 };
 
+/** Name of each kind of expected differences. */
 const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
   'local-identity': 'node-local identities',
   reserved: 'reserved entries',
@@ -54,9 +55,9 @@ function nodesText(nodes: readonly string[]): string {
 }
 
 function lastText({ node, at, action, identity, error }: LastEvent): string {
-  const summary = identity === undefined ? action : `${action} to identity ${identity}`;
+  const write = identity === undefined ? action : `${action} to identity ${identity}`;
   const failed = error === undefined ? '' : `, failed: ${error}`;
-  return `; last write on ${node}: ${summary}${at === undefined ? '' : ` at ${at}`}${failed}`;
+  return `; last write on ${node}: ${write}${at === undefined ? '' : ` at ${at}`}${failed}`;
 }
 
 /** Returns a finding as one line: subject, nodes, difference, and last write. */
@@ -127,22 +128,23 @@ export function reportLines(report: SysdumpReport): readonly string[] {
   // Each kind has a title. The remaining lines are distributed over the kinds in turn, worst first.
   let room = MAX_LINES - head.length - tail.length - kinds.length;
   const shown = new Map<FindingKind, number>(kinds.map((kind) => [kind, 0]));
-  for (let before = -1; room > 0 && before !== room; ) {
-    before = room;
+  for (let isAdded = true; isAdded; ) {
+    isAdded = false;
     for (const kind of kinds) {
       const count = shown.get(kind) ?? 0;
-      if (room === 0 || count >= findingsOf(kind).length) continue;
+      if (room <= 0 || count >= findingsOf(kind).length) continue;
       shown.set(kind, count + 1);
       room--;
+      isAdded = true;
     }
   }
   const body = kinds.flatMap((kind) => {
     const total = report.counts[kind] ?? 0;
     const count = shown.get(kind) ?? 0;
-    const rest = count < total ? `, ${count} shown` : '';
+    const shownText = count < total ? `, ${count} shown` : '';
     const [singular, plural] = TITLES[kind];
     return [
-      `${total} ${nounOf(total, singular, plural)}${rest}`,
+      `${total} ${nounOf(total, singular, plural)}${shownText}`,
       ...findingsOf(kind).slice(0, count).map(findingLine),
     ];
   });

@@ -253,7 +253,7 @@ const MUTANTS: readonly (Patch & { readonly name: string })[] = [
     name: 'a filter that deletes lengths that readers need',
     file: 'length-filter.ts',
     text: 'if (count === 0) this.#unused.push(key);',
-    by: 'if (count === 0) this.#set(key, false);',
+    by: 'if (count === 0) this.#setBit(key, false);',
   },
 ];
 

@@ -79,20 +79,20 @@ interface TarHeader {
   readonly type: string;
 }
 
-function text(block: Buffer, from: number, to: number): string {
+function textField(block: Buffer, from: number, to: number): string {
   const field = block.subarray(from, to);
   const end = field.indexOf(NUL);
   return field.toString('utf8', 0, end < 0 ? undefined : end);
 }
 
 /** Returns an octal number, or a binary one of GNU tar; -1 if it is neither. */
-function number(block: Buffer, from: number, to: number): number {
+function numberField(block: Buffer, from: number, to: number): number {
   if (((block[from] ?? 0) & 0x80) !== 0) {
     let value = (block[from] ?? 0) & 0x7f;
     for (let at = from + 1; at < to; at++) value = value * 256 + (block[at] ?? 0);
     return value;
   }
-  const digits = text(block, from, to).trim();
+  const digits = textField(block, from, to).trim();
   if (digits === '') return 0;
   return /^[0-7]+$/.test(digits) ? Number.parseInt(digits, 8) : -1;
 }
@@ -103,17 +103,17 @@ const CHECKSUM = { from: 148, to: 156 };
 function isHeader(block: Buffer): boolean {
   let sum = 0;
   for (const [at, byte] of block.entries()) sum += at >= CHECKSUM.from && at < CHECKSUM.to ? 0x20 : byte;
-  return sum === number(block, CHECKSUM.from, CHECKSUM.to);
+  return sum === numberField(block, CHECKSUM.from, CHECKSUM.to);
 }
 
 function headerOf(block: Buffer): TarHeader {
-  const isUstar = text(block, 257, 263).startsWith('ustar');
-  const folder = isUstar ? text(block, 345, 500) : '';
-  const name = text(block, 0, 100);
-  const seconds = number(block, 136, 148);
+  const isUstar = textField(block, 257, 263).startsWith('ustar');
+  const folder = isUstar ? textField(block, 345, 500) : '';
+  const name = textField(block, 0, 100);
+  const seconds = numberField(block, 136, 148);
   return {
     name: folder === '' ? name : `${folder}/${name}`,
-    size: number(block, 124, 136),
+    size: numberField(block, 124, 136),
     // 0 in archives that were created without times
     modifiedAt: seconds > 0 ? seconds * 1000 : undefined,
     type: String.fromCharCode(block[156] ?? 0),
@@ -143,7 +143,7 @@ interface Override {
 
 /** Returns the fields of the next entry after an extension of this type and content. */
 function extend(previous: Override, type: string, bytes: Buffer): Override {
-  if (type === 'L') return { ...previous, name: text(bytes, 0, bytes.length) };
+  if (type === 'L') return { ...previous, name: textField(bytes, 0, bytes.length) };
   if (type !== 'x') return previous;
   const records = paxRecords(bytes);
   const size = records.get('size');

@@ -10,6 +10,7 @@ import {
 } from './archive.ts';
 import { decompressed } from './decompressed.ts';
 
+// Magic numbers of the records. The directory is a list of central records, followed by an end record.
 const END = 0x0605_4b50;
 const END_64 = 0x0606_4b50;
 const END_64_LOCATOR = 0x0706_4b50;
@@ -23,10 +24,13 @@ const LOCAL_SIZE = 30;
 const MAX_END_BYTES: number = END_SIZE + 0xffff;
 /** Value of a field whose number is in an extra field, because it needs more than 32 bits. */
 const UNKNOWN_32 = 0xffff_ffff;
+// Compression methods.
 const STORED = 0;
 const DEFLATED = 8;
+/** Flag of an encrypted file. */
 const ENCRYPTED = 1;
-const CHUNK: number = 256 << 10;
+/** Bytes per read. */
+const CHUNK_BYTES: number = 256 << 10;
 /** Maximum size of the directory: 200,000 names of 1,000 bytes. */
 const MAX_DIRECTORY_BYTES: number = 256 << 20;
 
@@ -44,7 +48,7 @@ interface DirectoryEntry {
   readonly modifiedAt: number | undefined;
 }
 
-/** Extra fields: sizes and offsets above 4 GiB, and the time in seconds since the epoch. */
+/** Kinds of extra fields: sizes and offsets above 4 GiB, and the time in seconds since the epoch. */
 const EXTRA_64 = 1;
 const EXTRA_TIME = 0x5455;
 
@@ -120,7 +124,7 @@ export class ZipArchive implements Archive {
       throw new ArchiveError('corrupt', at, 'is not at the offset in the directory: copy the archive again');
     const begin = offset + LOCAL_SIZE + header.readUInt16LE(26) + header.readUInt16LE(28);
     for (let done = 0; done < packed; ) {
-      const chunk = await readAt(this.#file, begin + done, Math.min(CHUNK, packed - done));
+      const chunk = await readAt(this.#file, begin + done, Math.min(CHUNK_BYTES, packed - done));
       if (chunk.length === 0) throw new ArchiveError('truncated', at, 'ends early: copy the archive again');
       done += chunk.length;
       yield chunk;
@@ -130,7 +134,7 @@ export class ZipArchive implements Archive {
 
 async function* inflated(packed: AsyncIterable<Buffer>, at: string): AsyncGenerator<Buffer, void, void> {
   try {
-    yield* decompressed(packed, createInflateRaw({ chunkSize: CHUNK }));
+    yield* decompressed(packed, createInflateRaw({ chunkSize: CHUNK_BYTES }));
   } catch (cause) {
     if (cause instanceof ArchiveError) throw cause;
     throw new ArchiveError('corrupt', at, 'cannot be decompressed: copy the archive again', { cause });
@@ -155,6 +159,7 @@ interface Directory {
   readonly offset: number;
 }
 
+/** Reads the end record. It is searched from the end of the file, because a comment may follow it. */
 async function findDirectory(file: FileHandle, path: string): Promise<Directory> {
   const { size: total } = await file.stat();
   const from = Math.max(0, total - MAX_END_BYTES);
@@ -210,6 +215,7 @@ async function readDirectory(
   return listed.filter(({ name }) => name !== '' && !name.endsWith('/')); // without folders
 }
 
+/** Returns the central record at a position of the directory. */
 function entryAt(bytes: Buffer, at: number, nameLength: number, extraLength: number): DirectoryEntry {
   const nameEnd = at + CENTRAL_SIZE + nameLength;
   const extra = bytes.subarray(nameEnd, nameEnd + extraLength);
@@ -222,19 +228,18 @@ function entryAt(bytes: Buffer, at: number, nameLength: number, extraLength: num
     if (extra.readUInt16LE(field) === EXTRA_TIME && data.length >= 5)
       modifiedAt = data.readUInt32LE(1) * 1000 || undefined;
     if (extra.readUInt16LE(field) === EXTRA_64) {
-      // Only the fields that are too large for 32 bits are present, in this order.
+      // Only the numbers that are too large for 32 bits are present, in this order.
       let next = 0;
-      const large = (value: number): number => {
+      const numberOf = (value: number): number => {
         if (value !== UNKNOWN_32 || next + 8 > data.length) return value;
         next += 8;
         return Number(data.readBigUInt64LE(next - 8));
       };
-      size = large(size);
-      packed = large(packed);
-      offset = large(offset);
+      size = numberOf(size);
+      packed = numberOf(packed);
+      offset = numberOf(offset);
     }
     field += 4 + data.length;
-    if (data.length === 0 && extra.readUInt16LE(field - 2) !== 0) break;
   }
   return {
     name: bytes.toString('utf8', at + CENTRAL_SIZE, nameEnd),
