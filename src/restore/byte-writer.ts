@@ -8,6 +8,7 @@ export const NEXT_NUMBER = 1;
 /** The number of the first text. */
 export const FIRST_NUMBER = 2;
 
+/** Default of the initial size of the buffer in bytes. */
 const FIRST_SIZE = 32_768;
 
 /** Appends values to one buffer, which grows as needed and is reused after `clear`. */

@@ -174,12 +174,12 @@ export async function* readSections(file: StateFile): AsyncGenerator<Section, vo
   const bytes = new FileBytes(file);
   await checkPreamble(bytes);
   while (!(await bytes.atEnd())) {
-    const head = await bytes.take(HEAD_BYTES, 0);
+    const head = await bytes.peek(HEAD_BYTES);
     const length = head.readUInt32BE(0);
     const kind = head.readUInt8(4);
     if (length > MAX_SECTION_BYTES) throw new CheckpointError('torn', `a section has ${length} bytes`);
-    const frame = await bytes.take(HEAD_BYTES + length + TAIL_BYTES, HEAD_BYTES + length + TAIL_BYTES);
     const end = HEAD_BYTES + length;
+    const frame = await bytes.take(end + TAIL_BYTES);
     if (frame.readUInt32BE(end) !== crc32(frame.subarray(0, end)))
       throw new CheckpointError('torn', 'a checksum does not match');
     if (!isSectionKind(kind)) throw new CheckpointError('newer', `unknown section ${kind}`);
@@ -188,7 +188,7 @@ export async function* readSections(file: StateFile): AsyncGenerator<Section, vo
 }
 
 async function checkPreamble(bytes: FileBytes): Promise<void> {
-  const preamble = await bytes.take(PREAMBLE_BYTES, PREAMBLE_BYTES).catch((error: unknown) => {
+  const preamble = await bytes.take(PREAMBLE_BYTES).catch((error: unknown) => {
     throw error instanceof CheckpointError ? new CheckpointError('foreign', messageOf(error)) : error;
   });
   if (!preamble.subarray(0, MAGIC.length).equals(MAGIC))
@@ -206,8 +206,10 @@ function isSectionKind(kind: number): kind is SectionKind {
 /** Reads a file sequentially, in large chunks. */
 class FileBytes {
   readonly #file: StateFile;
+  /** Bytes that were read from the file; those from `#from` on are unread by the caller. */
   #buffer = Buffer.alloc(0);
   #from = 0;
+  /** Position in the file after the buffer. */
   #position = 0;
 
   constructor(file: StateFile) {
@@ -218,12 +220,17 @@ class FileBytes {
     return !(await this.#fill(1));
   }
 
-  /** Returns the next `count` bytes, which are valid until the next call. Advances by `used` bytes. */
-  async take(count: number, used: number): Promise<Buffer> {
+  /** Returns the next `count` bytes, which are valid until the next call, and advances past them. */
+  async take(count: number): Promise<Buffer> {
+    const bytes = await this.peek(count);
+    this.#from += count;
+    return bytes;
+  }
+
+  /** Like {@link FileBytes.take}, without advancing. */
+  async peek(count: number): Promise<Buffer> {
     if (!(await this.#fill(count))) throw new CheckpointError('torn', 'the file ends within a section');
-    const from = this.#from;
-    this.#from += used;
-    return this.#buffer.subarray(from, from + count);
+    return this.#buffer.subarray(this.#from, this.#from + count);
   }
 
   /** Fills the buffer with `count` or more unread bytes. Returns false if the file has fewer. */

@@ -59,18 +59,19 @@ export function* checkpointSections(
   yield jsonSection(SECTION.header, { ...header, knownAt: [...header.knownAt] });
   const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
   const out = new ByteWriter();
-  let written = 0;
+  let inSection = 0;
   for (const entry of ipcache.snapshot().entries({ includeShadowed: true })) {
-    // Skipped, because restoring the node restores its claims.
+    // A claim of a node is skipped, because restoring the node restores the claim.
     if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
     writeEntry(out, entry);
     counts.entries++;
-    if (++written < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
+    inSection++;
+    if (inSection < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
     yield { kind: SECTION.entries, payload: out.bytes };
     out.clear();
-    written = 0;
+    inSection = 0;
   }
-  if (written > 0) yield { kind: SECTION.entries, payload: out.bytes };
+  if (inSection > 0) yield { kind: SECTION.entries, payload: out.bytes };
   counts.nodes = yield* jsonSections(SECTION.nodes, nodes.restorable());
   counts.services = yield* jsonSections(SECTION.services, serviceRecords(services));
   counts.identities = yield* jsonSections(SECTION.identities, identityRecords(identities));
@@ -84,7 +85,7 @@ function jsonSection(kind: SectionKind, value: unknown): Section {
 /** Yields sections with all records. Returns the number of records. */
 function* jsonSections(kind: SectionKind, records: Iterable<unknown>): Generator<Section, number, void> {
   let count = 0;
-  let texts: string[] = [];
+  let texts: string[] = []; // of the section
   let size = 0;
   const toSection = (): Section => ({ kind, payload: Buffer.from(`[${texts.join(',')}]`) });
   for (const record of records) {

@@ -29,7 +29,9 @@ export interface CiliumEndpoint {
  */
 export type EndpointKind = 'pod' | 'health' | 'host' | 'ingress';
 
+/** Precedes the version and the endpoint in a header. */
 const MARK = 'CILIUM_BASE64_';
+/** Maximum id of an endpoint. */
 const MAX_ID = 65_535;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
@@ -125,6 +127,7 @@ function readLabels(fields: Fields<never>, name: string): Labels {
   );
 }
 
+/** Returns the label in `source:key=value`. */
 function labelOfText(text: string): Label {
   const equals = text.indexOf('=');
   const name = equals < 0 ? text : text.slice(0, equals);
@@ -136,9 +139,9 @@ function labelOfText(text: string): Label {
   };
 }
 
+/** Returns the kind of an endpoint by its reserved label; `pod` if it has none. */
 function kindOf(labels: Labels): EndpointKind {
   const kinds: readonly EndpointKind[] = ['health', 'host', 'ingress'];
-  return (
-    kinds.find((kind) => labels.some(({ source, key }) => source === 'reserved' && key === kind)) ?? 'pod'
-  );
+  const reserved = new Set(labels.flatMap(({ source, key }) => (source === 'reserved' ? key : [])));
+  return kinds.find((kind) => reserved.has(kind)) ?? 'pod';
 }

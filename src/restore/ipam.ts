@@ -184,8 +184,9 @@ function isNetworkOrBroadcast(ip: Prefix, { cidrs }: AddressPool): boolean {
   return cidrs.some((cidr) => {
     const hostBits = addressBits(cidr.family) - cidr.length;
     if (hostBits < 2 || !cidr.contains(ip)) return false;
-    // The last address has only ones in its host bits.
-    const isLast = cidr.family === 4 && ~ip.w0 << (32 - hostBits) === 0;
+    // In the last address, all host bits are set.
+    const clearHostBits = ~ip.w0 << (32 - hostBits);
+    const isLast = cidr.family === 4 && clearHostBits === 0;
     return isLast || ip.address === cidr.address;
   });
 }

@@ -113,6 +113,7 @@ export class Restoration {
   readonly #identities = new Map<number, CheckpointIdentity>();
   /** Restored identities by cluster, so that the release of a cluster does not scan all of them. */
   readonly #identitiesOf = new Map<string, number[]>();
+  /** Names of the restored nodes by cluster. */
   readonly #nodeNames = new Map<string, string[]>();
   /** The running releases, by cluster. */
   readonly #releases = new Map<string, Promise<void>>();
@@ -156,6 +157,7 @@ export class Restoration {
     readonly nodes: number;
   }> {
     const { clusterName, ipcache, gate } = this.#options;
+    // As of a checkpoint that was written at this time.
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
     const accepted = { entries: 0, nodes: 0 };
     await gate.runSteps(
@@ -294,20 +296,21 @@ export class Restoration {
       }
     } else if (kind === SECTION.identities) {
       for (const record of readRecords(payload)) {
-        const known = readIdentity(record, this.#reject);
-        if (known === undefined) continue;
-        this.#restoreIdentity(known);
-        this.#recordTime(known.cluster, header);
+        const identity = readIdentity(record, this.#reject);
+        if (identity === undefined) continue;
+        this.#restoreIdentity(identity);
+        this.#recordTime(identity.cluster, header);
         counts.identities++;
       }
     }
   }
 
-  #restoreIdentity(known: CheckpointIdentity): void {
-    this.#identities.set(known.identity, known);
-    const identities = this.#identitiesOf.get(known.cluster) ?? [];
-    identities.push(known.identity);
-    this.#identitiesOf.set(known.cluster, identities);
+  #restoreIdentity(restored: CheckpointIdentity): void {
+    const { cluster, identity } = restored;
+    this.#identities.set(identity, restored);
+    const identities = this.#identitiesOf.get(cluster) ?? [];
+    identities.push(identity);
+    this.#identitiesOf.set(cluster, identities);
   }
 
   #restoreEntries(entries: readonly CheckpointEntry[], header: CheckpointHeader): number {
@@ -351,11 +354,12 @@ export class Restoration {
     return (isRemote && ownerCluster(owner)) || this.#options.clusterName;
   }
 
+  /** Returns the owner of the restored claims of a cluster. */
   #ownerOf(cluster: string): string {
     return cluster === this.#options.clusterName ? '' : cluster;
   }
 
-  /** Records the time of the restored state of a cluster. */
+  /** Records the time of the restored state of a cluster: of the first checkpoint with it, or of this one. */
   #recordTime(cluster: string, { knownAt, writtenAt }: CheckpointHeader): void {
     this.#knownAt.set(cluster, knownAt.get(cluster) ?? writtenAt);
   }

@@ -30,15 +30,17 @@ function findAddress(header: string, family: 4 | 6): string | undefined {
   return undefined;
 }
 
+/** Returns the bytes in a value; none if a number is invalid. */
 function bytesOf(text: string): readonly number[] {
   const numbers = text
     .split(/\s*,\s*/)
-    .map((text) => (/^0x[0-9a-f]{1,8}$/i.test(text) ? Number(text) : Number.NaN));
+    .map((number) => (/^0x[0-9a-f]{1,8}$/i.test(number) ? Number(number) : Number.NaN));
   const [single = 0] = numbers;
   if (numbers.length === 1) return [0, 8, 16, 24].map((shift) => (single >>> shift) & 0xff);
   return numbers.every((byte) => byte <= 0xff) ? numbers : [];
 }
 
+/** Returns the address with these bytes; undefined if they are too few, too many or all zero. */
 function addressOf(bytes: readonly number[], family: 4 | 6): string | undefined {
   if (bytes.every((byte) => byte === 0) || (bytes.length !== 4 && bytes.length !== 16)) return undefined;
   if (family === 4) return canonicalAddress(bytes.slice(-4).join('.'));

@@ -132,6 +132,7 @@ function backendRecord(backend: Backend): object {
 
 /** A slice or offer whose records have been read in part. */
 interface UnfinishedPart {
+  /** Kind and names of the part. */
   readonly partKey: string;
   readonly backends: Backend[];
   readonly notReady: Backend[];
@@ -192,7 +193,7 @@ export class ServicePartReader {
 function readService(id: ServiceID, fields: Fields<never>): Service {
   const addresses = (name: string): readonly string[] =>
     fields.list(name).items((list, index) => list.address(index));
-  const isLimited = fields.value('sourceRanges') !== undefined;
+  const hasSourceRanges = fields.value('sourceRanges') !== undefined;
   return createService({
     id,
     type: fields.word('type', TYPES) ?? 'ClusterIP',
@@ -201,7 +202,7 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
     ports: fields.list('ports').items(readServicePort),
     externalIPs: addresses('externalIPs'),
     ingressIPs: addresses('ingressIPs'),
-    sourceRanges: isLimited
+    sourceRanges: hasSourceRanges
       ? fields.list('sourceRanges').items((list, index) => list.cidr(index))
       : undefined,
     externalTrafficPolicy: fields.word('externalTrafficPolicy', POLICIES) ?? 'Cluster',
@@ -222,6 +223,7 @@ function readService(id: ServiceID, fields: Fields<never>): Service {
   });
 }
 
+/** Reads a label: a name and a value. */
 function readPair(list: Fields<never>, index: number): readonly [string, string] {
   const value = list.value(index);
   if (Array.isArray(value) && value.length === 2) {
