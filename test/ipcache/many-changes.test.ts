@@ -41,3 +41,24 @@ it('many claims on one key cost time linear in their number: to set, change and 
   });
   expect(growth).toBeLessThan(6);
 });
+
+it('many claims that wait for one key cost time linear in their number: to set, change, admit and delete', async () => {
+  const growth = await growthPerItem(128, (count) => {
+    const cache = new IPCache({ maxEntries: 1 });
+    const claims = Array.from(
+      { length: count },
+      (_, index) => ({ source: 'clustermesh', owner: `a/${(index * 7919) % 65_536}`, identity: 1 }) as const,
+    );
+    cache.upsert('10.0.0.2', { source: 'kvstore', identity: 1 });
+    cache.batch(() => {
+      for (const claim of claims) cache.upsert('10.0.0.1', claim);
+      for (const claim of claims) cache.upsert('10.0.0.1', { ...claim, identity: 2 });
+    });
+    expect(cache.status()).toMatchObject({ entries: 1, waiting: 1 });
+    for (const claim of claims.slice(1)) cache.delete('10.0.0.1', claim);
+    for (const claim of claims) cache.upsert('10.0.0.1', claim);
+    cache.delete('10.0.0.2', { source: 'kvstore' });
+    expect(cache.status()).toMatchObject({ overruledClaims: count - 1, waiting: 0 });
+  });
+  expect(growth).toBeLessThan(6);
+});

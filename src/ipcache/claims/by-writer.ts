@@ -1,9 +1,16 @@
-import type { Source } from '../../model/source.ts';
+import { lowerBound } from '../../base/sorted-map.ts';
+import { compareWriters, type Source } from '../../model/source.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
 
 /** Returns true if a claim belongs to a writer. */
 export function isClaimOf(claim: Writer, writer: Writer): boolean {
   return claim.source === writer.source && (claim.owner ?? '') === (writer.owner ?? '');
+}
+
+/** Returns the index of this writer's claim in the sorted claims, or the index at which such a claim is inserted. */
+export function indexFor(claims: readonly ClaimWriter[], { source, owner = '' }: Writer): number {
+  const writer = { source, owner };
+  return lowerBound(claims, (claim) => compareWriters(claim, writer) < 0);
 }
 
 /** A set of places (slots or keys) at which claims are stored: the keys of a map whose values are all `true`. */

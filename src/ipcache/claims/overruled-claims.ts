@@ -1,9 +1,7 @@
-import { lowerBound } from '../../base/sorted-map.ts';
 import { PagedMap } from '../../columns/paged-map.ts';
-import { compareWriters } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
-import { ByWriter, type ClaimPlaces, isClaimOf } from './by-writer.ts';
+import { ByWriter, type ClaimPlaces, indexFor, isClaimOf } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
@@ -70,10 +68,4 @@ export class OverruledClaims {
   slotsOf(writer: Writer): Pick<ClaimPlaces<number>, 'size' | 'keys'> {
     return this.#byWriter.of(writer);
   }
-}
-
-/** Returns the index of this writer's claim in the sorted claims, or the index at which such a claim is inserted. */
-function indexFor(claims: readonly CompleteClaim[], { source, owner = '' }: Writer): number {
-  const writer = { source, owner };
-  return lowerBound(claims, (claim) => compareWriters(claim, writer) < 0);
 }

@@ -1,8 +1,8 @@
 import { KeyedQueue } from '../../base/keyed-queue.ts';
-import { compareWriters, sourceRank } from '../../model/source.ts';
+import { sourceRank } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
-import { ByWriter, isClaimOf } from './by-writer.ts';
+import { ByWriter, indexFor, isClaimOf } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 
 /** A claim that waits for room, with its canonical key. */
@@ -30,8 +30,8 @@ export class WaitingClaims {
   readonly #byWriter = new ByWriter<string>(() => new Map());
   /** Keys by rank, in order of arrival. */
   readonly #ranks = new Map<number, KeyedQueue<string>>();
-  /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
-  #previousImages: { readonly key: string; readonly waiting: WaitingKey | undefined }[] | undefined;
+  /** The keys that the innermost batch has changed, as they were before it; undefined outside batches. */
+  #previousImages: Map<string, WaitingKey | undefined> | undefined;
   #arrivals = 0;
   #dropped = 0;
 
@@ -50,20 +50,26 @@ export class WaitingClaims {
 
   /** Adds a claim. It replaces an earlier one of the same writer on the same key. */
   put(key: string, claim: CompleteClaim): void {
-    const others = this.#claimsOn(key).filter((other) => !isClaimOf(other, claim));
     if (!this.#waiting.has(key) && this.size >= this.#limit) {
       this.#dropped++;
       return;
     }
-    this.#set(key, [...others, { key, ...claim }].sort(compareWriters));
+    const claims = this.#claimsOn(key);
+    const at = indexFor(claims, claim);
+    const known = claims[at];
+    const replacedCount = known !== undefined && isClaimOf(known, claim) ? 1 : 0;
+    this.#set(key, claims.toSpliced(at, replacedCount, { key, ...claim }));
+    this.#byWriter.add(claim, key);
   }
 
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: PrefixDeleteOptions): boolean {
     const claims = this.#claimsOn(key);
-    const remaining = claims.filter((claim) => !isClaimOf(claim, by) || !namesPod(claim, by.ifPod));
-    if (remaining.length === claims.length) return false;
-    this.#set(key, remaining);
+    const at = indexFor(claims, by);
+    const claim = claims[at];
+    if (claim === undefined || !isClaimOf(claim, by) || !namesPod(claim, by.ifPod)) return false;
+    this.#set(key, claims.toSpliced(at, 1));
+    this.#byWriter.delete(claim, key);
     return true;
   }
 
@@ -92,6 +98,7 @@ export class WaitingClaims {
   removeAll(key: string): readonly WaitingClaim[] {
     const claims = this.#claimsOn(key);
     this.#set(key, []);
+    for (const claim of claims) this.#byWriter.delete(claim, key);
     return claims;
   }
 
@@ -104,16 +111,20 @@ export class WaitingClaims {
 
   /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
   batch<T>(write: () => T): T {
-    const outermost = this.#previousImages === undefined;
-    this.#previousImages ??= [];
-    const imagesBefore = this.#previousImages.length;
+    const outer = this.#previousImages;
+    const images = new Map<string, WaitingKey | undefined>();
+    this.#previousImages = images;
     try {
-      return write();
+      const result = write();
+      if (outer !== undefined) {
+        for (const [key, waiting] of images) if (!outer.has(key)) outer.set(key, waiting);
+      }
+      return result;
     } catch (error) {
-      this.#rollBack(imagesBefore);
+      this.#rollBack(images);
       throw error;
     } finally {
-      if (outermost) this.#previousImages = undefined;
+      this.#previousImages = outer;
     }
   }
 
@@ -124,7 +135,7 @@ export class WaitingClaims {
   #set(key: string, claims: readonly WaitingClaim[]): void {
     const waiting = this.#waiting.get(key);
     const [strongest] = claims;
-    this.#previousImages?.push({ key, waiting });
+    if (this.#previousImages?.has(key) === false) this.#previousImages.set(key, waiting);
     if (strongest === undefined) {
       this.#store(key, undefined);
       return;
@@ -134,11 +145,9 @@ export class WaitingClaims {
     this.#store(key, { claims, rank, arrival });
   }
 
-  /** Stores or deletes the claims on a key, and updates the indexes by writer and by rank. */
+  /** Stores or deletes the claims on a key, and updates the index by rank. */
   #store(key: string, waiting: WaitingKey | undefined): void {
     const previous = this.#waiting.get(key);
-    for (const claim of previous?.claims ?? []) this.#byWriter.delete(claim, key);
-    for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
     if (previous !== undefined && previous.arrival !== waiting?.arrival) {
       const remaining = this.#ranks.get(previous.rank);
       remaining?.delete(key);
@@ -154,13 +163,12 @@ export class WaitingClaims {
     this.#ranks.set(waiting.rank, keys);
   }
 
-  /**
-   * Restores all images after the first `kept` ones. Restored keys are added to the end of their ranks, so these ranks
-   * are sorted again.
-   */
-  #rollBack(kept: number): void {
+  /** Restores keys to their images. They are added to the end of their ranks, so these ranks are sorted again. */
+  #rollBack(images: ReadonlyMap<string, WaitingKey | undefined>): void {
     const ranks = new Set<number>();
-    for (const { key, waiting } of this.#previousImages?.splice(kept).reverse() ?? []) {
+    for (const [key, waiting] of images) {
+      for (const claim of this.#claimsOn(key)) this.#byWriter.delete(claim, key);
+      for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
       this.#store(key, waiting);
       if (waiting !== undefined) ranks.add(waiting.rank);
     }
