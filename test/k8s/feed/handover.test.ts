@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
-import { type HandoverEvent, type HandoverState, nextHandover } from '../../../src/k8s/feed/kvstore-handover.ts';
+import {
+  type HandoverEvent,
+  type HandoverState,
+  nextHandover,
+} from '../../../src/k8s/feed/kvstore-handover.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumEndpoint, ciliumNode, pod } from './support/objects.ts';
 
