@@ -14,12 +14,16 @@ import { short, textTable } from './text-table.ts';
 // million entries, which require 14 GiB of free memory.
 
 const FILE = fileURLToPath(new URL('../../bench/RESULTS.md', import.meta.url));
-/** Runs of the ipcache bench, each in a separate process. */
 const { values, positionals } = parseArgs({
   options: { largest: { type: 'boolean', default: false }, runs: { type: 'string', default: '3' } },
   allowPositionals: true,
 });
+const NAMES = positionals.length === 0 ? Object.keys(BENCHES) : positionals;
+const unknown = NAMES.find((name) => !Object.hasOwn(BENCHES, name));
+if (unknown !== undefined) throw new Error(`unknown bench '${unknown}'`);
+/** Runs of the ipcache bench, each in a separate process. */
 const RUNS = Number(values.runs);
+if (!Number.isSafeInteger(RUNS) || RUNS < 1) throw new Error(`--runs ${values.runs}: not a count`);
 /** Number of entries for peers. It is small, because the slowest peer takes a minute for a round of a million. */
 const PEER_ENTRIES = 100_000;
 
@@ -132,14 +136,12 @@ function write(sections: ReadonlyMap<string, string>): void {
 }
 
 const sections = sectionsOfFile();
-for (const name of positionals.length === 0 ? Object.keys(BENCHES) : positionals) {
-  const bench = BENCHES[name];
-  if (bench === undefined) throw new Error(`there is no bench '${name}'`);
+for (const name of NAMES) {
   const body =
     name === 'ipcache'
       ? await ipcacheSection()
       : asMarkdown(await outputOf(name, { json: false, peers: false }));
-  const head = `## ${name}\n\n\`npm run bench -- ${name}\`: ${bench.summary}.\n\n${machine()}`;
+  const head = `## ${name}\n\n\`npm run bench -- ${name}\`: ${BENCHES[name]?.summary}.\n\n${machine()}`;
   sections.set(name, `${head}\n\n${body.trim()}`);
   write(sections);
 }
