@@ -8,13 +8,6 @@ export interface KeyWork extends OwnWork {
   readonly keysPerSecond: number;
 }
 
-/** Returns the memory of heap and buffers in bytes, after a collection if `--expose-gc` is set. */
-export function usedMemory(): number {
-  globalThis.gc?.();
-  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
-  return heapUsed + external + arrayBuffers;
-}
-
 /** Returns a table with one row for each piece of work. */
 export function keyWorkTable(rows: readonly KeyWork[]): string {
   const head = ['', 'time', 'loop p50', 'p99', 'max', 'budget'];

@@ -8,7 +8,8 @@ import { SyncStore } from '../src/kvstore/stores/sync-store.ts';
 import { KvstoreMesh } from '../src/operator/kvstoremesh/kvstore-mesh.ts';
 import { type EtcdProcess, startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
-import { type KeyWork, keyWorkTable, usedMemory } from './key-work.ts';
+import { type KeyWork, keyWorkTable } from './key-work.ts';
+import { liveBytes } from './meter.ts';
 import { ownWorkDuring } from './own-work.ts';
 
 /** The result of {@link benchKvstoreMesh}. */
@@ -128,10 +129,10 @@ export async function benchKvstoreMesh({
     if (!json) process.stderr.write(`${what}: ${row.ms} ms\n`);
   };
 
-  const before = usedMemory();
+  const before = await liveBytes();
   let copier = new Copier(local.url, remote.url);
   await measure('sync', CLUSTERS * keys, () => copier.has(keys));
-  const bytesPerKey = (usedMemory() - before) / (CLUSTERS * keys);
+  const bytesPerKey = ((await liveBytes()) - before) / (CLUSTERS * keys);
   await measure('restart: take over', CLUSTERS * keys, async () => {
     await copier.end();
     copier = new Copier(local.url, remote.url);

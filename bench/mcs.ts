@@ -25,8 +25,8 @@ import { RemoteClusters } from '../src/operator/remote-clusters.ts';
 import { FakeDirectory } from '../test/clustermesh/support/fake-directory.ts';
 import { ApiUser } from '../test/k8s/support/api-user.ts';
 import { expect } from './expect.ts';
-import { usedMemory } from './key-work.ts';
 import { nameOf, put } from './mesh.ts';
+import { liveBytes } from './meter.ts';
 import { NAMESPACE, SLICES } from './operator/kinds.ts';
 import { startApiServer } from './operator.ts';
 import { type OwnWork, ownWorkDuring } from './own-work.ts';
@@ -215,7 +215,7 @@ export async function benchMcs({
   const gate = processGate(systemClock);
   const source = new KubernetesClient(api.access, { gate });
   const stop = new AbortController();
-  const before = usedMemory();
+  const before = await liveBytes();
   const onReject = ({ message }: { readonly message: string }): never => {
     throw new Error(message);
   };
@@ -247,7 +247,7 @@ export async function benchMcs({
   });
   const writes = [imports, slices].reduce((sum, duty) => sum + (duty.status().published?.writes ?? 0), 0);
   expect('imports', imports.counts().imports, exports);
-  const bytesPerExport = (usedMemory() - before) / exports;
+  const bytesPerExport = ((await liveBytes()) - before) / exports;
 
   const has = async (kind: ResourceKind, name: string, text: string): Promise<boolean> => {
     const user = new ApiUser(transport, kind, NAMESPACE);

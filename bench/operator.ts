@@ -18,8 +18,8 @@ import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { ApiUser } from '../test/k8s/support/api-user.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
-import { usedMemory } from './key-work.ts';
 import { delayCells } from './loop-delay.ts';
+import { liveBytes } from './meter.ts';
 import { type ClusterSize, NAMESPACE, SLICES } from './operator/kinds.ts';
 import { type OwnWork, ownWorkDuring } from './own-work.ts';
 import { textTable } from './text-table.ts';
@@ -130,7 +130,7 @@ export async function benchOperator({
   const source = new KubernetesClient(api.access, { gate });
   const own = new EtcdBackend({ endpoints: [etcd.url] }, RUNTIME);
   const stop = new AbortController();
-  const before = usedMemory();
+  const before = await liveBytes();
   const options = { ...RUNTIME, ...NAMES, source, backend: own, gate };
   const objects = new ServiceObjects({ ...options, selection: { headless: true }, producers: 1 });
   const producers = [serviceSync(options, objects), nodeSync(options)];
@@ -142,7 +142,7 @@ export async function benchOperator({
   });
   const keys = producers.reduce((sum, duty) => sum + (duty.status().published?.keys ?? 0), 0);
   expect('keys', keys, services + nodes);
-  const bytesPerKey = (usedMemory() - before) / keys;
+  const bytesPerKey = ((await liveBytes()) - before) / keys;
 
   const cache = new ServiceCache({ clusterName: 'reader' });
   const ipcache = new IPCache();

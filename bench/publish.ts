@@ -6,7 +6,8 @@ import { EtcdBackend } from '../src/kvstore/etcd/etcd-backend.ts';
 import { ClusterPublisher } from '../src/operator/publish/cluster-publisher.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { expect } from './expect.ts';
-import { type KeyWork, keyWorkTable, usedMemory } from './key-work.ts';
+import { type KeyWork, keyWorkTable } from './key-work.ts';
+import { liveBytes } from './meter.ts';
 import { ownWorkDuring } from './own-work.ts';
 
 /** The result of {@link benchPublish}. */
@@ -133,11 +134,11 @@ export async function benchPublish({
     if (!json) process.stderr.write(`${what}: ${row.ms} ms\n`);
   };
 
-  const before = usedMemory();
+  const before = await liveBytes();
   let publisher = new Publisher(etcd.url);
   await measure('publish', keys, () => publisher.publish(keys, 0));
   await new Promise((resolve) => setTimeout(resolve, 1000));
-  const bytesPerKey = (usedMemory() - before) / keys;
+  const bytesPerKey = ((await liveBytes()) - before) / keys;
   const requests = (): number => publisher.backend.status().requests.ok ?? 0;
   const busy = requests();
   await new Promise((resolve) => setTimeout(resolve, IDLE_MS));
