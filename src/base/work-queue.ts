@@ -14,12 +14,15 @@ export interface WorkQueueOptions extends Runtime {
   readonly onDue?: (() => void) | undefined;
 }
 
-/** The entries of a {@link WorkQueue} by key: a `Map`, or a field of each key. */
-export interface EntryTable<K> {
-  get(key: K): WorkEntry<K> | undefined;
-  set(key: K, entry: WorkEntry<K>): unknown;
+/** Values by key: a `Map`, or a column. */
+export interface ValueTable<K, V> {
+  get(key: K): V | undefined;
+  set(key: K, value: V): unknown;
   delete(key: K): unknown;
 }
+
+/** The entries of a {@link WorkQueue}. */
+export type EntryTable<K> = ValueTable<K, WorkEntry<K>>;
 
 interface Delay {
   /** When the delay ends, by {@link Clock.now}. */

@@ -129,13 +129,19 @@ export class ByteRows {
     return this.rows.get(row, this.#text) !== 0;
   }
 
-  /** Returns a copy of the text of a row; `undefined` if the row is free. */
+  /** Returns the number of bytes of the text of a row; 0 if the row is free. */
+  lengthAt(row: number): number {
+    const offset = this.rows.get(row, this.#text) - 1;
+    return offset < 0 ? 0 : (this.#pages[row >>> PAGE_BITS]?.lengthAt(offset) ?? 0);
+  }
+
+  /** Returns the text of a row, which must not be changed; `undefined` if the row is free. */
   textAt(row: number): Uint8Array | undefined {
     const offset = this.rows.get(row, this.#text) - 1;
     const page = this.#pages[row >>> PAGE_BITS];
     if (offset < 0 || page === undefined) return undefined;
     const start = page.startOf(offset);
-    return page.bytes.slice(start, start + page.lengthAt(offset));
+    return page.bytes.subarray(start, start + page.lengthAt(offset));
   }
 
   /** Returns true if the text of a row is `bytes[from, to)`. */

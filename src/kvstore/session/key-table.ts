@@ -71,6 +71,11 @@ export class KeyTable {
     return bytes && keyOfBytes(bytes);
   }
 
+  /** Returns the number of bytes of the name of a row. */
+  nameLength(row: number): number {
+    return this.#names.lengthAt(row);
+  }
+
   /** Returns true if the watch knows the key. */
   isKnown(row: number): boolean {
     return this.#names.rows.get(row, LISTING) >= this.#firstListing;

@@ -1,10 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { EitherSignal } from '../../base/follow-signal.ts';
-import type { WorkEntry } from '../../base/work-queue.ts';
 import { encodeTimestamp } from '../codec/timestamp.ts';
 import type { KvstoreBackend, WriteOptions } from '../session/backend.ts';
-import type { ContestedKey } from './contested-keys.ts';
-import type { Job } from './sync-key.ts';
 
 export interface CanaryOptions {
   readonly backend: KvstoreBackend;
@@ -18,10 +15,7 @@ export interface CanaryOptions {
  * The canary of a prefix: the key that tells readers that the prefix is complete. It is *true* while it exists and the
  * kvstore has all keys that were wanted before its write. It is *false* if it may exist while keys are missing.
  */
-export class Canary implements ContestedKey {
-  /** The entry of the queue while the canary is due or worked on. */
-  entry: WorkEntry<Job> | undefined;
-  history: ContestedKey['history'];
+export class Canary {
   readonly #options: CanaryOptions;
   /** Aborts the running write if a key is lost during it. */
   #write: AbortController | undefined;

@@ -1,18 +1,13 @@
 import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Runtime } from '../../base/system-clock.ts';
-import { WorkQueue } from '../../base/work-queue.ts';
-
-/** A key that other clients may change. */
-export interface ContestedKey {
-  /** Undefined if the key was never put back. */
-  history: PutBacks | undefined;
-}
+import { type ValueTable, WorkQueue } from '../../base/work-queue.ts';
 
 export interface ContestedKeysOptions<K> extends Runtime {
   /** Writes the key again. */
   putBack(key: K): void;
 }
 
+/** When a key was put back. */
 interface PutBacks {
   /** Number of times the key was put back, each time within {@link CONTESTED_MS} of the previous time. */
   readonly times: number;
@@ -34,12 +29,15 @@ const CONTESTED_MS = 2 * BACKOFF.capMs;
  * of this client whose event arrives late. The event of the latest write then follows soon, and cancels the put-back. A
  * key that is changed repeatedly is put back with backoff.
  */
-export class ContestedKeys<K extends ContestedKey> {
+export class ContestedKeys<K> {
   readonly #options: ContestedKeysOptions<K>;
   readonly #waiting: WorkQueue<K>;
+  readonly #histories: ValueTable<K, PutBacks>;
 
-  constructor(options: ContestedKeysOptions<K>) {
+  /** @param histories a table for these keys only. Default: a `Map`. */
+  constructor(options: ContestedKeysOptions<K>, histories: ValueTable<K, PutBacks> = new Map<K, PutBacks>()) {
     this.#options = options;
+    this.#histories = histories;
     const { clock, random } = options;
     this.#waiting = new WorkQueue({ clock, random, onDue: () => this.#putBackDue() });
   }
@@ -62,12 +60,18 @@ export class ContestedKeys<K extends ContestedKey> {
     if (this.#waiting.size > 0) this.#waiting.delete(key);
   }
 
+  /** Forgets when a key was put back. Call it after {@link cancel}, when the key is no longer used. */
+  forget(key: K): void {
+    this.#histories.delete(key);
+  }
+
   /** Cancels all put-backs. */
   stop(): void {
     this.#waiting.clear();
   }
 
-  #times({ history }: K): number {
+  #times(key: K): number {
+    const history = this.#histories.get(key);
     const isRecent = history !== undefined && this.#options.clock.now() - history.at < CONTESTED_MS;
     return isRecent ? history.times : 0;
   }
@@ -81,7 +85,7 @@ export class ContestedKeys<K extends ContestedKey> {
 
   #putBack(key: K): void {
     this.cancel(key);
-    key.history = { times: this.#times(key) + 1, at: this.#options.clock.now() };
+    this.#histories.set(key, { times: this.#times(key) + 1, at: this.#options.clock.now() });
     this.#options.putBack(key);
   }
 }

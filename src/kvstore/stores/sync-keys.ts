@@ -1,12 +1,85 @@
+import { Int32Rows, setWideAt, wideAt } from '../../columns/int32-rows.ts';
 import { ObjectColumn } from '../../columns/object-column.ts';
+import { SharedPages } from '../../columns/shared-pages.ts';
+import { equalsCharacters } from '../codec/bytes.ts';
+import type { WatchEvent } from '../session/backend.ts';
 import type { KeyTable } from '../session/key-table.ts';
+import { charactersOfValue } from '../session/table-event.ts';
+import type { LeaseID } from '../session/transport.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
-import { SyncKey } from './sync-key.ts';
 
-/** The states of the keys of a writer, by the row of the key in a table that it shares with a watch of the prefix. */
+/** The row of a key, or {@link CANARY}. */
+export type Job = number;
+
+export const CANARY: Job = -1;
+
+/* The states of a key, which may be combined. */
+
+/** The owner wants the value of the row. A key that is not wanted must not exist. */
+export const WANTED = 1;
+/** The kvstore is known to have a value that this store has written or adopted. */
+export const STORED = 2;
+/** The kvstore is known to have the wanted value. Only with {@link STORED}. */
+export const LANDED = 4;
+/** The kvstore has the value of the row, which an earlier session has left. Only while its leases are adopted. */
+export const INHERITED = 8;
+/** The value in the kvstore is unknown. The next write compares first. */
+export const UNKNOWN = 16;
+/** The last write failed. It may have taken effect, so the next write compares first. */
+export const FAILED = 32;
+/** The kvstore has another value, or none. The next write does not compare. */
+export const DIFFERENT = 64;
+/** A put of the key is being written. */
+export const WRITING = 128;
+/** The wanted value has changed since the last write began. */
+export const CHANGED = 256;
+/** From the call that queues the key until its last write has settled. */
+export const PENDING = 512;
+/** The row has a state. */
+const PRESENT = 1024;
+
+/**
+ * Columns of a row: the states above; the revision of a stored put whose event the watch has not delivered yet, plus
+ * one, in two words; the number of puts that were stored before it.
+ */
+const STATES = 0;
+const ECHO = 1;
+const ORDER = 3;
+const COLUMNS = 4;
+
+const FIRST_ROWS = 16;
+
+/** Objects by job. A `Map` of 100,000 entries takes milliseconds in one turn when it grows. */
+export class JobColumn<T extends object> {
+  readonly #column = new ObjectColumn<T>();
+
+  get(job: Job): T | undefined {
+    return this.#column.get(job - CANARY);
+  }
+
+  set(job: Job, value: T | undefined): void {
+    this.#column.set(job - CANARY, value);
+  }
+
+  delete(job: Job): void {
+    this.set(job, undefined);
+  }
+}
+
+/**
+ * The names of a writer that are wanted, queued, being written, or left by an earlier session: their states and values,
+ * by the row of the name in a table that the writer shares with a watch of the prefix. A name needs no object on the
+ * heap.
+ *
+ *     row    states │ revision of the awaited event │ order        value │ inherited lease
+ */
 export class SyncKeys {
   readonly table: KeyTable;
-  readonly #states = new ObjectColumn<SyncKey>();
+  readonly #rows = new Int32Rows(COLUMNS, new SharedPages(), FIRST_ROWS);
+  /** The characters of the wanted or inherited values. */
+  readonly #values = new ObjectColumn<string>();
+  /** The leases of the inherited values. */
+  readonly #leases = new ObjectColumn<LeaseID>();
   #size = 0;
 
   constructor(table: KeyTable) {
@@ -22,62 +95,147 @@ export class SyncKeys {
     return this.table.find(bytesOf({ key: name }), 0);
   }
 
-  get(name: string): SyncKey | undefined {
-    return this.at(this.rowOf(name));
+  nameAt(row: number): string {
+    return this.table.nameAt(row) ?? '';
   }
 
-  /** Returns the state in a row; `undefined` if there is none, or if the row is -1. */
-  at(row: number): SyncKey | undefined {
-    return row < 0 ? undefined : this.#states.get(row);
+  /** Returns true if the row has a state; false if it is -1. */
+  has(row: number): boolean {
+    return this.is(row, PRESENT);
   }
 
-  /** Returns the state of a name, a new one if it has none. */
-  ensure(name: string): SyncKey {
+  /** Returns the row of a name, with a new state if it has none. */
+  ensure(name: string): number {
     const row = this.rowOf(name);
-    return this.at(row) ?? this.add(name, row);
+    return this.has(row) ? row : this.add(name, row);
   }
 
   /**
-   * Adds a state for a name without one.
+   * Adds a state for a name without one. Returns its row.
    *
    * @param row see {@link SyncKeys.rowOf}
    */
-  add(name: string, row: number): SyncKey {
+  add(name: string, row: number): number {
     const at = row < 0 ? this.table.add(bytesOf({ key: name }), 0) : row;
-    const key = new SyncKey(name, at);
     this.table.setWritten(at, true);
-    this.#states.set(at, key);
+    this.#rows.reserve(at);
+    this.update(at, 0, PRESENT);
     this.#size++;
-    return key;
+    return at;
   }
 
   /** Removes a state that was not removed before. */
-  delete({ row }: SyncKey): void {
-    this.#states.set(row, undefined);
+  delete(row: number): void {
+    this.#values.set(row, undefined);
+    this.#rows.set(row, STATES, 0);
+    this.setEcho(row, undefined);
     this.table.setWritten(row, false);
     this.#size--;
   }
 
-  /**
-   * Iterates over the states in any order. States may be added and deleted during the iteration: a deleted one is not
-   * visited, and an added one may be.
-   */
-  *values(): Generator<SyncKey, void, void> {
-    for (let row = 0; row < this.table.limit; row++) {
-      const key = this.#states.get(row);
-      if (key !== undefined) yield key;
+  /** Returns true if one of the states is set. */
+  is(row: number, states: number): boolean {
+    return (this.#rows.get(row, STATES) & states) !== 0;
+  }
+
+  /** Clears states, then sets others. */
+  update(row: number, cleared: number, states: number): void {
+    const page = this.#rows.writablePageOf(row);
+    const at = this.#rows.offsetOf(row) + STATES;
+    page[at] = ((page[at] ?? 0) & ~cleared) | states;
+  }
+
+  set(row: number, states: number): void {
+    this.update(row, 0, states);
+  }
+
+  /** Returns the number of bytes of the name and of the value. */
+  sizeOf(row: number): number {
+    return this.table.nameLength(row) + (this.#values.get(row)?.length ?? 0);
+  }
+
+  /** Returns the characters of the wanted or inherited value; `undefined` if there is none. */
+  valueAt(row: number): string | undefined {
+    return this.#values.get(row);
+  }
+
+  /** Sets the wanted value. */
+  want(row: number, value: string): void {
+    const isSame = this.#values.get(row) === value;
+    if (isSame && this.is(row, WANTED)) return;
+    this.update(row, isSame ? 0 : LANDED | INHERITED, WANTED | CHANGED);
+    if (!isSame) this.#values.set(row, value);
+  }
+
+  /** Records that the key must not exist. */
+  unwant(row: number): void {
+    this.update(row, WANTED | LANDED, CHANGED);
+    if (!this.is(row, INHERITED)) this.#values.set(row, undefined);
+  }
+
+  /** Records that an earlier session has left the value of an event. */
+  inherit(row: number, event: WatchEvent): void {
+    if (!this.is(row, WANTED)) this.#values.set(row, charactersOfValue(event));
+    else if (!this.hasValue(row, event.value)) {
+      this.update(row, INHERITED, 0);
+      return;
     }
+    this.#leases.set(row, event.lease);
+    this.set(row, INHERITED);
+  }
+
+  /** Forgets that an earlier session has left the value. */
+  disinherit(row: number): void {
+    this.update(row, INHERITED, 0);
+    if (!this.is(row, WANTED)) this.#values.set(row, undefined);
+  }
+
+  /** Returns the lease of an {@link INHERITED} value; `undefined` if it has none. */
+  inheritedLease(row: number): LeaseID | undefined {
+    return this.#leases.get(row);
+  }
+
+  /** Returns true if these are the bytes of the wanted or inherited value. */
+  hasValue(row: number, value: Uint8Array): boolean {
+    const known = this.#values.get(row);
+    return known !== undefined && equalsCharacters(value, known);
+  }
+
+  /** Returns the revision of a stored put whose event is awaited; `undefined` if there is none. */
+  echoOf(row: number): number | undefined {
+    const echo = wideAt(this.#rows.pageOf(row), this.#rows.offsetOf(row) + ECHO);
+    return echo === 0 ? undefined : echo - 1;
+  }
+
+  /** @param order number of puts that were stored before this one */
+  setEcho(row: number, revision: number | undefined, order = 0): void {
+    const page = this.#rows.writablePageOf(row);
+    const at = this.#rows.offsetOf(row);
+    setWideAt(page, at + ECHO, revision === undefined ? 0 : revision + 1);
+    page[at + ORDER] = order;
+  }
+
+  /** Returns true if fewer than `puts` puts were stored before the one whose event is awaited, modulo 2³². */
+  isEchoBefore(row: number, puts: number): boolean {
+    return ((this.#rows.get(row, ORDER) - puts) | 0) < 0;
   }
 
   /**
-   * Calls `visit` with each state, like {@link SyncKeys.values}, and frees the rows of keys that only an ended watch
-   * knew. Yields after each `slice` rows.
+   * Iterates over the rows with a state. States may be added and deleted during the iteration: a deleted one is not
+   * visited, and an added one may be.
    */
-  *visit(slice: number, visit: (key: SyncKey) => void): Generator<void, void, void> {
+  *rows(): Generator<number, void, void> {
+    for (let row = 0; row < this.table.limit; row++) if (this.has(row)) yield row;
+  }
+
+  /**
+   * Calls `visit` with each row that has a state, like {@link SyncKeys.rows}, and frees the rows of keys that only an
+   * ended watch knew. Yields after each `slice` rows.
+   */
+  *visit(slice: number, visit: (row: number) => void): Generator<void, void, void> {
     for (let row = 0; row < this.table.limit; row++) {
-      const key = this.#states.get(row);
-      if (key === undefined) this.table.release(row);
-      else visit(key);
+      if (this.has(row)) visit(row);
+      else this.table.release(row);
       if ((row + 1) % slice === 0) yield;
     }
   }

@@ -5,7 +5,7 @@ import { fired } from '../../base/follow-signal.ts';
 import { deferred, sleep } from '../../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../../base/system-clock.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { byteLengthOf, bytesOfCharacters, charactersOf, equalsCharacters } from '../codec/bytes.ts';
+import { byteLengthOf, bytesOfCharacters, charactersOf } from '../codec/bytes.ts';
 import {
   type KvstoreBackend,
   MAX_COMPARED_WRITES,
@@ -17,15 +17,28 @@ import {
 } from '../session/backend.ts';
 import { abortedError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
-import { charactersOfValue, nameOf, rowOf } from '../session/table-event.ts';
-import type { LeaseID } from '../session/transport.ts';
+import { nameOf, rowOf } from '../session/table-event.ts';
 import { Canary } from './canary.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
 import { ReturnedValues } from './returned-values.ts';
-import { isLanded, JOB_ENTRIES, type Job, SyncKey } from './sync-key.ts';
-import { SyncKeys } from './sync-keys.ts';
-import { type Attempt, adoptLeases, writeOf } from './write-attempt.ts';
+import {
+  CANARY,
+  CHANGED,
+  DIFFERENT,
+  FAILED,
+  INHERITED,
+  type Job,
+  JobColumn,
+  LANDED,
+  PENDING,
+  STORED,
+  SyncKeys,
+  UNKNOWN,
+  WANTED,
+  WRITING,
+} from './sync-keys.ts';
+import { type Attempt, adoptLeases } from './write-attempt.ts';
 import { WriteWaits } from './write-waits.ts';
 
 /** Options of {@link SyncStore}. */
@@ -130,8 +143,9 @@ const ECHO_MS = 10_000;
  */
 export class SyncStore {
   readonly #options: SyncStoreOptions & Runtime;
-  /** The names that are wanted, queued, being written, or left by an earlier session. */
   readonly #keys: SyncKeys;
+  /** The puts that are being written, by row. */
+  readonly #writing = new Map<number, Attempt>();
   #wanted = 0;
   /** Number of landed puts that the watch has not shown yet. */
   #awaitedEchoes = 0;
@@ -148,9 +162,9 @@ export class SyncStore {
   #puts = 0;
   /** True if the watch has read the prefix and follows its changes, so that it shows each later delete. */
   #isWatching = false;
-  readonly #canaryWaits = new WriteWaits(() => this.#pending + this.#lossReports);
+  readonly #canaryWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
   /** The callers that wait for their writes only. */
-  readonly #landingWaits = new WriteWaits(() => this.#pending + this.#lossReports);
+  readonly #landingWaits = new WriteWaits<number>(() => this.#pending + this.#lossReports);
   /** Number of running reports of the keys of lost leases. */
   #lossReports = 0;
   #writes = 0;
@@ -171,23 +185,23 @@ export class SyncStore {
     if (!this.#isAdopting) this.#writesMayBegin.resolve();
     const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
-    const weightOf = (job: Job): number =>
-      job instanceof Canary ? Number.POSITIVE_INFINITY : this.#weightOf(job);
+    const weightOf = (job: Job): number => (job === CANARY ? Number.POSITIVE_INFINITY : this.#weightOf(job));
     this.#queue = new RetryQueue({
       clock,
       random,
       concurrency,
       attempt: async (jobs, signal) => {
         if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
-        if (jobs[0] instanceof Canary) await this.#syncCanary(signal);
+        if (jobs[0] === CANARY) await this.#syncCanary(signal);
         else await this.#sync(jobs, signal);
       },
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
-      entries: JOB_ENTRIES,
+      entries: new JobColumn(),
       onDone: (jobs) => this.#recordDone(jobs),
       onFailure: (error) => options.onFailure?.(error, `writes of ${options.prefix}`),
     });
-    this.#contested = new ContestedKeys({ clock, random, putBack: (key) => this.#putBack(key) });
+    const putBack = (job: Job): void => this.#putBack(job);
+    this.#contested = new ContestedKeys({ clock, random, putBack }, new JobColumn());
   }
 
   status(): SyncStoreStatus {
@@ -206,19 +220,20 @@ export class SyncStore {
 
   /** Returns the wanted value of a name; undefined if it is not wanted. */
   get(name: string): Uint8Array | undefined {
-    const wanted = this.#keys.get(name)?.wanted;
-    return wanted === undefined ? undefined : bytesOfCharacters(wanted);
+    return this.#wantedAt(this.#keys.rowOf(name));
   }
 
   /** Returns true if a name is wanted. */
   has(name: string): boolean {
-    return this.#keys.get(name)?.wanted !== undefined;
+    return this.#keys.is(this.#keys.rowOf(name), WANTED);
   }
 
   /** Iterates over the wanted names and values. */
   *entries(): Generator<[string, Uint8Array], void, void> {
-    for (const { name, wanted } of this.#keys.values())
-      if (wanted !== undefined) yield [name, bytesOfCharacters(wanted)];
+    for (const row of this.#keys.rows()) {
+      const value = this.#wantedAt(row);
+      if (value !== undefined) yield [this.#keys.nameAt(row), value];
+    }
   }
 
   /**
@@ -227,39 +242,45 @@ export class SyncStore {
    * @param isDifferent true if the kvstore is known to have another value, or none; the write then does not compare
    */
   upsert(name: string, value: Uint8Array, isDifferent = false): void {
-    const key = this.#want(name, charactersOf(value));
-    if (isDifferent && !key.isPending) key.isDifferent = true;
-    this.#enqueue(key);
+    const row = this.#want(name, charactersOf(value));
+    if (isDifferent && !this.#keys.is(row, PENDING)) this.#keys.set(row, DIFFERENT);
+    this.#enqueue(row);
   }
 
   /** Sets the wanted value to the one that another client has put. The key is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
-    const key = this.#want(name, charactersOf(value));
-    key.stored = key.wanted;
-    key.isUnknown = true; // because a running write may replace it
-    this.#contested.cancel(key);
-    this.#enqueue(key);
+    const row = this.#want(name, charactersOf(value));
+    this.#keys.set(row, STORED | LANDED | UNKNOWN); // unknown because a running write may replace it
+    this.#contested.cancel(row);
+    this.#enqueue(row);
   }
 
   delete(name: string): void {
-    const key = this.#keys.ensure(name);
-    if (key.wanted !== undefined) this.#wanted--;
-    key.wanted = undefined;
-    this.#stopAwaitingEcho(key);
-    this.#contested.cancel(key);
-    this.#enqueue(key);
+    const row = this.#keys.ensure(name);
+    if (this.#keys.is(row, WANTED)) this.#wanted--;
+    this.#keys.unwant(row);
+    this.#stopAwaitingEcho(row);
+    this.#contested.cancel(row);
+    this.#enqueue(row);
   }
 
-  #want(name: string, value: string): SyncKey {
-    const key = this.#keys.ensure(name);
-    if (key.wanted === undefined) this.#wanted++;
-    key.wanted = sharedText(value, key.inherited?.value);
-    return key;
+  /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
+  #wantedAt(row: number): Uint8Array | undefined {
+    const value = this.#keys.is(row, WANTED) ? this.#keys.valueAt(row) : undefined;
+    return value === undefined ? undefined : bytesOfCharacters(value);
   }
 
-  #stopAwaitingEcho(key: SyncKey): void {
-    if (key.echoRevision !== undefined) this.#awaitedEchoes--;
-    key.echoRevision = undefined;
+  #want(name: string, value: string): number {
+    const row = this.#keys.ensure(name);
+    if (!this.#keys.is(row, WANTED)) this.#wanted++;
+    this.#keys.want(row, value);
+    return row;
+  }
+
+  #stopAwaitingEcho(row: number): void {
+    if (this.#keys.echoOf(row) === undefined) return;
+    this.#awaitedEchoes--;
+    this.#keys.setEcho(row, undefined);
   }
 
   /**
@@ -267,14 +288,13 @@ export class SyncStore {
    * is not written yet waits for this. Does nothing if the name is not wanted.
    */
   invalidate(name: string): void {
-    const key = this.#keys.get(name);
-    if (key !== undefined) this.#invalidate(key);
+    this.#invalidate(this.#keys.rowOf(name));
   }
 
-  #invalidate(key: SyncKey): void {
-    if (key.wanted === undefined) return;
-    key.isUnknown = true;
-    this.#putAgain(key);
+  #invalidate(row: number): void {
+    if (!this.#keys.is(row, WANTED)) return;
+    this.#keys.set(row, UNKNOWN);
+    this.#putAgain(row);
   }
 
   /**
@@ -293,55 +313,62 @@ export class SyncStore {
     return this.#receiveEvent(row, undefined, event);
   }
 
-  #receiveEvent(row: number, name: string | undefined, event: WatchEvent): boolean {
+  #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
-    const key = this.#keys.at(row);
-    const isFound = this.#isAdopting && key?.stored === undefined && key?.isWriting !== true;
-    if (isFound) this.#recordFound(key, row, name, event);
-    if (key?.wanted === undefined) return isFound && type !== 'delete';
-    if (key.stored === undefined && !key.isWriting) return true; // written soon
-    const isEcho = modRevision === key.echoRevision && key.wanted === key.stored;
-    const isDesired = isEcho || (type !== 'delete' && equalsCharacters(event.value, key.wanted));
-    if (key.isWriting) {
-      key.watchedWrite = { isDesired, modRevision };
+    const keys = this.#keys;
+    const isFound = this.#isAdopting && !keys.is(found, STORED | WRITING);
+    const row = isFound ? this.#recordFound(found, name, event) : found;
+    if (!keys.is(row, WANTED)) return isFound && type !== 'delete';
+    if (!keys.is(row, STORED | WRITING)) return true; // written soon
+    const landedAt = keys.echoOf(row);
+    const isEcho = modRevision === landedAt && keys.is(row, LANDED);
+    const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event.value));
+    const attempt = keys.is(row, WRITING) ? this.#writing.get(row) : undefined;
+    if (attempt !== undefined) {
+      attempt.watched = { isDesired, modRevision };
       return true;
     }
-    const landedAt = key.echoRevision;
     if (landedAt !== undefined && modRevision < landedAt) return true; // replaced already
-    this.#stopAwaitingEcho(key);
-    if (isDesired) this.#contested.cancel(key);
-    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(key);
-    else this.#contested.recordOverwrite(key);
+    this.#stopAwaitingEcho(row);
+    if (isDesired) this.#contested.cancel(row);
+    else if (type === 'delete' && landedAt !== UNKNOWN_REVISION) this.#contested.recordDelete(row);
+    else this.#contested.recordOverwrite(row);
     return true;
   }
 
-  /** Records the value in the kvstore and its lease, which may be adopted. */
-  #recordFound(known: SyncKey | undefined, row: number, name: string | undefined, event: WatchEvent): void {
-    const isDelete = event.type === 'delete';
-    if (known === undefined && isDelete) return;
-    const key = known ?? this.#keys.add(name ?? nameOf(event, this.#options.prefix), row);
-    key.inherited = isDelete
-      ? undefined
-      : { value: sharedText(charactersOfValue(event), key.wanted), lease: event.lease };
-    this.#inherit(key);
-    this.#forgetUnneeded(key);
+  /** Records the value in the kvstore and its lease, which may be adopted. Returns the row of the key, or -1. */
+  #recordFound(found: number, name: string | undefined, event: WatchEvent): number {
+    const isKnown = this.#keys.has(found);
+    if (event.type === 'delete') {
+      if (!isKnown) return found;
+      this.#keys.disinherit(found);
+      this.#forgetUnneeded(found);
+      return found;
+    }
+    const row = isKnown ? found : this.#keys.add(name ?? nameOf(event, this.#options.prefix), found);
+    this.#keys.inherit(row, event);
+    this.#wantInherited(row);
+    return row;
   }
 
   /**
    * Makes the inherited value of a key the wanted value, if `onInherited` is set and the owner has neither set nor
    * deleted the key.
    */
-  #inherit({ name, inherited, wanted, isPending }: SyncKey): void {
+  #wantInherited(row: number): void {
     const { onInherited } = this.#options;
-    const isLate = this.#isListed || wanted !== undefined || isPending;
-    if (onInherited === undefined || inherited === undefined || isLate) return;
+    if (onInherited === undefined || this.#isListed || this.#keys.is(row, WANTED | PENDING)) return;
+    const value = this.#keys.valueAt(row);
+    const name = this.#keys.nameAt(row);
     onInherited(name);
-    this.#enqueue(this.#want(name, inherited.value));
+    if (value !== undefined) this.#enqueue(this.#want(name, value));
   }
 
   /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
-  #forgetUnneeded(key: SyncKey): void {
-    if (key.wanted === undefined && key.inherited === undefined && !key.isPending) this.#keys.delete(key);
+  #forgetUnneeded(row: number): void {
+    if (this.#keys.is(row, WANTED | INHERITED | PENDING)) return;
+    this.#contested.forget(row);
+    this.#keys.delete(row);
   }
 
   /**
@@ -365,9 +392,9 @@ export class SyncStore {
    */
   *visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
     if (!this.#isAdopting) return;
-    yield* this.#keys.visit(slice, ({ name, wanted, inherited, isPending }) => {
-      const isUnwanted = wanted === undefined && !isPending;
-      if (isUnwanted && inherited !== undefined) visit(name, bytesOfCharacters(inherited.value));
+    yield* this.#keys.visit(slice, (row) => {
+      const value = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.valueAt(row);
+      if (value !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(value));
     });
   }
 
@@ -377,9 +404,9 @@ export class SyncStore {
     this.#isAdopting = false;
     this.#writesMayBegin.resolve();
     const { gate = OPEN_GATE } = this.#options;
-    const forget = this.#keys.visit(gate.slice, (key) => {
-      key.inherited = undefined;
-      this.#forgetUnneeded(key);
+    const forget = this.#keys.visit(gate.slice, (row) => {
+      this.#keys.disinherit(row);
+      this.#forgetUnneeded(row);
     });
     await gate.runSteps(forget);
   }
@@ -399,15 +426,15 @@ export class SyncStore {
     await sleep(clock, ECHO_MS, signal);
     const steps = this.#invalidateWhere(
       gate.slice,
-      ({ echoRevision, order }) => echoRevision !== undefined && order < puts,
+      (row) => this.#keys.echoOf(row) !== undefined && this.#keys.isEchoBefore(row, puts),
     );
     gate.runInBackground(steps, { signal });
   }
 
   /** Queues a comparison of the keys that satisfy `isDue`, in steps of `slice` rows. */
-  #invalidateWhere(slice: number, isDue: (key: SyncKey) => boolean): Generator<void, void, void> {
-    return this.#keys.visit(slice, (key) => {
-      if (isDue(key)) this.#invalidate(key);
+  #invalidateWhere(slice: number, isDue: (row: number) => boolean): Generator<void, void, void> {
+    return this.#keys.visit(slice, (row) => {
+      if (isDue(row)) this.#invalidate(row);
     });
   }
 
@@ -416,8 +443,8 @@ export class SyncStore {
    */
   receiveCanaryEvent({ type, key }: WatchEvent): void {
     if (key !== this.#options.canary) return;
-    if (type !== 'delete') this.#contested.cancel(this.#canary);
-    else if (this.#canary.isTrue) this.#contested.recordDelete(this.#canary);
+    if (type !== 'delete') this.#contested.cancel(CANARY);
+    else if (this.#canary.isTrue) this.#contested.recordDelete(CANARY);
   }
 
   /**
@@ -448,7 +475,7 @@ export class SyncStore {
     // Keys may have been lost since the last run.
     this.#retractCanary();
     const { gate = OPEN_GATE } = this.#options;
-    const steps = this.#invalidateWhere(gate.slice, ({ stored }) => stored !== undefined);
+    const steps = this.#invalidateWhere(gate.slice, (row) => this.#keys.is(row, STORED));
     if (this.#keys.size > 0) await gate.runSteps(steps, signal);
     await Promise.all([this.#runQueue(signal), this.#followKeys(signal), this.#followCanary(signal)]);
     this.#contested.stop();
@@ -504,13 +531,13 @@ export class SyncStore {
     }
   }
 
-  #putBack(key: Job): void {
-    const isCanary = key instanceof Canary;
-    if (isCanary ? !key.isTrue : key.wanted === undefined) return;
+  #putBack(job: Job): void {
+    const isCanary = job === CANARY;
+    if (isCanary ? !this.#canary.isTrue : !this.#keys.is(job, WANTED)) return;
     this.#putBacks++;
     if (!isCanary) {
-      key.isDifferent = true;
-      this.#putAgain(key);
+      this.#keys.set(job, DIFFERENT);
+      this.#putAgain(job);
     } else {
       this.#canary.recordDelete();
       void this.markSynced();
@@ -524,8 +551,8 @@ export class SyncStore {
         this.#canary.recordExpiry();
         this.#retractCanary();
       }
-      const lost = key.startsWith(prefix) ? this.#keys.get(key.slice(prefix.length)) : undefined;
-      if (!leased || lost?.wanted === undefined) continue;
+      const lost = key.startsWith(prefix) ? this.#keys.rowOf(key.slice(prefix.length)) : -1;
+      if (!leased || !this.#keys.is(lost, WANTED)) continue;
       this.#retractCanary();
       this.#putAgain(lost);
     }
@@ -540,124 +567,124 @@ export class SyncStore {
     this.#landingWaits.complete(this.#landingWaits.due());
   }
 
-  #putAgain(key: SyncKey): void {
-    key.stored = undefined;
-    this.#canaryWaits.forgetQueued(key.name);
-    this.#landingWaits.forgetQueued(key.name);
+  #putAgain(row: number): void {
+    this.#keys.update(row, STORED | LANDED, 0);
+    this.#canaryWaits.forgetQueued(row);
+    this.#landingWaits.forgetQueued(row);
     this.#canary.abortWrite();
-    this.#add(key);
+    this.#add(row);
   }
 
   /** Deletes the canary before lost keys are put again, and writes it again after them. */
   #retractCanary(): void {
     if (!this.#canary.retract()) return;
-    if (this.#canary.mayExist) this.#queue.add(this.#canary);
+    if (this.#canary.mayExist) this.#queue.add(CANARY);
     void this.markSynced();
   }
 
   /** Number of names that are queued or being written. */
   get #pending(): number {
-    return this.#queue.has(this.#canary) ? this.#queue.size - 1 : this.#queue.size;
+    return this.#queue.has(CANARY) ? this.#queue.size - 1 : this.#queue.size;
   }
 
-  #enqueue(key: SyncKey): void {
-    if (!key.isPending) {
-      if (isLanded(key)) return;
-      this.#canaryWaits.recordQueued(key.name);
-      this.#landingWaits.recordQueued(key.name);
+  #enqueue(row: number): void {
+    if (!this.#keys.is(row, PENDING)) {
+      if (this.#keys.is(row, LANDED)) return;
+      this.#canaryWaits.recordQueued(row);
+      this.#landingWaits.recordQueued(row);
     }
-    this.#add(key);
+    this.#add(row);
   }
 
-  #add(key: SyncKey): void {
-    key.isPending = true;
-    this.#queue.add(key);
+  #add(row: number): void {
+    this.#keys.set(row, PENDING);
+    this.#queue.add(row);
   }
 
-  #weightOf(key: SyncKey): number {
-    const bytes = key.name.length + (key.wanted?.length ?? 0);
-    return Math.max(bytes / BATCH_BYTES, this.#mayBeThere(key) ? 1 / MAX_COMPARED_WRITES : 0);
+  #weightOf(row: number): number {
+    const bytes = this.#keys.sizeOf(row);
+    return Math.max(bytes / BATCH_BYTES, this.#mayBeEqual(row) ? 1 / MAX_COMPARED_WRITES : 0);
   }
 
   /** Writes keys in one transaction. */
-  async #sync(jobs: Jobs<Job>, signal: AbortSignal): Promise<void> {
-    const { backend, prefix, leased = true, gate = OPEN_GATE } = this.#options;
-    if (!(await gate.pass(jobs.length * WRITE_WEIGHT, signal))) throw abortedError();
-    const attempts = jobs.filter((job) => job instanceof SyncKey).map((key) => this.#begin(key));
+  async #sync(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
+    const { backend, leased = true, gate = OPEN_GATE } = this.#options;
+    if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
+    const attempts = rows.map((row) => this.#begin(row));
     try {
-      const due = await adoptLeases(attempts, this.#options, signal, (attempt) => this.#land(attempt));
+      const due = await adoptLeases(attempts, backend, signal, (attempt) => this.#land(attempt));
       if (due.length === 0) return;
-      const writes = due.map((attempt) => writeOf(attempt, prefix));
-      const { revision, isComplete } = await backend.writeAll(writes, { fenced: true, leased, signal });
+      const { revision, isComplete } = await backend.writeAll(due, { fenced: true, leased, signal });
       this.#writes += due.length;
       for (const attempt of due)
-        this.#land(attempt, isComplete || !attempt.mayBeThere ? revision : undefined);
+        this.#land(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
     } catch (error) {
-      for (const { key } of attempts) if (key.stored === undefined) this.#recordFailure(key);
+      for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
       throw error;
     }
   }
 
   /** Returns true if the kvstore may have the wanted value of a key. */
-  #mayBeThere({ isUnknown, hasFailed, isDifferent, stored }: SyncKey): boolean {
+  #mayBeEqual(row: number): boolean {
     const { leased = true } = this.#options;
-    return isUnknown || hasFailed || (leased === false && stored === undefined && !isDifferent);
+    const isUnknown = this.#keys.is(row, UNKNOWN | FAILED);
+    return isUnknown || (leased === false && !this.#keys.is(row, STORED | DIFFERENT));
   }
 
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
-  #begin(key: SyncKey): Attempt {
-    const { wanted, hasFailed } = key;
-    const mayBeThere = this.#mayBeThere(key);
-    const adoptable = mayBeThere ? undefined : this.#adoptable(key);
-    key.inherited = undefined;
-    key.isDifferent = false;
-    key.hasFailed = false;
-    key.isUnknown = false;
-    key.stored = undefined;
-    this.#contested.cancel(key);
-    key.isWriting = wanted !== undefined;
-    key.watchedWrite = undefined;
-    return { key, wanted, mayBeThere, adoptable, wasDelivered: this.#isWatching && !hasFailed };
-  }
-
-  #adoptable({ wanted, inherited }: SyncKey): LeaseID | undefined {
-    const { leased = true } = this.#options;
-    return leased === true && inherited !== undefined && inherited.value === wanted
-      ? inherited.lease
-      : undefined;
+  #begin(row: number): Attempt {
+    const { prefix, leased = true } = this.#options;
+    const keys = this.#keys;
+    const isPut = keys.is(row, WANTED);
+    const mayBeEqual = this.#mayBeEqual(row);
+    const mayAdopt = leased === true && isPut && !mayBeEqual && keys.is(row, INHERITED);
+    const attempt: Attempt = {
+      row,
+      key: `${prefix}${keys.nameAt(row)}`,
+      value: this.#wantedAt(row),
+      mayBeEqual,
+      adoptable: mayAdopt ? keys.inheritedLease(row) : undefined,
+      wasDelivered: this.#isWatching && !keys.is(row, FAILED),
+      watched: undefined,
+    };
+    if (!isPut) keys.disinherit(row);
+    const past = INHERITED | DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED;
+    keys.update(row, past, isPut ? WRITING : 0);
+    if (isPut) this.#writing.set(row, attempt);
+    this.#contested.cancel(row);
+    return attempt;
   }
 
   /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
-  #recordFailure(key: SyncKey): void {
-    key.isWriting = false;
-    key.hasFailed = true;
+  #recordFailure(row: number): void {
+    this.#writing.delete(row);
+    this.#keys.update(row, WRITING, FAILED);
   }
 
   /** @param revision of the write; undefined if the kvstore had the wanted value */
-  #land({ key, wanted, wasDelivered }: Attempt, revision?: number): void {
-    const { watchedWrite } = key;
-    key.isWriting = false;
-    key.watchedWrite = undefined;
-    if (wanted === undefined) return;
-    key.stored = wanted;
-    this.#stopAwaitingEcho(key);
-    if (key.wanted !== wanted) return; // written again soon
-    if (watchedWrite !== undefined && watchedWrite.modRevision >= (revision ?? UNKNOWN_REVISION)) {
-      if (!watchedWrite.isDesired) this.#contested.recordOverwrite(key); // by another client, after us
+  #land({ row, value, wasDelivered, watched }: Attempt, revision?: number): void {
+    const keys = this.#keys;
+    if (value === undefined) return;
+    const isChanged = keys.is(row, CHANGED);
+    keys.update(row, WRITING | LANDED, isChanged ? STORED : STORED | LANDED);
+    this.#writing.delete(row);
+    this.#stopAwaitingEcho(row);
+    if (isChanged) return; // written again soon
+    if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
+      if (!watched.isDesired) this.#contested.recordOverwrite(row); // by another client, after us
     } else if (revision !== undefined || !wasDelivered) {
       this.#awaitedEchoes++;
-      key.echoRevision = revision ?? UNKNOWN_REVISION;
-      key.order = this.#puts++;
+      keys.setEcho(row, revision ?? UNKNOWN_REVISION, this.#puts++);
     }
   }
 
   #recordDone(jobs: readonly Job[]): void {
     for (const job of jobs) {
-      if (job instanceof Canary) continue;
-      job.isPending = false;
+      if (job === CANARY) continue;
+      this.#keys.update(job, PENDING, 0);
       this.#forgetUnneeded(job);
-      this.#canaryWaits.forgetQueued(job.name);
-      this.#landingWaits.forgetQueued(job.name);
+      this.#canaryWaits.forgetQueued(job);
+      this.#landingWaits.forgetQueued(job);
     }
     this.#landingWaits.complete(this.#landingWaits.due());
     this.#offerCanary();
@@ -665,7 +692,7 @@ export class SyncStore {
 
   /** Queues the canary if it would be true now, or if it exists and is false. */
   #offerCanary(): void {
-    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(this.#canary);
+    if (this.#canary.isFalse || this.#canaryWaits.due().length > 0) this.#queue.add(CANARY);
   }
 
   async #syncCanary(signal: AbortSignal): Promise<void> {
@@ -686,8 +713,3 @@ checkArguments(SyncStore, {
   watchState: { state: TEXT, signal: SIGNAL },
   run: { signal: SIGNAL },
 });
-
-/** Returns `known` if the texts are equal, so that only one of them stays in memory. */
-function sharedText(text: string, known: string | undefined): string {
-  return text === known ? known : text;
-}

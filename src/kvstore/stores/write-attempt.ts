@@ -1,30 +1,22 @@
-import { bytesOfCharacters } from '../codec/bytes.ts';
 import type { KeyWrite, KvstoreBackend } from '../session/backend.ts';
 import type { LeaseID } from '../session/transport.ts';
-import type { SyncKey } from './sync-key.ts';
 
-/** A write that is about to be sent. */
-export interface Attempt {
-  readonly key: SyncKey;
+/** A write that is about to be sent, or was sent. */
+export interface Attempt extends KeyWrite {
+  readonly row: number;
   /** Undefined if the key is deleted. */
-  readonly wanted: string | undefined;
-  /** True if the kvstore may already have the wanted value. */
-  readonly mayBeThere: boolean;
-  /** The lease of an earlier session, if the kvstore has the wanted value under it. */
+  readonly value: Uint8Array | undefined;
+  /** True if the kvstore may already have the value. */
+  readonly mayBeEqual: boolean;
+  /** The lease of an earlier session, if the kvstore has the value under it. */
   readonly adoptable: LeaseID | undefined;
   /**
    * True if the watch has delivered the value which the write may find. False after a failed write, which may have
    * taken effect.
    */
   readonly wasDelivered: boolean;
-}
-
-export function writeOf({ key, wanted, mayBeThere }: Attempt, prefix: string): KeyWrite {
-  return {
-    key: `${prefix}${key.name}`,
-    value: wanted === undefined ? undefined : bytesOfCharacters(wanted),
-    mayBeEqual: mayBeThere,
-  };
+  /** The last event that the watch has delivered since the start of the put. */
+  watched: { readonly isDesired: boolean; readonly modRevision: number } | undefined;
 }
 
 /**
@@ -32,7 +24,7 @@ export function writeOf({ key, wanted, mayBeThere }: Attempt, prefix: string): K
  */
 export async function adoptLeases(
   attempts: readonly Attempt[],
-  { backend, prefix }: { readonly backend: KvstoreBackend; readonly prefix: string },
+  backend: KvstoreBackend,
   signal: AbortSignal,
   onAdopted: (attempt: Attempt) => void,
 ): Promise<readonly Attempt[]> {
@@ -46,7 +38,7 @@ export async function adoptLeases(
     else if (adoptable !== undefined) byLease.set(adoptable, [attempt]);
   }
   for (const [lease, same] of byLease) {
-    const keys = same.map(({ key }) => `${prefix}${key.name}`);
+    const keys = same.map(({ key }) => key);
     if (await backend.adoptLease?.(lease, keys, { signal })) same.forEach(onAdopted);
     else due.push(...same);
   }

@@ -18,13 +18,13 @@ const NONE: readonly WriteWait[] = [];
  *     unfinished names   a  b  c │ d  e │ f        the first waiter requires a, b and c: 6 − 3
  *     waiters                    1      2
  */
-export class WriteWaits {
+export class WriteWaits<N> {
   readonly #unfinished: () => number;
   /** The oldest first. */
   readonly #waits = new Set<WriteWait>();
   #newest: WriteWait | undefined;
   /** The unfinished names that were queued after a waiter, with the newest waiter of that time. */
-  readonly #nameWaits = new Map<string, WriteWait>();
+  readonly #nameWaits = new Map<N, WriteWait>();
   /** Number of unfinished names that the oldest waiter does not require. */
   #laterCount = 0;
 
@@ -45,7 +45,7 @@ export class WriteWaits {
    * Records that a name becomes unfinished. Present waiters do not require the name. Call it once, before the name is
    * queued.
    */
-  recordQueued(name: string): void {
+  recordQueued(name: N): void {
     if (this.#newest === undefined) return;
     this.#nameWaits.set(name, this.#newest);
     this.#newest.laterCount++;
@@ -55,7 +55,7 @@ export class WriteWaits {
   /**
    * Undoes {@link recordQueued}, because the name was written, or was invalidated: then all waiters require it.
    */
-  forgetQueued(name: string): void {
+  forgetQueued(name: N): void {
     const wait = this.#nameWaits.size === 0 ? undefined : this.#nameWaits.get(name);
     if (wait === undefined) return;
     this.#nameWaits.delete(name);

@@ -9,7 +9,7 @@ import {
 } from '../../kvstore/codec/cluster-config.ts';
 import { CLUSTER_CONFIG_PREFIX, clusterConfigKey } from '../../kvstore/codec/keys.ts';
 import type { KvstoreBackend, WatchEvent } from '../../kvstore/session/backend.ts';
-import { type ContestedKey, ContestedKeys } from '../../kvstore/stores/contested-keys.ts';
+import { ContestedKeys } from '../../kvstore/stores/contested-keys.ts';
 import type { Duty, DutyState, DutyStatus } from '../duty.ts';
 import type { DutyContext } from '../duty-report.ts';
 import type { KeyOwner } from './mesh-keys.ts';
@@ -51,8 +51,7 @@ export class ClusterConfigKeeper implements Duty {
   #losses = 0;
   #writes = 0;
   #wake: () => void = () => {};
-  readonly #contested: ContestedKeys<ContestedKey>;
-  readonly #contestedKey: ContestedKey = { history: undefined };
+  readonly #contested: ContestedKeys<string>;
   readonly #written = deferred();
 
   constructor(options: ClusterConfigOptions) {
@@ -127,8 +126,8 @@ export class ClusterConfigKeeper implements Duty {
   #receiveEvent({ type, value }: WatchEvent): void {
     if (type === 'delete') {
       this.#isWritten = false;
-      this.#contested.recordDelete(this.#contestedKey);
-    } else if (!this.#mustKeep(value)) this.#contested.recordOverwrite(this.#contestedKey);
+      this.#contested.recordDelete(this.#key);
+    } else if (!this.#mustKeep(value)) this.#contested.recordOverwrite(this.#key);
   }
 
   async #maintain(signal: AbortSignal): Promise<void> {

@@ -1,40 +1,27 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { type ContestedKey, ContestedKeys } from '../../../src/kvstore/stores/contested-keys.ts';
+import { ContestedKeys } from '../../../src/kvstore/stores/contested-keys.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 
-class Key implements ContestedKey {
-  readonly name: string;
-  history: ContestedKey['history'];
-
-  constructor(name: string) {
-    this.name = name;
-  }
-}
-
 describe('keys that another client changes', () => {
-  let a: Key;
-  let b: Key;
   let clock: ManualClock;
   let random: number;
   let putBack: [key: string, at: number][];
-  let keys: ContestedKeys<Key>;
+  let keys: ContestedKeys<string>;
 
   beforeEach(() => {
     clock = new ManualClock();
     random = 1;
     putBack = [];
-    a = new Key('a');
-    b = new Key('b');
     keys = new ContestedKeys({
       clock,
       random: () => random,
-      putBack: ({ name }) => putBack.push([name, clock.now()]),
+      putBack: (name) => putBack.push([name, clock.now()]),
     });
   });
 
   it('are restored immediately when deleted, and within a second when overwritten', () => {
-    keys.recordDelete(a);
-    keys.recordOverwrite(b);
+    keys.recordDelete('a');
+    keys.recordOverwrite('b');
     clock.advance(2000);
     expect(putBack).toEqual([
       ['a', 0],
@@ -43,9 +30,9 @@ describe('keys that another client changes', () => {
   });
 
   it('keep their delay if they are overwritten again', () => {
-    keys.recordOverwrite(a);
+    keys.recordOverwrite('a');
     random = 0.1;
-    keys.recordOverwrite(a);
+    keys.recordOverwrite('a');
     clock.advance(999);
     expect(putBack).toEqual([]);
     clock.advance(1);
@@ -53,9 +40,9 @@ describe('keys that another client changes', () => {
   });
 
   it('are not restored if they are done or the store stops', () => {
-    keys.recordOverwrite(a);
-    keys.recordOverwrite(b);
-    keys.cancel(a);
+    keys.recordOverwrite('a');
+    keys.recordOverwrite('b');
+    keys.cancel('a');
     keys.stop();
     expect(clock.pending).toBe(0);
     clock.advance(60_000);
@@ -64,7 +51,7 @@ describe('keys that another client changes', () => {
 
   it('are restored with a doubled delay each time, up to five minutes, until they were unchanged for ten', () => {
     for (let i = 0; i < 12; i++) {
-      keys.recordDelete(a);
+      keys.recordDelete('a');
       clock.advance(300_000);
     }
     const delays = putBack.map(([, at], i) => (at - i * 300_000) / 1000);
@@ -72,18 +59,28 @@ describe('keys that another client changes', () => {
     expect(delays.length).toBeGreaterThanOrEqual(11);
     clock.advance(900_000);
     const before = putBack.length;
-    keys.recordDelete(a);
+    keys.recordDelete('a');
     expect(putBack.length).toBe(before + 1);
   });
 
   it('are forgotten after ten minutes, even if a key that was put back before them is put back again', () => {
-    keys.recordDelete(a);
+    keys.recordDelete('a');
     clock.advance(1000);
-    keys.recordDelete(b);
+    keys.recordDelete('b');
     clock.advance(300_000);
-    keys.recordDelete(a);
+    keys.recordDelete('a');
     clock.advance(400_000);
-    keys.recordDelete(b);
+    keys.recordDelete('b');
     expect(putBack.at(-1)).toEqual(['b', clock.now()]);
+  });
+
+  it('are restored immediately if they were forgotten since, because their row has another name', () => {
+    keys.recordDelete('a');
+    keys.forget('a');
+    keys.recordDelete('a');
+    expect(putBack).toEqual([
+      ['a', 0],
+      ['a', 0],
+    ]);
   });
 });

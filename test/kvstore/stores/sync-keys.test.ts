@@ -1,13 +1,40 @@
 import { expect, it } from 'vitest';
 import { KeyTable } from '../../../src/kvstore/session/key-table.ts';
 import { bytesOf } from '../../../src/kvstore/session/wire-key-value.ts';
-import { SyncKeys } from '../../../src/kvstore/stores/sync-keys.ts';
+import { PENDING, SyncKeys, WANTED } from '../../../src/kvstore/stores/sync-keys.ts';
 
 it('the row of a deleted key is used again', () => {
   const table = new KeyTable();
   const keys = new SyncKeys(table);
   for (let i = 0; i < 1_000; i++) keys.delete(keys.ensure(`name-${i}`));
   expect([keys.size, table.limit]).toEqual([0, 1]);
+});
+
+it('a name in a row that is used again has neither the states nor the value of the deleted name', () => {
+  const keys = new SyncKeys(new KeyTable());
+  const row = keys.ensure('deleted');
+  keys.want(row, 'value');
+  keys.update(row, 0, PENDING);
+  keys.setEcho(row, 7, 3);
+  keys.delete(row);
+  const reused = keys.ensure('new');
+  expect(reused).toBe(row);
+  expect([keys.is(row, WANTED | PENDING), keys.valueAt(row), keys.echoOf(row)]).toEqual([
+    false,
+    undefined,
+    undefined,
+  ]);
+});
+
+it('the number of puts before an awaited event may exceed 32 bits', () => {
+  const keys = new SyncKeys(new KeyTable());
+  const row = keys.ensure('name');
+  keys.setEcho(row, 7, 2 ** 32 - 1);
+  expect([2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1].map((puts) => keys.isEchoBefore(row, puts))).toEqual([
+    false,
+    true,
+    true,
+  ]);
 });
 
 it('a visit frees the rows of keys that only an ended watch knew', () => {
