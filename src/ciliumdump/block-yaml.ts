@@ -20,14 +20,14 @@ const INTEGER = /^-?(?:0|[1-9]\d{0,14})$/;
 /** Numbers of other forms, such as `1.5`, `0x1f` and `.inf`, which only a complete parser converts. */
 const NUMERIC =
   /^[-+]?(?:\.?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?|0[xo][\da-fA-F]+|\.(?:inf|Inf|INF|nan|NaN|NAN))$/;
-/** Plain scalars with a value that is not a string. */
+/** Plain scalars with a value other than a string. */
 const CONSTANTS: ReadonlyMap<string, unknown> = new Map([
   ['null', null],
   ['~', null],
   ['true', true],
   ['false', false],
 ]);
-/** Spellings of null and booleans that only a complete parser converts. */
+/** Spellings of null and booleans left to a complete parser. */
 const OTHER_SPELLINGS: ReadonlySet<string> = new Set(['Null', 'NULL', 'True', 'TRUE', 'False', 'FALSE']);
 /** Keys without quotes, such as `f:metadata` and `k:{"type":"Ready"}` of managed fields. */
 const PLAIN_KEY = /^[\w./][^\s#]*$/;

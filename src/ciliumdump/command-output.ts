@@ -9,7 +9,7 @@ export type OutputKind =
   | 'endpoint-list'
   | 'hostname';
 
-/** A command that failed. */
+/** A failed command. */
 export interface CommandFailure {
   readonly command: string;
   readonly error: string;

@@ -51,7 +51,7 @@ export interface TableOwner {
   readonly addresses: ReadonlySet<string>;
   /** Addresses of its own endpoints. */
   readonly endpoints: ReadonlySet<string>;
-  /** Addresses of nodes of clusters that the sources do not contain. */
+  /** Addresses of nodes of clusters missing in the sources. */
   readonly otherClusterAddresses: ReadonlySet<string>;
   /** False if `otherClusterAddresses` may be incomplete, because the report has no list of the agent's nodes. */
   readonly knowsOtherClusters: boolean;
@@ -70,7 +70,7 @@ function isDifference(verdict: Verdict): verdict is DifferenceKind {
 /** The result of comparing a table. */
 export interface TableComparisonResult {
   readonly entries: number;
-  /** Number of entries that are equal to the sources. */
+  /** Number of entries equal to the sources. */
   readonly equal: number;
   readonly expected: Readonly<Partial<Record<ExpectedKind, number>>>;
 }
@@ -142,7 +142,7 @@ export class TableComparison {
     return verdict;
   }
 
-  /** Returns the result, with the prefixes that the table lacks. */
+  /** Returns the result, with the missing prefixes of the table. */
   finish(): TableComparisonResult {
     for (const [prefix, truth] of this.#truth.prefixes)
       if (!this.#seen.has(prefix)) this.#record(this.#judgeMissing(prefix, truth), prefix, undefined, truth);

@@ -2,7 +2,7 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Fields } from '../net/fields.ts';
 import { fieldsOf, parseOutputList } from './output-json.ts';
 
-/** A node that an agent knows. */
+/** A node known to an agent. */
 export interface ListedNode {
   readonly cluster: string;
   readonly name: string;
@@ -56,7 +56,7 @@ function listedNode(item: unknown): ListedNode | undefined {
   };
 }
 
-/** Returns the IPv4 and IPv6 parts of an address field that exist. */
+/** Returns the existing IPv4 and IPv6 parts of an address field. */
 function familiesOf(node: Fields<undefined>, name: string): readonly Fields<undefined>[] {
   const address = node.object(name);
   return [address?.object('ipv4'), address?.object('ipv6')].filter((family) => family !== undefined);

@@ -53,14 +53,14 @@ export interface Truth {
   readonly clusterID: number;
   /** True if the sources contain all clusters of the mesh. If false, entries of other clusters are not compared. */
   readonly hasAllClusters: boolean;
-  /** The kinds of objects that the sources contain. Missing kinds are not compared. */
+  /** The kinds of objects in the sources. Missing kinds are not compared. */
   readonly kinds: {
     readonly endpoints: boolean;
     readonly nodes: boolean;
     readonly services: boolean;
     readonly identities: boolean;
   };
-  /** Kinds that cannot be read completely. The sources may have further objects of these kinds. */
+  /** Kinds with unreadable parts. The sources may have further objects of these kinds. */
   readonly incomplete: ReadonlySet<SourceKind>;
   /** By canonical prefix with a length. */
   readonly prefixes: ReadonlyMap<string, KnownPrefix>;

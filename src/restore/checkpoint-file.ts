@@ -9,9 +9,9 @@ export const CHECKPOINT = 'checkpoint';
 /** Suffix of an incomplete checkpoint. */
 const UNFINISHED = '.unfinished';
 
-/** The version that is written. Version 2 has service accounts of pods. */
+/** The written version. Version 2 has service accounts of pods. */
 const VERSION = 2;
-/** The oldest version that can be read. */
+/** The oldest readable version. */
 const OLDEST_VERSION = 1;
 const MAGIC: Buffer = Buffer.from('dpcache\n');
 /** Bytes before the first section: magic and version. */

@@ -10,14 +10,14 @@ import { CheckpointError, SECTION, type Section, type SectionKind } from './chec
 import { writeEntry } from './entry-codec.ts';
 import { servicePartRecords } from './service-codec.ts';
 
-/** An identity that a cluster has allocated, as stored in a checkpoint. */
+/** An identity allocated by a cluster, as stored in a checkpoint. */
 export interface CheckpointIdentity {
   readonly cluster: string;
   readonly identity: number;
   readonly labels: Labels;
 }
 
-/** The engines that a checkpoint saves and restores. */
+/** The engines saved and restored by a checkpoint. */
 export interface CheckpointEngines {
   readonly ipcache: IPCache;
   readonly nodes: NodeManager;

@@ -25,7 +25,7 @@ export interface CheckpointerOptions {
 
 /** Status of the checkpoints of an agent. Times are wall time. */
 export interface CheckpointerStatus {
-  /** Number of checkpoints that this process has written. */
+  /** Number of checkpoints written by this process. */
   readonly written: number;
   /** Size of the last checkpoint. */
   readonly bytes: number | undefined;

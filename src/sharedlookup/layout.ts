@@ -10,11 +10,11 @@ export const LAYOUT = 0x6c70_0002;
 export const HEADER = {
   layout: 0,
   seed: 1,
-  /** Number of the batch that was started last. */
+  /** Number of the last started batch. */
   started: 16,
   /** Number of the last complete batch. */
   published: 17,
-  /** Number of words that a reader must map. */
+  /** Number of words to map. */
   words: 18,
   /** Directories of IPv4 and IPv6. */
   directory4: 19,
@@ -53,7 +53,7 @@ export function isRecent(batch: number, started: number): boolean {
   return ((started - batch) & BATCH_MASK) <= 1;
 }
 
-/** Returns the stamp of the leaves that a batch writes. It is never 0. */
+/** Returns the stamp of the leaves of a batch. It is never 0. */
 export function stampOf(batch: number): number {
   return batch | ~BATCH_MASK;
 }
@@ -196,7 +196,7 @@ export function partOf(hash: number, bits: number): number {
   return (hash >>> 1) >>> (31 - bits);
 }
 
-/** Returns the first slot that is probed for a hash. */
+/** Returns the first probed slot of a hash. */
 export function homeOf(hash: number, capacity: number): number {
   return ((hash & 0xffff) * capacity) >>> 16;
 }

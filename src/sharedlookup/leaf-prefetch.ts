@@ -23,7 +23,7 @@ const positions = new Int32Array(BLOCK_KEYS);
 
 /** Reads the leaves of many prefixes before they are searched or written, so that their cache misses overlap. */
 export class LeafPrefetch {
-  /** XOR of the words that were read. Storing it prevents the compiler from removing the reads. */
+  /** XOR of the read words. Storing it prevents the compiler from removing the reads. */
   #read = 0;
 
   /**

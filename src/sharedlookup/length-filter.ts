@@ -17,13 +17,13 @@ export class LengthFilter {
   readonly #heap: SharedHeap;
   readonly #family: Family;
   readonly #seed: number;
-  /** Index of the header word that contains the position of the masks. */
+  /** Index of the header word with the position of the masks. */
   readonly #root: number;
-  /** Position of the masks. 0 before the first prefix that is shorter than an address. */
+  /** Position of the masks. 0 before the first prefix shorter than an address. */
   #masks = 0;
   /** Number of prefixes by mask and length. */
   readonly #counts = new Int32Map();
-  /** Keys of `#counts` that have lost their last prefix in this batch. */
+  /** Keys of `#counts` which have lost their last prefix in this batch. */
   readonly #unused = new NumberList();
 
   constructor(heap: SharedHeap, family: Family, seed: number, root: number) {
@@ -33,7 +33,7 @@ export class LengthFilter {
     this.#root = root;
   }
 
-  /** Adds (`by` 1) or removes (-1) a prefix that is shorter than an address. */
+  /** Adds (`by` 1) or removes (-1) a prefix shorter than an address. */
   adjust(prefix: Readonly<PrefixRegister>, by: 1 | -1): void {
     const stemBits = this.#family === 4 ? FILTER.stemBits4 : FILTER.stemBits6;
     const mask = prefix.length <= stemBits ? 0 : stemOf(this.#seed, this.#family, prefix);

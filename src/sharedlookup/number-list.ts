@@ -1,4 +1,4 @@
-/** A list of numbers that is filled and emptied for each batch. Emptying it keeps its memory. */
+/** A list of numbers, filled and emptied for each batch. Emptying it keeps its memory. */
 export class NumberList {
   readonly #items: number[] = [];
   #length = 0;

@@ -30,9 +30,9 @@ export class PeerTable {
   readonly #freeWords: number;
   readonly #peers = new Map<string, Peer>();
   readonly #byNumber: (Peer | undefined)[] = [undefined];
-  /** Numbers that can be assigned again. */
+  /** Numbers to assign again. */
   readonly #free: number[] = [];
-  /** Peers that have become unused in this batch. */
+  /** Peers which have become unused in this batch. */
   readonly #unused: Peer[] = [];
   readonly #key = prefixRegister();
   #table: number;
@@ -67,7 +67,7 @@ export class PeerTable {
     else this.#unused.push(peer);
   }
 
-  /** Starts a batch. Deletes the peers that are still unused. Must be called when no valid lookup can read them. */
+  /** Starts a batch. Deletes the peers still unused. Must be called when no valid lookup can read them. */
   begin(): void {
     this.#batch++;
     for (const peer of this.#unused)

@@ -41,7 +41,7 @@ const REFERENCES_PER_LEAF = 4;
 export const ADDED = -1;
 export const FULL = -2;
 
-/** Buffer for the prefix of a slot that is moved. All tables share it, because moves are not re-entrant. */
+/** Buffer for the prefix of a moved slot. All tables share it, because moves are not re-entrant. */
 const moved: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
 /**
@@ -61,7 +61,7 @@ export class PrefixLeaves {
   readonly #family: Family;
   readonly #stride: number;
   readonly #seed: number;
-  /** Header word that contains the position of the directory. */
+  /** Header word with the position of the directory. */
   readonly #root: number;
   #directory: number;
   #bits = 0;
@@ -230,7 +230,7 @@ export class PrefixLeaves {
     return slot;
   }
 
-  /** Returns the first empty slot for a hash in a leaf that is not full. */
+  /** Returns the first empty slot for a hash in a leaf with room. */
   #findEmptySlot(reference: number, hash: number): number {
     const { words } = this.#heap;
     const capacity = capacityOf(sizeClassOf(reference));

@@ -19,10 +19,10 @@ const MAX_BYTES = 3 * 2 ** 30;
 /** Number of changes whose memory is prefetched together: few enough for the L1 cache. */
 const GROUP = 128;
 
-/** Number of waiting prefixes that are tried for each deleted one. */
+/** Number of waiting prefixes tried for each deleted one. */
 const TRIES_PER_DELETE = 8;
 
-/** The part of an `IPCache` that a `SharedLookup` uses. */
+/** The part of an `IPCache` used by a `SharedLookup`. */
 export interface SharedLookupSource {
   mirror(mirror: EntryMirror): Unsubscribe;
 }
@@ -41,7 +41,7 @@ export interface SharedLookupOptions {
 
 /** Counts of a `SharedLookup`, as plain data. */
 export interface SharedLookupStatus {
-  /** Prefixes that readers see. */
+  /** Prefixes visible to readers. */
   readonly entries: number;
   /**
    * Prefixes that readers do not see because the memory is full. They become visible when others of their family are
@@ -53,7 +53,7 @@ export interface SharedLookupStatus {
   /** Size of the shared memory. */
   readonly reservedBytes: number;
   readonly maxBytes: number;
-  /** The revision of the cache that readers see. */
+  /** The revision of the cache visible to readers. */
   readonly revision: number;
   readonly closed: boolean;
   /** The error that has closed the lookup because memory could not grow; undefined if there was none. */
@@ -93,11 +93,11 @@ export class SharedLookup {
   /** Number of changes in the group. */
   #count = 0;
   readonly #key: PrefixRegister = prefixRegister();
-  /** The prefixes that do not fit into the memory. */
+  /** The prefixes without room in the memory. */
   readonly #waiting = new SplitMap<SharedAttributes>();
-  /** Yields the waiting prefixes that are tried next. */
+  /** Yields the waiting prefixes to try next. */
   #nextWaiting = this.#waiting.entries();
-  /** Prefixes of the batch that were deleted from the table. */
+  /** Prefixes of the batch deleted from the table. */
   #deleted = 0;
   #revision = -1;
   #closed = false;
@@ -220,14 +220,14 @@ export class SharedLookup {
     }
   }
 
-  /** Changes the identity of the prefix that the register contains. */
+  /** Changes the identity of the prefix in the register. */
   #setIdentity(identity: number): void {
     if (this.#table.setIdentity(this.#key, identity)) return;
     const waiting = this.#waiting.get(this.#text());
     if (waiting !== undefined) this.#upsert({ ...waiting, identity });
   }
 
-  /** Writes the prefix that the register contains. */
+  /** Writes the prefix in the register. */
   #upsert(entry: SharedAttributes): void {
     const { size } = this.#table;
     const isWritten = this.#table.set(this.#key, entry);
@@ -236,14 +236,14 @@ export class SharedLookup {
     else if (this.#waiting.size > 0) this.#waiting.delete(this.#text());
   }
 
-  /** Deletes the prefix that the register contains. Returns true if it was in the table. */
+  /** Deletes the prefix in the register. Returns true if it was in the table. */
   #delete(): boolean {
     if (this.#table.remove(this.#key)) return true;
     if (this.#waiting.size > 0) this.#waiting.delete(this.#text());
     return false;
   }
 
-  /** Returns the text of the prefix that the register contains. */
+  /** Returns the text of the prefix in the register. */
   #text(): string {
     return formatPrefix(this.#key, this.#key.length);
   }

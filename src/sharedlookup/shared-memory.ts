@@ -53,7 +53,7 @@ export function requireSharedMemory(platform: SharingPlatform): void {
 interface SizeClass {
   /** Free blocks. Empty in the class of large blocks. */
   readonly free: NumberList;
-  /** Words of all blocks that were made, and of those in use. */
+  /** Words of all blocks made, and of those in use. */
   made: number;
   used: number;
 }
@@ -62,7 +62,7 @@ interface SizeClass {
  * Allocates blocks of words in a growable shared buffer, for one writer. The size of a block is a multiple of a cache
  * line.
  *
- * A block that is released may still be read. It is reused after the next {@link SharedHeap.begin}, which the owner
+ * A released block may still be read. It is reused after the next {@link SharedHeap.begin}, which the owner
  * calls when the lookups that may read it have become invalid. Free blocks are not joined, so the memory of deleted
  * IPv4 prefixes is reused only for IPv4 prefixes.
  */
@@ -70,7 +70,7 @@ export class SharedHeap {
   readonly buffer: SharedArrayBuffer;
   /** A view of the whole buffer. It is replaced if the buffer grows. */
   words: Int32Array;
-  /** Number of words that were made into blocks so far, the header included. */
+  /** Number of words made into blocks so far, the header included. */
   #end: number;
   /** Size classes by number of lines; the last one is that of all large blocks. */
   readonly #classes: readonly SizeClass[] = Array.from({ length: LARGE_LINES + 1 }, () => ({
@@ -85,7 +85,7 @@ export class SharedHeap {
    * use if these are more.
    */
   #wordsIfCopied = 0;
-  /** Blocks that were released in this batch, each with its number of lines. */
+  /** Blocks released in this batch, each with its number of lines. */
   readonly #released = new NumberList();
   #releasedWords = 0;
   /** Number of words of free and released blocks. */
@@ -117,7 +117,7 @@ export class SharedHeap {
     return this.#end - this.#unusedWords;
   }
 
-  /** Number of words of the blocks that were released in this batch. */
+  /** Number of words of the blocks released in this batch. */
   get released(): number {
     return this.#releasedWords;
   }
@@ -188,7 +188,7 @@ export class SharedHeap {
     return large.at + large.lines * LINE_WORDS;
   }
 
-  /** Starts a batch. Makes the blocks available that were released in the last one. */
+  /** Starts a batch. Frees the blocks released in the last one. */
   begin(): void {
     const released = this.#released;
     for (let i = 0; i < released.length; i += 2) {

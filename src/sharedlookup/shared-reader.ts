@@ -87,7 +87,7 @@ export class SharedReader {
   /** The addresses of a group. */
   readonly #block = new PrefixBlock();
   readonly #prefetch = new LeafPrefetch();
-  /** The prefix that a longest match tries. */
+  /** The prefix tried by a longest match. */
   readonly #tried: AddressWords = { family: 4, w0: 0, w1: 0, w2: 0, w3: 0 };
 
   /** @internal */
@@ -224,7 +224,7 @@ export class SharedReader {
     return parsePrefix(ip, this.#key) && this.#key.form === 'endpoint';
   }
 
-  /** Returns the batch that the next lookup reads. If the writer has added memory, maps it. */
+  /** Returns the batch of the next lookup. If the writer has added memory, maps it. */
   #begin(): number {
     const batch = Atomics.load(this.#header, HEADER.published);
     const words = this.#header[HEADER.words] ?? 0;

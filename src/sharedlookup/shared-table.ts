@@ -9,10 +9,10 @@ import { NO_PEER, PeerTable } from './peer-table.ts';
 import { ADDED, FULL, PrefixLeaves } from './prefix-leaves.ts';
 import { SharedHeap } from './shared-memory.ts';
 
-/** Reserved memory in addition to that of the entries. */
+/** Reserved memory besides that of the entries. */
 const SPARE_BYTES: number = 16 << 20;
 
-/** The attributes of a prefix that readers receive. */
+/** The attributes of a prefix for readers. */
 export interface SharedAttributes {
   readonly identity: number;
   readonly hostIP: string | undefined;
@@ -158,7 +158,7 @@ export class SharedTable {
   }
 }
 
-/** The prefixes of one family, and the lengths of those that are shorter than an address. */
+/** The prefixes of one family, and the lengths of those shorter than an address. */
 class FamilyTable {
   readonly leaves: PrefixLeaves;
   readonly filter: LengthFilter;

@@ -50,7 +50,7 @@ export async function clusterOfReports(
   };
 }
 
-// Values that cannot be read are rejected when the outputs and objects are examined.
+// Unreadable values are rejected when the outputs and objects are examined.
 const onReject = (): void => {};
 
 function clusterOfLocalNode(text: string, at: string): string | undefined {

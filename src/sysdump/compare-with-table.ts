@@ -62,11 +62,11 @@ interface DiffDocument {
 
 /** Maximum size of a file. */
 const MAX_BYTES: number = 512 << 20;
-/** Number of items that one request to the agent returns. */
+/** Number of items in one answer of the agent. */
 const PAGE_ITEMS = 1_000;
 /** Maximum number of differences in the text. */
 const MAX_LINES = 100;
-/** Maximum number of differences of each kind that are listed in `-o json`; further ones are counted. */
+/** Maximum number of differences of each kind listed in `-o json`; further ones are counted. */
 const MAX_LISTED = 10_000;
 
 /** The tables of an operand; undefined if it does not have one. */
@@ -189,7 +189,7 @@ async function* itemsOf<T>(ask: Ask, path: string): AsyncGenerator<T, void, void
   }
 }
 
-/** Returns the state of an agent. Lists that the table does not need are not requested. */
+/** Returns the state of an agent. Lists not needed for the table are not requested. */
 async function agentTruth(ask: Ask, tables: Tables): Promise<Truth> {
   const { cluster, clusterID, clusters } = (await ask('/v1/status')) as StatusDocument;
   const nodes = new Map<string, KnownNode>();

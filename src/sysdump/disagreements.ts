@@ -1,4 +1,4 @@
-/** Maximum number of prefixes that are compared between nodes. The others are only counted. */
+/** Maximum number of prefixes compared between nodes. The others are only counted. */
 const MAX_PREFIXES = 500_000;
 
 /** A prefix with different values on different nodes. */
@@ -43,7 +43,7 @@ export class Disagreements {
     else if (nodes.at(-1) !== index) nodes.push(index);
   }
 
-  /** Number of entries that were not compared, because there are too many prefixes. */
+  /** Number of entries not compared, because there are too many prefixes. */
   get omitted(): number {
     return this.#omitted;
   }

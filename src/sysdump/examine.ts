@@ -42,9 +42,9 @@ export interface SysdumpReport {
   readonly findings: readonly Finding[];
   /** The missing kinds of objects, and the omitted comparisons. */
   readonly notes: readonly string[];
-  /** Parts of files that could not be read. */
+  /** Unreadable parts of files. */
   readonly unread: RejectionStatus;
-  /** Files that are not needed. */
+  /** Unneeded files. */
   readonly ignoredFiles: number;
 }
 
@@ -148,7 +148,7 @@ class Sysdump {
   readonly #rejections = new RejectionLog();
   readonly #findings = new Findings();
   readonly #notes: string[] = [];
-  /** By path: the first error of a file or archive that cannot be read. */
+  /** By path: the first error of an unreadable file or archive. */
   readonly #broken = new Map<string, ArchiveError>();
   readonly #onReject = (rejection: Rejection): void => this.#rejections.add(rejection);
   #ignoredFiles = 0;

@@ -31,7 +31,7 @@ export interface LastEvent {
   /** RFC 3339; undefined if the output has no time. */
   readonly at: string | undefined;
   readonly action: string;
-  /** Identity that was written; undefined for a delete. */
+  /** The written identity; undefined for a delete. */
   readonly identity: number | undefined;
   /** Error of the write; undefined if it succeeded. */
   readonly error: string | undefined;
@@ -48,7 +48,7 @@ export interface Finding {
   readonly nodes: readonly string[];
   /** The tables with the fault. Empty if the finding is not about a table. */
   readonly tables: readonly TableName[];
-  /** The last write of the prefix on the first of the nodes that has an event. */
+  /** The last write of the prefix on the first of the nodes with an event. */
   readonly last: LastEvent | undefined;
 }
 
@@ -60,7 +60,7 @@ export interface TableCounts extends TableComparisonResult {
   readonly differences: Readonly<Partial<Record<Difference['kind'], number>>>;
 }
 
-/** Maximum number of distinct findings of one kind that are kept. All are counted. */
+/** Maximum number of distinct findings kept of one kind. All are counted. */
 const MAX_KEPT = 1000;
 
 interface FindingGroup extends Pick<Finding, 'kind' | 'subject' | 'text'> {
@@ -111,7 +111,7 @@ export class Findings {
     })).sort((a, b) => b.nodes.length - a.nodes.length || (a.subject < b.subject ? -1 : 1));
   }
 
-  /** Number of different findings of a kind, including those that are not kept. */
+  /** Number of different findings of a kind, including those not kept. */
   count(kind: FindingKind): number {
     return (this.#groups.get(kind)?.size ?? 0) + (this.#omitted.get(kind)?.size ?? 0);
   }

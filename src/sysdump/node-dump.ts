@@ -13,9 +13,9 @@ export interface NodeDump {
   readonly pod: string | undefined;
   /** The text of each kind of output. Outputs of failed commands are omitted, because they may be incomplete. */
   readonly outputs: ReadonlyMap<OutputKind, string>;
-  /** Commands that failed, with their error. */
+  /** Failed commands, with their error. */
   readonly failures: readonly CommandFailure[];
-  /** Files of kinds that are not read. */
+  /** Files of kinds not read. */
   readonly ignored: number;
 }
 

@@ -10,7 +10,7 @@ import type {
 import { matchesLabels, parseLabelSelector } from '../model/label-selector.ts';
 import { isObject } from '../net/fields.ts';
 
-/** Number of objects that are delivered in one call. */
+/** Number of objects delivered in one call. */
 const BATCH = 256;
 
 interface Follower {

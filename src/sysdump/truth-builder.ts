@@ -24,7 +24,7 @@ import { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DumpedObject } from './object-files.ts';
 import { ObjectSource } from './object-source.ts';
 
-/** The plural of each kind of object that the engines receive. */
+/** The plural of each kind of object for the engines. */
 export const PLURALS: ReadonlyMap<string, string> = new Map([
   ['CiliumEndpoint', 'ciliumendpoints'],
   ['CiliumEndpointSlice', 'ciliumendpointslices'],
@@ -111,7 +111,7 @@ export class TruthBuilder {
     await nextTurn(); // the kind of service endpoints is chosen asynchronously
   }
 
-  /** Adds an object. Kinds that are not read are ignored. */
+  /** Adds an object. Other kinds are ignored. */
   add({ kind, object }: DumpedObject): void {
     this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
     const plural = PLURALS.get(kind);

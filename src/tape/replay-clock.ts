@@ -5,7 +5,7 @@ interface Alarm {
   readonly callback: () => void;
 }
 
-/** A clock that shows the times of a tape. Timers fire in the order of their times, then of their creation. */
+/** A clock with the times of a tape. Timers fire in the order of their times, then of their creation. */
 export class ReplayClock implements Clock {
   /** Wall time minus `now()`. */
   wall = 0;
@@ -26,7 +26,7 @@ export class ReplayClock implements Clock {
     return { cancel: () => this.#alarms.delete(alarm) };
   }
 
-  /** Sets the time and fires the timers that are due. Time never decreases. */
+  /** Sets the time and fires the due timers. Time never decreases. */
   advanceTo(ms: number): void {
     for (;;) {
       let next: Alarm | undefined;

@@ -30,7 +30,7 @@ export interface ReplayOptions {
   readonly onProgress?: OnProgress | undefined;
 }
 
-/** A part of a tape that is missing. */
+/** A missing part of a tape. */
 export interface TapeCut {
   /** Position after the cut: file and line. */
   readonly at: string;
@@ -59,7 +59,7 @@ export interface ReplayReport {
   readonly difference: (DigestDifference & { readonly at: string }) | undefined;
 }
 
-/** Lines that are applied in one turn of the event loop. */
+/** Lines applied in one turn of the event loop. */
 const LINES_PER_TURN = 512;
 
 /**

@@ -11,12 +11,12 @@ import { ReplayedKubernetes } from './replayed-kubernetes.ts';
 import type { TapeLine } from './tape-line.ts';
 import type { TapeSettings } from './tape-settings.ts';
 
-/** Maximum number of keys that are reported if a digest differs. */
+/** Maximum number of keys reported if a digest differs. */
 const REPORTED_KEYS = 10;
 /** Number of recent keys that are kept when older ones are dropped. */
 const RECENT_KEYS = 4096;
 
-/** A digest that the recorded agent did not have. */
+/** A digest unlike that of the recorded agent. */
 export interface DigestDifference {
   /** The group of writers. */
   readonly writer: string;
@@ -82,7 +82,7 @@ export class TapeReplay {
   }
 
   /**
-   * Applies a line. Returns a difference if the line is a digest that differs. Returns a promise if the line is applied
+   * Applies a line. Returns a difference if the line is a differing digest. Returns a promise if the line is applied
    * asynchronously.
    */
   apply(line: TapeLine): DigestDifference | undefined | Promise<void> {

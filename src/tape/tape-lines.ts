@@ -62,12 +62,12 @@ function writePlain(block: Uint8Array, at: number, text: string): number {
 export class TapeLines {
   readonly #writer: TapeWriter;
   readonly #ms: () => number;
-  /** The contents of lines that were added during the batch. */
+  /** The contents of lines added during the batch. */
   readonly #afterBatch: string[] = [];
   #seq = 0;
-  /** Number of lines that the writer refused. */
+  /** Number of lines refused by the writer. */
   #refused = 0;
-  /** Number of lost lines that `takeLost` has returned. */
+  /** Number of lost lines returned by `takeLost`. */
   #takenLost = 0;
   #isInBatch = false;
   /** Time of the lines of the batch, in milliseconds. */
@@ -90,7 +90,7 @@ export class TapeLines {
     return this.#refused + this.#writer.dropped;
   }
 
-  /** Returns the number of lines that were lost since the last call. */
+  /** Returns the number of lines lost since the last call. */
   takeLost(): number {
     const lost = this.lost - this.#takenLost;
     this.#takenLost += lost;

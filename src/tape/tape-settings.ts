@@ -23,10 +23,10 @@ export const KUBERNETES_PARTS = ['services', 'endpoints', 'nodes', 'identities',
 
 export type KubernetesPart = (typeof KUBERNETES_PARTS)[number];
 
-/** The objects that provide the endpoints of other nodes. */
+/** The kinds with the endpoints of other nodes. */
 export const KUBERNETES_ENDPOINTS = ['ciliumendpoints', 'ciliumendpointslices', 'pods'] as const;
 
-/** Settings of an agent that follows Kubernetes. */
+/** Settings of an agent with Kubernetes. */
 export interface TapedKubernetes {
   readonly watch: readonly KubernetesPart[];
   readonly endpoints: (typeof KUBERNETES_ENDPOINTS)[number];

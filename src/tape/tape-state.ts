@@ -90,7 +90,7 @@ export class TapeState {
     }
   }
 
-  /** Yields the objects of Kubernetes, with the fields that an agent reads. */
+  /** Yields the objects of Kubernetes, with the fields read by an agent. */
   async *objects(): AsyncGenerator<Manifest, void, void> {
     for (const [key, object] of this.#objects) {
       const plural = key.slice(0, key.indexOf('/'));

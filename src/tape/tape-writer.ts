@@ -55,9 +55,9 @@ export class TapeWriter {
   readonly #options: TapeWriterOptions;
   /** The text of the current member. Lines are encoded immediately, because long-lived strings cost more. */
   #block: Buffer = Buffer.allocUnsafe(0);
-  /** Number of bytes of the block that contain text. */
+  /** Number of bytes of text in the block. */
   used = 0;
-  /** Number of lines that were accepted, and dropped before they were on the disk. */
+  /** Number of lines accepted, and dropped before they were on the disk. */
   dropped = 0;
   #waitingBytes = 0;
   /** Resolves when all work so far has ended. */
@@ -66,7 +66,7 @@ export class TapeWriter {
   #parts: OutputPart[] | undefined;
   #nextNumber = 1;
   #isBroken = true;
-  /** Number of failures. Work that was queued before a failure does not run after it. */
+  /** Number of failures. Work queued before a failure does not run after it. */
   #failures = 0;
   #failure: Failure | undefined;
 
@@ -160,7 +160,7 @@ export class TapeWriter {
     });
   }
 
-  /** Resolves when all lines that were added before are written or dropped. */
+  /** Resolves when all lines added before are written or dropped. */
   flush(): Promise<void> {
     this.#endBlock();
     return this.#work;
@@ -210,7 +210,7 @@ export class TapeWriter {
     });
   }
 
-  /** Counts the lines of a text that is not written. */
+  /** Counts the lines of an unwritten text. */
   #drop(text: Uint8Array): void {
     for (const byte of text) if (byte === LINE_FEED) this.dropped++;
   }

@@ -19,7 +19,7 @@ interface KeyEdit {
   readonly form: KeyForm;
   readonly writer: ClaimWriter;
   readonly claim: CompleteClaim | undefined;
-  /** Deletes only the claim that names this pod. */
+  /** Deletes only a claim of this pod. */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 
@@ -55,7 +55,7 @@ export class ClaimOverlay {
   /** The changed address claims of nodes, by prefix, then by node. */
   readonly #nodeEdits = new Map<string, Map<string, readonly KeyEdit[]>>();
   readonly #compare: ReturnType<typeof comparison>;
-  /** The edits that remove the claims of writers, with their indexes. */
+  /** The edits which remove claims of writers, with their indexes. */
   readonly #removals: readonly (readonly [index: number, edit: Edit])[];
 
   /** Throws {@link EditError} if a claim or key of an edit is invalid. */

@@ -10,7 +10,7 @@ import type { ServiceEvent } from '../servicecache/events.ts';
  */
 export type PrefixKind = 'gone' | 'changed' | 'revealed' | 'created';
 
-/** The change of a prefix that listeners would receive. */
+/** The change of a prefix, as listeners would receive it. */
 export interface PrefixDifference {
   readonly kind: PrefixKind;
   /** Canonical CIDR text. */
@@ -28,9 +28,9 @@ export interface NodeDifference {
   readonly node: string;
   readonly old: Node;
   readonly new: Node | undefined;
-  /** Number of addresses of the node that would be gone. */
+  /** If the node is gone: number of its addresses. */
   readonly addresses: number;
-  /** Number of pod CIDRs of the node, which are routes of a datapath, that would be gone. */
+  /** If the node is gone: number of its pod CIDRs, which are routes of a datapath. */
   readonly podCIDRs: number;
 }
 
@@ -50,7 +50,7 @@ export interface ServiceDifference {
   /** Numbers of backends before and after the change. */
   readonly before: number;
   readonly after: number;
-  /** Number of backends that only exist before the change. */
+  /** Number of backends existing only before the change. */
   readonly lost: number;
 }
 

@@ -32,7 +32,7 @@ import {
   removesWriter,
 } from './edits.ts';
 
-/** The engines that `whatIf` reads. They must retain overruled claims (`retainOverruled`, the default). */
+/** The engines read by `whatIf`. They must retain overruled claims (`retainOverruled`, the default). */
 export interface WhatIfEngines {
   readonly ipcache: IPCache;
   readonly services?: ServiceCache | undefined;
@@ -65,7 +65,7 @@ export interface WhatIfSummary {
   readonly nodes: {
     readonly gone: number;
     readonly changed: number;
-    /** Addresses and pod CIDRs of the nodes that would be gone. */
+    /** Addresses and pod CIDRs of the gone nodes. */
     readonly addresses: number;
     readonly podCIDRs: number;
   };
@@ -77,7 +77,7 @@ export interface WhatIfSummary {
   readonly began: EngineRevisions;
   /** The revisions for which the answer is exact. */
   readonly ended: EngineRevisions;
-  /** Number of keys that were read again, because they changed during the evaluation. */
+  /** Number of keys read again, because they changed during the evaluation. */
   readonly readAgain: number;
 }
 
@@ -127,7 +127,7 @@ export async function whatIf(
 /** An edit and its index. */
 type IndexedEdit = readonly [index: number, edit: Edit];
 
-/** Returns the service that an edit names; undefined if it names none. */
+/** Returns the service in an edit; undefined if it names none. */
 function serviceOf(edit: Edit): ServiceID | undefined {
   if (edit.edit === 'service') return edit.service.id;
   return edit.edit === 'slice' ? edit.slice.service : undefined;
@@ -137,9 +137,9 @@ function serviceOf(edit: Edit): ServiceID | undefined {
 class Preview implements Disposable {
   readonly #engines: WhatIfEngines;
   readonly #edits: readonly Edit[];
-  /** The edits that name no service, with their indexes. */
+  /** The edits without a service, with their indexes. */
   readonly #generalEdits: readonly IndexedEdit[];
-  /** By key: each service that an edit names, and these edits. A manifest may contain thousands. */
+  /** By key: each service in edits, and its edits. A manifest may contain thousands. */
   readonly #namedServices = new Map<string, { readonly id: ServiceID; readonly edits: IndexedEdit[] }>();
   readonly #overlay: ClaimOverlay;
   readonly #configuration: NodeConfiguration | undefined;
@@ -163,7 +163,7 @@ class Preview implements Disposable {
   /** True if the node manager is known to be closed. Edits then change no nodes. */
   #isClosed = false;
   #unknownIdentities = 0;
-  /** Sizes of the nodes that would be gone, by full name. */
+  /** Sizes of the gone nodes, by full name. */
   readonly #goneSizes = new Map<string, NodeSizes>();
   #answer: WhatIfAnswer | undefined;
 

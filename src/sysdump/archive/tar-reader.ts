@@ -26,7 +26,7 @@ class ByteSource {
     this.#budget = budget;
   }
 
-  /** Number of bytes that were read. */
+  /** Number of bytes read. */
   get position(): number {
     return this.#position;
   }
@@ -114,7 +114,7 @@ function headerOf(block: Buffer): TarHeader {
   return {
     name: folder === '' ? name : `${folder}/${name}`,
     size: numberField(block, 124, 136),
-    // 0 in archives that were created without times
+    // 0 in archives created without times
     modifiedAt: seconds > 0 ? seconds * 1000 : undefined,
     type: String.fromCharCode(block[156] ?? 0),
   };

@@ -51,10 +51,10 @@ const TAPE = `
   encryptKey remoteNodeIdentities nodeEncryption hostFirewall underlay crd policies host-ips
   store rev more snap object scope services everything prefix keeps do start received listed lost value value64`;
 
-/** Words that are kept. */
+/** Kept words. */
 export const PROTOCOL_WORDS: ReadonlySet<string> = new Set(
   [KVSTORE, KUBERNETES, VALUES, LABELS, TAPE].join(' ').trim().split(/\s+/),
 );
 
-/** Beginnings of words that are kept; the rest of the word is replaced. */
+/** Kept beginnings of words; the rest of the word is replaced. */
 export const PROTOCOL_PREFIXES: readonly string[] = ['io.cilium.k8s.namespace.labels.', 'io.cilium.network.'];
