@@ -67,6 +67,7 @@ function placeOf(key: Readonly<PrefixRegister>): number {
 /** Cached hashes of host IPs. The cache is cleared when it has too many. */
 const hostHashes = new Map<string, number>();
 
+/** Returns the hash of a host IP; 0 if there is none. */
 function hostHash(hostIP: string | undefined): number {
   if (hostIP === undefined) return 0;
   const known = hostHashes.get(hostIP);
@@ -171,12 +172,14 @@ export class ClaimDigest {
   readonly #groupList: (WriterGroup | undefined)[] = [undefined];
   /** The group of each writer, by source and owner. */
   readonly #byWriter = new Map<string, Map<string, GroupMember>>();
-  /** The hashes that each row added to the sums: of its effective claim, and of its overruled claims. */
+  /** By row: the hash of its effective claim, as it was added to the sums. */
   readonly #effective = new Int32Rows(ROW_STRIDE);
+  /** By row: the hashes of its overruled claims, as they were added to the sums. */
   readonly #overruled = new PagedMap<readonly OverruledTerm[]>();
   /** The rows with claims of local identities, whose labels may change. */
   readonly #locals = new Set<number>();
   #tracker: ClaimTracker | undefined;
+  /** The writer of the last claim and its group, because claims are read in runs of one writer. */
   #lastWriter: ClaimWriter = { source: 'unspec', owner: '' };
   #lastMember: GroupMember | undefined;
 
@@ -308,7 +311,7 @@ export class ClaimDigest {
     const place = placeOf(key);
     const { group, owner } = this.#memberOf(effective);
     let isLocal = this.#setClaim(effective, owner);
-    add(group, place, claimA, claimB);
+    addClaim(group, place, claimA, claimB);
     this.#effective.reserve(row);
     const page = this.#effective.writablePageOf(row);
     const at = this.#effective.offsetOf(row);
@@ -321,7 +324,7 @@ export class ClaimDigest {
       for (const claim of overruled) {
         const member = this.#memberOf(claim);
         if (this.#setClaim(claim, member.owner)) isLocal = true;
-        add(member.group, place, claimA, claimB);
+        addClaim(member.group, place, claimA, claimB);
         added.push({ group: member.group, a: claimA, b: claimB });
       }
       this.#overruled.set(row, added);
@@ -337,10 +340,10 @@ export class ClaimDigest {
     const group = this.#groupList[page[at + GROUP] ?? 0];
     if (group === undefined) return;
     const place = page[at + PLACE] ?? 0;
-    subtract(group, place, page[at + LANE_A] ?? 0, page[at + LANE_B] ?? 0);
+    subtractClaim(group, place, page[at + LANE_A] ?? 0, page[at + LANE_B] ?? 0);
     this.#effective.set(row, GROUP, 0);
     const overruled = this.#overruledOf(row);
-    for (const { group: other, a, b } of overruled) subtract(other, place, a, b);
+    for (const { group: other, a, b } of overruled) subtractClaim(other, place, a, b);
     if (overruled.length > 0) this.#overruled.delete(row);
   }
 
@@ -355,6 +358,7 @@ export class ClaimDigest {
     return isLocal;
   }
 
+  /** Returns the group of a writer, which it creates for the first claim. */
   #memberOf(writer: ClaimWriter): GroupMember {
     const { source, owner } = writer;
     const last = this.#lastWriter;
@@ -383,12 +387,13 @@ export class ClaimDigest {
 }
 
 /** Adds the hash of a claim to the bucket of its place. */
-function add(group: WriterGroup, place: number, a: number, b: number): void {
+function addClaim(group: WriterGroup, place: number, a: number, b: number): void {
   addToSum(group.sums, (place >>> 8) * 2, a, b);
   group.claims++;
 }
 
-function subtract(group: WriterGroup, place: number, a: number, b: number): void {
+/** Subtracts the hash of a claim from the bucket of its place. */
+function subtractClaim(group: WriterGroup, place: number, a: number, b: number): void {
   addToSum(group.sums, (place >>> 8) * 2, -a, -b);
   group.claims--;
 }

@@ -10,7 +10,7 @@ import {
   totalText,
 } from './digest-sums.ts';
 
-/** Number of texts after which a step ends: about a millisecond. A document is always read in one step. */
+/** Number of texts after which a step ends: about a millisecond. A document is read in one step, whatever its size. */
 const TEXTS_PER_STEP = 512;
 
 const SEED_A = 0x1b87_3593;
@@ -41,6 +41,7 @@ export interface DocumentDigestOptions {
 
 /** The places of one group with their sums, and the sums of its buckets. */
 interface DocumentGroup {
+  /** Number of documents. */
   claims: number;
   readonly buckets: Int32Array;
   readonly places: Map<number, Int32Array>;
