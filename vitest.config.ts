@@ -44,6 +44,7 @@ const config: ViteUserConfig = defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: [...ELSEWHERE.map((folder) => `test/${folder}/**`), ...ISOLATED.map(fileOf)],
           isolate: false,
+          setupFiles: ['test/reset-mocks.ts'],
           restoreMocks: true,
         },
       },
