@@ -312,7 +312,7 @@ export class KeptTable<Item> implements Disposable {
   /** Returns the next changes. Upserts come first, because deleted items may be in use until the new ones exist. */
   #nextChunk(): readonly TableChange<Item>[] {
     const upserts = this.#take(this.#dirty, 'lowest', (key, item) => this.#needsUpsert(key, item));
-    if (upserts.length > 0 || this.#dirty.size > 0) return upserts;
+    if (upserts.length > 0 || this.#dirty.size > 0 || this.#unmarkedFound !== undefined) return upserts;
     return this.#take(this.#deletes, 'highest', (key, item) => this.#needsDelete(key, item));
   }
 

@@ -231,6 +231,21 @@ describe('a kept table', () => {
     ]);
   });
 
+  it('writes all found keys before it deletes one, and deletes them by order (regression: 256 in each turn)', async () => {
+    const keys = Array.from({ length: 600 }, (_, at) => `k${at}`);
+    const { table, turns, kept } = setUp(
+      Object.fromEntries(keys.map((key) => [key, '1'])),
+      { k599: '2' },
+      { isComplete: () => false },
+    );
+    table.order = (key) => (key === 'k0' ? 0 : 1);
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    const calls = table.calls.flat();
+    expect([calls[0], calls.at(-1), calls.length]).toEqual(['+ k599 2', '- k0', 600]);
+  });
+
   it('writes nothing before it has read the table, and nothing that is already correct', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1', d: '1' }, { a: '1', b: '2' });
     set('c', '1');
