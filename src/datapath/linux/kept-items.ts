@@ -50,13 +50,13 @@ export function keptItems<Item>(
   let repairs = 0;
   const text = (item: Item | undefined): string | undefined =>
     item === undefined ? undefined : table.print(item);
-  const printed = (steps: readonly PlannedChange<Item>[]): readonly PrintedStep[] =>
-    steps.map(({ key, actual, desired }) => ({
-      table: name,
-      key,
-      kernel: text(actual),
-      cache: text(desired),
-    }));
+  const printed = async (steps: readonly PlannedChange<Item>[]): Promise<readonly PrintedStep[]> => {
+    const all: PrintedStep[] = [];
+    await kept.inTurns(steps, ({ key, actual, desired }) => {
+      all.push({ table: name, key, kernel: text(actual), cache: text(desired) });
+    });
+    return all;
+  };
   return {
     name,
     adopt: () => kept.adopt(),

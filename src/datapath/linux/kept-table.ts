@@ -3,7 +3,7 @@ import { messageOf } from '../../base/failure.ts';
 import { type FailingKey, FailingKeys } from './failing-keys.ts';
 import type { ApplyOutcome, DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
-import { differences, orderPlan, type PlannedChange } from './plan.ts';
+import { differences, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 import { WaitingDeletes } from './waiting-deletes.ts';
@@ -146,11 +146,11 @@ export class KeptTable<Item> implements Disposable {
   async adopt(): Promise<void> {
     await this.#runExclusive(async () => {
       const found = await this.#read();
-      await this.#inTurns(found.keys(), (key) => this.#actual.set(key, NEVER_EVICTED));
+      await this.inTurns(found.keys(), (key) => this.#actual.set(key, NEVER_EVICTED));
       this.#foundItems = found;
       // Correct items need no mark if nothing else is marked. After a restart, most items are correct.
       const isUnmarked = this.#dirty.size === 0;
-      await this.#inTurns(this.#desired.entries(), ([key, item]) => {
+      await this.inTurns(this.#desired.entries(), ([key, item]) => {
         if (this.#mustStay(key, item)) return;
         if (!(isUnmarked && this.#adoptFound(key, item))) this.mark(key);
       });
@@ -174,7 +174,7 @@ export class KeptTable<Item> implements Disposable {
   recheck(): void {
     const { isComplete } = this.#context;
     if (isComplete === undefined || this.#deletesAllowed) return;
-    void this.#inTurns([...this.#foundItems.keys()], (key) => {
+    void this.inTurns([...this.#foundItems.keys()], (key) => {
       if (this.#foundItems.has(key) && isComplete(key)) this.mark(key);
     });
   }
@@ -191,8 +191,7 @@ export class KeptTable<Item> implements Disposable {
   plan(): Promise<readonly PlannedChange<Item>[]> {
     this.#nextPlan ??= this.#runExclusive(async () => {
       this.#nextPlan = undefined;
-      const steps = await this.#differences(await this.#read());
-      return orderPlan(this.#table, steps);
+      return this.#differences(await this.#read());
     });
     return this.#nextPlan;
   }
@@ -203,21 +202,21 @@ export class KeptTable<Item> implements Disposable {
   async repair(): Promise<readonly PlannedChange<Item>[]> {
     const steps = await this.#runExclusive(async () => {
       const found = await this.#read();
-      await this.#inTurns(this.#foundItems.keys(), (key) => this.#updateFound(key, found.get(key)));
+      await this.inTurns(this.#foundItems.keys(), (key) => this.#updateFound(key, found.get(key)));
       const changed: PlannedChange<Item>[] = [];
-      await this.#inTurns(await this.#differences(found), (step) => {
+      await this.inTurns(await this.#differences(found), (step) => {
         this.#recordRead(step);
         if (!this.#isExpected(step)) changed.push(step);
         if (!this.#noRoom.has(step.key)) this.mark(step.key);
       });
       // Failing keys which are correct now are written again, because only a write ends their failure.
-      await this.#inTurns(this.#failing.keys(), (key) => this.mark(key));
+      await this.inTurns(this.#failing.keys(), (key) => this.mark(key));
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
       this.#retryWithoutRoom(Math.min(this.#noRoom.size, capacity - found.size));
       return changed;
     });
     await this.#written();
-    return orderPlan(this.#table, steps);
+    return steps;
   }
 
   /**
@@ -590,26 +589,31 @@ export class KeptTable<Item> implements Disposable {
     const found = new Map<string, Item>();
     // Disposed during a pause: the descriptors for reading may be closed.
     if (this.#isClosed) return found;
-    await this.#inTurns(this.#table.dump(), (entry) => {
+    await this.inTurns(this.#table.dump(), (entry) => {
       if (entry !== undefined) found.set(entry[0], entry[1]);
       return entry === undefined;
     });
     return found;
   }
 
+  /** Returns the differences in the order of their writes: items that others depend on come first, their deletes last. */
   async #differences(found: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
-    const steps: PlannedChange<Item>[] = [];
-    const compared = differences(this.#table, this.#desired, found);
-    await this.#inTurns(compared, (step) => {
-      if (step !== undefined) steps.push(step);
+    const none: PlannedChange<Item>[] = [];
+    const [upserts, deletes]: PlannedChange<Item>[][][] = [[], []];
+    await this.inTurns(differences(this.#table, this.#desired, found), (step) => {
+      if (step === undefined) return;
+      const [byOrder, order] = [step.desired === undefined ? deletes : upserts, this.#orderOf(step.key)];
+      while (byOrder.length <= order) byOrder.push([]);
+      byOrder[order]?.push(step);
     });
-    return steps;
+    return none.concat(...upserts, ...deletes.reverse()); // `flat` takes ten times as long
   }
 
   /**
    * Runs `each` for all items, a chunk per turn. If `each` returns true, the item has taken the time of a whole turn.
+   * On dispose, the other items are skipped.
    */
-  async #inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
+  async inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     if (this.#isClosed) return;
     let left = CHUNK;
     for (const item of items) {

@@ -27,15 +27,3 @@ export function* differences<Item>(
     yield desired.get(key) === undefined ? { key, actual: item, desired: undefined } : undefined;
   }
 }
-
-/** Returns the steps in the order of application: items that others depend on are added first and deleted last. */
-export function orderPlan<Item>(
-  { order }: Pick<KernelTable<Item>, 'order'>,
-  steps: Iterable<PlannedChange<Item>>,
-): readonly PlannedChange<Item>[] {
-  const place = (step: PlannedChange<Item>): number => order?.(step.key) ?? 0;
-  const all = [...steps];
-  const upserts = all.filter(({ desired }) => desired !== undefined);
-  const deletes = all.filter(({ desired }) => desired === undefined);
-  return [...upserts.sort((a, b) => place(a) - place(b)), ...deletes.sort((a, b) => place(b) - place(a))];
-}

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
 import { KeptTable } from '../../../src/datapath/linux/kept-table.ts';
 import { FakeTable, ManualTurns } from './support/fake-table.ts';
 
@@ -186,6 +187,47 @@ describe('a kept table', () => {
     });
     await expectFew(() => isOver);
     expect([table.there.size, (await repaired).length]).toEqual([3000, 3000]);
+  });
+
+  it('sorts and prints few differences in a turn (regression: all in one turn)', async () => {
+    const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    const { table, turns, kept } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
+    await turns.until(kept.adopt());
+    kept.allowDeletes();
+    await turns.settle();
+    for (const key of keys.splice(0, 2000)) table.there.delete(key);
+    for (let at = 0; at < 1000; at++) table.there.set(`foreign-${at}`, '2');
+    let calls = 0;
+    table.order = (key) => {
+      calls++;
+      return Number(key.at(-1));
+    };
+    table.print = (item) => {
+      calls++;
+      return item;
+    };
+    const items = keptItems(table, kept);
+    let isOver = false;
+    const planned = items.plan().finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      calls = 0;
+      await turns.turn();
+      expect(calls).toBeLessThanOrEqual(512);
+    }
+    const steps = await planned;
+    expect(steps.length).toBe(3000);
+    expect(steps).toEqual([
+      ...steps.slice(0, 2000).sort((a, b) => Number(a.key.at(-1)) - Number(b.key.at(-1))),
+      ...steps.slice(2000).sort((a, b) => Number(b.key.at(-1)) - Number(a.key.at(-1))),
+    ]);
+    expect(steps.slice(1998, 2002)).toMatchObject([
+      { kernel: undefined, cache: '1' },
+      { kernel: undefined, cache: '1' },
+      { kernel: '2', cache: undefined },
+      { kernel: '2', cache: undefined },
+    ]);
   });
 
   it('drops few deletes in a turn if their items are desired again (regression: all in one turn)', async () => {
