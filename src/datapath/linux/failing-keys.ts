@@ -3,8 +3,10 @@ import type { Clock, Random, Timer } from '../../base/clock.ts';
 import type { SyscallError } from './syscall/syscall-error.ts';
 
 const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
-/** Minimum delay of a retry: jitter alone could retry a table whose writes all fail immediately. */
-const MIN_DELAY_MS = 100;
+/** Keys are retried in ticks. Minimum delay: one, because jitter alone could retry them immediately. */
+const TICK_MS = 100;
+/** Maximum number of keys retried in a turn of the event loop. */
+const CHUNK = 256;
 
 /** A key whose write or delete failed and is retried. */
 export interface FailingKey {
@@ -16,7 +18,8 @@ export interface FailingKey {
 interface Failure {
   readonly error: SyscallError;
   readonly attempts: number;
-  readonly retryAt: number;
+  /** The tick of the retry. */
+  readonly tick: number;
 }
 
 /** The keys of a table whose last write or delete failed. Each is retried with backoff until it is deleted here. */
@@ -25,9 +28,11 @@ export class FailingKeys implements Disposable {
   readonly #random: Random;
   readonly #retry: (key: string) => void;
   readonly #failures = new Map<string, Failure>();
-  /** The timer of the earliest retry. */
+  /** The keys to retry by tick, including keys deleted since. */
+  readonly #due = new Map<number, string[]>();
+  /** The timer of the earliest tick. */
   #timer: Timer | undefined;
-  #nextRetryAt: number = Number.POSITIVE_INFINITY;
+  #nextTick: number = Number.POSITIVE_INFINITY;
 
   constructor(clock: Pick<Clock, 'now' | 'after'>, random: Random, retry: (key: string) => void) {
     this.#clock = clock;
@@ -49,9 +54,13 @@ export class FailingKeys implements Disposable {
 
   add(key: string, error: SyscallError): void {
     const attempts = (this.#failures.get(key)?.attempts ?? 0) + 1;
-    const retryAt = this.#clock.now() + MIN_DELAY_MS + backoffDelay(attempts, BACKOFF, this.#random);
-    this.#failures.set(key, { error, attempts, retryAt });
-    this.#scheduleRetry(retryAt);
+    const retryAt = this.#clock.now() + TICK_MS + backoffDelay(attempts, BACKOFF, this.#random);
+    const tick = Math.ceil(retryAt / TICK_MS);
+    this.#failures.set(key, { error, attempts, tick });
+    const keys = this.#due.get(tick);
+    if (keys === undefined) this.#due.set(tick, [key]);
+    else keys.push(key);
+    this.#schedule(tick);
   }
 
   delete(key: string): void {
@@ -71,23 +80,20 @@ export class FailingKeys implements Disposable {
     this.#timer?.cancel();
   }
 
-  #scheduleRetry(at: number): void {
-    if (at >= this.#nextRetryAt) return;
+  #schedule(tick: number): void {
+    if (tick >= this.#nextTick) return;
     this.#timer?.cancel();
-    this.#nextRetryAt = at;
-    const delay = Math.max(at - this.#clock.now(), MIN_DELAY_MS);
-    this.#timer = this.#clock.after(delay, () => this.#retryDueKeys());
+    this.#nextTick = tick;
+    const delay = Math.max(1, tick * TICK_MS - this.#clock.now());
+    this.#timer = this.#clock.after(delay, () => this.#retryDueKeys(tick));
   }
 
-  #retryDueKeys(): void {
+  #retryDueKeys(tick: number): void {
     this.#timer = undefined;
-    this.#nextRetryAt = Number.POSITIVE_INFINITY;
-    const now = this.#clock.now();
-    let next = Number.POSITIVE_INFINITY;
-    for (const [key, { retryAt }] of this.#failures) {
-      if (retryAt <= now) this.#retry(key);
-      else next = Math.min(next, retryAt);
-    }
-    this.#scheduleRetry(next);
+    this.#nextTick = Number.POSITIVE_INFINITY;
+    const keys = this.#due.get(tick) ?? [];
+    for (const key of keys.splice(-CHUNK)) if (this.#failures.get(key)?.tick === tick) this.#retry(key);
+    if (keys.length === 0) this.#due.delete(tick);
+    this.#schedule(Math.min(...this.#due.keys()));
   }
 }

@@ -212,7 +212,8 @@ export class KeptTable<Item> implements Disposable {
       // Failing keys which are correct now are written again, because only a write ends their failure.
       await this.inTurns(this.#failing.keys(), (key) => this.mark(key));
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
-      this.#retryWithoutRoom(Math.min(this.#noRoom.size, capacity - found.size));
+      const room = Math.max(0, Math.min(this.#noRoom.size, capacity - found.size));
+      await this.inTurns(new Array(room).keys(), () => this.#retryWithoutRoom(1));
       return changed;
     });
     await this.#written();

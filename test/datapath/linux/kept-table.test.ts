@@ -564,6 +564,55 @@ describe('a kept table', () => {
     expect(kept.status().failures).toMatchObject([{ key: 'old', attempts: 14 }]);
   });
 
+  it('retries few keys in a turn (regression: each retry searched all failing keys)', async () => {
+    const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    const { table, turns, kept } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
+    for (const key of keys) table.broken.add(key);
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(kept.status().failing).toBe(3000);
+    table.broken.clear();
+    let marks = 0;
+    const mark = kept.mark.bind(kept);
+    kept.mark = (key) => {
+      marks++;
+      mark(key);
+    };
+    for (let left = 500; kept.status().failing > 0 && left > 0; left--) {
+      turns.clock.advance(1);
+      expect(marks).toBeLessThanOrEqual(256);
+      marks = 0;
+      await turns.settle();
+    }
+    expect([kept.status().failing, table.there.size]).toEqual([0, 3000]);
+  });
+
+  it('retries few keys without room in a turn of a repair (regression: all in one turn)', async () => {
+    const keys = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    const { table, turns, kept } = setUp({}, Object.fromEntries(keys.map((key) => [key, '1'])));
+    table.capacity = 1;
+    await turns.until(kept.adopt());
+    await turns.settle();
+    expect(kept.status().noRoom).toBe(2999);
+    table.capacity = 3000;
+    let marks = 0;
+    const mark = kept.mark.bind(kept);
+    kept.mark = (key) => {
+      marks++;
+      mark(key);
+    };
+    let isOver = false;
+    const repaired = kept.repair().finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      marks = 0;
+      await turns.turn();
+      expect(marks).toBeLessThanOrEqual(512);
+    }
+    expect([await repaired, table.there.size]).toEqual([[], 3000]);
+  });
+
   it('writes the other items of a chunk if one of them makes the table throw', async () => {
     const { table, turns, kept, set } = setUp();
     await turns.until(kept.adopt());
