@@ -61,7 +61,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'agent/mesh-feed.ts listed',
     'agent/run-kvstoremesh.ts listed',
     'clustermesh/cluster-set.ts settled',
-    'datapath/linux/kept-table.ts #inTurns',
+    'datapath/linux/kept-table.ts inTurns',
     'k8s/kubernetes-client.ts stopped',
     'kvstore/session/lock-keeper.ts ended',
     'kvstore/stores/shared-store.ts watchState',

@@ -597,16 +597,17 @@ export class KeptTable<Item> implements Disposable {
     return found;
   }
 
-  /** Returns the differences in the order of their writes: items that others depend on come first, their deletes last. */
+  /** Returns the differences in the order of their writes: items others depend on come first, their deletes last. */
   async #differences(found: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
-    const none: PlannedChange<Item>[] = [];
-    const [upserts, deletes]: PlannedChange<Item>[][][] = [[], []];
+    const upserts: PlannedChange<Item>[][] = [];
+    const deletes: PlannedChange<Item>[][] = [];
     await this.inTurns(differences(this.#table, this.#desired, found), (step) => {
       if (step === undefined) return;
       const [byOrder, order] = [step.desired === undefined ? deletes : upserts, this.#orderOf(step.key)];
       while (byOrder.length <= order) byOrder.push([]);
       byOrder[order]?.push(step);
     });
+    const none: PlannedChange<Item>[] = [];
     return none.concat(...upserts, ...deletes.reverse()); // `flat` takes ten times as long
   }
 

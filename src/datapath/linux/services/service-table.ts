@@ -15,6 +15,8 @@ import type { ServiceMapSet } from './service-maps.ts';
 
 /** 8192 entries take about 10 ms. Lists of 1024 backends are also kept by `DesiredServices`. */
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
+/** Slots of the frontends returned in a turn. Sorting 8192 backends takes up to 3 ms. */
+const SLOTS_PER_TURN = 8192;
 /** Prefix of the keys of backends in the kernel without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /**
@@ -75,7 +77,14 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     for (const family of FAMILIES) {
       const services = this.families[family];
       yield* services.read();
-      for (const [frontend, installed] of services.frontends) yield [frontend, itemOf(installed)];
+      let slots = 0;
+      for (const [frontend, installed] of services.frontends) {
+        yield [frontend, itemOf(installed)];
+        slots += installed.slots.length;
+        if (slots < SLOTS_PER_TURN) continue;
+        slots = 0;
+        yield;
+      }
       for (const backend of services.unusedBackends())
         yield [UNUSED + backend, { backends: [backend], affinitySeconds: 0 }];
     }

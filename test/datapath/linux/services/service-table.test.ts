@@ -280,6 +280,25 @@ describe('services in the maps of a kernel', () => {
     expect(await turns.until(kept.plan())).toEqual([]);
   });
 
+  it('are returned few slots at a time (regression: 256 frontends in a turn, however many slots they have)', () => {
+    const open = fakeServiceMaps({ slots: 65_536, backends: 4096, clients: 64 });
+    const table = new ServiceMapTable({ 4: open(4), 6: open(6) });
+    const backends = Array.from({ length: 3000 }, (_, at) => `10.0.${at >> 8}.${at & 255}:80/TCP`).sort();
+    const item = { backends, affinitySeconds: 0 };
+    for (let at = 0; at < 8; at++) {
+      const key = `10.96.0.${at}:80/TCP`;
+      while (table.apply([{ key, item }])[0] === 'unfinished');
+    }
+    const steps: number[] = [0];
+    let frontends = 0;
+    for (const entry of table.dump()) {
+      if (entry === undefined) steps.push(0);
+      else steps[steps.length - 1] = (steps.at(-1) ?? 0) + entry[1].backends.length;
+      if (entry !== undefined) frontends++;
+    }
+    expect([frontends, Math.max(...steps)]).toEqual([8, 9000]);
+  });
+
   it('lose foreign entries with IPv4-mapped addresses (regression: their keys were written as IPv4, and these stayed)', async () => {
     const { turns, kept, open } = await setUp();
     kept.allowDeletes();
