@@ -4,7 +4,7 @@ import type { ConnectKvstore } from './followed-cluster.ts';
 export type ConfigFile =
   /** A kvstore configuration. `hash` covers all content used by `connect`. */
   | { readonly kind: 'config'; readonly hash: string; readonly connect: ConnectKvstore }
-  /** A file without `endpoints:`, such as a certificate. */
+  /** A folder, or a file without `endpoints:`, such as a certificate. */
   | { readonly kind: 'other' }
   /** Not a file, unreadable, or an invalid configuration. `reason` is the problem. */
   | { readonly kind: 'unusable'; readonly reason: string };

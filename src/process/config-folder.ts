@@ -3,7 +3,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { errorCode, messageOf } from '../base/failure.ts';
-import { readFileHead } from '../base/files/regular-file.ts';
+import { NotAFileError, readFileHead } from '../base/files/regular-file.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../base/subscription.ts';
 import type { ConfigFile, ConfigListing } from '../clustermesh/config-directory.ts';
 import type { ConfigSource } from '../clustermesh/config-follower.ts';
@@ -138,6 +138,8 @@ export class ConfigFolder implements ConfigSource {
       return config.file;
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return (await exists(path)) ? BROKEN_LINK : undefined;
+      // Cilium ignores folders, too, for example links to folders of a projected volume.
+      if (error instanceof NotAFileError && error.isFolder) return { kind: 'other' };
       return { kind: 'unusable', reason: messageOf(error) };
     }
   }

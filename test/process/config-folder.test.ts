@@ -154,16 +154,26 @@ describe('a folder of configurations', () => {
     ]);
   });
 
+  it('does not report folders and links to folders, such as `certs` of a projected volume (regression: unusable)', async () => {
+    const path = temporaryFolder({ '..1/certs/ca.crt': 'CERTIFICATE', '..1/a': YAML, 'folder/b': YAML });
+    symlinkSync('..1', join(path, '..data'));
+    for (const name of ['a', 'certs']) symlinkSync(join('..data', name), join(path, name));
+    const listing = await folderOf(path).folder.list();
+    expect([...listing].map(([name, { kind }]) => [name, kind])).toEqual([
+      ['a', 'config'],
+      ['certs', 'other'],
+      ['folder', 'other'],
+    ]);
+  });
+
   it('reports the kind of an entry that is not a file, and neither opens it nor treats it as removed (freeze: withdrawn)', async () => {
     const path = temporaryFolder({});
-    mkdirSync(join(path, 'folder'));
     execFileSync('mkfifo', [join(path, 'fifo')]);
     symlinkSync('/dev/zero', join(path, 'device'));
     const listing = await folderOf(path).folder.list();
     expect([...listing]).toEqual([
       ['device', { kind: 'unusable', reason: 'is a device, not a file' }],
       ['fifo', { kind: 'unusable', reason: 'is a FIFO, not a file' }],
-      ['folder', { kind: 'unusable', reason: 'is a folder, not a file' }],
     ]);
   });
 

@@ -11,6 +11,12 @@ export interface FileHead {
 /** The path does not name a regular file. */
 export class NotAFileError extends Error {
   override readonly name = 'NotAFileError';
+  readonly isFolder: boolean;
+
+  constructor(kind: string, isFolder: boolean) {
+    super(`is ${kind}, not a file`);
+    this.isFolder = isFolder;
+  }
 }
 
 /** Throws {@link NotAFileError} if the status is not that of a regular file. */
@@ -22,7 +28,7 @@ function checkFile(found: Stats): void {
     { isKind: found.isSocket(), name: 'a socket' },
   ];
   const kind = kinds.find(({ isKind }) => isKind)?.name ?? 'a device';
-  throw new NotAFileError(`is ${kind}, not a file`);
+  throw new NotAFileError(kind, found.isDirectory());
 }
 
 /**
