@@ -194,6 +194,7 @@ export class Agent implements ReadModel, PlayStage {
         onWithdrawal: (cluster, isRunning) => this.#history?.noteWithdrawal(cluster, isRunning),
       },
       countRejection: (rejection) => this.#rejections.count(rejection),
+      onFolderRead: () => this.#releaseCompleteClusters(),
     });
   }
 
@@ -345,8 +346,8 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Withdraws the restored state of a cluster if its sources are complete. Does nothing before the end of the initial
-   * sync, because another source may still provide entries that exist only in the restored state.
+   * Withdraws the restored state of a cluster if its sources are complete or it has left the mesh. Does nothing before
+   * the end of the initial sync, because another source may still provide entries which only the restored state has.
    */
   #releaseIfComplete(cluster: string): void {
     const { followed } = this.#mesh;
@@ -356,7 +357,7 @@ export class Agent implements ReadModel, PlayStage {
     const progress = isLocal ? local.progressOf(cluster) : mesh.progressOf(cluster);
     // An empty kvstore in memory has no further keys. An empty etcd may have lost its data.
     const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
-    const isComplete = progress === undefined || progress.synced || isEmpty;
+    const isComplete = progress === undefined ? !this.#mesh.mayContain(cluster) : progress.synced || isEmpty;
     const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
     if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#stateKeeper, cluster);
     else if (mesh.statusOf(cluster)?.servicesExpired === true)

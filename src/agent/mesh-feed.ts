@@ -28,6 +28,8 @@ export interface MeshFeedContext extends Omit<AgentParts, 'engines'> {
   readonly engines: Omit<MeshEngines, 'remoteNodeIdentities'>;
   /** Counts a rejection reported elsewhere. */
   readonly countRejection: (rejection: Rejection) => void;
+  /** Called when {@link MeshFeed.mayContain} may have changed because the folder of remote clusters was read. */
+  readonly onFolderRead: () => void;
 }
 
 /**
@@ -185,6 +187,16 @@ export class MeshFeed {
     );
   }
 
+  /**
+   * Returns true if the mesh contains a remote cluster, or may contain it, because its configuration is unusable or the
+   * folder of remote clusters was not read yet.
+   */
+  mayContain(cluster: string): boolean {
+    if (this.#followed === undefined || !this.#isListed) return true;
+    const problems = this.#folder?.status().problems ?? {};
+    return this.#followed.mesh.progressOf(cluster) !== undefined || Object.hasOwn(problems, cluster);
+  }
+
   recordedKvstore(cluster: string): KvstoreBackend | undefined {
     return this.#recorded.get(cluster);
   }
@@ -302,7 +314,7 @@ export class MeshFeed {
   async #followFolder(path: string): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
-    const { clock, random, gate, onReject, countRejection: count } = this.#context;
+    const { clock, random, gate, onReject, countRejection: count, onFolderRead } = this.#context;
     const source = remoteEtcds(path, { clock, random, gate, rateLimit: this.#rates.remote });
     const onProblem = (name: string, reason: string): void => {
       const problem = rejection('unusable-config', 'file', name, reason, `--clustermesh-config ${path}`);
@@ -313,10 +325,11 @@ export class MeshFeed {
     await readdir(path).catch((cause: unknown) => {
       throw unreadable('--clustermesh-config', path, cause);
     });
-    this.#folder = new ConfigFollower({ source, mesh, clock, onProblem });
-    void this.#folder.listed.then(() => {
-      this.#isListed = true;
-    });
+    const onScan = (): void => {
+      this.#isListed = this.#folder?.status().listed === true;
+      onFolderRead();
+    };
+    this.#folder = new ConfigFollower({ source, mesh, clock, onProblem, onScan });
     await this.#folder.start();
   }
 }

@@ -30,6 +30,8 @@ export interface ConfigFollowerOptions extends Pick<RuntimeOptions, 'clock'> {
   readonly mesh: Pick<ClusterMesh, 'add' | 'remove' | 'check'>;
   /** Receives each new or changed problem once. `name` is the file name, or empty for the directory. */
   readonly onProblem?: ((name: string, reason: string) => void) | undefined;
+  /** Called after each attempt to read the directory, when its changes are applied. */
+  readonly onScan?: (() => void) | undefined;
 }
 
 /** Delay between the first change and the scan, because editors and kubelets make several changes together. */
@@ -154,6 +156,7 @@ export class ConfigFollower {
     }
     if (signal.aborted) return;
     this.#retryMs = this.#report(previous) ? RETRY_MS : Math.min(2 * this.#retryMs, MAX_RETRY_MS);
+    this.#guard.call(this.#options.onScan);
     this.#scanIn(maxRetryMs === undefined ? RESCAN_MS : Math.min(maxRetryMs, this.#retryMs));
   }
 

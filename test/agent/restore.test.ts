@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -16,6 +16,7 @@ import { TurnGate } from '../../src/base/turn-gate.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import { encodeClusterEndpointSlice } from '../../src/kvstore/codec/cluster-endpoint-slice.ts';
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
+import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { createLog } from '../../src/process/log.ts';
 import { Restoration } from '../../src/restore/restoration.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
@@ -463,6 +464,31 @@ describe('an agent that is restarted', () => {
     await expect.poll(() => agent.status().checkpoint?.restored).toEqual([]);
     expect(Object.keys(state().ipcache)).toEqual(['10.1.0.1/32', '192.168.0.1/32']);
     expect(state().services).toEqual({ 'shop/cart': {} });
+  });
+
+  it('keeps the restored state of a cluster with an unusable configuration until its file is deleted (regression: released)', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const clustermeshConfig = temporaryFolder({ baltic: 'endpoints: 7\n' });
+    const { agent } = await startAgent(OWN, CART, { stateDir, clustermeshConfig });
+    const clusters = (): readonly string[] =>
+      agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
+    await expect.poll(clusters).toEqual(['baltic']);
+    expect(agent.ipcache.get('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
+    rmSync(join(clustermeshConfig, 'baltic'));
+    await expect.poll(clusters).toEqual([]);
+    expect(agent.ipcache.get('10.2.0.1')).toBeUndefined();
+  });
+
+  it('keeps the restored state of remote clusters if their folder cannot be read at the start (regression: released)', async () => {
+    vi.spyOn(ConfigFolder.prototype, 'list').mockRejectedValue(new Error('busy'));
+    onTestFinished(() => void vi.restoreAllMocks());
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const options = { stateDir, clustermeshConfig: unreachable(), timeoutMs: 1 };
+    const { agent } = await startAgent(OWN, CART, options);
+    await expect.poll(() => agent.status().checkpoint?.restored).toMatchObject([{ cluster: 'baltic' }]);
+    expect(agent.ipcache.get('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
   });
 
   it('releases a complete remote cluster although Kubernetes is out of reach, and keeps the local one', async () => {
