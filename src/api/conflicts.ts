@@ -64,11 +64,10 @@ function* cidrsOf(fields: NodeFields): Generator<PodCIDR, void, void> {
 
 /** The pod CIDRs of all nodes. */
 class PodCIDRs {
-  /** One node of each cluster for each CIDR. */
+  /** One node of each cluster for each CIDR, so that a conflict of clusters is counted once. */
   readonly #byText = new Map<string, Map<string, PodCIDR>>();
   /** The lengths of the CIDRs of each family. */
   readonly #lengths = { 4: new Set<number>(), 6: new Set<number>() };
-  readonly all: PodCIDR[] = [];
 
   add(cidr: PodCIDR): void {
     const { text, cluster, prefix } = cidr;
@@ -76,12 +75,15 @@ class PodCIDRs {
     this.#byText.set(text, known);
     if (!known.has(cluster)) known.set(cluster, cidr);
     this.#lengths[prefix.family].add(prefix.length);
-    this.all.push(cidr);
+  }
+
+  *all(): Generator<PodCIDR, void, void> {
+    for (const cidrs of this.#byText.values()) yield* cidrs.values();
   }
 
   /**
    * Returns a CIDR of another cluster that contains `cidr`. If both are equal, returns the CIDR only if its cluster
-   * sorts first, so that the conflict is counted once.
+   * sorts first, so that the conflict is counted for one of them.
    */
   containerOf({ cluster, prefix, text }: PodCIDR): PodCIDR | undefined {
     const [address] = text.split('/');
@@ -103,7 +105,7 @@ function* cidrConflicts({ nodes }: ConflictModel): Generator<ConflictDocument | 
     for (const cidr of cidrsOf(fields)) cidrs.add(cidr);
     yield undefined;
   }
-  for (const cidr of cidrs.all) {
+  for (const cidr of cidrs.all()) {
     const container = cidrs.containerOf(cidr);
     yield container && { kind: 'pod-cidr', subject: cidr.text, sides: [sideOf(container), sideOf(cidr)] };
   }

@@ -98,14 +98,16 @@ describe('conflicts between clusters', () => {
             prefix: Prefix.parse(text),
           })),
         );
-        const expected = list.filter(({ cluster, text, prefix }) =>
-          list.some(
-            (other) =>
-              other.cluster !== cluster &&
-              prefix !== undefined &&
-              other.prefix?.contains(prefix) === true &&
-              (other.text !== text || other.cluster < cluster),
-          ),
+        const expected = list.filter(
+          ({ cluster, text, prefix }, index) =>
+            list.findIndex((other) => other.cluster === cluster && other.text === text) === index &&
+            list.some(
+              (other) =>
+                other.cluster !== cluster &&
+                prefix !== undefined &&
+                other.prefix?.contains(prefix) === true &&
+                (other.text !== text || other.cluster < cluster),
+            ),
         );
         const conflicts = found(modelOf(all));
         expect(conflicts.map(({ sides }) => `${sides[1]?.cluster} ${sides[1]?.claim}`).sort()).toEqual(
@@ -114,6 +116,22 @@ describe('conflicts between clusters', () => {
         for (const { sides } of conflicts) expect(sides[0]?.cluster).not.toBe(sides[1]?.cluster);
       }),
     );
+  });
+
+  it('are counted once for a CIDR of several nodes of a cluster (regression: once for each node)', () => {
+    const cidrs = ['10.1.0.0/16'];
+    const nodesOf = (cluster: string): readonly NodeOf[] =>
+      ['n1', 'n2'].map((name) => ({ cluster, name, cidrs }));
+    expect(found(modelOf([...nodesOf('a'), ...nodesOf('b')]))).toEqual([
+      {
+        kind: 'pod-cidr',
+        subject: '10.1.0.0/16',
+        sides: [
+          { cluster: 'a', claim: '10.1.0.0/16 of node n1' },
+          { cluster: 'b', claim: '10.1.0.0/16 of node n1' },
+        ],
+      },
+    ]);
   });
 
   it('are found for prefixes of several clusters, and for ids of several clusters', () => {
