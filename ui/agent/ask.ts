@@ -15,33 +15,42 @@ export const ANSWER_MS = 30_000;
 export class NoAnswer extends Error {}
 
 /** Returns the document at a path of the agent. Throws an error with one sentence. */
-export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const deadline = new AbortController();
-  const timer = setTimeout(() => deadline.abort(), ANSWER_MS);
-  try {
-    const signals = [deadline.signal, ...(signal === undefined ? [] : [signal])];
-    const answer = await fetchAgent(path, AbortSignal.any(signals));
+export function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return withDeadline(signal, async (either) => {
+    const answer = await fetchAgent(path, either);
     const document: unknown = await answer.json();
     if (typeof document !== 'object' || document === null) throw new SyntaxError('no document');
     if (answer.ok || 'ready' in document) return document as T; // `/readyz` answers 503 if the agent is not ready
     throw problemOf(answer, document);
-  } catch (error) {
-    if (deadline.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
-    throw withSentence(error);
-  } finally {
-    clearTimeout(timer);
-  }
+  });
 }
 
 /** Sends a body to a path of the agent and returns the JSON lines of the answer. Throws an error with one sentence. */
-export async function askLines<T>(path: string, body: object, signal: AbortSignal): Promise<readonly T[]> {
-  try {
-    const answer = await fetchAgent(path, signal, body);
+export function askLines<T>(path: string, body: object, signal: AbortSignal): Promise<readonly T[]> {
+  return withDeadline(signal, async (either) => {
+    const answer = await fetchAgent(path, either, body);
     if (!answer.ok) throw problemOf(answer, await answer.json());
     const lines = (await answer.text()).trimEnd().split('\n');
     return lines.map((line) => JSON.parse(line) as T);
+  });
+}
+
+/** Aborts a request after {@link ANSWER_MS}. Throws its error as one with a sentence for the user. */
+async function withDeadline<T>(
+  signal: AbortSignal | undefined,
+  request: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const deadline = new AbortController();
+  const timer = setTimeout(() => deadline.abort(), ANSWER_MS);
+  try {
+    return await request(AbortSignal.any([deadline.signal, ...(signal === undefined ? [] : [signal])]));
   } catch (error) {
-    throw withSentence(error);
+    if (deadline.signal.aborted) throw new NoAnswer(`The agent has not answered for ${ANSWER_MS / 1_000} s.`);
+    if (error instanceof TypeError) throw new NoAnswer('The agent is unreachable.');
+    if (error instanceof SyntaxError) throw new NoAnswer('The answer is not from the agent, or incomplete.');
+    throw error;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -50,13 +59,6 @@ export function problemOf({ status }: Response, document: unknown): Error {
   const { detail }: Partial<ProblemDocument> = Object(document);
   const text = detail ?? `The answer is not from the agent: HTTP status ${status}.`;
   return detail === undefined || status >= 500 || status === 429 ? new NoAnswer(text) : new Error(text);
-}
-
-/** Returns an error of a request as one with a sentence for the user. */
-function withSentence(error: unknown): unknown {
-  if (error instanceof TypeError) return new NoAnswer('The agent is unreachable.');
-  if (error instanceof SyntaxError) return new NoAnswer('The answer is not from the agent, or incomplete.');
-  return error;
 }
 
 /**
