@@ -10,19 +10,20 @@ export const systemClock: Clock = {
   after(delayMs: number, callback: () => void): Timer {
     let handle: ReturnType<typeof setTimeout>;
     let keepsAlive = true;
+    const unref = (): unknown => Object(handle).unref?.(); // a browser has numbers
     const set = (restMs: number): void => {
       handle =
         restMs > MAX_TIMER_MS
           ? setTimeout(() => set(restMs - MAX_TIMER_MS), MAX_TIMER_MS)
           : setTimeout(callback, Math.max(0, restMs)); // Node.js 22 prints a warning for a negative delay
-      if (!keepsAlive) handle.unref();
+      if (!keepsAlive) unref();
     };
     set(delayMs);
     return {
       cancel: () => clearTimeout(handle),
       unref: () => {
         keepsAlive = false;
-        handle.unref();
+        unref();
       },
     };
   },
