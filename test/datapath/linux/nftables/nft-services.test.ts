@@ -675,6 +675,16 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(checked).toBeGreaterThan(1);
     onChange = () => {};
     expect(next.apply([{ key, item: undefined }])).toEqual([undefined]);
+    // Nor if this process continues after a failed transaction, before it reads the table again.
+    sent = 0;
+    onChange = (count) => {
+      if (count === 3) throw new SyscallError('sendto', constants.errno.ENOBUFS);
+    };
+    expect(next.apply([{ key, item: limited(left) }])[0]?.code).toBe('ENOBUFS');
+    onChange = () => {};
+    expect(next.apply([{ key, item: limited(['10.0.0.1/32', '10.3.0.0/16']) }])).toEqual([undefined]);
+    expect(rangesIn(set32())).toBe(0);
+    expect(next.apply([{ key, item: undefined }])).toEqual([undefined]);
   });
 
   it('are not open to all clients if their ranges cannot be written', () => {
@@ -741,6 +751,13 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(entries(writer)).toHaveLength(4);
     expect(writer.apply(changes)).toEqual([undefined, undefined, undefined]);
     expect([...found().values()].map(({ length }) => length).sort()).toEqual([1, 2, 2, 2]);
+    // A key that fails after a success requests a read again.
+    expect(entries(services)).toHaveLength(4);
+    const [first = ''] = unknown;
+    const third = (ip: string) => [{ key: first, item: item('10.0.0.3:80/TCP', '10.0.0.4:80/TCP', ip) }];
+    expect(services.apply(third('10.0.0.5:80/TCP'))).toEqual([undefined]);
+    expect(writer.apply(third('10.0.0.6:80/TCP'))[0]?.code).toBe('EEXIST');
+    expect(requests).toBe(3);
   });
 
   it('are written again if another program deletes the table', () => {
