@@ -141,7 +141,7 @@ class IPv6Stems implements FamilyStems {
   #sets = new StrideSets();
   /** Number of prefixes of each level. Empty levels are skipped. */
   readonly #prefixes = new Int32Array(LEVELS);
-  /** Number of further prefixes for a bit of a set. Stems with the same hash share a set. */
+  /** Numbers of further prefixes, by bit of a set, because stems with the same hash share a set. */
   #doubled: Map<number, number> = new Map();
 
   constructor(seed: number) {
@@ -236,7 +236,7 @@ export class StemIndex {
     return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
-  /** Adds (`by` 1) or removes (-1) a prefix, shorter than an address. */
+  /** Adds (`by` 1) or removes (-1) a prefix shorter than an address. */
   adjust(key: Readonly<AddressWords>, length: number, by: 1 | -1): void {
     if (key.family === 4) this.#ipv4 ??= new IPv4Stems(this.#seed);
     else this.#ipv6 ??= new IPv6Stems(this.#seed);

@@ -10,7 +10,7 @@ import { lockFolder, lockNamespace, type NamespacePart, PartLockedError } from '
 import { HostAddresses } from './services/host-addresses.ts';
 import { Kernel } from './syscall/kernel.ts';
 
-/** What the parts of a datapath share on one host: the kernel, opened when it is needed, the folder of pins, locks. */
+/** The resources shared by the parts of a datapath: the kernel, opened when needed, the folder of pins, and locks. */
 export class HostAccess implements Disposable {
   readonly options: HostDatapathOptions;
   readonly context: HostDatapathContext;

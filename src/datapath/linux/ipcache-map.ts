@@ -65,7 +65,7 @@ const MAX_ENTRIES = 512_000;
 const KEY_BYTES = 24;
 /** Bits before the address, which are part of the prefix length. */
 const STATIC_BITS = 32;
-/** The families in a key. */
+/** Codes of the families in a key. */
 const KEY_FAMILY = { 4: 1, 6: 2 } as const;
 /**
  * Size of a value, and offset of the encryption key in it. Except in 1.8, flags follow the key. 1.18 has 16 bytes of

@@ -516,7 +516,7 @@ export class KeptTable<Item> implements Disposable {
     return this.#table.rank?.(key, item) ?? 0;
   }
 
-  /** Records which item a read has returned for a differing key. An unknown one is of another process. */
+  /** Records the item of a differing key that a read has returned. Unknown items are those of another process. */
   #recordRead({ key, actual }: PlannedChange<Item>): void {
     if (actual === undefined) this.#actual.delete(key);
     else if (!this.#actual.has(key)) {

@@ -11,7 +11,7 @@ export type LinuxPartName = 'nodes' | 'ipcache' | 'services';
  * An open part of the datapath: the engine it follows, and the kernel tables kept equal to the engine.
  */
 export interface LinuxPart extends Disposable {
-  /** The listeners to replay to after the tables were adopted. */
+  /** The listeners. They receive a replay after the tables were adopted. */
   readonly datapath: Datapath;
   readonly tables: readonly KeptItems[];
   /** Returns one sentence for each current problem, such as a removed cgroup or a device that cannot be created. */

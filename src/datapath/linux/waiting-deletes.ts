@@ -15,7 +15,7 @@ export interface WaitingDeletesOptions {
 /** A wait until deletes are allowed. */
 interface Wait {
   readonly keys: Set<string>;
-  /** Are called at the end of the wait. */
+  /** Called at the end of the wait. */
   readonly waiters: (() => void)[];
 }
 
@@ -29,7 +29,7 @@ function newWait(): Wait {
  */
 export class WaitingDeletes implements Disposable {
   readonly #options: WaitingDeletesOptions;
-  /** Its keys are those of the planned wait when it starts. */
+  /** The planned wait becomes the running one when it starts. */
   #running: Wait | undefined;
   #planned: Wait = newWait();
   /** True from the turn before a wait starts until its end. */

@@ -98,7 +98,7 @@ export function setAddress(view: DataView, at: number, address: number): void {
   view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
 }
 
-/** Number of characters kept by the kernel of the name of a map or program. */
+/** Maximum length of the name of a map or program in the kernel. */
 export const NAME_LENGTH = 15;
 
 /** Writes a name. The kernel allows letters, digits, `_` and `.`; others are replaced. */

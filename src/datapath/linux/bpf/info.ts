@@ -6,7 +6,7 @@ export const MAP_TYPES = { hash: 1, array: 2, lruHash: 9, lpmTrie: 11 } as const
 
 export type MapType = keyof typeof MAP_TYPES;
 
-/** The properties of a map on which the programs reading it depend. */
+/** The properties of a map. Programs that read the map depend on them. */
 export interface MapShape {
   readonly type: MapType;
   readonly keySize: number;

@@ -43,7 +43,7 @@ export interface ProgramOptions {
 const INSTRUCTION_BYTES = 8;
 /** Flag in the upper half of the second byte of an instruction: its immediate value is a map's descriptor. */
 const BPF_PSEUDO_MAP_FD = 1;
-/** No called helper requires the GPL. */
+/** The programs call no helper that requires the GPL. */
 const LICENSE = 'Apache-2.0';
 const LOG_BYTES = 1 << 18;
 const LOG_LINES = 24;

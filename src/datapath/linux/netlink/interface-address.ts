@@ -25,10 +25,10 @@ export const ADDRESS_DUMP: NetlinkRequest = {
 /** Returns the address in a message; `undefined` if it is about something else. Throws `NetlinkFormatError`. */
 export function readInterfaceAddress({ type, body }: NetlinkMessage): InterfaceAddress | undefined {
   if (type !== RTM_ADDRESS.add && type !== RTM_ADDRESS.delete) return undefined;
-  const [familyNumber = 0, length = 0] = body;
+  const [familyCode = 0, length = 0] = body;
   const attributes = new Attributes(body, FIXED_BYTES);
   // On a point-to-point link, `address` is that of the peer.
   const address = readAddressAttribute(attributes.bytes(IFA.local) ?? attributes.bytes(IFA.address));
-  if (familyWithNumber(familyNumber) === undefined || address === undefined) return undefined;
+  if (familyWithNumber(familyCode) === undefined || address === undefined) return undefined;
   return { interface: viewOf(body).getUint32(4, true), address, length };
 }

@@ -108,8 +108,8 @@ export function routeRequest(address: string): NetlinkRequest {
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
   // The fields of `struct rtmsg`, as in `writeRoute`. A table above 255 is in an attribute.
-  const [number = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
-  const family = familyWithNumber(number);
+  const [familyCode = 0, length = 0, , , table = 0, protocol = 0, , kind = 0] = body;
+  const family = familyWithNumber(familyCode);
   const attributes = new Attributes(body, FIXED_BYTES);
   if (family === undefined) return undefined;
   return {

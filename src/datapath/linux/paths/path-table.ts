@@ -76,7 +76,7 @@ export type Reach =
  * neighbours, and routes. An item is ours if it has our protocol number or is on our interface.
  *
  * Foreign routes are never changed. The kernel chooses between our route and a foreign one to the same destination by
- * their metrics. If both have the same metric, ours cannot be added: an error of its key until the foreign
+ * their metrics. If both have the same metric, ours cannot be added, and its key fails until the foreign
  * route is deleted.
  */
 export class PathTable implements KernelTable<PathItem>, Disposable {

@@ -98,14 +98,17 @@ export function changedSlots(
   backends: readonly string[],
   former?: readonly string[],
 ): readonly (readonly [index: number, backend: string])[] {
-  if (former === undefined)
-    return [...assignSlots(previous, backends).entries()].filter(([index, text]) => previous[index] !== text);
+  const changes: (readonly [number, string])[] = [];
+  if (former === undefined) {
+    for (const [index, text] of assignSlots(previous, backends).entries())
+      if (previous[index] !== text) changes.push([index, text]);
+    return changes;
+  }
   const removed = new Set(without(former, backends));
   const isFree = (text: string | undefined): boolean => text === undefined || removed.has(text);
   // Backends of slots beyond the new count move to free slots, like the added ones.
   const moved = previous.slice(backends.length).filter((text) => !isFree(text));
   const rest = [...without(backends, former), ...moved].values();
-  const changes: (readonly [number, string])[] = [];
   for (let index = 0; index < backends.length; index++)
     if (isFree(previous[index])) changes.push([index, rest.next().value ?? '']);
   return changes;

@@ -310,7 +310,7 @@ export function retireRules(access: HostAccess): void {
   });
 }
 
-/** Returns a problem if there are frontends which only rules can serve. `missing` is why there are no rules. */
+/** Returns a problem if there are frontends which only rules can serve. `missing`: why there are no rules. */
 function unreachableProblem(services: DesiredServices, missing: string): readonly string[] {
   const names = shortList(services.externalServices());
   if (names === undefined) return [];

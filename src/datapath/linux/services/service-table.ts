@@ -17,7 +17,7 @@ import type { ServiceMapSet } from './service-maps.ts';
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
 /** Slots of the frontends returned in a turn. Sorting 8192 backends takes up to 3 ms. */
 const SLOTS_PER_TURN = 8192;
-/** Prefix of the keys of backends in the kernel without a frontend: `unused backend 10.0.0.1:8080/TCP`. */
+/** Prefix of the keys of backends that no frontend in the kernel uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
 /**
  * Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always
