@@ -236,7 +236,7 @@ export class MemoryServer {
 
   #expiry(id: LeaseID, ttlSeconds: number): Timer {
     const timer = this.#clock.after(ttlSeconds * 1000, () => this.expireLease(id));
-    timer.unref?.(); // nobody can read the kvstore after the end of the process
+    timer.unref?.(); // no reader exists after the end of the process
     return timer;
   }
 
