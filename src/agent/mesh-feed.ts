@@ -4,6 +4,7 @@ import { EitherSignal } from '../base/follow-signal.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { sleep } from '../base/sleep.ts';
+import { interruptible } from '../base/supervisor.ts';
 import { incompleteClusterTexts } from '../client/cluster-text.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import { ConfigFollower } from '../clustermesh/config-follower.ts';
@@ -119,13 +120,17 @@ export class MeshFeed {
     };
   }
 
+  /** Returns the step which follows the clusters. If the folder of remote clusters hangs, the start continues. */
   clusters(): Step {
     return {
       name: 'clusters',
-      start: async () => {
+      progressTimeoutMs: READ_MS,
+      onTimeout: 'continue',
+      waitsFor: () => this.#unreadFolder(),
+      start: async ({ signal }) => {
         await this.#follow();
         const { clustermeshConfig } = this.#options;
-        if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig);
+        if (clustermeshConfig !== undefined) await this.#followFolder(clustermeshConfig, signal);
         else this.#isListed = true;
       },
       stop: async () => {
@@ -153,7 +158,11 @@ export class MeshFeed {
   remoteSync(timeout: AbortSignal): Step {
     return {
       name: 'initial sync of the remote clusters',
-      waitsFor: () => [...this.folderProblems(), ...this.#incompleteClusters('remote')],
+      waitsFor: () => [
+        ...this.#unreadFolder(),
+        ...this.folderProblems(),
+        ...this.#incompleteClusters('remote'),
+      ],
       progressAt: () => lastProgressAt(this.#followed?.mesh),
       start: async ({ signal }) => {
         using either = new EitherSignal(signal, timeout);
@@ -311,7 +320,13 @@ export class MeshFeed {
     return this.#rates.change(rates);
   }
 
-  async #followFolder(path: string): Promise<void> {
+  #unreadFolder(): readonly string[] {
+    const { clustermeshConfig } = this.#options;
+    if (clustermeshConfig === undefined || this.#isListed) return [];
+    return [`--clustermesh-config ${clustermeshConfig}: not read yet`];
+  }
+
+  async #followFolder(path: string, signal: AbortSignal): Promise<void> {
     assert(this.#followed !== undefined, 'the clusters are followed');
     const { mesh } = this.#followed;
     const { clock, random, gate, onReject, countRejection: count, onFolderRead } = this.#context;
@@ -322,14 +337,19 @@ export class MeshFeed {
       if (this.#isInitialSyncDone) onReject(problem);
       else count(problem);
     };
-    await readdir(path).catch((cause: unknown) => {
-      throw unreadable('--clustermesh-config', path, cause);
-    });
+    // Reads of a folder may hang, for example in a network file system.
+    const check = async (): Promise<void> => {
+      await readdir(path).catch((cause: unknown) => {
+        throw unreadable('--clustermesh-config', path, cause);
+      });
+    };
+    await interruptible(check, signal);
     const onScan = (): void => {
       this.#isListed = this.#folder?.status().listed === true;
       onFolderRead();
     };
-    this.#folder = new ConfigFollower({ source, mesh, clock, onProblem, onScan });
-    await this.#folder.start();
+    const folder = new ConfigFollower({ source, mesh, clock, onProblem, onScan });
+    this.#folder = folder;
+    await interruptible(() => folder.start(), signal);
   }
 }

@@ -20,6 +20,7 @@ import * as localEtcd from '../../src/process/local-etcd.ts';
 import { createLog } from '../../src/process/log.ts';
 import * as remoteEtcdsModule from '../../src/process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../../src/process/start-step.ts';
+import { Startup } from '../../src/process/startup.ts';
 import { RecordedMesh } from '../../src/recording/recorded-mesh.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { spyOnConstructor } from '../base/support/spy-on-constructor.ts';
@@ -190,7 +191,7 @@ describe('the parts of a mesh feed', () => {
 
   /** A feed whose clusters, engines and kvstore are fakes. */
   function partsOf(options: Partial<AgentOptions> = {}) {
-    const local = { start: vi.fn(), stop: vi.fn(), syncedWithin: vi.fn() };
+    const local = { start: vi.fn(), stop: vi.fn(), syncedWithin: vi.fn(), names: [] };
     const mesh = { add: vi.fn(async () => 'added'), stop: vi.fn(), clustersSynced: vi.fn(), names: [] };
     const clusters = {
       local: spyOnConstructor(localClusters, 'LocalCluster', () => local),
@@ -211,6 +212,7 @@ describe('the parts of a mesh feed', () => {
       engines,
       onReject: vi.fn(),
       countRejection: vi.fn(),
+      onFolderRead: vi.fn(),
     };
     const feed = new MeshFeed({ ...NO_INPUTS, ...options }, context as never);
     const run = { signal: new AbortController().signal, progress: vi.fn() };
@@ -381,6 +383,29 @@ describe('the parts of a mesh feed', () => {
     await settle();
     expect(mesh.clustersSynced).toHaveBeenCalledOnce();
     await clusters.stop?.();
+  });
+
+  it('name the folder of remote clusters while its first read hangs, and stop (regression: no reason, no stop)', async () => {
+    const list = vi.spyOn(ConfigFolder.prototype, 'list').mockImplementation(() => new Promise(() => {}));
+    const clustermeshConfig = temporaryFolder({});
+    const { feed, context, run, timeout } = partsOf({ clustermeshConfig });
+    await feed.localKvstore(timeout).start(run);
+    const step = feed.clusters();
+    const startup = new Startup(context);
+    const started = startup.start([[step], [feed.remoteSync(timeout)]], run.signal);
+    await vi.waitFor(() => expect(list).toHaveBeenCalledOnce());
+    const reason = `--clustermesh-config ${clustermeshConfig}: not read yet`;
+    const stateOf = (): unknown => startup.status().map(({ state, waitsFor }) => [state, ...waitsFor]);
+    expect(stateOf()).toEqual([['running', reason], ['pending']]);
+    context.clock.advance(READ_MS);
+    await vi.waitFor(() =>
+      expect(stateOf()).toEqual([
+        ['overdue', reason],
+        ['running', reason],
+      ]),
+    );
+    expect(await startup.stop()).toEqual([]);
+    expect(await started).toBe(false);
   });
 
   it('need a folder of remote clusters that can be read', async () => {
