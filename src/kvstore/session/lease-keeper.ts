@@ -2,7 +2,7 @@ import { deferred } from '../../base/sleep.ts';
 import { SortedMap } from '../../base/sorted-map.ts';
 import type { Supervisor } from '../../base/supervisor.ts';
 import { OPEN_GATE, type TurnGate } from '../../base/turn-gate.ts';
-import { asKvstoreError, closedError, type KvstoreErrorCode } from './errors.ts';
+import { asKvstoreError, closedError, type KvstoreErrorCode, missingNewLease } from './errors.ts';
 import { type ClockReading, clockReading, HeldLease, type LeaseTerms } from './held-lease.ts';
 import { LeasedKeys } from './leased-keys.ts';
 import { untilAborted } from './shared-signal.ts';
@@ -249,7 +249,7 @@ export class LeaseKeeper {
     } catch (error) {
       if (asKvstoreError(error).code !== 'lease-not-found') throw error;
       this.markLost(lease);
-      if (isNew) throw error; // the server does not have a lease that it has just granted: do not loop
+      if (isNew) throw missingNewLease(lease);
       return this.#grantedTTL(); // of another lease
     }
   }

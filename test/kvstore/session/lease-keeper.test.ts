@@ -512,8 +512,11 @@ describe('a lease keeper', () => {
     const keepAlive = link.keepLeaseAlive.bind(link);
     link.keepLeaseAlive = (lease, options) =>
       lease === id ? keepAlive(lease, options) : Promise.reject(new KvstoreError('lease-not-found', 'lost'));
-    expect(await keeper.adopt(id, ['a'], async () => {})).toBe(false);
+    const adopt = (): Promise<boolean> => keeper.adopt(id, ['a'], async () => {});
+    await expect(adopt()).rejects.toMatchObject({ code: 'unavailable' });
     expect(grants).toBe(2);
+    link.keepLeaseAlive = keepAlive;
+    expect(await adopt()).toBe(true); // regression: never, because the loss counted as the end of the adopted lease
   });
 
   it('unbinds a restored key after each delete that began before (regression: not if its row was reused)', async () => {
