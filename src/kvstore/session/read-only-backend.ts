@@ -281,7 +281,10 @@ class SourceWatch implements Watch {
     try {
       while (!signal.aborted) {
         try {
-          yield* this.#follow(signal);
+          for await (const batch of this.#follow(signal)) {
+            if (signal.aborted) return;
+            yield batch;
+          }
         } catch (error) {
           if (signal.aborted) return;
           this.#recordFailure(error);

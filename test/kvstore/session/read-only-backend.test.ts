@@ -248,6 +248,18 @@ describe('a read-only backend', () => {
     expect(turns).toBeGreaterThan(10);
   });
 
+  it('delivers nothing of a list after its signal (regression: the rest of the list)', async () => {
+    const source = new Source();
+    for (let i = 0; i < 5000; i++) source.content.set(`a/${i}`, 'x');
+    const stop = new AbortController();
+    let batches = 0;
+    for await (const _ of source.watch('a/', { signal: stop.signal })) {
+      batches++;
+      stop.abort();
+    }
+    expect(batches).toBe(1);
+  });
+
   it('ends its watches when it is closed or their signal fires, and shows only open ones', async () => {
     const source = new Source();
     const stop = new AbortController();
