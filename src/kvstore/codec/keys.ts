@@ -187,21 +187,26 @@ function splitParts(text: string, count: number): readonly string[] | undefined 
   return from < text.length ? [...parts, text.slice(from)] : undefined;
 }
 
+/** Returns the text after `prefix`; `undefined` if it does not start with the prefix, or if nothing follows. */
+function textAfter(prefix: string, text: string): string | undefined {
+  return text.length > prefix.length && text.startsWith(prefix) ? text.slice(prefix.length) : undefined;
+}
+
 /** @param rest the key after `identities/v1/`, and after the cluster in the layout `cache` */
 function parseIdentityRest(
   rest: string,
   layout: KeyLayout,
   cluster: string | undefined,
 ): ParsedKey | undefined {
-  const [folder, name] = splitParts(rest, 2) ?? [];
-  if (name === undefined) return undefined;
-  if (folder === 'id') return { kind: 'identity', layout, cluster, id: name };
-  if (folder === 'locks') return { kind: 'identity-lock', path: name };
-  const slash = name.lastIndexOf('/'); // labels may contain slashes, the node name may not
-  const labels = name.slice(0, Math.max(slash, 0));
-  const node = name.slice(slash + 1);
-  const isValue = folder === 'value' && labels !== '' && node !== '';
-  return isValue ? { kind: 'identity-value', labels, node } : undefined;
+  const id = textAfter('id/', rest);
+  if (id !== undefined) return { kind: 'identity', layout, cluster, id };
+  const path = textAfter('locks/', rest);
+  if (path !== undefined) return { kind: 'identity-lock', path };
+  const value = textAfter('value/', rest) ?? '';
+  const slash = value.lastIndexOf('/'); // labels may contain slashes, the node name may not
+  const node = value.slice(slash + 1);
+  if (slash <= 0 || node === '') return undefined;
+  return { kind: 'identity-value', labels: value.slice(0, slash), node };
 }
 
 /** @param rest the key after `v1/` */
@@ -251,6 +256,6 @@ export function parseKvstoreKey(key: string): ParsedKey | undefined {
   if (rest === undefined) return undefined;
   if (area === 'synced') return { kind: 'synced', cluster: name, prefix: rest };
   if (area !== 'state' && area !== 'cache') return undefined;
-  const [version, inner] = splitParts(rest, 2) ?? [];
-  return version === 'v1' && inner !== undefined ? parseResource(area, name, inner) : undefined;
+  const inner = textAfter('v1/', rest);
+  return inner === undefined ? undefined : parseResource(area, name, inner);
 }
