@@ -29,7 +29,7 @@ export interface FeedRead {
   readonly hasMissed: boolean;
 }
 
-/** Number of changes in the feed. */
+/** Maximum number of changes in the feed. */
 const MAX_CHANGES = 65_536;
 
 /**
@@ -155,8 +155,7 @@ export class ChangeFeed {
       const type = CHANGE_TYPES[this.#types[slot] ?? 0];
       const key = this.#keys[slot];
       assert(type !== undefined && key !== undefined, 'a stored change must have a type and a key');
-      const isWanted = types.has(type) && this.#isLatest(type, key, last);
-      if (!isWanted) continue;
+      if (!types.has(type) || !this.#isLatest(type, key, last)) continue;
       changes.push({ revision: last, type, key, at: this.#times[slot] ?? 0 });
     }
     return { changes, revision: last, hasMissed };

@@ -24,7 +24,7 @@ export interface DatapathTableDocument {
   readonly pending: number;
   readonly waiting: number;
   readonly held: number;
-  /** Number of keys without room in the table, and number of failed writes for lack of room. */
+  /** Number of keys without room in the table, and number of writes that failed for lack of room. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
   /** Number of retried keys, and some of them. */

@@ -288,7 +288,6 @@ export function identityDocument(
   };
 }
 
-/** The fields of a backend in its document. */
 interface BackendFields {
   readonly address: string;
   readonly ports: Iterable<readonly [string, PortProtocol]>;

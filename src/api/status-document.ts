@@ -23,7 +23,7 @@ export const STORE_STATES = [
   'stopped',
 ] as const;
 
-/** The failures of a repeated operation. */
+/** The failures of a retried operation. */
 interface FailureFields {
   readonly failures: number;
   /** The last failure, even if a later attempt succeeded. */

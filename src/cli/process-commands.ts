@@ -76,17 +76,11 @@ function addProcessStatus(
     .option('--live', 'exit with status 0 if it answers, even if it is not ready (for liveness probes)')
     .action((flags: StatusFlags) =>
       run(async () => {
-        const askStatus = await loadStatusQuestion();
+        const ask = await loadStatusQuestion();
         const view = { wide: false, width: io.stdout.columns };
         // The parent has the same option, and commander assigns it to the parent at any position.
         const socketFlags = { ...flags, ...parent.opts<SocketFlags>() };
-        const answer = await askProcess(
-          socketFlags,
-          io,
-          (client) => askStatus(client.ask, view),
-          name,
-          socketName,
-        );
+        const answer = await askProcess(socketFlags, io, (client) => ask(client.ask, view), name, socketName);
         if (flags.quiet !== true) writeAnswer(io.stdout, flags.output, answer);
         return answer.succeeded || flags.live === true ? EXIT.ok : EXIT.failed;
       }),

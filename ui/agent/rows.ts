@@ -46,7 +46,6 @@ interface PageOfRows {
   usedAt: number;
 }
 
-/** Compresses or decompresses bytes. */
 async function transformed(
   bytes: Uint8Array,
   stream: CompressionStream | DecompressionStream,
@@ -115,7 +114,6 @@ export class Rows {
   readonly #labels = new Map<number, readonly string[]>();
   readonly #onChange: () => void;
   readonly #ended = new AbortController();
-  /** Number of loaded rows. */
   #loaded = 0;
   /** Number of all rows, if pages can be read at any position and it is known. */
   #total: number | undefined;
@@ -126,7 +124,6 @@ export class Rows {
   /** Rows before this index are loaded. */
   #wanted = FIRST_PAGE_ROWS;
   #isLoading = false;
-  /** Number of uses of pages. */
   #uses = 0;
 
   /**
@@ -292,8 +289,7 @@ export class Rows {
     const { rows, usedAt } = oldest;
     const text = JSON.stringify(rows?.map(({ labels: _, ...row }) => row));
     oldest.packed ??= await transformed(new TextEncoder().encode(text), new CompressionStream('deflate-raw'));
-    const isStillUnused = oldest.usedAt === usedAt;
-    if (isStillUnused) oldest.rows = undefined;
+    if (oldest.usedAt === usedAt) oldest.rows = undefined; // not used since
   }
 
   async #unpack(page: PageOfRows, packed: Uint8Array): Promise<void> {

@@ -46,7 +46,6 @@ interface Layout {
   readonly height: number;
 }
 
-/** The shape of each tone. */
 const SHAPES: Readonly<Record<Tone, string>> = { good: '●', warn: '■', bad: '▲', idle: '▲' };
 
 /** A cluster as a box, which is a link to its card. `text`: replaces the counts of its objects. */

@@ -25,7 +25,6 @@ const LISTS: Readonly<Record<string, string>> = {
   endpointslices: 'services',
 };
 
-/** Time between two reads of the cluster. */
 const READ_MS = 2_000;
 
 const HEARTBEAT_TEXTS: Readonly<Record<NonNullable<ClusterDocument['heartbeat']>, string>> = {

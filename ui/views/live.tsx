@@ -9,7 +9,6 @@ import { Choice, TextFilter } from '../parts/filters.tsx';
 import { Empty, Pending, Title } from '../parts/panel.tsx';
 import { causeText, RecordLink, RecordText, SignMark, signOf } from '../parts/record.tsx';
 
-/** Maximum number of listed changes. */
 const MAX_SHOWN = 200;
 
 /** The kinds of records, as values of the filter. */

@@ -102,7 +102,6 @@ function Rejections({ rejected }: { rejected: StatusDocument['rejected'] }): VNo
   );
 }
 
-/** Maximum number of listed conflicts. */
 const MAX_CONFLICTS = 8;
 
 function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefined; total: number }): VNode {

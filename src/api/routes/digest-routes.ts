@@ -254,59 +254,7 @@ class PlacePage<T> {
   }
 }
 
-/** The sources of the digest routes. */
-interface Digests {
-  readonly claims: ClaimDigest;
-  readonly documents: DocumentDigest;
-  /** Returns the labels of an identity as text; empty if they are unknown. */
-  readonly labelsOf: (identity: number) => string;
-  readonly gate: TurnGate;
-}
-
-/** Returns the sums of the places in the selected buckets of a group. */
-async function placeSums(
-  c: Context,
-  { claims, documents, gate }: Digests,
-  writer: string,
-  buckets: Uint8Array,
-): Promise<ReadonlyMap<number, string>> {
-  // The upper 8 bits of a place are its bucket.
-  const isWanted = (place: number): boolean => buckets[place >>> 8] === 1;
-  if (isDocumentGroup(writer)) return documents.placeSums(writer, isWanted);
-  return resultOf(c, gate, claims.placeSums(writer, isWanted));
-}
-
-/** Returns the claims of a group at the selected places. */
-async function claimsAt(
-  c: Context,
-  { claims, labelsOf, gate }: Digests,
-  writer: string,
-  places: Uint8Array,
-): Promise<GroupDigestDocument> {
-  const page = new PlacePage<DigestClaim>(places, MAX_CLAIMS, () => 1);
-  const steps = claims.claimsIn(writer, page.isWanted, (claim, key, place) =>
-    page.add(place, claimDocument(claim, key, place, labelsOf)),
-  );
-  await runWhileConnected(c, gate, steps);
-  const { items, rest } = page.finish();
-  return { writer, claims: items, ...rest };
-}
-
-/** Returns the services or nodes of a group at the selected places. */
-async function documentsAt(
-  c: Context,
-  { documents, gate }: Digests,
-  writer: string,
-  places: Uint8Array,
-): Promise<GroupDigestDocument> {
-  const page = new PlacePage<DigestItem>(places, MAX_TEXTS, ({ fields }) => weightOf(fields));
-  const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, place) =>
-    page.add(place, { key, place, fields }),
-  );
-  await runWhileConnected(c, gate, steps);
-  const { items, rest } = page.finish();
-  return { writer, documents: items, ...rest };
-}
+type ItemsAt = (c: Context, writer: string, places: Uint8Array) => Promise<GroupDigestDocument>;
 
 /** Adds the routes for the comparison of two agents. */
 export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteContext): void {
@@ -319,8 +267,27 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
     documents: () => comparedDocuments(model),
     revision: () => `${model.services.revision} ${model.nodes.revision}`,
   });
-  const digests = { claims, documents, labelsOf, gate };
   const limitPages = limitConcurrency(MAX_PAGES, 'pages of a digest');
+  /** Returns the claims of a group at the selected places. */
+  const claimsAt: ItemsAt = async (c, writer, places) => {
+    const page = new PlacePage<DigestClaim>(places, MAX_CLAIMS, () => 1);
+    const steps = claims.claimsIn(writer, page.isWanted, (claim, key, place) =>
+      page.add(place, claimDocument(claim, key, place, labelsOf)),
+    );
+    await runWhileConnected(c, gate, steps);
+    const { items, rest } = page.finish();
+    return { writer, claims: items, ...rest };
+  };
+  /** Returns the services or nodes of a group at the selected places. */
+  const documentsAt: ItemsAt = async (c, writer, places) => {
+    const page = new PlacePage<DigestItem>(places, MAX_TEXTS, ({ fields }) => weightOf(fields));
+    const steps = documents.documentsIn(writer, page.isWanted, ({ key, fields }, place) =>
+      page.add(place, { key, place, fields }),
+    );
+    await runWhileConnected(c, gate, steps);
+    const { items, rest } = page.finish();
+    return { writer, documents: items, ...rest };
+  };
 
   app.openapi(GET_DIGEST, async (c) => {
     await runWhileConnected(c, gate, documents.read());
@@ -340,7 +307,8 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
   app.openapi(GET_GROUP, async (c) => {
     const { writer } = c.req.valid('param');
     const { bucket, place } = c.req.valid('query');
-    const digest = isDocumentGroup(writer) ? documents : claims;
+    const isOfDocuments = isDocumentGroup(writer);
+    const digest = isOfDocuments ? documents : claims;
     await runWhileConnected(c, gate, digest.read());
     const buckets = digest.buckets(writer);
     if (buckets === undefined)
@@ -350,12 +318,16 @@ export function addDigestRoutes(app: ApiApp, { model, instance, gate }: RouteCon
       });
     if (place !== undefined) {
       const selected = parseSelection('place', place, PLACES);
-      const itemsAt = digest === documents ? documentsAt : claimsAt;
-      return answerJSON(c, await limitPages(c, () => itemsAt(c, digests, writer, selected)));
+      const itemsAt = isOfDocuments ? documentsAt : claimsAt;
+      return answerJSON(c, await limitPages(c, () => itemsAt(c, writer, selected)));
     }
     if (bucket === undefined) return answerJSON(c, { writer, buckets });
     const selected = parseSelection('bucket', bucket, BUCKETS);
-    const sums = await placeSums(c, digests, writer, selected);
+    // The upper 8 bits of a place are its bucket.
+    const isWanted = (place: number): boolean => selected[place >>> 8] === 1;
+    const sums = isOfDocuments
+      ? documents.placeSums(writer, isWanted)
+      : await resultOf(c, gate, claims.placeSums(writer, isWanted));
     return answerJSON(c, { writer, places: Object.fromEntries(sums) });
   });
 }

@@ -176,10 +176,8 @@ function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: R
       const current = announced && { ...documentOf(announced) };
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
-      return answerJSON(
-        c,
-        pastService(await history.past.documentAt('service', name, current, when), name, at),
-      );
+      const past = await history.past.documentAt('service', name, current, when);
+      return answerJSON(c, pastService(past, name, at));
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
@@ -223,10 +221,8 @@ function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
       const current = node && { ...documentOf(node) };
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
-      return answerJSON(
-        c,
-        pastNode(await history.past.documentAt('node', fullName, current, when), fullName, at),
-      );
+      const past = await history.past.documentAt('node', fullName, current, when);
+      return answerJSON(c, pastNode(past, fullName, at));
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
@@ -269,7 +265,6 @@ function addIdentityRoutes(app: ApiApp, { model, feed, clock, instance, gate }: 
   });
 }
 
-/** All identities at a moment. */
 interface IdentityList {
   /** Changes only if the list changes. */
   readonly version: number;
@@ -359,7 +354,6 @@ function identityFilter({
     (cluster === undefined || known.cluster === cluster) && (matches === undefined || matches(known.labels));
 }
 
-/** Yields the values of key-value pairs. */
 function* values<V>(keyed: Iterable<readonly [string, V]>): Generator<V, void, void> {
   for (const [, value] of keyed) yield value;
 }
@@ -372,7 +366,6 @@ function* matching<V>(
   for (const value of all) yield isMatch(value) ? value : undefined;
 }
 
-/** Yields the document of each match. */
 function* documents<V extends object, T>(
   matches: Iterable<V | undefined>,
   documentOf: (value: V) => T,

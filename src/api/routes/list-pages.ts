@@ -13,8 +13,8 @@ export interface ListPage<T> {
 }
 
 /**
- * Source of a list. `items` may yield `undefined` for items read that do not belong to the list, so that a
- * page also limits the number of items it reads.
+ * Source of a list. `items` may yield `undefined` for items read that do not belong to the list, so that a page also
+ * limits the number of items it reads.
  */
 export interface PagedSource<T> {
   /** Lists with equal names have the same items in the same order. */
@@ -151,8 +151,7 @@ export class ListPages<T> {
       ...(past !== undefined && { past }),
     };
     cursor.last = page;
-    const isOnlyPage = done && cursor.lastToken === undefined;
-    if (isOnlyPage) return page;
+    if (done && cursor.lastToken === undefined) return page; // the only page
     this.#touch(cursor);
     this.#expire();
     return page;

@@ -112,7 +112,7 @@ export class PastLists {
     const filters = parseFilters(query, this.#model);
     const when = whenParameter(history, 'at', at, this.#clock.wallTime());
     const { snapshot, revision, changed } = await this.#limitReads(c, async () => {
-      // In the turn in which the read of the history begins, because the changes of the history end at this snapshot.
+      // Taken in the turn in which the read of the history begins, so that the read changes end at this snapshot.
       const view = this.#views.snapshot('current');
       return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };
     });

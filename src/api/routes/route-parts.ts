@@ -178,8 +178,8 @@ export async function unknownNameProblem(
 }
 
 /**
- * Parses an IP or a CIDR in a parameter. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it
- * is invalid.
+ * Parses the IP or CIDR of a parameter. It may have an address space (`10.0.0.1@5`). Throws `ProblemError` if it is
+ * invalid.
  */
 export function prefixParameter(field: string, text: string): Prefix {
   const prefix = Prefix.parseAnnotated(text);
@@ -193,7 +193,7 @@ export function prefixParameter(field: string, text: string): Prefix {
 }
 
 /**
- * Parses an IP in a parameter. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
+ * Parses the IP of a parameter. It may have an address space (`10.0.0.1@5`). Returns the canonical form. Throws
  * `ProblemError` if it is invalid.
  */
 export function endpointParameter(field: string, text: string): string {
@@ -201,7 +201,7 @@ export function endpointParameter(field: string, text: string): string {
 }
 
 /**
- * Parses an IP without an address space in a parameter. Returns the canonical form. Throws `ProblemError` if it is
+ * Parses the IP of a parameter. It has no address space. Returns the canonical form. Throws `ProblemError` if it is
  * invalid.
  */
 export function addressParameter(field: string, text: string): string {

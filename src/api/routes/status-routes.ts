@@ -199,8 +199,8 @@ function addMonitorRoute(app: ApiApp, context: RouteContext): void {
       );
     outgoing.once('close', () => ended.abort());
     writeEvents(events, outgoing).catch(onFault);
-    // A clone, because the server writes the head again for a Response of its own class, which the constant has if it
-    // was created after the server.
+    // A clone, because the server writes the head of a Response of its own class again. If the constant was created
+    // after the server, it is such a Response.
     return RESPONSE_ALREADY_SENT.clone();
   });
 }

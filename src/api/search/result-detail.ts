@@ -77,12 +77,8 @@ function serviceDetail({ services }: SearchModel, key: string): string {
 }
 
 function nodeDetail({ nodes }: SearchModel, key: string): string {
-  return (
-    nodes
-      .get(key)
-      ?.fields.addresses.map(({ ip }) => ip)
-      .join(', ') ?? REMOVED
-  );
+  const node = nodes.get(key);
+  return node?.fields.addresses.map(({ ip }) => ip).join(', ') ?? REMOVED;
 }
 
 function identityDetail(model: SearchModel, identity: number): string {

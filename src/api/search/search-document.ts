@@ -34,8 +34,8 @@ export interface SearchResultDocument {
 export interface SearchGroupDocument {
   readonly kind: SearchKind;
   /**
-   * Number of results found. If there are more than the limit, `items` has only the best ones, and not all
-   * prefixes may be counted.
+   * Number of results found. If there are more than the limit, `items` has only the best ones, and some prefixes may be
+   * uncounted.
    */
   readonly total: number;
   readonly items: readonly SearchResultDocument[];

@@ -64,7 +64,7 @@ class BestOf {
   readonly #isRepeated: boolean;
   /** Best first; at most the limit. */
   readonly #best: FoundKey[] = [];
-  /** All found keys of a repeated kind; those in `#best` of another kind, because only its best are found twice. */
+  /** All found keys of a repeated kind. Of another kind, only those in `#best`: only exact keys are found twice. */
   readonly #keys = new Set<string>();
   total = 0;
 

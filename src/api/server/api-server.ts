@@ -24,7 +24,7 @@ import { listen } from './listen.ts';
 import { openAnswers, trackAnswer } from './open-answers.ts';
 import { listenOnSocket } from './unix-socket.ts';
 
-/** Credentials of the server for clients, and of clients for the server. */
+/** Credentials that authenticate the server to clients and clients to the server. */
 export interface TCPCredentials {
   /** Token of the header `Authorization: Bearer`. Required beyond loopback unless `tls` has a `clientCA`. */
   readonly token?: string | undefined;
@@ -355,8 +355,8 @@ function checkRequest(
 }
 
 /**
- * Returns true if a server that listens on `host`, and has the additional `names`, serves a requested name. A name of
- * loopback is served only on loopback and on all addresses, every other address always.
+ * Returns true if a server that listens on `host`, and has the additional `names`, serves a requested name. Loopback
+ * names are served only if it listens on loopback or on all addresses. Other addresses are always served.
  */
 function isServedName(requested: string, host: string, names: readonly string[]): boolean {
   if (names.some((name) => hostName(name) === requested)) return true;
@@ -377,7 +377,7 @@ function isAnyAddress(host: string): boolean {
   return host === '0.0.0.0' || host === '::';
 }
 
-/** Returns true if a host is an address, which a DNS server of an attacker cannot resolve to another one. */
+/** Returns true if a host is an address. DNS rebinding is impossible with addresses: only names are resolved. */
 function isAddress(host: string): boolean {
   return isIP(withoutBrackets(host)) !== 0;
 }

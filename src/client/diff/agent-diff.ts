@@ -48,8 +48,8 @@ export interface AgentDiff {
   /** The first 10,000 differing services and nodes. */
   readonly documents: readonly DocumentDifference[];
   /**
-   * Numbers of the differences between any two nodes. `localNode`: the local node of each agent and its
-   * addresses. `localSource`: claims of sources of a single node.
+   * Numbers of the differences that any two nodes have. `localNode`: the local node of each agent and its addresses.
+   * `localSource`: claims of sources of a single node.
    */
   readonly expected: { readonly localNode: number; readonly localSource: number };
   /** Number of differences counted in `writers` but not listed. */
