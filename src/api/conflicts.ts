@@ -62,23 +62,21 @@ function* cidrsOf(fields: NodeFields): Generator<PodCIDR, void, void> {
   }
 }
 
-/** The pod CIDRs of all nodes. */
+/** The pod CIDRs of all nodes: each one once for each cluster, of its first node. */
 class PodCIDRs {
-  /** One node of each cluster for each CIDR, so that a conflict of clusters is counted once. */
   readonly #byText = new Map<string, Map<string, PodCIDR>>();
   /** The lengths of the CIDRs of each family. */
   readonly #lengths = { 4: new Set<number>(), 6: new Set<number>() };
+  readonly all: PodCIDR[] = [];
 
   add(cidr: PodCIDR): void {
     const { text, cluster, prefix } = cidr;
     const known = this.#byText.get(text) ?? new Map<string, PodCIDR>();
     this.#byText.set(text, known);
-    if (!known.has(cluster)) known.set(cluster, cidr);
+    if (known.has(cluster)) return;
+    known.set(cluster, cidr);
     this.#lengths[prefix.family].add(prefix.length);
-  }
-
-  *all(): Generator<PodCIDR, void, void> {
-    for (const cidrs of this.#byText.values()) yield* cidrs.values();
+    this.all.push(cidr);
   }
 
   /**
@@ -105,7 +103,7 @@ function* cidrConflicts({ nodes }: ConflictModel): Generator<ConflictDocument | 
     for (const cidr of cidrsOf(fields)) cidrs.add(cidr);
     yield undefined;
   }
-  for (const cidr of cidrs.all()) {
+  for (const cidr of cidrs.all) {
     const container = cidrs.containerOf(cidr);
     yield container && { kind: 'pod-cidr', subject: cidr.text, sides: [sideOf(container), sideOf(cidr)] };
   }

@@ -74,11 +74,7 @@ function useMatrixRows(local: string, isMesh: boolean): Answered<readonly Matrix
   if (document === undefined) return problem === undefined ? {} : { problem };
   const services = [unserved, servedByOne, all].flatMap(({ document }) => document?.items ?? []);
   // A service of several lists is shown once, in the place of the first.
-  const rows = new Map<string, MatrixRow>();
-  for (const service of services) {
-    const row = rowOf(service, local);
-    rows.set(row.name, row);
-  }
+  const rows = new Map(services.map((service) => rowOf(service, local)).map((row) => [row.name, row]));
   return { document: [...rows.values()].slice(0, MATRIX_ROWS) };
 }
 
