@@ -143,6 +143,20 @@ describe('a history on disk', () => {
     });
   });
 
+  it('does not hold a time that is no number (regression: the end of the process before)', async () => {
+    const machine = new Machine();
+    const started = await machine.start();
+    machine.clock.advance(10);
+    started.cache.upsert('10.9.0.1', podClaim(7));
+    await end(started);
+    const { history } = await machine.start();
+    for (const when of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+      const notHeld = { effective: undefined, certain: false, reason: 'before-held' };
+      expect(history.at('10.9.0.1', when)).toMatchObject(notHeld);
+      expect(await history.past.at('10.9.0.1', when)).toMatchObject(notHeld);
+    }
+  });
+
   it('answers for moments that have left the memory, and these are certain', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);

@@ -81,6 +81,7 @@ export class Reading {
   /** Returns the point of a moment between the records, and why answers for it are not certain. */
   async pointOf(when: When): Promise<RequestedMoment<PointInLife>> {
     if (typeof when === 'object') return this.#pointOfSequence(when.sequence);
+    if (!Number.isFinite(when)) return NOT_HELD;
     const { lives } = this;
     let point: PointInLife | undefined;
     let times = 0;
