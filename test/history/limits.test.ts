@@ -397,6 +397,16 @@ describe('a look-up', () => {
 });
 
 describe('records', () => {
+  it('end after a limit that is no integer, rounded up (regression: all others were read, too)', async () => {
+    const { cache, history } = recorded();
+    for (let i = 0; i < 1000; i++) cache.upsert('10.0.0.1', podClaim(i));
+    for (const list of [history.past.records({ limit: 2.5 }), history.past.of('10.0.0.1', { limit: 2.5 })]) {
+      const slices = [];
+      for await (const slice of list) slices.push(slice.length);
+      expect(slices).toEqual([3]);
+    }
+  });
+
   it('of a service that lost its backends one by one name it once among the emptied ones', async () => {
     const { clock, history } = recorded();
     for (let i = 3; i > 0; i--) {

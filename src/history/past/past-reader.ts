@@ -426,7 +426,7 @@ function recordedEffect(
 }
 
 function limitOf({ limit = Number.POSITIVE_INFINITY }: HistoryRange): number {
-  return Math.max(0, limit);
+  return Math.max(0, Math.ceil(limit));
 }
 
 function claimChange(
