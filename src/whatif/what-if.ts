@@ -47,7 +47,10 @@ export interface WhatIfEngines {
 export interface WhatIfOptions {
   /** Spreads the work over turns of the event loop; default: everything in one turn. */
   readonly gate?: TurnGate | undefined;
-  /** Maximum number of differences of each kind in the answer; default 1,000. All are counted. */
+  /**
+   * Maximum number of differences of each kind in the answer; default 1,000. All are counted. The last turn takes about
+   * 3 µs for each gone prefix in the answer, whatever the gate.
+   */
   readonly limit?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
