@@ -33,8 +33,8 @@ const SNAT_PRIORITY = 100;
 const PORT_UNREACHABLE = { 4: 3, 6: 4 } as const;
 
 /**
- * A protocol of services. Each protocol has its own maps, because `nft` loads a rule that rewrites a port only if the
- * rule matches one protocol. `header` is the protocol's number in `typeof` expressions.
+ * A protocol of services. Each protocol has its own maps, because `nft` rejects a rule that rewrites ports of several
+ * protocols. `header` is the protocol's number in `typeof` expressions.
  */
 interface Protocol {
   readonly name: 'tcp' | 'udp' | 'sctp';
@@ -52,14 +52,18 @@ export const PROTOCOLS: readonly Protocol[] = [
 /** Name of an empty chain that marks the version of the layout. A table without this chain has another layout. */
 export const LAYOUT_CHAIN = 'layout-3';
 
-/** The mark of a layout whose tables lack only sets and chains that can be added. */
+/** The mark of the previous layout. A table with it is kept: its missing sets and chains are added. */
 export const FORMER_LAYOUT_CHAIN = 'layout-2';
 
 /** The sets of a table that all protocols share; see also {@link backendsOf} and {@link masqueradeOf}. */
 export const SETS = {
+  /** The chain of each frontend with backends, see {@link pickChain}. */
   services: 'services',
+  /** Frontends without backends. */
   refused: 'refused',
+  /** The chain of each frontend with source ranges. */
   limited: 'limited',
+  /** Cluster IPs: ports without a service are refused. */
   clusterIPs: 'cluster-ips',
 } as const;
 
@@ -136,9 +140,13 @@ export function setsOf(family: Family): readonly NftSet[] {
   ];
 }
 
-// Expressions of `typeof`, as nft stores them with a set (`NFTNL_UDATA_SET_*`, numbers of its expressions and headers).
+// Expressions of `typeof`, as nft stores them with a set: nested records of type, length and content. The types are
+// `NFTNL_UDATA_SET_*`; the kinds, headers and fields are numbers of nft.
 const UDATA = { keyOrder: 0, dataOrder: 1, keyTypeOf: 3, dataTypeOf: 4 } as const;
-const EXPRESSION = { payload: 7, concatenation: 13, numgen: 23 } as const;
+const EXPRESSION = { kind: 0, content: 1 } as const;
+const KIND = { payload: 7, concatenation: 13, numgen: 23 } as const;
+const PAYLOAD = { header: 0, field: 1 } as const;
+const NUMGEN = { mode: 0, modulus: 1, offset: 2 } as const;
 const DESTINATION = { 4: { header: 12, field: 12 }, 6: { header: 13, field: 9 } } as const;
 const PORT_FIELD = 2;
 const RANDOM = 1;
@@ -148,27 +156,30 @@ const RANDOM = 1;
  * lists a ruleset that it cannot load again, because the type of a random number has no name.
  */
 function backendTypes(family: Family, { header }: Protocol): Uint8Array {
-  const record = (type: number, ...parts: readonly (readonly number[])[]): readonly number[] => {
-    const value = parts.flat();
-    return [type, value.length, ...value];
-  };
+  const record = (type: number, content: readonly number[]): readonly number[] => [
+    type,
+    content.length,
+    ...content,
+  ];
   const u32 = (type: number, value: number): readonly number[] => record(type, [value, 0, 0, 0]);
-  const expression = (kind: number, data: readonly number[]): readonly number[] => [
-    ...u32(0, kind),
-    ...record(1, data),
+  const expression = (kind: number, content: readonly number[]): readonly number[] => [
+    ...u32(EXPRESSION.kind, kind),
+    ...record(EXPRESSION.content, content),
   ];
   const payload = (of: number, field: number): readonly number[] =>
-    expression(EXPRESSION.payload, [...u32(0, of), ...u32(1, field)]);
+    expression(KIND.payload, [...u32(PAYLOAD.header, of), ...u32(PAYLOAD.field, field)]);
   const concatenation = (parts: readonly (readonly number[])[]): readonly number[] =>
     expression(
-      EXPRESSION.concatenation,
+      KIND.concatenation,
       parts.flatMap((part, at) => record(at, part)),
     );
-  const backend = [
-    payload(DESTINATION[family].header, DESTINATION[family].field),
-    payload(header, PORT_FIELD),
-  ];
-  const slot = expression(EXPRESSION.numgen, [...u32(0, RANDOM), ...u32(1, 2), ...u32(2, 0)]);
+  const { header: ipHeader, field: daddr } = DESTINATION[family];
+  const backend = [payload(ipHeader, daddr), payload(header, PORT_FIELD)];
+  const slot = expression(KIND.numgen, [
+    ...u32(NUMGEN.mode, RANDOM),
+    ...u32(NUMGEN.modulus, 2),
+    ...u32(NUMGEN.offset, 0),
+  ]);
   return Uint8Array.from([
     ...u32(UDATA.keyOrder, 0),
     ...u32(UDATA.dataOrder, 0),
@@ -177,7 +188,7 @@ function backendTypes(family: Family, { header }: Protocol): Uint8Array {
   ]);
 }
 
-// In an expression, `numbers` and `registers` have the types of its attributes (`NFTA_*` of nf_tables.h) as keys.
+// The keys of `numbers`, `registers` and `values` of an expression are types of attributes (`NFTA_*` of nf_tables.h).
 
 /** Offset of the destination address in the network header. */
 const DESTINATION_OFFSET = { 4: 16, 6: 24 } as const;
@@ -207,7 +218,7 @@ export function loadFrontend(family: Family): readonly NftExpression[] {
   return [loadAddress(family), loadProtocol(at), loadPort(at + 1)];
 }
 
-/** Returns the expression that ends the rule unless the comparison of the first register with a value is true. */
+/** Returns the expression that compares the first register with a value. If the result is false, the rule ends. */
 function compare(operator: number, value: Uint8Array): NftExpression {
   return { name: 'cmp', registers: { 1: REGISTER }, numbers: { 2: operator }, values: { 3: value } };
 }
@@ -296,7 +307,7 @@ export function pickSizeOf(chain: string): number | undefined {
   return chain.startsWith(PICK) ? Number(chain.slice(PICK.length)) : undefined;
 }
 
-/** Returns the chain for all services with this number of backends. It picks one of them. */
+/** Returns the chain for all services with this number of backends. It picks one of the backends at random. */
 export function pickChain(family: Family, backends: number): NftChain {
   const at = REGISTER + addressWords(family);
   const rewrite: NftExpression = {
