@@ -14,7 +14,7 @@ import type { PastClaim, PrefixRecord } from './types.ts';
 export interface RecordPlace {
   readonly segment: Segment;
   readonly position: number;
-  /** Milliseconds of the life. */
+  /** Milliseconds since the life began. */
   readonly ms: number;
 }
 
@@ -53,23 +53,24 @@ function claimName(key: string, writer: ClaimWriter): string {
 
 interface DatedClaim {
   readonly claim: CompleteClaim;
-  /** Time of the change that ended the claim, if it is later than the moment; undefined if the claim is live. */
+  /** Time of the change that ended the claim; undefined if the claim is live, or ended before the moment. */
   readonly until: number | undefined;
 }
 
 type StateClaim = Omit<PastClaim, 'since'>;
 
 /**
- * The claims on the keys of one prefix. Each undone change moves them back in time; changes must be passed newest
+ * The claims on the keys of one prefix at a moment. `undo` undoes each change after the moment. `findStarts` then
+ * receives the older changes until all starts are known, and `result` returns the claims. Changes must be passed newest
  * first.
  */
 export class PastState {
-  /** Claims by key and writer. */
+  /** Claims by key and writer, directly before the last change that was passed. */
   readonly #claims: Map<string, Map<string, DatedClaim>>;
   #effectiveUntil: number | undefined;
-  /** The claims of the moment, when all later changes are undone. */
-  #moment: readonly StateClaim[] | undefined;
-  /** By key and writer: the time of the change that set the claim of the moment. */
+  /** The claims at the moment, stored before `#claims` moves to an earlier time; undefined until then. */
+  #claimsOfMoment: readonly StateClaim[] | undefined;
+  /** The start of each claim of the moment, by key and writer: the time of the change that set it. */
   readonly #since = new Map<string, number>();
   #effectiveSince: number | undefined;
 
@@ -92,18 +93,18 @@ export class PastState {
   }
 
   /**
-   * Processes a change at or before the moment, which may have set a claim of the moment. Returns true if the starts of
-   * all claims are known, so that older changes are not needed.
+   * Processes a change at or before the moment. Of the changes of a claim, the newest has set it. Returns true if the
+   * starts of all claims of the moment are known, so that older changes are not needed.
    */
   findStarts(change: TimelineChange): boolean {
-    const moment = this.#claimsAtMoment();
+    const claims = this.#claimsAtMoment();
     const name = claimName(change.key, change.writer);
-    const exists = moment.some((claim) => claimName(claim.key, claim) === name);
-    if (exists && !this.#since.has(name)) this.#since.set(name, change.ms);
+    const isClaim = claims.some((claim) => claimName(claim.key, claim) === name);
+    if (isClaim && !this.#since.has(name)) this.#since.set(name, change.ms);
     this.#put(change, undefined);
-    if (this.#effectiveSince === undefined && !sameVisible(moment[0], this.#visible()))
-      this.#effectiveSince = change.ms;
-    return this.#effectiveSince !== undefined && this.#since.size === moment.length;
+    const wasEffective = sameVisible(claims[0], this.#visible());
+    if (this.#effectiveSince === undefined && !wasEffective) this.#effectiveSince = change.ms;
+    return this.#effectiveSince !== undefined && this.#since.size === claims.length;
   }
 
   #visible(): CompleteClaim | undefined {
@@ -131,8 +132,8 @@ export class PastState {
    * first (I4).
    */
   #claimsAtMoment(): readonly StateClaim[] {
-    this.#moment ??= this.#sorted();
-    return this.#moment;
+    this.#claimsOfMoment ??= this.#sorted();
+    return this.#claimsOfMoment;
   }
 
   #sorted(): readonly StateClaim[] {
