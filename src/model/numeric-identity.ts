@@ -77,13 +77,13 @@ export function identityScope(identity: number): number {
 export type MaxConnectedClusters = 255 | 511;
 
 /** Returns the number of bits of an identity within its cluster: 16, or 15 in a mesh of 511 clusters. */
-function clusterIdentityBits(max: MaxConnectedClusters): 15 | 16 {
-  return max === 511 ? 15 : 16;
+function clusterIdentityBits(maxClusters: MaxConnectedClusters): 15 | 16 {
+  return maxClusters === 511 ? 15 : 16;
 }
 
 /** Returns the cluster id of an identity of scope 0; 0 for reserved identities and for a cluster without id. */
-export function clusterIDOf(identity: number, max: MaxConnectedClusters = 255): number {
-  return (identity & 0x00ff_ffff) >>> clusterIdentityBits(max);
+export function clusterIDOf(identity: number, maxClusters: MaxConnectedClusters = 255): number {
+  return (identity & 0x00ff_ffff) >>> clusterIdentityBits(maxClusters);
 }
 
 /** The identities that a cluster may allocate, inclusive. */
@@ -92,9 +92,15 @@ export interface IdentityRange {
   readonly max: number;
 }
 
-/** Returns the identities of `clusterID` (0 to `max`), without the reserved ones. Cluster 0 is not part of a mesh. */
-export function clusterIdentityRange(clusterID: number, max: MaxConnectedClusters = 255): IdentityRange {
-  const bits = clusterIdentityBits(max);
+/**
+ * Returns the identities of a cluster, without the reserved ones. `clusterID` is at most `maxClusters`. A cluster with
+ * id 0 is in no mesh.
+ */
+export function clusterIdentityRange(
+  clusterID: number,
+  maxClusters: MaxConnectedClusters = 255,
+): IdentityRange {
+  const bits = clusterIdentityBits(maxClusters);
   const base = clusterID << bits;
   return { min: base + MINIMAL_ALLOCATED_IDENTITY, max: base + (1 << bits) - 1 };
 }

@@ -9,7 +9,7 @@ import { ProblemError } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { addressParameter, labelParameter, prefixParameter } from './route-parts.ts';
 
-/** Maximum number of host bits for a lookup of a CIDR. For larger CIDRs, the list is filtered. */
+/** The prefixes within a CIDR of at most this number of host bits are looked up. A larger CIDR is only a filter. */
 const MAX_HOST_BITS = 12;
 
 /** The checked parameters that select prefixes. */
@@ -95,7 +95,7 @@ function podParameter(pod: string): readonly [namespace: string, name: string] {
   });
 }
 
-/** Yields the entries that match, and `undefined` for each other entry read. */
+/** Yields the entries that match, and `undefined` for each other entry read, so that the reader can pause there. */
 export function* matching(
   { ipcache }: ReadModel,
   snapshot: IPCacheSnapshot,

@@ -85,7 +85,7 @@ export function* selectSorted(
   const read = COLUMN_VALUES[COLUMNS.find((column) => order.endsWith(column)) ?? 'prefix'];
   const compare = comparison(sign);
   const best: Candidate[] = [];
-  /** The last of the best ones when they were sorted: no later one belongs to the list. */
+  /** The last entry of a full list when it was sorted. Candidates that follow it do not belong to the list. */
   let last: Candidate | undefined;
   const keepBest = (): void => {
     best.sort(compare);

@@ -10,7 +10,7 @@ export interface HostDatapathOptions {
   readonly cgroup?: string | undefined;
   /** How pods of other nodes are reached; see `NodePathsOptions`. */
   readonly routing: NodePathsOptions['mode'] | 'off';
-  /** Ranges that pods of remote clusters may use, in addition to the private ones. */
+  /** Ranges for pods of remote clusters, in addition to the private address ranges. */
   readonly remoteCIDRs?: readonly string[] | undefined;
   /** How services are reached: at `connect` of a socket, by rules of nftables, or by another program. */
   readonly services: 'socket' | 'nftables' | 'off';
@@ -19,7 +19,7 @@ export interface HostDatapathOptions {
    * addresses and external IPs. `all`: also node ports.
    */
   readonly sourceRanges?: 'external' | 'all' | undefined;
-  /** The Cilium version whose map layout is used; `1.18` also for later ones. */
+  /** The layout of the map of prefixes, by Cilium version. `1.18` is also the layout of later versions. */
   readonly layout: '1.18' | '1.17' | '1.8';
   /** Maximum number of prefixes; default 512,000, as in Cilium. */
   readonly capacity?: number | undefined;

@@ -10,7 +10,8 @@ import type { FedIPCache } from './address-holders.ts';
 const INTERVAL_MS = 60_000;
 
 /**
- * The writer of these claims. Its owner distinguishes it from the node manager, which uses the name of the local node.
+ * The writer of these claims. The node manager claims addresses of the local node with the same source, but with the
+ * full name of the node as owner.
  */
 const WRITER = { source: 'local', owner: 'host-ips' } as const;
 

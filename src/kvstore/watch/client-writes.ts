@@ -26,11 +26,14 @@ type PutVerdict = 'proven' | 'restored' | 'unknown';
  */
 export class ClientWrites {
   readonly #puts = new Anchors();
-  /** The keys of `#puts`, because a transaction with many puts looks up each of its keys. */
+  /** The keys of `#puts`: a set, because each write of a transaction looks up its key. */
   #keys = new Set<string>();
   #lastDelete: { readonly key: string; readonly revision: number } | undefined;
 
-  /** Records a put. For a transaction, one put is enough, because the store has all puts of the transaction or none. */
+  /**
+   * Records a put. Of the puts of a transaction, only the first is recorded: the store has all of them or none, and
+   * they have the same revision.
+   */
   put(key: string, value: Uint8Array, revision: number): void {
     this.forget(key);
     if (revision === this.#puts.newest) return;
@@ -73,7 +76,7 @@ export class ClientWrites {
     if (await this.#isDeleteUndone(read)) return false;
     for (const put of puts) {
       const verdict = await verdictOf(put, read);
-      if (!this.#puts.newestFirst.includes(put)) return true; // the key was deleted or put again during the read
+      if (!this.#puts.newestFirst.includes(put)) return true; // written during the read: the next check decides
       if (verdict !== 'unknown') return verdict === 'proven';
     }
     return true;

@@ -18,7 +18,7 @@ export class MapBatch {
     this.#kind = kind;
   }
 
-  /** Adds an entry. `write` receives the offsets of its key and value. */
+  /** Adds an entry. `write` writes its key and value into the buffers of the map, at these offsets. */
   add(write: (keyAt: number, valueAt: number) => void, done: OnOutcome): void {
     const { keySize, valueSize } = this.#map.shape;
     const at = this.#done.push(done) - 1;
