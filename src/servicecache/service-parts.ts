@@ -15,6 +15,7 @@ export type ServicePart =
   | { readonly kind: 'service'; readonly id: ServiceID; readonly service: Service }
   | { readonly kind: 'slice'; readonly id: ServiceID; readonly slice: EndpointSlice }
   | {
+      /** The whole offer of a remote cluster, in the format `services/v1`. */
       readonly kind: 'offer';
       readonly id: ServiceID;
       /** The remote cluster; never empty. */
@@ -22,6 +23,7 @@ export type ServicePart =
       readonly backends: readonly Backend[];
     }
   | {
+      /** A slice of the offer of a remote cluster. */
       readonly kind: 'remote-slice';
       readonly id: ServiceID;
       /** The remote cluster; never empty. */

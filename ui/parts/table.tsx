@@ -38,10 +38,10 @@ function compare(a: string | number, b: string | number): number {
   return typeof a === 'number' && typeof b === 'number' ? a - b : compareNames(String(a), String(b));
 }
 
-/** The order of a table: the number of a column, negative for descending; 0 for the order of the agent. */
+/** The order of a table: the number of a column, negative for descending; 0 for the order of `rows`. */
 type Order = number;
 
-/** A sortable table. It scrolls by itself on a narrow screen. The first column is the name of the row. */
+/** A sortable table. On a narrow screen it scrolls, and the page does not. The first column is the name of the row. */
 export function Table<T>({
   label,
   columns,
@@ -94,7 +94,7 @@ export function Table<T>({
   );
 }
 
-/** Returns the next order after a click on the column at a place: ascending, descending, then that of the agent. */
+/** Returns the next order after a click on the column at a place: ascending, descending, then unsorted. */
 export function nextOrder(order: Order, place: number): Order {
   if (order === place) return -place;
   return order === -place ? 0 : place;

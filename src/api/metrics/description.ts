@@ -15,12 +15,12 @@ export interface Description {
   readonly samples: () => Iterable<Sample>;
 }
 
-/** Sources of the metrics. Each status is read once per scrape, because many metrics share it. */
+/** Sources of the metrics. Many metrics call the same source, so the caller should compute it once per scrape. */
 export type MetricSources = {
   readonly [Engine in 'ipcache' | 'services' | 'nodes']: Pick<ReadModel[Engine], 'status'>;
 } & Pick<ReadModel, 'status' | 'rejections'> & { readonly metrics: () => readonly ClusterMetrics[] };
 
-/** Returns a metric with a sample for each count, whose name is the label. Without counts, it has no samples. */
+/** Returns a metric with a sample for each count. The label of a sample is the name of its count. */
 export function countsByLabel(
   type: Description['type'],
   name: string,
@@ -45,7 +45,10 @@ type ValueField<T> = {
   [F in keyof T]-?: T[F] extends number | boolean | undefined ? F : never;
 }[keyof T];
 
-/** Returns a metric with a sample for each item with a value: of one of its fields, or as `read` returns. */
+/**
+ * Returns a metric with a sample for each item. The value is a field of the item or the result of `read`. An item
+ * without a value has no sample.
+ */
 type ItemMetric<T> = (
   name: string,
   help: string,

@@ -53,8 +53,9 @@ const MAX_KEPT_BYTES: number = 2 << 20;
 interface EncodedPart {
   /** Encoded events. */
   readonly bytes: Uint8Array;
-  /** The next part is that after this revision. */
+  /** The next part begins after this revision. */
   readonly revision: number;
+  /** True if the feed has dropped changes that the client has not read. */
   readonly hasMissed: boolean;
 }
 
@@ -116,11 +117,15 @@ export class MonitorParts {
 }
 
 /**
- * Yields changes as server-sent events. The first event is `synced` with the start revision. `change` carries a
- * {@link ChangeDocument}. `resync` means that changes were missed and the client must read the lists again. If it is
- * the first event, there is no `synced`. `heartbeat` carries a {@link HeartbeatDocument} if nothing else was sent for 5
- * s. A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A
- * part is encoded when the client has read the previous one, so nothing is queued for slow clients.
+ * Yields changes as server-sent events:
+ *
+ * - `synced`: the first event, with the start revision. If changes were already missed, `resync` is sent instead.
+ * - `change`: a {@link ChangeDocument}
+ * - `resync`: changes were missed, so the client must read the lists again
+ * - `heartbeat`: a {@link HeartbeatDocument}, if nothing else was sent for 5 s
+ *
+ * A client resumes with the id of its last event as `Last-Event-ID`. A part is encoded when the client has read the
+ * previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
   { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,

@@ -12,7 +12,7 @@ export interface SnapshotView {
 /** Maximum age of a `recent` snapshot. */
 const MAX_SHARED_AGE_MS = 10_000;
 
-/** Takes the snapshots of lists. Lists of the same revision share a snapshot while one of them is held. */
+/** Takes the snapshots of list requests. Requests at the same revision share a snapshot while one of them holds it. */
 export class SnapshotViews {
   readonly #model: ReadModel;
   readonly #feed: ChangeFeed;

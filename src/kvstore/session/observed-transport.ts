@@ -35,7 +35,7 @@ export class ObservedTransport implements Transport {
   /**
    * @param onRefused called if a call was refused because of a missing right
    * @param onRevisionDecreased called if the revision of the store has decreased, because the store was restored;
-   *   `lostHistorySeenAt` is when the last answer with a higher revision was received
+   *   `lostHistorySeenAt` is when an answer from before the restore was last received
    */
   constructor(
     inner: Transport,
@@ -171,6 +171,7 @@ export class ObservedTransport implements Transport {
   #recordFailure(thrown: unknown): void {
     const { code } = asKvstoreError(thrown);
     if (!LOCAL.has(code)) this.#lastFailure = failureOf(thrown, this.#clock);
+    // An aborted call proves nothing. Codes other than `closed` and UNREACHABLE are answers of the server.
     if (code !== 'aborted') this.#isConnected = code !== 'closed' && !UNREACHABLE.has(code);
     if (code === 'forbidden') this.#onRefused();
   }

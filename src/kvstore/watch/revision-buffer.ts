@@ -18,11 +18,14 @@ const EVENT_BYTES = 80;
 
 /**
  * Holds the events of the last revision of a stream until the revision is complete, so that its writes are delivered
- * together (I8). A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it
+ * together. A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it
  * anyway.
  *
- *     stream    │ 7 7 8 8 │ 8 9 │ 9 9 …        │ one delivery of the stream
- *     ready     │ 7 7     │ 8 8 8 │            revision 9 is held
+ * Example: each delivery of the stream ends within a revision.
+ *
+ *     added      7 7 8 8    8 9      9 9
+ *     returned   7 7        8 8 8
+ *     held       8 8        9        9 9 9
  */
 export class RevisionBuffer {
   readonly #limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>;
@@ -52,12 +55,12 @@ export class RevisionBuffer {
    */
   add(events: readonly TransportEvent[], isPartial: boolean): ReadyEvents {
     if (!isPartial) return { events: this.#release(events), isPartial: false };
-    const last = events.at(-1)?.modRevision ?? this.#splitRevision;
-    // More events of the split revision; or none, without a split revision (0 and 0).
-    if (last === this.#splitRevision) return { events, isPartial: this.#splitRevision > 0 };
+    const last = events.at(-1)?.modRevision;
+    const hasOnlySplitRevision = last === undefined || last === this.#splitRevision;
+    if (hasOnlySplitRevision) return { events, isPartial: this.#splitRevision > 0 };
     const lastStart = events.findIndex(({ modRevision }) => modRevision === last);
-    const areAllOfHeldRevision = lastStart === 0 && this.#events[0]?.modRevision === last;
-    const complete = areAllOfHeldRevision ? [] : this.#release(events.slice(0, lastStart));
+    const continuesHeldRevision = this.#events[0]?.modRevision === last;
+    const complete = continuesHeldRevision ? [] : this.#release(events.slice(0, lastStart));
     for (const event of events.slice(lastStart)) this.#hold(event);
     if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
     const ready = [...complete, ...this.#release([])];
@@ -74,7 +77,7 @@ export class RevisionBuffer {
       );
   }
 
-  /** Returns the held events, which are now complete, followed by `events`. Holds and splits no revision any more. */
+  /** Returns the held events, which are now complete, followed by `events`. Then no revision is held or split. */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
     const held = this.#events;
     this.#splitRevision = 0;

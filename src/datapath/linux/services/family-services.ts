@@ -35,7 +35,7 @@ export interface InstalledFrontend {
   backends?: readonly string[] | undefined;
 }
 
-/** The desired state of a frontend, and the outcome. */
+/** The desired state of a frontend, and the outcome, which {@link FamilyServices.apply} sets. */
 export interface FrontendStep {
   readonly frontend: string;
   readonly endpoint: Endpoint;

@@ -13,9 +13,9 @@ import {
 import { FAMILIES, MAX_BACKENDS_OF_FRONTEND, parseEndpoint } from './service-layout.ts';
 import type { ServiceMapSet } from './service-maps.ts';
 
-/** 8192 entries take about 10 ms. Lists of 1024 backends are also kept by `DesiredServices`. */
+/** Writing 8192 entries takes about 10 ms. `DesiredServices` keeps lists of 1024 backends, so storing them is free. */
 const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
-/** Slots of the frontends returned in a turn. Sorting 8192 backends takes up to 3 ms. */
+/** Number of slots after which `dump` pauses. Sorting 8192 backends takes up to 3 ms. */
 const SLOTS_PER_TURN = 8192;
 /** Prefix of the keys of backends that no frontend in the kernel uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
@@ -48,9 +48,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     for (const family of FAMILIES) this.families[family].serviceMaps = maps[family];
   }
 
-  /**
-   * Returns the usage of each map of frontends, backends or members. Cost: linear in the number of frontends.
-   */
+  /** Returns the usage of the maps of both families. Cost: linear in the number of frontends. */
   maps(): readonly MapUse[] {
     return FAMILIES.flatMap((family) => this.families[family].mapUse());
   }
@@ -94,6 +92,7 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
     const steps = changes.map(({ key, item }) =>
       key.startsWith(UNUSED) ? undefined : this.#stepOf(key, item),
     );
+    // Applying a step sets its `error` and `isUnfinished`.
     const valid = steps.filter((step) => step !== undefined).filter(({ error }) => error === undefined);
     for (const family of FAMILIES)
       this.families[family].apply(valid.filter(({ endpoint }) => familyOf(endpoint.ip) === family));
@@ -121,8 +120,8 @@ export class ServiceMapTable implements KernelTable<ServiceItem> {
 }
 
 /**
- * Returns the item that an installed frontend implements. It contains {@link DAMAGED} if its slots or members do not
- * match its count.
+ * Returns an installed frontend as an item. The item contains {@link DAMAGED} if the slots, or the backends for clients
+ * with affinity (`members`), do not match the count.
  */
 function itemOf({ slots, count, affinitySeconds, members }: InstalledFrontend): ServiceItem {
   if (count === undefined) return WITHOUT_FRONTEND;

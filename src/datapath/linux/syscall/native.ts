@@ -17,12 +17,10 @@ const NUMBERS = {
   setrlimit: { x64: 160, arm64: 164 },
 } as const;
 
-/**
- * The system calls used here. Files are opened and closed through `node:fs`, because descriptors are the same.
- */
+/** The system calls used here. They accept descriptors of `node:fs`, which opens and closes the files. */
 export type SyscallName = keyof typeof NUMBERS;
 
-/** Major version of the package koffi: the remedy if it is not installed. */
+/** The package to install, with its major version. */
 const KOFFI = 'koffi@3';
 
 /** Returns why system calls are not supported on a platform and architecture; undefined if they are. */
