@@ -94,7 +94,7 @@ export const CILIUM_ENDPOINT_SLICE_FIELDS: readonly string[] = [
   'endpoints.service-account',
 ];
 
-/** The endpoints of a CiliumEndpointSlice (KUBERNETES 35). */
+/** The endpoints of a CiliumEndpointSlice (KUBERNETES 34). */
 export interface ParsedCiliumEndpointSlice {
   readonly name: string;
   /** Creation of the slice in milliseconds since the epoch. */

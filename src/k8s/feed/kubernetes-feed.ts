@@ -68,7 +68,7 @@ export interface KubernetesFeedOptions extends RuntimeOptions {
   readonly metadata?: PrefixMetadata | undefined;
   /** If true, policies and CIDR groups are followed. Requires `metadata`. Default true. */
   readonly policies?: boolean | undefined;
-  /** The kind of the endpoints of all nodes (KUBERNETES 12, 33, 35). Default `ciliumendpoints`. */
+  /** The kind of the endpoints of all nodes (KUBERNETES 12, 33, 34). Default `ciliumendpoints`. */
   readonly endpoints?: 'ciliumendpoints' | 'ciliumendpointslices' | 'pods' | undefined;
   /**
    * `kvstore` (the default): CiliumIdentities are followed until a kvstore is complete. `crd`: always. `none`: never.

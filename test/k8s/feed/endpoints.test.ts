@@ -225,7 +225,7 @@ describe('Pods', () => {
 });
 
 describe('CiliumEndpointSlices', () => {
-  it('claim the same as CiliumEndpoints (K 35)', async () => {
+  it('claim the same as CiliumEndpoints (K 34)', async () => {
     const world = await new FeedWorld(BY_SLICES).started();
     world.cluster.put('ciliumendpointslices', ciliumEndpointSlice('s1', [sliced('web', { key: 2 })]));
     expect(world.at(IP)).toBe('1001 shop/web 192.0.2.1 2 custom-resource');
