@@ -79,12 +79,12 @@ interface NodeJSError extends Error {
   readonly hostname?: string;
 }
 
-/** Returns a thrown value as a {@link Failure} of this moment. */
 /** Returns the later of two failures; the first one if both are equally late. */
 export function laterFailure(a: Failure | undefined, b: Failure | undefined): Failure | undefined {
   return a === undefined || (b !== undefined && b.at > a.at) ? b : a;
 }
 
+/** Returns a thrown value as a {@link Failure} of this moment. */
 export function failureOf(thrown: unknown, clock: Pick<Clock, 'wallTime'>): Failure {
   const at = clock.wallTime();
   const message = messageOf(thrown);
