@@ -1,3 +1,4 @@
+import { lowerBound } from '../../base/sorted-map.ts';
 import { ciliumEndpointScanner } from '../cilium-endpoint-scanner.ts';
 import { type EndpointClaim, SharedParts, sameEndpointClaim } from '../endpoint-claim.ts';
 import {
@@ -42,15 +43,23 @@ interface SliceEntry {
 
 /** An endpoint in one or several slices, and its claim in the IPCache. */
 interface SlicedEndpoint {
+  /** At most one for each slice. The first one is used. */
   entries: readonly SliceEntry[];
   written: EndpointClaim | undefined;
 }
+
+const NO_ENTRIES: readonly SliceEntry[] = [];
 
 /** Returns true if `a` is used instead of `b`. */
 function comesBefore(a: SliceEntry, b: SliceEntry): boolean {
   if (a.eventNumber !== b.eventNumber) return a.eventNumber > b.eventNumber;
   if (a.slice.createdAt !== b.slice.createdAt) return a.slice.createdAt > b.slice.createdAt;
   return a.slice.name > b.slice.name;
+}
+
+/** Returns the index of an entry in the sorted list, or the index at which it is inserted. */
+function indexFor(entries: readonly SliceEntry[], entry: SliceEntry): number {
+  return lowerBound(entries, (other) => comesBefore(other, entry));
 }
 
 /** Returns true if two claims describe the same endpoint. The rank is ignored, because it belongs to the slice. */
@@ -73,6 +82,8 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
   readonly #engine: EndpointEngine;
   readonly #shared = new SharedParts();
   readonly #endpoints = new Map<string, SlicedEndpoint>();
+  /** The entries of each slice by endpoint, by the name of the slice. */
+  readonly #slices = new Map<string, Map<string, SliceEntry>>();
   /** True while a list arrives. */
   #isListing = false;
   #eventNumber = 0;
@@ -103,36 +114,48 @@ export class SlicedEndpointReader implements KindReader<ParsedCiliumEndpointSlic
     previous: ParsedCiliumEndpointSlice | undefined,
   ): void {
     if (!this.#isListing) this.#eventNumber++;
-    if (current !== undefined)
-      for (const [id, claim] of current.endpoints) this.#addEntry(id, current, claim);
-    if (previous === undefined) return;
-    for (const id of previous.endpoints.keys())
-      if (current?.endpoints.has(id) !== true) this.#removeEntry(id, previous.name);
+    const name = (current ?? previous)?.name ?? '';
+    const ofSlice = this.#slices.get(name) ?? new Map<string, SliceEntry>();
+    if (current === undefined) this.#slices.delete(name);
+    else this.#slices.set(name, ofSlice);
+    if (current !== undefined) this.#putEntries(current, ofSlice);
+    for (const [id, entry] of ofSlice) {
+      if (current?.endpoints.has(id) === true) continue;
+      ofSlice.delete(id);
+      this.#replace(id, entry, undefined);
+    }
   }
 
-  #addEntry(id: string, slice: ParsedCiliumEndpointSlice, claim: EndpointClaim | undefined): void {
-    const endpoint = this.#endpoints.get(id) ?? { entries: [], written: undefined };
-    const known = endpoint.entries.find((entry) => entry.slice.name === slice.name);
-    const isSame = known !== undefined && sameEndpoint(known.claim, claim);
-    const entry = { slice, claim, eventNumber: isSame ? known.eventNumber : this.#eventNumber };
-    endpoint.entries = [...endpoint.entries.filter((other) => other !== known), entry];
-    this.#endpoints.set(id, endpoint);
-    this.#write(endpoint);
+  /** Adds and replaces the entries of a slice. An unchanged entry keeps its event. */
+  #putEntries(slice: ParsedCiliumEndpointSlice, ofSlice: Map<string, SliceEntry>): void {
+    for (const [id, claim] of slice.endpoints) {
+      const known = ofSlice.get(id);
+      const isSame = known !== undefined && sameEndpoint(known.claim, claim);
+      const entry = { slice, claim, eventNumber: isSame ? known.eventNumber : this.#eventNumber };
+      ofSlice.set(id, entry);
+      this.#replace(id, known, entry);
+    }
   }
 
-  #removeEntry(id: string, slice: string): void {
-    const endpoint = this.#endpoints.get(id);
-    if (endpoint === undefined) return;
-    endpoint.entries = endpoint.entries.filter((entry) => entry.slice.name !== slice);
+  /** Replaces the entry of an endpoint in one slice. Undefined means none. */
+  #replace(id: string, previous: SliceEntry | undefined, current: SliceEntry | undefined): void {
+    const endpoint = this.#endpoints.get(id) ?? { entries: NO_ENTRIES, written: undefined };
+    if (previous !== undefined) {
+      const at = indexFor(endpoint.entries, previous);
+      endpoint.entries = endpoint.entries.toSpliced(at, 1);
+    }
+    if (current !== undefined) {
+      const at = indexFor(endpoint.entries, current);
+      endpoint.entries = endpoint.entries.toSpliced(at, 0, current);
+    }
     if (endpoint.entries.length === 0) this.#endpoints.delete(id);
+    else this.#endpoints.set(id, endpoint);
     this.#write(endpoint);
   }
 
   #write(endpoint: SlicedEndpoint): void {
     const { entries, written } = endpoint;
-    let first: SliceEntry | undefined;
-    for (const entry of entries) if (first === undefined || comesBefore(entry, first)) first = entry;
-    const claim = first?.claim;
+    const claim = entries[0]?.claim;
     if (claim === written) return;
     if (claim !== undefined && written !== undefined && sameEndpointClaim(claim, written)) return;
     endpoint.written = claim;

@@ -4,6 +4,8 @@ import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import type { IPCacheChange } from '../../../src/ipcache/types.ts';
 import type { EndpointClaim } from '../../../src/k8s/endpoint-claim.ts';
 import { AddressHolders } from '../../../src/k8s/feed/address-holders.ts';
+import { SlicedEndpointReader } from '../../../src/k8s/feed/endpoint-readers.ts';
+import type { ParsedCiliumEndpointSlice } from '../../../src/k8s/parse-cilium-endpoint.ts';
 import { FeedWorld } from './support/feed-world.ts';
 import { ciliumEndpoint, ciliumEndpointSlice, pod, sliced } from './support/objects.ts';
 
@@ -337,6 +339,40 @@ describe('CiliumEndpointSlices', () => {
       expect(world.at(IP)).toContain('3 shop/web');
     },
   );
+
+  it('with one endpoint are compared in few steps, however many they are (regression: 4,000 took 0.5 s)', () => {
+    const COUNT = 500;
+    let reads = 0;
+    const rank = { deleting: false, createdAt: 1, uid: '' };
+    const k8s = { namespace: 'shop', podName: 'web' };
+    const slices = Array.from({ length: COUNT }, (_, index): ParsedCiliumEndpointSlice => {
+      const identity = 1 + ((index * 379) % COUNT);
+      const claim: EndpointClaim = { source: 'custom-resource', identity, k8s, ips: [IP], ...rank };
+      return {
+        get name() {
+          reads++;
+          return String(identity).padStart(3, '0');
+        },
+        createdAt: 1,
+        endpoints: new Map([['shop/web', claim]]),
+      };
+    });
+    const ipcache = new IPCache();
+    const reader = new SlicedEndpointReader({ ipcache, holders: new AddressHolders(ipcache) });
+    const identity = (): number | undefined => ipcache.get(IP)?.identity;
+    reader.start();
+    for (const slice of slices) reader.change(slice, undefined);
+    reader.start();
+    for (const slice of slices) reader.change(slice, slice);
+    expect(identity()).toBe(COUNT);
+    const used = slices.toSorted((a, b) => (a.name < b.name ? 1 : -1));
+    for (const slice of used.slice(0, -1)) reader.change(undefined, slice);
+    expect(identity()).toBe(1);
+    for (const slice of used.slice(-1)) reader.change(undefined, slice);
+    expect(identity()).toBeUndefined();
+    expect(reads).toBeGreaterThan(COUNT);
+    expect(reads).toBeLessThan(150 * COUNT);
+  });
 });
 
 describe('an address', () => {
