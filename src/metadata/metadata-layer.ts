@@ -38,7 +38,7 @@ export interface MetadataLayerOptions {
   readonly world?: WorldLabels | undefined;
   /** Default: a new, empty allocator. */
   readonly identities?: LocalIdentities | undefined;
-  /** Prefixes per turn; default 256. */
+  /** Prefixes per turn: at least 1, default 256. */
   readonly chunk?: number | undefined;
   /** Receives every rejection after it was counted. */
   readonly onReject?: ((rejection: Rejection) => void) | undefined;
@@ -123,6 +123,7 @@ interface LabeledPrefix {
  */
 export class MetadataLayer {
   readonly #options: MetadataLayerOptions;
+  readonly #chunk: number;
   readonly #identities: LocalIdentities;
   readonly #world: WorldLabels;
   readonly #rejections: RejectionLog;
@@ -142,7 +143,10 @@ export class MetadataLayer {
   #hasFreedIdentity = false;
 
   constructor(options: MetadataLayerOptions) {
+    const { chunk = CHUNK } = options;
+    assert(chunk >= 1, `chunk must be at least 1, not ${chunk}`); // NaN would mean no limit
     this.#options = options;
+    this.#chunk = chunk;
     this.#identities = options.identities ?? new LocalIdentities();
     this.#world = options.world ?? 'single-stack';
     this.#rejections = new RejectionLog(options.onReject, new CallbackGuard());
@@ -279,14 +283,14 @@ export class MetadataLayer {
   }
 
   #runTurn(): void {
-    const { ipcache, chunk = CHUNK } = this.#options;
+    const { ipcache } = this.#options;
     this.#isTurnScheduled = false;
     ipcache.batch(() => {
       let weight = 0;
       for (const text of this.#pending.keys()) {
         this.#pending.delete(text);
         weight += 1 + Math.floor(this.#reconcile(text) / LABELS_PER_PREFIX);
-        if (weight >= chunk) break;
+        if (weight >= this.#chunk) break;
       }
     });
     if (this.#hasFreedIdentity) this.#retry();

@@ -157,6 +157,10 @@ describe('labels of prefixes', () => {
     ]);
   });
 
+  it.each([0, Number.NaN])('of %s prefixes a turn are rejected (regression: NaN meant no limit)', (chunk) => {
+    expect(() => rig({ chunk })).toThrow('chunk must be at least 1');
+  });
+
   it('are applied in chunks, each one batch, with revisions', async () => {
     const { ipcache, metadata, run } = rig({ chunk: 100 });
     const batches: number[] = [];

@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import { backoffDelay } from '../../base/backoff.ts';
 import type { Timer } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
@@ -204,6 +205,8 @@ export class KubernetesFeed {
   #isDiscovering = false;
 
   constructor(options: KubernetesFeedOptions) {
+    const { handoverSpreadMs = HANDOVER_SPREAD_MS } = options;
+    assert(handoverSpreadMs >= 0, `handoverSpreadMs must be at least 0, not ${handoverSpreadMs}`);
     this.#options = withRuntime(options);
     this.#guard = new CallbackGuard(options.onFault);
     this.#rejections = new RejectionLog(options.onReject, this.#guard);

@@ -1,3 +1,4 @@
+import { assert } from '../../base/assert.ts';
 import type { Clock } from '../../base/clock.ts';
 import { RateLimit } from '../../base/rate-limit.ts';
 import { sleep } from '../../base/sleep.ts';
@@ -89,7 +90,7 @@ export interface ObjectWriterOptions {
   readonly fieldManager?: string | undefined;
   /** Timeout of a request. Default 30 s. */
   readonly timeoutMs?: number | undefined;
-  /** Maximum number of attempts if the server throttles requests. Default 5. */
+  /** Maximum number of attempts if the server throttles requests: at least 1, default 5. */
   readonly maxTries?: number | undefined;
   /** Called before each write. If it returns false, nothing is sent. Default: always true. */
   readonly mayWrite?: (() => boolean) | undefined;
@@ -154,13 +155,16 @@ export class ApiObjectWriter implements ObjectWriter {
   readonly #transport: ApiTransport;
   readonly #clock: Clock;
   readonly #options: ObjectWriterOptions;
+  readonly #maxTries: number;
   readonly #rate: RateLimit | undefined;
 
   constructor(transport: ApiTransport, clock: Clock, options: ObjectWriterOptions = {}) {
-    const { perSecond, burst } = options;
+    const { perSecond, burst, maxTries = MAX_TRIES } = options;
+    assert(maxTries >= 1, `maxTries must be at least 1, not ${maxTries}`);
     this.#transport = transport;
     this.#clock = clock;
     this.#options = options;
+    this.#maxTries = maxTries;
     this.#rate =
       perSecond === undefined
         ? undefined
@@ -168,7 +172,7 @@ export class ApiObjectWriter implements ObjectWriter {
   }
 
   async write(write: ObjectWrite, _why: string, signal: AbortSignal): Promise<WriteOutcome> {
-    const { maxTries = MAX_TRIES, mayWrite } = this.#options;
+    const { mayWrite } = this.#options;
     for (let tries = 1; ; tries++) {
       try {
         await this.#rate?.turn(signal);
@@ -177,7 +181,7 @@ export class ApiObjectWriter implements ObjectWriter {
         return { outcome: 'done', object: await this.#send(write, signal) };
       } catch (thrown) {
         const error = asApiError(thrown);
-        if (error.code !== 'throttled' || tries === maxTries) return outcomeOf(write, error);
+        if (error.code !== 'throttled' || tries >= this.#maxTries) return outcomeOf(write, error);
         await sleep(this.#clock, Math.max(error.retryAfterMs, MIN_WAIT_MS), signal);
       }
     }

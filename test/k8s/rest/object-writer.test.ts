@@ -87,6 +87,11 @@ it('waits as long as an overloaded server requests, and fails finally', async ()
   expect(outcome).toMatchObject({ outcome: 'failed', error: { code: 'throttled' } });
 });
 
+it.each([0, Number.NaN])('rejects %s attempts (regression: the write never ended)', (maxTries) => {
+  const { clock, transport } = world();
+  expect(() => new ApiObjectWriter(transport, clock, { maxTries })).toThrow('maxTries must be at least 1');
+});
+
 it('an answer that is no object is a failed write (regression: done, although nothing was stored)', async () => {
   const { clock, api, transport } = world();
   const writer = new ApiObjectWriter(transport, clock);
