@@ -20,7 +20,7 @@ export interface IdentityCollectorOptions {
   /** Must allow at most 2,500 deletes a minute: {@link IDENTITY_DELETES_PER_SECOND}. */
   readonly writer: ObjectWriter;
   readonly clock: Clock;
-  /** Splits the search for used identities into short turns of the event loop. Default: not split. */
+  /** Splits the computation of a round into short turns of the event loop. Default: not split. */
   readonly gate?: TurnGate | undefined;
 }
 
@@ -33,6 +33,8 @@ const HEARTBEAT_TIMEOUT_MS = 30 * 60_000;
 
 /** Number of endpoints read in one step, which takes about 1 ms. */
 const ENDPOINTS_PER_STEP = 4096;
+/** Number of identities examined in one step, which takes about 1 ms. */
+const IDENTITIES_PER_STEP = 2048;
 
 /** Yields the names (numbers) of the identities of CiliumEndpoints, or of the endpoints in CiliumEndpointSlices. */
 function* namesIn(objects: Iterable<KubernetesObject>): Generator<string, void, void> {
@@ -57,6 +59,8 @@ export interface IdentityRound {
   readonly toMark: readonly string[];
   /** Marked identities unused for the timeout since they were marked. */
   readonly toDelete: readonly string[];
+  /** Number of marked identities. */
+  readonly marked: number;
 }
 
 function isMarked(identity: KubernetesObject): boolean {
@@ -64,33 +68,37 @@ function isMarked(identity: KubernetesObject): boolean {
 }
 
 /**
- * Computes one round (OPERATOR 21, 22). An identity is kept if it was used, written or first seen less than the timeout
- * ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it is still
- * not used afterwards, it is deleted. Pure.
+ * Computes one round (OPERATOR 21, 22), in steps. An identity is kept if it was used, written or first seen less than
+ * the timeout ago. Otherwise it is marked. The mark is a write, so the identity is then kept for another timeout. If it
+ * is still not used afterwards, it is deleted. Pure.
  *
  * @param previous `uses` of the previous round; empty at first, so that nothing is deleted within the first timeout
  * @param used names of the identities of endpoints
  */
-export function identityRound(
+export function* identityRound(
   previous: ReadonlyMap<string, IdentityUse>,
   identities: Iterable<KubernetesObject>,
   used: ReadonlySet<string>,
   now: number,
   timeoutMs: number,
-): IdentityRound {
+): Generator<undefined, IdentityRound, void> {
   const uses = new Map<string, IdentityUse>();
   const toMark: string[] = [];
   const toDelete: string[] = [];
+  let marked = 0;
   for (const identity of identities) {
     const { name, uid, resourceVersion: version } = identity.metadata;
     const known = previous.get(name);
     const isUnchanged = known?.uid === uid && known.version === version;
     const lastUsedMs = isUnchanged && !used.has(name) ? known.lastUsedMs : now;
     uses.set(name, { uid, version, lastUsedMs });
+    const wasMarked = isMarked(identity);
+    if (wasMarked) marked++;
     if (now - lastUsedMs >= timeoutMs && !isBeingDeleted(identity))
-      (isMarked(identity) ? toDelete : toMark).push(name);
+      (wasMarked ? toDelete : toMark).push(name);
+    if (uses.size % IDENTITIES_PER_STEP === 0) yield;
   }
-  return { uses, toMark, toDelete };
+  return { uses, toMark, toDelete, marked };
 }
 
 /**
@@ -103,7 +111,8 @@ export class IdentityCollector implements Collector {
   readonly name = 'identity-gc-crd';
   readonly needs: Collector['needs'];
   readonly #options: IdentityCollectorOptions;
-  #uses: ReadonlyMap<string, IdentityUse> = new Map();
+  /** The last computed round. */
+  #round: IdentityRound = { uses: new Map(), toMark: [], toDelete: [], marked: 0 };
 
   constructor(options: IdentityCollectorOptions) {
     this.#options = options;
@@ -111,14 +120,10 @@ export class IdentityCollector implements Collector {
   }
 
   async round(report: RoundReport, signal: AbortSignal): Promise<void> {
-    const { identities, clock, gate = OPEN_GATE } = this.#options;
-    const used = new Set<string>();
-    if (!(await gate.runSteps(this.#findUsed(used), signal))) return;
-    const all = [...identities.objects.values()];
-    const now = clock.now();
-    const { uses, toMark, toDelete } = identityRound(this.#uses, all, used, now, HEARTBEAT_TIMEOUT_MS);
-    this.#uses = uses;
-    report.setMarked(all.filter(isMarked).length);
+    const { gate = OPEN_GATE } = this.#options;
+    if (!(await gate.runSteps(this.#computeRound(), signal))) return;
+    const { toMark, toDelete, marked } = this.#round;
+    report.setMarked(marked);
     const unused = toDelete.length === 0 ? toDelete : await this.#stillUnused(toDelete, signal);
     for (const name of unused) {
       await this.#delete(name, report, signal);
@@ -130,15 +135,19 @@ export class IdentityCollector implements Collector {
     }
   }
 
-  /** Adds the identities of the observed endpoints and slices to `used`, in steps. */
-  *#findUsed(used: Set<string>): Generator<undefined, void, void> {
-    const { endpoints, slices } = this.#options;
+  /** Computes the next {@link IdentityRound}, in steps. If the steps do not end, the last one stays. */
+  *#computeRound(): Generator<undefined, void, void> {
+    const { identities, endpoints, slices, clock } = this.#options;
+    const used = new Set<string>();
     let count = 0;
     for (const { objects } of [endpoints, slices])
       for (const name of namesIn(objects.values())) {
         used.add(name);
         if (++count % ENDPOINTS_PER_STEP === 0) yield;
       }
+    // A copy, because the objects may change between two steps.
+    const all = [...identities.objects.values()];
+    this.#round = yield* identityRound(this.#round.uses, all, used, clock.now(), HEARTBEAT_TIMEOUT_MS);
   }
 
   /**
@@ -161,7 +170,7 @@ export class IdentityCollector implements Collector {
   async #mark(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const { reader, writer, clock } = this.#options;
     const place = { kind: CILIUM_IDENTITIES, name };
-    const known = this.#uses.get(name);
+    const known = this.#round.uses.get(name);
     const identity = await reader.get(place, signal);
     if (identity === undefined || identity.metadata.resourceVersion !== known?.version) return;
     const { metadata } = identity;
@@ -174,7 +183,7 @@ export class IdentityCollector implements Collector {
 
   async #delete(name: string, report: RoundReport, signal: AbortSignal): Promise<void> {
     const identity = this.#options.identities.objects.get(`/${name}`);
-    const known = this.#uses.get(name);
+    const known = this.#round.uses.get(name);
     if (identity === undefined || known === undefined) return;
     const { uid, version: resourceVersion } = known;
     const reason = `no endpoint used identity ${name} since it was marked, up to round ${report.round}`;

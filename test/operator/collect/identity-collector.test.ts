@@ -3,6 +3,7 @@ import { TurnGate } from '../../../src/base/turn-gate.ts';
 import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import {
   IdentityCollector,
+  type IdentityRound,
   type IdentityUse,
   identityRound,
 } from '../../../src/operator/collect/identity-collector.ts';
@@ -126,6 +127,14 @@ const ours: Begin = (world) => {
   return (number) => round(collector, number);
 };
 
+/** Computes all steps of a round. */
+function wholeRound(...given: Parameters<typeof identityRound>): IdentityRound {
+  const steps = identityRound(...given);
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
+
 /** Upstream's rule on the objects that it has seen, complete or not. */
 function upstream(withMark: boolean): Begin {
   return ({ cluster, clock }) => {
@@ -134,7 +143,7 @@ function upstream(withMark: boolean): Begin {
     let uses: ReadonlyMap<string, IdentityUse> = new Map();
     return async () => {
       const names = new Set(named.flatMap(({ objects }) => (objects.size > 0 ? ['1001'] : [])));
-      const result = identityRound(uses, identities.objects.values(), names, clock.now(), TIMEOUT);
+      const result = wholeRound(uses, identities.objects.values(), names, clock.now(), TIMEOUT);
       ({ uses } = result);
       for (const name of withMark ? result.toDelete : [...result.toMark, ...result.toDelete]) {
         const { uid = '', version = '' } = uses.get(name) ?? {};
@@ -229,7 +238,7 @@ describe('the collector of CiliumIdentities', () => {
     for (const annotations of [{}, { [MARK]: '1970-01-01T00:00:00.000Z' }]) {
       const of = (more: object): object => {
         const identity = { metadata: { ...metadata, annotations, ...more } };
-        const { toMark, toDelete } = identityRound(uses, [identity], new Set(), TIMEOUT, TIMEOUT);
+        const { toMark, toDelete } = wholeRound(uses, [identity], new Set(), TIMEOUT, TIMEOUT);
         return [...toMark, ...toDelete];
       };
       expect([of({}), of({ deletionTimestamp: '2026-01-01T00:00:00Z' })]).toEqual([['1001'], []]);
@@ -278,40 +287,41 @@ describe('the collector of CiliumIdentities', () => {
   });
 });
 
-it('a round reads 10,000 endpoints in steps (regression: in one turn of the event loop)', async () => {
-  const clock = new ManualClock();
-  const turns: (() => void)[] = [];
-  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
-  let read = 0;
-  const endpoint = (name: string): KubernetesObject => ({
-    metadata: { namespace: 'shop', name, uid: name, resourceVersion: '1' },
-    get status() {
-      read++;
-      return { identity: { id: 1001 } };
-    },
-  });
-  const observed = { isMissing: false, notReadyReason: () => undefined, follow: () => {} };
-  const endpoints = new Map(Array.from({ length: 10_000 }, (_, at) => [`shop/${at}`, endpoint(`${at}`)]));
-  const none = { ...observed, objects: new Map<string, KubernetesObject>() };
-  const cluster = new TinyCluster();
-  const collector = new IdentityCollector({
-    identities: none,
-    endpoints: { ...observed, objects: endpoints },
-    slices: none,
-    reader: cluster,
-    writer: cluster,
-    clock,
-    gate,
-  });
-  const ended = round(collector);
-  let most = read;
-  for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
-    const before = read;
-    turn();
-    await settle();
-    most = Math.max(most, read - before);
-  }
-  await ended;
-  expect(read).toBeGreaterThanOrEqual(10_000);
-  expect(most).toBeLessThan(read / 2);
-});
+it.each(['endpoints', 'identities'] as const)(
+  'a round reads 10,000 %s in steps (regression: in one turn of the event loop)',
+  async (kind) => {
+    const clock = new ManualClock();
+    const turns: (() => void)[] = [];
+    const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
+    let read = 0;
+    const object = (name: string): KubernetesObject => ({
+      get metadata() {
+        if (kind === 'identities') read++;
+        return { namespace: 'shop', name, uid: name, resourceVersion: '1' };
+      },
+      get status() {
+        read++;
+        return { identity: { id: 1001 } };
+      },
+    });
+    const observed = { isMissing: false, notReadyReason: () => undefined, follow: () => {} };
+    const objects = new Map(Array.from({ length: 10_000 }, (_, at) => [`shop/${at}`, object(`${at}`)]));
+    const none = { ...observed, objects: new Map<string, KubernetesObject>() };
+    const cluster = new TinyCluster();
+    const collector = new IdentityCollector({
+      ...{ identities: none, endpoints: none, slices: none, reader: cluster, writer: cluster, clock, gate },
+      [kind]: { ...observed, objects },
+    });
+    const ended = round(collector);
+    let most = read;
+    for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) {
+      const before = read;
+      turn();
+      await settle();
+      most = Math.max(most, read - before);
+    }
+    await ended;
+    expect(read).toBeGreaterThanOrEqual(10_000);
+    expect(most).toBeLessThan(read / 2);
+  },
+);
