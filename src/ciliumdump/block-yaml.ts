@@ -174,7 +174,7 @@ function singleQuoted(text: string): string {
   return text.slice(1, -1).replaceAll("''", "'");
 }
 
-/** Adds a line with this indent; each dash at its beginning as a line of its own. `dashes`: those before `line`. */
+/** Adds a line; each dash at its beginning becomes a line of its own. `dashes` counts the dashes before `line`. */
 function addLine(lines: YamlLine[], indent: number, line: string, dashes = 0): void {
   const text = line.trimEnd();
   if (text === '') return;

@@ -157,7 +157,7 @@ export class Restoration {
     readonly nodes: number;
   }> {
     const { clusterName, ipcache, gate } = this.#options;
-    // As of a checkpoint that was written at this time.
+    // Like that of a checkpoint written at this time.
     const header = { cluster: clusterName, writtenAt: knownAt, knownAt: new Map<string, number>() };
     const accepted = { entries: 0, nodes: 0 };
     await gate.runSteps(

@@ -89,7 +89,7 @@ export class SharedLookup {
   readonly #entries: (IPCacheEntry | undefined)[] = new Array(GROUP).fill(undefined);
   /** For each change: 1 if only the identity changes. */
   readonly #isIdentity = new Uint8Array(GROUP);
-  /** The new identities of these changes. */
+  /** For each change of only the identity: the new one. */
   readonly #identities = new Int32Array(GROUP);
   /** Number of changes in the group. */
   #count = 0;

@@ -183,7 +183,7 @@ export class SharedReader {
     return found;
   }
 
-  /** Looks up the addresses of a group one by one, each until it is valid. Returns the number that was found. */
+  /** Looks up the addresses of a group one by one, each until its result is valid. Returns the number of matches. */
   #lookupEach(addresses: AddressList, from: number, to: number, identities: Uint32Array): number {
     let found = 0;
     for (let at = from; at < to; ) {
@@ -196,7 +196,7 @@ export class SharedReader {
     return found;
   }
 
-  /** Looks up the addresses of a group in one batch. Returns the number that was found. The result may be invalid. */
+  /** Looks up the addresses of a group in one batch. Returns the number of matches. The results may be invalid. */
   #lookupRange(
     addresses: AddressList,
     from: number,

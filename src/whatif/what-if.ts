@@ -358,7 +358,7 @@ class Preview implements Disposable {
     return removes;
   }
 
-  /** Evaluates a service. Returns the cost: 1 for each edit of the service, and 1 for each of its backends then. */
+  /** Evaluates a service. Returns the cost: for each edit that changes it, 1 and the number of its backends. */
   #evaluateService(id: ServiceID): number {
     const { services } = this.#engines;
     if (services === undefined) return 0;

@@ -95,7 +95,7 @@ export class AddressScrub {
     return last;
   }
 
-  /** Returns 256 bits for the bytes before another one, in an address of `size` bytes. */
+  /** Returns the bits that decide the flips of the byte after `before`, in an address of `size` bytes. */
   #digest(before: Uint8Array, size: number): Uint8Array {
     const key = `${size} ${before.join('.')}`;
     let digest = this.#digests.get(key);
@@ -109,8 +109,9 @@ export class AddressScrub {
 }
 
 /**
- * Returns an address in the way in which `text` is not canonical: as a mapped IPv4 address, with a bit after the length
- * of the prefix, or with capital letters and zeros. An IPv4 address without a prefix is canonical; its suffix is not.
+ * Returns an address in a non-canonical form like that of `text`: as a mapped IPv4 address, with a bit after the length
+ * of the prefix, or with capital letters and zeros. If only the suffix of an IPv4 address is not canonical, the result
+ * is canonical.
  */
 function nonCanonical(words: AddressWords, length: number, text: string): string {
   if (words.family === 4 && text.includes(':')) return `::ffff:${formatAddress(words)}`;
