@@ -15,28 +15,33 @@ export const CANARY: Job = -1;
 
 /* The states of a key, which may be combined. */
 
-/** The owner wants the value of the row. A key that is not wanted must not exist. */
+/** The owner wants the key. A key that is not wanted must not exist. */
 export const WANTED = 1;
 /** The kvstore is known to have a value that this store has written or adopted. */
 export const STORED = 2;
 /** The kvstore is known to have the wanted value. Only with {@link STORED}. */
 export const LANDED = 4;
-/** The kvstore has the value of the row, which an earlier session has left. Only while its leases are adopted. */
-export const INHERITED = 8;
 /** The value in the kvstore is unknown. The next write compares first. */
-export const UNKNOWN = 16;
+export const UNKNOWN = 8;
 /** The last write failed. It may have taken effect, so the next write compares first. */
-export const FAILED = 32;
+export const FAILED = 16;
 /** The kvstore has another value, or none. The next write does not compare. */
-export const DIFFERENT = 64;
+export const DIFFERENT = 32;
 /** A put of the key is being written. */
-export const WRITING = 128;
+export const WRITING = 64;
 /** The wanted value has changed since the last write began. */
-export const CHANGED = 256;
+export const CHANGED = 128;
 /** From the call that queues the key until its last write has settled. */
-export const PENDING = 512;
+export const PENDING = 256;
 /** The row has a state. */
-const PRESENT = 1024;
+const PRESENT = 512;
+
+/** A value that an earlier session has left in the kvstore. */
+interface Inherited {
+  /** The characters of the value. */
+  readonly value: string;
+  readonly lease: LeaseID | undefined;
+}
 
 /**
  * Columns of a row: the states above; the revision of a stored put whose event the watch has not delivered yet, plus
@@ -71,15 +76,15 @@ export class JobColumn<T extends object> {
  * by the row of the name in a table that the writer shares with a watch of the prefix. A name needs no object on the
  * heap.
  *
- *     row    states │ revision of the awaited event │ order        value │ inherited lease
+ *     row    states │ revision of the awaited event │ order        wanted value │ inherited value
  */
 export class SyncKeys {
   readonly table: KeyTable;
   readonly #rows = new Int32Rows(COLUMNS, new SharedPages(), FIRST_ROWS);
-  /** The characters of the wanted or inherited values. */
+  /** The characters of the wanted values. */
   readonly #values = new ObjectColumn<string>();
-  /** The leases of the inherited values. */
-  readonly #leases = new ObjectColumn<LeaseID>();
+  /** The inherited values, while their leases are adopted. */
+  #inherited = new ObjectColumn<Inherited>();
   #size = 0;
 
   constructor(table: KeyTable) {
@@ -127,6 +132,7 @@ export class SyncKeys {
   /** Removes a state that was not removed before. */
   delete(row: number): void {
     this.#values.set(row, undefined);
+    this.disinherit(row);
     this.#rows.set(row, STATES, 0);
     this.setEcho(row, undefined);
     this.table.setWritten(row, false);
@@ -149,56 +155,55 @@ export class SyncKeys {
     this.update(row, 0, states);
   }
 
-  /** Returns the number of bytes of the name and of the value. */
+  /** Returns the number of bytes of the name and of the wanted value. */
   sizeOf(row: number): number {
     return this.table.nameLength(row) + (this.#values.get(row)?.length ?? 0);
   }
 
-  /** Returns the characters of the wanted or inherited value; `undefined` if there is none. */
+  /** Returns the characters of the wanted value; `undefined` if the key is not wanted. */
   valueAt(row: number): string | undefined {
     return this.#values.get(row);
   }
 
+  /** Returns true if these are the bytes of the wanted value. */
+  hasValue(row: number, value: Uint8Array): boolean {
+    const wanted = this.#values.get(row);
+    return wanted !== undefined && equalsCharacters(value, wanted);
+  }
+
   /** Sets the wanted value. */
   want(row: number, value: string): void {
-    const isSame = this.#values.get(row) === value;
-    if (isSame && this.is(row, WANTED)) return;
-    this.update(row, isSame ? 0 : LANDED | INHERITED, WANTED | CHANGED);
-    if (!isSame) this.#values.set(row, value);
+    if (this.#values.get(row) === value) return;
+    const inherited = this.#inherited.get(row)?.value;
+    this.update(row, LANDED, WANTED | CHANGED);
+    this.#values.set(row, value === inherited ? inherited : value); // one text in memory
   }
 
   /** Records that the key must not exist. */
   unwant(row: number): void {
     this.update(row, WANTED | LANDED, CHANGED);
-    if (!this.is(row, INHERITED)) this.#values.set(row, undefined);
+    this.#values.set(row, undefined);
   }
 
   /** Records that an earlier session has left the value of an event. */
   inherit(row: number, event: WatchEvent): void {
-    if (!this.is(row, WANTED)) this.#values.set(row, charactersOfValue(event));
-    else if (!this.hasValue(row, event.value)) {
-      this.update(row, INHERITED, 0);
-      return;
-    }
-    this.#leases.set(row, event.lease);
-    this.set(row, INHERITED);
+    const wanted = this.hasValue(row, event.value) ? this.#values.get(row) : undefined;
+    this.#inherited.set(row, { value: wanted ?? charactersOfValue(event), lease: event.lease });
   }
 
-  /** Forgets that an earlier session has left the value. */
+  /** Returns the value that an earlier session has left; `undefined` if there is none. */
+  inheritedAt(row: number): Inherited | undefined {
+    return this.#inherited.get(row);
+  }
+
+  /** Forgets that an earlier session has left a value. */
   disinherit(row: number): void {
-    this.update(row, INHERITED, 0);
-    if (!this.is(row, WANTED)) this.#values.set(row, undefined);
+    this.#inherited.set(row, undefined);
   }
 
-  /** Returns the lease of an {@link INHERITED} value; `undefined` if it has none. */
-  inheritedLease(row: number): LeaseID | undefined {
-    return this.#leases.get(row);
-  }
-
-  /** Returns true if these are the bytes of the wanted or inherited value. */
-  hasValue(row: number, value: Uint8Array): boolean {
-    const known = this.#values.get(row);
-    return known !== undefined && equalsCharacters(value, known);
+  /** Forgets all values of earlier sessions. */
+  disinheritAll(): void {
+    this.#inherited = new ObjectColumn();
   }
 
   /** Returns the revision of a stored put whose event is awaited; `undefined` if there is none. */

@@ -27,7 +27,6 @@ import {
   CHANGED,
   DIFFERENT,
   FAILED,
-  INHERITED,
   type Job,
   JobColumn,
   LANDED,
@@ -266,7 +265,7 @@ export class SyncStore {
 
   /** Returns a copy of the wanted value; `undefined` if the key is not wanted. */
   #wantedAt(row: number): Uint8Array | undefined {
-    const value = this.#keys.is(row, WANTED) ? this.#keys.valueAt(row) : undefined;
+    const value = this.#keys.valueAt(row);
     return value === undefined ? undefined : bytesOfCharacters(value);
   }
 
@@ -358,15 +357,15 @@ export class SyncStore {
   #wantInherited(row: number): void {
     const { onInherited } = this.#options;
     if (onInherited === undefined || this.#isListed || this.#keys.is(row, WANTED | PENDING)) return;
-    const value = this.#keys.valueAt(row);
+    const inherited = this.#keys.inheritedAt(row);
     const name = this.#keys.nameAt(row);
     onInherited(name);
-    if (value !== undefined) this.#enqueue(this.#want(name, value));
+    if (inherited !== undefined) this.#enqueue(this.#want(name, inherited.value));
   }
 
   /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
   #forgetUnneeded(row: number): void {
-    if (this.#keys.is(row, WANTED | INHERITED | PENDING)) return;
+    if (this.#keys.is(row, WANTED | PENDING) || this.#keys.inheritedAt(row) !== undefined) return;
     this.#contested.forget(row);
     this.#keys.delete(row);
   }
@@ -393,8 +392,8 @@ export class SyncStore {
   *visitFound(slice: number, visit: (name: string, value: Uint8Array) => void): Generator<void, void, void> {
     if (!this.#isAdopting) return;
     yield* this.#keys.visit(slice, (row) => {
-      const value = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.valueAt(row);
-      if (value !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(value));
+      const inherited = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.inheritedAt(row);
+      if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited.value));
     });
   }
 
@@ -404,11 +403,8 @@ export class SyncStore {
     this.#isAdopting = false;
     this.#writesMayBegin.resolve();
     const { gate = OPEN_GATE } = this.#options;
-    const forget = this.#keys.visit(gate.slice, (row) => {
-      this.#keys.disinherit(row);
-      this.#forgetUnneeded(row);
-    });
-    await gate.runSteps(forget);
+    this.#keys.disinheritAll();
+    await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
   }
 
   /**
@@ -635,22 +631,25 @@ export class SyncStore {
   #begin(row: number): Attempt {
     const { prefix, leased = true } = this.#options;
     const keys = this.#keys;
-    const isPut = keys.is(row, WANTED);
+    const value = keys.valueAt(row);
+    const isPut = value !== undefined;
     const mayBeEqual = this.#mayBeEqual(row);
-    const mayAdopt = leased === true && isPut && !mayBeEqual && keys.is(row, INHERITED);
+    const inherited = keys.inheritedAt(row);
+    const mayAdopt = leased === true && isPut && !mayBeEqual && inherited?.value === value;
     const attempt: Attempt = {
       row,
       key: `${prefix}${keys.nameAt(row)}`,
       value: this.#wantedAt(row),
       mayBeEqual,
-      adoptable: mayAdopt ? keys.inheritedLease(row) : undefined,
+      adoptable: mayAdopt ? inherited?.lease : undefined,
       wasDelivered: this.#isWatching && !keys.is(row, FAILED),
       watched: undefined,
     };
-    if (!isPut) keys.disinherit(row);
-    const past = INHERITED | DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED;
+    keys.disinherit(row);
+    const past = DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED | WRITING;
     keys.update(row, past, isPut ? WRITING : 0);
     if (isPut) this.#writing.set(row, attempt);
+    else this.#writing.delete(row);
     this.#contested.cancel(row);
     return attempt;
   }

@@ -130,6 +130,33 @@ describe('the calls of a sync store', () => {
     expect(backend.take()).toEqual([]);
   });
 
+  it('adopt the lease of a key whose value was another one for a moment (regression: wrote the key again)', async () => {
+    ended.abort();
+    const adoptLease = (_lease: string, keys: readonly string[]): Promise<boolean> => {
+      backend.calls.push(`adopt ${keys}`);
+      return Promise.resolve(true);
+    };
+    Object.assign(backend, { adoptLease });
+    start({ adoptLeases: true, follow: false });
+    const show = (name: string): void =>
+      store.receiveEvent(name, {
+        type: 'create',
+        key: `own/${name}`,
+        value: bytesOfText('1'),
+        modRevision: 5,
+        lease: '7',
+      });
+    show('a');
+    want('a', '2');
+    want('b', '2');
+    show('b');
+    want('a');
+    want('b');
+    store.recordListed();
+    await settle();
+    expect(backend.take()).toEqual(['adopt own/a', 'adopt own/b']);
+  });
+
   it('write a lost key again if it is its own and desired', async () => {
     for (const name of ['a', 'b', 'gone']) want(name);
     await settle();
