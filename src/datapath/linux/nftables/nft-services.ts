@@ -374,8 +374,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /**
-   * Records a failed change. The kernel may have another state than the known one: the structure is read again before
-   * the next change, the elements when the owner dumps them. If the change has several transactions, of which some may
+   * Records a failed change. The kernel may have another state than the known one: the structure is read again at the
+   * end of the call, the elements when the owner dumps them. If the change has several transactions, of which some may
    * have been applied, everything is read now, because unknown ranges could admit clients later.
    */
   #recordFailure(
@@ -451,7 +451,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
 
   /** Deletes chains without frontends, and the table if it has no frontend. */
   #deleteUnused(family: Family): void {
-    if ((this.#structure[family]?.state ?? 'none') === 'none') return;
+    const { state } = this.#structure[family] ?? this.#readStructure(family);
+    if (state === 'none') return;
     if (this.#frontends[family].size === 0) {
       this.#removeTable(family);
       return;

@@ -760,6 +760,28 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     expect(requests).toBe(3);
   });
 
+  it('leave no table if the last one is deleted beside a failed change (regression: it stayed, empty)', () => {
+    class FullKernel extends Kernel {
+      override send(fd: number, message: Uint8Array, to: Uint8Array): number {
+        if (message[4] === NFNL_MSG_BATCH_BEGIN && Buffer.from(message).includes('pick-2'))
+          throw new SyscallError('sendto', constants.errno.ENOBUFS);
+        return super.send(fd, message, to);
+      }
+    }
+    using full = new FullKernel();
+    using writer = new NftServices(full, host.path);
+    entries(writer);
+    const item = { backends: ['10.0.0.1:80/TCP'], affinitySeconds: 0 };
+    const [last, added] = ['10.96.0.1:80/TCP', '10.96.0.2:80/TCP'];
+    expect(writer.apply([{ key: last, item }])).toEqual([undefined]);
+    const outcomes = writer.apply([
+      { key: last, item: undefined },
+      { key: added, item: { ...item, backends: ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP'] } },
+    ]);
+    expect(outcomes.map((error) => error?.code)).toEqual([undefined, 'ENOBUFS']);
+    expect(host.run('nft', 'list', 'tables')).not.toContain(`table ip ${TABLE}`);
+  });
+
   it('are written again if another program deletes the table', () => {
     set('10.96.0.1:80/TCP', ['10.0.0.1:80/TCP']);
     host.run('nft', 'delete', 'table', 'ip', TABLE);
