@@ -12,24 +12,21 @@ const MISNAMED = ['resources', 'handles', 'requests'].map((what) => `nodejs_acti
 let defaultMetrics: Registry | undefined;
 
 /**
- * Registers the default metrics of prom-client. All servers of a process share them, because the timer and the observer
- * of garbage collections that measure them run until the process ends.
+ * Returns a registry with the default metrics of prom-client. All servers of a process share these metrics, because the
+ * timer and the observer of garbage collections that measure them run until the process ends.
  */
-function registerDefaultMetrics(registry: Registry): void {
+function registryWithDefaults(): Registry {
   if (defaultMetrics === undefined) {
     defaultMetrics = new Registry();
     collectDefaultMetrics({ register: defaultMetrics });
     for (const name of MISNAMED) defaultMetrics.removeSingleMetric(name);
   }
-  for (const { name } of defaultMetrics.getMetricsAsArray()) {
-    const metric = defaultMetrics.getSingleMetric(name);
-    if (metric !== undefined) registry.registerMetric(metric);
-  }
+  return Registry.merge([defaultMetrics]);
 }
 
 /** Metrics of a process and its API requests, in the Prometheus text format. */
 export class ProcessMetrics {
-  readonly #registry = new Registry();
+  readonly #registry = registryWithDefaults();
   readonly #requests: Histogram;
   readonly #credentialFailures: Counter;
   readonly #scrape: Scrape;
@@ -37,7 +34,6 @@ export class ProcessMetrics {
   /** Each {@link ProcessMetrics.text} begins a new `scrape`. */
   constructor(described: readonly Description[], scrape: Scrape) {
     this.#scrape = scrape;
-    registerDefaultMetrics(this.#registry);
     for (const description of described) register(this.#registry, description);
     this.#requests = new Histogram({
       name: 'dpcache_api_request_duration_seconds',
