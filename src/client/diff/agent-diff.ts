@@ -109,11 +109,15 @@ async function checkInstance(side: Side, ask: Ask, { instance }: DigestDocument)
     throw new InputError(`agent ${side} was restarted during the comparison: repeat it`);
 }
 
-/** The differences of all groups without their reasons. */
-interface ComparedGroups extends Omit<AgentDiff, 'clusters' | 'reasons' | 'differences' | 'documents'> {
-  readonly claims: readonly DifferingClaim[];
-  readonly documents: readonly DifferingDocument[];
+/** The first differences of all groups. */
+interface ListedDifferences {
+  readonly claims: DifferingClaim[];
+  readonly documents: DifferingDocument[];
 }
+
+/** The differences of all groups without their reasons. */
+type ComparedGroups = Omit<AgentDiff, 'clusters' | 'reasons' | 'differences' | 'documents'> &
+  ListedDifferences;
 
 /** Sources that may confirm restored claims of the local cluster. The first one with claims in an agent is used. */
 const CONFIRMING_SOURCES: readonly string[] = ['kvstore', 'custom-resource', 'k8s'];
@@ -162,8 +166,8 @@ async function compareGroups(
   a: DigestDocument,
   b: DigestDocument,
 ): Promise<ComparedGroups> {
-  const claims: DifferingClaim[] = [];
-  const documents: DifferingDocument[] = [];
+  const listed: ListedDifferences = { claims: [], documents: [] };
+  const nodes = { a: a.node, b: b.node };
   const writers: AgentDiff['writers'][number][] = [];
   const digestsOnly: string[] = [];
   let [localNode, localSource, notCompared] = [0, 0, 0];
@@ -178,13 +182,7 @@ async function compareGroups(
       continue;
     }
     const parts = differingParts(askA, askB, names, maxClaims);
-    const nodes = { a: a.node, b: b.node };
-    const { differ, onlyA, onlyB, ...skipped } = await addDifferences(
-      { claims, documents },
-      writer,
-      parts,
-      nodes,
-    );
+    const { differ, onlyA, onlyB, ...skipped } = await addDifferences(listed, writer, parts, nodes);
     localNode += skipped.localNode;
     notCompared += skipped.notCompared;
     if (differ > 0) writers.push({ writer, claimsA, claimsB, differ, onlyA, onlyB });
@@ -192,23 +190,14 @@ async function compareGroups(
     else if (skipped.localNode + skipped.notCompared === 0 && names.length === 1) digestsOnly.push(writer);
   }
   const total = writers.reduce((sum, { differ }) => sum + differ, 0);
-  const notListed = total - claims.length - documents.length;
+  const notListed = total - listed.claims.length - listed.documents.length;
   const expected = { localNode, localSource };
-  const restored = restoredCounts(groups, a, b);
-  return { claims, documents, writers, restored, expected, notListed, notCompared, digestsOnly };
-}
-
-/** Returns the numbers of restored claims in the groups that have any. */
-function restoredCounts(
-  groups: ReadonlyMap<string, readonly string[]>,
-  a: DigestDocument,
-  b: DigestDocument,
-): AgentDiff['restored'] {
-  return [...groups].flatMap(([writer, names]) => {
-    const restored = names.filter((name) => name.startsWith('restored'));
-    if (restored.length === 0) return [];
-    return { writer, claimsA: totalOf(a, restored).claims, claimsB: totalOf(b, restored).claims };
+  const restored = [...groups].flatMap(([writer, names]) => {
+    const unconfirmed = names.filter((name) => name.startsWith('restored'));
+    if (unconfirmed.length === 0) return [];
+    return { writer, claimsA: totalOf(a, unconfirmed).claims, claimsB: totalOf(b, unconfirmed).claims };
   });
+  return { ...listed, writers, restored, expected, notListed, notCompared, digestsOnly };
 }
 
 /**
@@ -216,7 +205,7 @@ function restoredCounts(
  * the node of each agent.
  */
 async function addDifferences(
-  listed: { readonly claims: DifferingClaim[]; readonly documents: DifferingDocument[] },
+  listed: ListedDifferences,
   writer: string,
   parts: AsyncIterable<DifferingPart>,
   nodes: Readonly<Record<Side, string>>,
