@@ -2,7 +2,7 @@ import { KeyedQueue } from './keyed-queue.ts';
 
 /** Callbacks and signal of a {@link CoalescingReader}. */
 export interface CoalescingReaderOptions<T> {
-  /** Removes the next value from `waiting` and returns it; undefined if there is none. */
+  /** Removes one or more values from `waiting`, and returns what `next` yields for them; undefined if there is none. */
   readonly shift: () => T | undefined;
   /** Called once when the reader ends, unless the signal had fired before the reader was created. */
   readonly onEnd: () => void;
@@ -13,7 +13,7 @@ export interface CoalescingReaderOptions<T> {
 /**
  * An asynchronous iterator between a producer that does not wait and a slow consumer. It keeps one value per key, so
  * that its size is limited by the number of keys (I11). `return` (leaving a `for await` loop), the signal and `close`
- * end it, even while `next` waits; waiting values are dropped.
+ * end it, even while `next` waits; waiting values are dropped. `V` is a value of a key, `T` what the consumer receives.
  */
 export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   /** Pending values by key. A value that replaces another keeps its place in the order. */

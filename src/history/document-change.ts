@@ -1,4 +1,4 @@
-/** A service or a node as JSON fields. `backends` of a service, if there are any, each have an `address`. */
+/** A service or a node as JSON fields. Each element of `backends` has an `address`. */
 export type PastFields = Readonly<Record<string, unknown>>;
 
 /** The change of a service or node: the fields and backends that differ, before and after. */
@@ -24,7 +24,7 @@ function addressOf(backend: unknown): unknown {
  */
 export class UndoneDocument {
   #fields: PastFields | undefined;
-  /** The backends by address, after the first change of one of them. */
+  /** The backends by address. Undefined until a change of backends is undone; until then, `#fields` has them. */
   #backends: Map<unknown, unknown> | undefined;
 
   constructor(current: PastFields | undefined) {

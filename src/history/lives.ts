@@ -104,10 +104,10 @@ function endedLife(stored: readonly StoredSegment[]): Life {
 }
 
 /**
- * Returns the uncertain intervals of stored segments, each once, without those in memory (`newer`). A segment contains
- * the intervals as they were when it was written, so the newest copy counts. If an interval without an end is missing
- * in the next segment, it ended before the next segment began. `newerMs` is the time at which the records in memory
- * begin.
+ * Returns the uncertain intervals of stored segments, each once, without those in memory (`newer`). Each segment
+ * contains the intervals known when it was written. Of several copies of an interval, the newest is returned. If this
+ * copy has no end, the interval ended before the next segment began, because that segment does not contain it.
+ * `newerMs`: the start of the records in memory.
  */
 function storedSpans(
   stored: readonly StoredSegment[],
@@ -195,15 +195,15 @@ export function isUndoUncertain({ spans }: CertaintyInputs, ms: number): boolean
   );
 }
 
-/** Returns true for an interval of `ChangeLog.skipRelease`: from the start of the life to the last release. */
+/** Returns true for an interval added by `ChangeLog.skipRelease`: it begins with the life, and has an end. */
 function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
   return reason === 'cluster-incomplete' && fromMs === 0 && toMs !== undefined;
 }
 
 /**
- * Returns true if a sequence number means the moment directly before the first held record of a life: it is one less
- * than that of the record, and belongs to this life. Before the first segment of a life, it belongs to the previous
- * life, unless it is 0, because numbers continue from life to life.
+ * Returns true if a sequence number means the moment directly before the first held record of a life: if it is one less
+ * than that of the record. If the record is the first one of its life, the number means a record of the previous life,
+ * because numbers continue from life to life. 0 is the exception: no record has this number.
  */
 export function isBeforeFirstRecord(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,

@@ -5,7 +5,7 @@ import type { IPCacheEntry } from './types.ts';
 /** An index of the effective entries, shadowed ones included, by slot. */
 export interface EntryIndex {
   add(slot: number, entry: IPCacheEntry): void;
-  /** `entry` is the entry with which the slot was added, which may have been replaced since. */
+  /** `entry`: the one passed to `add` with this slot, not the present entry of the slot. */
   remove(slot: number, entry: IPCacheEntry): void;
   /** Returns true if both entries have the same index keys, so that no update is needed. */
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
@@ -13,7 +13,7 @@ export interface EntryIndex {
 
 /** Index of entries by host IP. */
 export class HostIndex implements EntryIndex {
-  /** The list of slots of each host in `#slots`. */
+  /** The list of each host in `#slots`: its first slot + 1. */
   readonly #hosts = new Map<string, number>();
   readonly #slots = new SlotLinks();
 
