@@ -102,8 +102,8 @@ export class PastState {
     const isClaim = claims.some((claim) => claimName(claim.key, claim) === name);
     if (isClaim && !this.#since.has(name)) this.#since.set(name, change.ms);
     this.#put(change, undefined);
-    const wasEffective = sameVisible(claims[0], this.#visible());
-    if (this.#effectiveSince === undefined && !wasEffective) this.#effectiveSince = change.ms;
+    if (this.#effectiveSince === undefined && !sameVisible(claims[0], this.#visible()))
+      this.#effectiveSince = change.ms;
     return this.#effectiveSince !== undefined && this.#since.size === claims.length;
   }
 
