@@ -57,7 +57,7 @@ export class MeshFeed {
   readonly #rates: KvstoreRates;
   readonly #context: MeshFeedContext;
   readonly #recorded: RecordedMesh;
-  /** Path of the recorded mesh during its reading. */
+  /** Path of the recorded mesh which is being read. */
   #readPath: string | undefined;
   #localKvstore: { readonly backend: KvstoreBackend; readonly id: number } | undefined;
   #etcd: EtcdBackend | undefined;
@@ -76,7 +76,7 @@ export class MeshFeed {
     this.#recorded = new RecordedMesh(context.clock, context.random, context.gate);
   }
 
-  /** The followed clusters; undefined before their step. */
+  /** The followed clusters; undefined before the step {@link MeshFeed.clusters} has started. */
   get followed(): FollowedClusters | undefined {
     return this.#followed;
   }

@@ -22,7 +22,7 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly clusterName: string;
   readonly nodeName: string;
   readonly engines: CheckpointEngines;
-  /** Returns the identities of sources. */
+  /** Returns the identities of sources, without restored ones. */
   readonly identities: () => Iterable<KnownIdentity>;
   /** Returns a text that changes with the identities. */
   readonly identityVersion: () => string;

@@ -37,7 +37,7 @@ function enter(
   };
 }
 
-/** Continues the current effect. */
+/** Returns a step without a new effect, so that the current one continues. */
 function stay(state: ClusterState): ClusterStep {
   return { state, effects: [] };
 }

@@ -44,7 +44,7 @@ import { WatchStates } from './watch-states.ts';
 
 /**
  * Returns a new kvstore client, which a remote cluster closes. If it throws, the call is retried. If the signal fires,
- * the call is abandoned, and its late client is closed.
+ * the call is abandoned, and a client which it returns later is closed.
  */
 export type ConnectKvstore = (signal: AbortSignal) => KvstoreBackend | Promise<KvstoreBackend>;
 

@@ -12,7 +12,7 @@ function valueText(value: Uint8Array): string {
 }
 
 /**
- * A kvstore without writes. Each put or delete that would change a key is printed with its reason, and
+ * Reads a kvstore, and only prints writes. Each put or delete that would change a key is printed with its reason, and
  * then counts as done, so that a repeated write is printed only once.
  */
 export class DryRunBackend implements KvstoreBackend {

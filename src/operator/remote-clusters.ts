@@ -107,7 +107,7 @@ export class RemoteClusters implements Duty {
     this.#state = 'running';
     const leave = mesh.onChange((name) => this.#listeners.call(name));
     void configs.listed.then(() => this.#listeners.call(''));
-    // The first list may not return, for example of a folder in a network file system.
+    // The first list may hang, for example that of a folder in a network file system.
     await Promise.race([configs.start(), fired(signal)]);
     await fired(signal);
     await configs.stop();

@@ -41,7 +41,7 @@ export async function namedFileProblems(files: NamedFiles): Promise<readonly str
 }
 
 /**
- * Returns the message of the error of `read`; empty if it succeeds. The message begins with `what`, unless the
+ * Returns the message of the error of `read`; nothing if it succeeds. The message begins with `what`, unless the
  * error is an `InputError`.
  */
 async function problemOf(what: string, read: () => Promise<unknown>): Promise<readonly string[]> {

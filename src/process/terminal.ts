@@ -31,7 +31,7 @@ const CODES: Readonly<Record<Exclude<Tone, 'plain'>, number>> = {
   removed: 31,
 };
 
-/** The variables to turn colours off: `NO_COLOR` (no-color.org) if not empty, and `TERM=dumb`. */
+/** The environment variables which turn colours off: `NO_COLOR` (no-color.org) if not empty, and `TERM=dumb`. */
 export interface ColourEnvironment {
   readonly NO_COLOR?: string | undefined;
   readonly TERM?: string | undefined;

@@ -27,8 +27,9 @@ export const LOCK_GC_INTERVAL_MS = 25_000;
 const LOCK_REMOVALS_PER_SECOND = 20;
 
 /**
- * Returns a collector of keys of the kvstore. It deletes keys stale and unchanged in two consecutive rounds, for
- * `reason`.
+ * Returns a collector which deletes the keys of the kvstore that were stale and unchanged in two consecutive rounds.
+ *
+ * @param reason the reported reason of each delete
  */
 function kvstoreCollector(
   name: string,

@@ -33,7 +33,7 @@ function trimmed(value: unknown, shape: true | Shape): unknown {
 }
 
 /**
- * Returns a function to remove all fields of an object except those of the shape and the identifying metadata. This
+ * Returns a function which removes all fields of an object except those of the shape and the identifying metadata. This
  * reduces the memory of a reflector to a fraction.
  */
 export function trimTo(shape: Shape): (object: KubernetesObject) => KubernetesObject {

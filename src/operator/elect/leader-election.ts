@@ -58,7 +58,7 @@ export interface LeaderElectionOptions extends Runtime {
    * always true.
    */
   readonly isCandidate?: (() => boolean) | undefined;
-  /** Called if an attempt fails for the first time for a reason since the last success. */
+  /** Called for the first failed attempt with each reason since the last success. */
   readonly onFailure?: ((error: unknown) => void) | undefined;
   /** Called if an attempt succeeds after failures, also if another operator holds the Lease. */
   readonly onRecovered?: (() => void) | undefined;

@@ -108,7 +108,7 @@ export class RemoteSlices implements SliceSource, ServiceSink {
     const { clusters, source, clock, gate } = this.#options;
     for (const state of [this.#services, this.#parts, this.#keysOfService, this.#kept]) state.clear();
     this.#notify = onChange;
-    // An empty name stands for all clusters. The kept slices of services are then compared, too, without an effect.
+    // An empty name stands for all clusters. `#kept` also has the names of services, whose review changes nothing.
     const leave = clusters.onChange((cluster) => {
       for (const name of cluster === '' ? [...this.#kept.keys()] : [cluster])
         if (clusters.stateOf(name) !== 'incomplete') this.#review(name);

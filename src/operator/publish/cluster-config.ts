@@ -45,7 +45,7 @@ export class ClusterConfigKeeper implements Duty {
   readonly #key: string;
   readonly #value: Uint8Array;
   #state: DutyState = 'waiting';
-  /** True if this run has written the configuration, and its loss was not reported since. */
+  /** True if this run has written the configuration, or kept an existing one, and its loss was not reported since. */
   #isWritten = false;
   /** Number of reports of lost leases of the client, regardless of their keys. */
   #losses = 0;
