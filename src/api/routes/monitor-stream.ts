@@ -124,8 +124,8 @@ export class MonitorParts {
  * - `resync`: changes were missed, so the client must read the lists again
  * - `heartbeat`: a {@link HeartbeatDocument}, if nothing else was sent for 5 s
  *
- * A client resumes with the id of its last event as `Last-Event-ID`. A part is encoded when the client has read the
- * previous one, so nothing is queued for slow clients.
+ * A client resumes with the id of its last event as `Last-Event-ID`. Ids advance with changes of other types, too. A
+ * part is encoded when the client has read the previous one, so nothing is queued for slow clients.
  */
 export async function* monitorEvents(
   { feed, clock }: Pick<ApiContext, 'feed' | 'clock'>,
