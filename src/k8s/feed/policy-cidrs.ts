@@ -1,6 +1,7 @@
 import { type Rejection, rejection } from '../../base/rejection.ts';
 import { cidrGroupLabels, cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { cutOut } from '../../net/cut-out.ts';
+import type { Prefix } from '../../net/prefix.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import {
   CIDR_GROUP_FIELDS,
@@ -20,9 +21,33 @@ const MAX_CIDRS = 65_536;
 interface WrittenPolicy {
   readonly kind: string;
   readonly policy: PolicyCIDRs;
-  cidrs: ReadonlySet<string>;
+  /** Number of rules and groups that contain each CIDR. Incomplete if the limit is exceeded. */
+  cidrs: Map<string, number>;
   /** True if CIDRs above the limit were dropped. */
   exceedsLimit: boolean;
+}
+
+/** CIDRs by text. */
+type CIDRsByText = ReadonlyMap<string, Prefix>;
+
+/** A change of the CIDRs of a group. */
+interface GroupChange {
+  readonly group: string;
+  readonly added: CIDRsByText;
+  readonly removed: CIDRsByText;
+}
+
+const NO_CIDRS: CIDRsByText = new Map();
+
+/** Returns the CIDRs which are not in `others`. */
+function without(cidrs: CIDRsByText, others: CIDRsByText): CIDRsByText {
+  return new Map([...cidrs].filter(([text]) => !others.has(text)));
+}
+
+/** Yields the texts of what remains of CIDRs without the exceptions. */
+function* remainders(cidrs: CIDRsByText, except: readonly Prefix[]): Generator<string, void, void> {
+  if (except.length === 0) yield* cidrs.keys();
+  else for (const cidr of cidrs.values()) yield* cutOut(cidr, except, MAX_CIDRS + 1).map(String);
 }
 
 /**
@@ -35,7 +60,8 @@ export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
   readonly #policies = new Map<string, WrittenPolicy>();
-  readonly #groups = new Map<string, ParsedCIDRGroup>();
+  /** The CIDRs of each group, by text. */
+  readonly #groups = new Map<string, CIDRsByText>();
   /** Policies by the group that they refer to. */
   readonly #byGroup = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
@@ -65,32 +91,33 @@ export class PolicyCIDRTable {
       fields: CIDR_GROUP_FIELDS,
       read: readCIDRGroup,
       change: (current, previous) => {
-        const name = (current ?? previous)?.name ?? '';
-        this.#labelGroup(name, current, previous);
-        if (current === undefined) this.#groups.delete(name);
-        else this.#groups.set(name, current);
-        for (const resource of this.#byGroup.get(name) ?? []) {
+        const group = (current ?? previous)?.name ?? '';
+        const before = this.#groups.get(group) ?? NO_CIDRS;
+        const after = new Map(current?.cidrs.map((cidr) => [cidr.toString(), cidr]));
+        const change = { group, added: without(after, before), removed: without(before, after) };
+        this.#labelGroup(change, after.keys(), current?.labels ?? new Map());
+        if (current === undefined) this.#groups.delete(group);
+        else this.#groups.set(group, after);
+        for (const resource of this.#byGroup.get(group) ?? []) {
           const written = this.#policies.get(resource);
-          if (written !== undefined) this.#write(resource, written);
+          if (written !== undefined) this.#writeGroup(resource, written, change);
         }
       },
     };
   }
 
-  /** Adds the labels of a group to its CIDRs, whether a policy refers to the group or not. */
+  /** Sets the labels of a group on its CIDRs, whether a policy refers to the group or not. */
   #labelGroup(
-    name: string,
-    current: ParsedCIDRGroup | undefined,
-    previous: ParsedCIDRGroup | undefined,
+    { group, removed }: GroupChange,
+    cidrs: Iterable<string>,
+    labels: ParsedCIDRGroup['labels'],
   ): void {
-    const resource = `cidrgroup/${name}`;
-    const cidrs = new Set(current?.cidrs.map(String));
+    const resource = `cidrgroup/${group}`;
     for (const cidr of cidrs) {
-      const labels = cidrGroupLabels(name, current?.labels ?? new Map(), cidr, this.#world);
-      this.#metadata.upsertMetadata(cidr, 'generated', resource, labels);
+      const groupLabels = cidrGroupLabels(group, labels, cidr, this.#world);
+      this.#metadata.upsertMetadata(cidr, 'generated', resource, groupLabels);
     }
-    for (const cidr of new Set(previous?.cidrs.map(String)))
-      if (!cidrs.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+    for (const cidr of removed.keys()) this.#metadata.removeMetadata(cidr, resource);
   }
 
   #reader(
@@ -118,13 +145,13 @@ export class PolicyCIDRTable {
     for (const { group } of current?.groups ?? [])
       this.#byGroup.set(group, (this.#byGroup.get(group) ?? new Set()).add(resource));
     if (current !== undefined) {
-      const { cidrs = new Set<string>(), exceedsLimit = false } = written ?? {};
+      const { cidrs = new Map<string, number>(), exceedsLimit = false } = written ?? {};
       const next = { kind, policy: current, cidrs, exceedsLimit };
       this.#policies.set(resource, next);
       this.#write(resource, next);
     } else if (written !== undefined) {
       this.#policies.delete(resource);
-      for (const cidr of written.cidrs) this.#metadata.removeMetadata(cidr, resource);
+      for (const cidr of written.cidrs.keys()) this.#metadata.removeMetadata(cidr, resource);
     }
   }
 
@@ -134,27 +161,28 @@ export class PolicyCIDRTable {
     if (resources?.size === 0) this.#byGroup.delete(group);
   }
 
-  /** Returns the current CIDRs of a policy and of its groups, at most one more than the limit. */
-  #cidrsOf({ rules, groups }: PolicyCIDRs): Set<string> {
-    const ofGroups = groups.flatMap(({ group, except }) =>
-      (this.#groups.get(group)?.cidrs ?? []).map((cidr) => ({ cidr, except })),
-    );
-    const cidrs = new Set<string>();
-    for (const { cidr, except } of [...rules, ...ofGroups]) {
-      for (const left of cutOut(cidr, except, MAX_CIDRS + 1)) {
-        cidrs.add(left.toString());
-        if (cidrs.size > MAX_CIDRS) return cidrs;
-      }
+  /** Yields the current CIDRs of a policy and of its groups, repeated if several rules contain them. */
+  *#textsOf({ rules, groups }: PolicyCIDRs): Generator<string, void, void> {
+    for (const { cidr, except } of rules) yield* remainders(new Map([[cidr.toString(), cidr]]), except);
+    for (const { group, except } of groups) yield* remainders(this.#groups.get(group) ?? NO_CIDRS, except);
+  }
+
+  /** Returns the current CIDRs of a policy, at most one more than the limit. */
+  #cidrsOf(policy: PolicyCIDRs): Map<string, number> {
+    const cidrs = new Map<string, number>();
+    for (const text of this.#textsOf(policy)) {
+      cidrs.set(text, (cidrs.get(text) ?? 0) + 1);
+      if (cidrs.size > MAX_CIDRS) break;
     }
     return cidrs;
   }
 
   /** Drops the CIDR above the limit. Reports the policy if it did not exceed the limit before. */
-  #dropExcess(written: WrittenPolicy, cidrs: Set<string>): void {
+  #dropExcess(written: WrittenPolicy, cidrs: Map<string, number>): void {
     const exceededLimit = written.exceedsLimit;
     written.exceedsLimit = cidrs.size > MAX_CIDRS;
     if (!written.exceedsLimit) return;
-    const last = [...cidrs].at(-1) ?? '';
+    const last = [...cidrs.keys()].at(-1) ?? '';
     cidrs.delete(last);
     if (exceededLimit) return;
     const { kind, policy } = written;
@@ -168,9 +196,41 @@ export class PolicyCIDRTable {
     const current = this.#cidrsOf(written.policy);
     this.#dropExcess(written, current);
     written.cidrs = current;
-    for (const cidr of current)
-      if (!previous.has(cidr))
-        this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
-    for (const cidr of previous) if (!current.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+    for (const cidr of current.keys()) if (!previous.has(cidr)) this.#add(resource, cidr);
+    for (const cidr of previous.keys()) if (!current.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
+  }
+
+  /** Applies a change of a group to a policy. Linear in the changed CIDRs, unless the policy exceeds the limit. */
+  #writeGroup(resource: string, written: WrittenPolicy, { group, added, removed }: GroupChange): void {
+    const { cidrs, policy, exceedsLimit } = written;
+    function* remaindersOf(changed: CIDRsByText): Generator<string, void, void> {
+      for (const { group: name, except } of policy.groups)
+        if (name === group) yield* remainders(changed, except);
+    }
+    if (exceedsLimit) {
+      this.#write(resource, written);
+      return;
+    }
+    for (const cidr of remaindersOf(added)) {
+      const count = cidrs.get(cidr) ?? 0;
+      if (count === 0 && cidrs.size === MAX_CIDRS) {
+        this.#write(resource, written);
+        return;
+      }
+      cidrs.set(cidr, count + 1);
+      if (count === 0) this.#add(resource, cidr);
+    }
+    for (const cidr of remaindersOf(removed)) {
+      const remaining = (cidrs.get(cidr) ?? 0) - 1;
+      if (remaining > 0) cidrs.set(cidr, remaining);
+      else {
+        cidrs.delete(cidr);
+        this.#metadata.removeMetadata(cidr, resource);
+      }
+    }
+  }
+
+  #add(resource: string, cidr: string): void {
+    this.#metadata.upsertMetadata(cidr, 'generated', resource, cidrLabels(cidr, this.#world));
   }
 }

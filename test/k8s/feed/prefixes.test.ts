@@ -1,8 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { HostIPs } from '../../../src/k8s/feed/host-ips.ts';
 import { cidrLabels } from '../../../src/metadata/cidr-labels.ts';
 import { formatLabels } from '../../../src/model/labels.ts';
+import { Prefix } from '../../../src/net/prefix.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import type { SaidObject } from './support/fake-cluster.ts';
 import { FeedWorld } from './support/feed-world.ts';
@@ -110,6 +111,61 @@ describe('the CIDRs of policies', () => {
     world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
     expect(metadata.said).toEqual(['10.0.0.0/24 cidrgroup/office', '10.0.0.0/24 cnp/shop/p']);
     expect(metadata.idle).toBe(0);
+  });
+
+  it('of a group stay while a rule or another group of the policy contains them', async () => {
+    const { world, metadata } = await policyWorld();
+    const group = (name: string, ...externalCIDRs: string[]): void =>
+      world.cluster.put('ciliumcidrgroups', { metadata: { name }, spec: { externalCIDRs } });
+    const ofPolicy = (): readonly string[] =>
+      metadata.said.filter((line) => line.endsWith(' cnp/shop/p')).map((line) => line.split(' ')[0] ?? '');
+    const [shared, ruled] = ['10.0.0.0/24', '192.0.2.0/24'];
+    const fromCIDRSet = [{ cidrGroupRef: 'a' }, { cidrGroupRef: 'b', except: ['10.0.0.0/25'] }];
+    const rules = { fromCIDRSet: [...fromCIDRSet, { cidrGroupRef: 'b' }], fromCIDR: [ruled] };
+    group('a', shared, ruled);
+    world.cluster.put('ciliumnetworkpolicies', policy('p', { ingress: [rules] }));
+    expect(ofPolicy()).toEqual([shared, ruled]);
+    group('b', shared, shared);
+    expect(ofPolicy()).toEqual([shared, '10.0.0.128/25', ruled]);
+    group('a', '10.0.0.128/25');
+    expect(ofPolicy()).toEqual([shared, '10.0.0.128/25', ruled]);
+    group('b');
+    expect(ofPolicy()).toEqual(['10.0.0.128/25', ruled]);
+    world.cluster.delete('ciliumcidrgroups', 'a');
+    expect([ofPolicy(), metadata.idle]).toEqual([[ruled], 0]);
+  });
+
+  it('of a group are read once if one of them changes, however many policies refer to the group (regression: by each policy)', async () => {
+    const { world, metadata } = await policyWorld();
+    const externalCIDRs = Array.from({ length: 200 }, (_, n) => `10.0.${n}.0/24`);
+    const group = (...cidrs: string[]): void =>
+      world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs: cidrs } });
+    group(...externalCIDRs);
+    for (let n = 0; n < 50; n++)
+      world.cluster.put(
+        'ciliumnetworkpolicies',
+        policy(`p${n}`, { ingress: [{ fromCIDRSet: [{ cidrGroupRef: 'office' }] }] }),
+      );
+    const formatted = vi.spyOn(Prefix.prototype, 'toString');
+    group(...externalCIDRs.slice(1), '192.0.2.0/24');
+    expect(metadata.size).toBe(200 * 51);
+    expect(formatted.mock.calls.length).toBeLessThan(1_000);
+  });
+
+  it('of a group count for the limit of a policy (I12)', async () => {
+    const { world, metadata } = await policyWorld();
+    const group = (...externalCIDRs: string[]): void =>
+      world.cluster.put('ciliumcidrgroups', { metadata: { name: 'office' }, spec: { externalCIDRs } });
+    const except = Array.from({ length: 1_000 }, (_, n) => `fd00:${(n * 64).toString(16)}::1`);
+    const toCIDRSet = [{ cidrGroupRef: 'office', except }];
+    world.cluster.put('ciliumnetworkpolicies', policy('p', { egress: [{ toCIDRSet }] }));
+    group('10.0.0.0/24');
+    expect([metadata.size, world.rejected]).toEqual([2, []]);
+    group('10.0.0.0/24', 'fd00::/16');
+    expect(metadata.size).toBe(2 + 65_536);
+    expect(world.rejected).toMatchObject([{ reason: 'too-many', at: 'CiliumNetworkPolicy shop/p' }]);
+    group('192.0.2.0/24');
+    expect(metadata.said).toEqual(['192.0.2.0/24 cidrgroup/office', '192.0.2.0/24 cnp/shop/p']);
   });
 
   it('with an invalid exception are left out, because more would be allowed without it', async () => {
