@@ -157,6 +157,22 @@ describe('the calls of a sync store', () => {
     expect(backend.take()).toEqual(['adopt own/a', 'adopt own/b']);
   });
 
+  it('put back a deleted key immediately, whatever happened to the name that had its row before', async () => {
+    ended.abort();
+    start({ follow: false });
+    const type = 'delete';
+    for (const name of ['a', 'b']) {
+      want(name);
+      await settle();
+      store.receiveEvent(name, { type, key: `own/${name}`, value: bytesOfText(''), modRevision: 9 });
+      await settle();
+      store.delete(name);
+      await settle();
+    }
+    const calls = ['put own/a', 'put own/a', 'delete own/a', 'put own/b', 'put own/b', 'delete own/b'];
+    expect(backend.take().map((call) => call.split(' ', 2).join(' '))).toEqual(calls);
+  });
+
   it('write a lost key again if it is its own and desired', async () => {
     for (const name of ['a', 'b', 'gone']) want(name);
     await settle();
