@@ -130,14 +130,8 @@ export class EtcdWatchStream implements WatchStream {
 
   /** Requests and delivers one message after the other. Unrequested messages remain on the server. */
   #readNext(): void {
-    if (
-      this.#isEnded ||
-      this.#isPaused ||
-      this.#isReading ||
-      this.#isWaiting ||
-      this.#delivering !== undefined
-    )
-      return;
+    const isBusy = this.#isReading || this.#isWaiting || this.#delivering !== undefined;
+    if (isBusy || this.#isEnded || this.#isPaused) return;
     const answer = this.#arrived;
     if (answer === undefined) {
       this.#isReading = true;

@@ -8,13 +8,7 @@ import { sleep } from '../../base/sleep.ts';
 import type { Runtime } from '../../base/system-clock.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import type { Watch, WatchEvent, WatchOptions, WatchState, WatchStatus } from '../session/backend.ts';
-import {
-  asKvstoreError,
-  KvstoreError,
-  type KvstoreErrorCode,
-  UNREACHABLE,
-  withMissingRight,
-} from '../session/errors.ts';
+import { asKvstoreError, KvstoreError, UNREACHABLE, withMissingRight } from '../session/errors.ts';
 import { allowManyListeners } from '../session/shared-signal.ts';
 import type { ResponseHeader, Transport, TransportEvent } from '../session/transport.ts';
 import { Cursor } from './cursor.ts';
@@ -267,8 +261,7 @@ export class ListAndWatch implements Watch {
   async #recover(error: KvstoreError): Promise<void> {
     if (error.code === 'compacted') this.#mustSync = true;
     if (error.code === 'future-revision') this.#handleDivergence();
-    const outage = this.#recordFailure(error);
-    await this.#waitBeforeRetry(error.code, outage);
+    await this.#waitBeforeRetry(error, this.#recordFailure(error));
   }
 
   #handleDivergence(): void {
@@ -299,7 +292,7 @@ export class ListAndWatch implements Watch {
     return outage;
   }
 
-  async #waitBeforeRetry(code: KvstoreErrorCode, outage: Outage): Promise<void> {
+  async #waitBeforeRetry({ code }: KvstoreError, outage: Outage): Promise<void> {
     const { clock, random, reconnects } = this.#options;
     const outageBackoff = isRecentOutage(outage.since, clock) ? RECENT_BACKOFF : BACKOFF;
     const backoff = code === 'forbidden' ? FORBIDDEN_BACKOFF : outageBackoff;

@@ -44,8 +44,8 @@ async function received(...answers: readonly Buffer[]): Promise<readonly string[
       { prefix: 'p/', startRevision: 3 },
       {
         onCreated: ({ revision }) => lines.push(`created ${revision}`),
-        onEvents: (events, _header, partial) =>
-          lines.push(`${partial ? 'partial ' : ''}${events.map((one) => `${one.key}@${one.modRevision}`)}`),
+        onEvents: (events, _header, isPartial) =>
+          lines.push(`${isPartial ? 'partial ' : ''}${events.map((one) => `${one.key}@${one.modRevision}`)}`),
         onProgress: ({ revision }) => lines.push(`progress ${revision}`),
         onEnd: (reason) => {
           lines.push(reason instanceof KvstoreError ? `${reason.code}: ${reason.message}` : `${reason}`);

@@ -72,8 +72,8 @@ export class WatchWorld {
     this.link.watch = (request, observer) =>
       watch(request, {
         onCreated: (header) => observer.onCreated(header),
-        onEvents: (events, header, partial) => observer.onEvents(events, header, partial),
-        onProgress: (header, requested) => observer.onProgress(header, requested),
+        onEvents: (events, header, isPartial) => observer.onEvents(events, header, isPartial),
+        onProgress: (header, isRequested) => observer.onProgress(header, isRequested),
         onEnd: (reason) => observer.onEnd(reason),
         ...change(observer),
       });
@@ -82,9 +82,9 @@ export class WatchWorld {
   /** From now on streams lose such events, like servers with bugs (etcd #17529, #18089, #19179). */
   losing(isLost: (event: TransportEvent) => boolean): void {
     this.telling((observer) => ({
-      onEvents: (events, header, partial) => {
+      onEvents: (events, header, isPartial) => {
         const kept = events.filter((event) => !isLost(event));
-        if (kept.length > 0) observer.onEvents(kept, header, partial);
+        if (kept.length > 0) observer.onEvents(kept, header, isPartial);
       },
     }));
   }

@@ -359,11 +359,11 @@ describe('a watch without a visible failure', () => {
     link.watch = (request, observer) =>
       watch(request, {
         onCreated: (header) => observer.onCreated(header),
-        onProgress: (header, requested) => observer.onProgress(header, requested),
+        onProgress: (header, isRequested) => observer.onProgress(header, isRequested),
         onEnd: (reason) => observer.onEnd(reason),
-        onEvents: (events, header, partial) => {
+        onEvents: (events, header, isPartial) => {
           const kept = events.filter(({ key }) => key !== `${P}lost`);
-          if (kept.length > 0) observer.onEvents(kept, header, partial);
+          if (kept.length > 0) observer.onEvents(kept, header, isPartial);
         },
       });
     recorder = new WatchRecorder(backend.watch(P));

@@ -120,11 +120,11 @@ const resumesFromHeader: Wrap = (transport) => {
             next = header.revision + 1;
             observer.onCreated(header);
           },
-          onEvents: (events, header, partial) => {
+          onEvents: (events, header, isPartial) => {
             next = header.revision + 1;
-            observer.onEvents(events, header, partial);
+            observer.onEvents(events, header, isPartial);
           },
-          onProgress: (header, requested) => observer.onProgress(header, requested),
+          onProgress: (header, isRequested) => observer.onProgress(header, isRequested),
           onEnd: (reason) => observer.onEnd(reason),
         },
       ),
@@ -137,13 +137,13 @@ const deafToDeletes: Wrap = (transport) =>
     watch: (request, observer) =>
       transport.watch(request, {
         onCreated: (header) => observer.onCreated(header),
-        onEvents: (events, header, partial) =>
+        onEvents: (events, header, isPartial) =>
           observer.onEvents(
             events.filter(({ value }) => value !== undefined),
             header,
-            partial,
+            isPartial,
           ),
-        onProgress: (header, requested) => observer.onProgress(header, requested),
+        onProgress: (header, isRequested) => observer.onProgress(header, isRequested),
         onEnd: (reason) => observer.onEnd(reason),
       }),
   });
