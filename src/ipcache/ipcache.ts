@@ -400,8 +400,8 @@ export class IPCache extends CacheReads {
    * Subscribes a listener. It receives the visible entries, then `onSynced`, then every change, without gaps or
    * duplicates. If called within a callback, the replay follows the current delivery ({@link IPCacheListener}). Cost:
    * one pass over the entries in chunks of 1,024, about 0.12 s for 1,000,000; {@link IPCache.changes} returns a
-   * snapshot, which can be read in steps. If a callback writes during the replay, the remaining entries are read before
-   * the write. Must not be called within a batch.
+   * snapshot, which can be read in steps. If a callback writes during the replay, the remaining entries are first
+   * copied, so that the replay is the state at its start. Must not be called within a batch.
    *
    * @param options if `replay` is false, the listener receives only later changes and `onSynced` is not called
    */
@@ -487,7 +487,7 @@ export class IPCache extends CacheReads {
   #beginWrite(key: string): void {
     this.#hub.beforeChange();
     this.#journal.setKeyText(key);
-    // With waiting claims, a write may change its key a second time by admitting one of them.
+    // A write that admits a waiting claim changes its key twice, so its changes must be recorded.
     this.#journal.setAudience(this.#hub.hasAudience || this.#waiting.size > 0);
   }
 
@@ -558,7 +558,7 @@ export class IPCache extends CacheReads {
   /** Delivers the journalled changes, unless a batch is open. */
   #publish(): void {
     if (this.#journal.inBatch) return;
-    if (this.#journal.takeSkipped()) this.#hub.skipRevision();
+    if (this.#journal.takeSkipped()) this.#hub.skipRevision(); // a change without receivers was not recorded
     const changes = this.#journal.takeChanges();
     this.#journal.publishToMirrors(this.#hub.revision + (changes.length > 0 ? 1 : 0));
     const ownerChanges = this.#journal.takeOwnerChanges();
@@ -599,7 +599,7 @@ export class IPCache extends CacheReads {
   #trackedNamedPorts(): NamedPortIndex {
     if (this.#namedPorts === undefined) {
       this.#namedPorts = this.#state.track(new NamedPortIndex());
-      this.#namedPorts.takeChanged(); // what the entries had before is no change
+      this.#namedPorts.takeChanged(); // the ports of the existing entries are no change
     }
     return this.#namedPorts;
   }

@@ -35,7 +35,7 @@ export function askLines<T>(path: string, body: object, signal: AbortSignal): Pr
   });
 }
 
-/** Aborts a request after {@link ANSWER_MS}. Throws its error as one with a sentence for the user. */
+/** Aborts a request after {@link ANSWER_MS}. The message of each error is a sentence for the user. */
 async function withDeadline<T>(
   signal: AbortSignal | undefined,
   request: (signal: AbortSignal) => Promise<T>,
@@ -71,9 +71,9 @@ const PAUSE_FACTOR = 4;
 const RETRY_MS = 3_000;
 
 /**
- * Returns the result of `read`, and calls `read` again when `name` changes. When `version` changes, reads again after
- * the current read has ended. Keeps the last answer until then, and while the agent is unreachable; then reads again
- * until there is an answer. If `name` is undefined, nothing is read.
+ * Returns the last answer of `read` for `name`. Reads immediately when `name` changes. When `version` changes, reads
+ * after the current read and its pause. If there is no answer, the last one is kept, and the read is repeated. If
+ * `name` is undefined, nothing is read.
  */
 export function useRead<T>(
   name: string | undefined,

@@ -227,7 +227,7 @@ export class KeptTable<Item> implements Disposable {
   async flushed(): Promise<void> {
     await this.#written();
     if (this.#waitingDeletes === 0) return;
-    await this.#waiting?.presentAllowed();
+    await this.#waiting?.whenPresentAllowed();
     await this.#written();
   }
 

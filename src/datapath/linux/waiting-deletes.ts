@@ -62,7 +62,7 @@ export class WaitingDeletes implements Disposable {
   }
 
   /** Resolves when the present keys have been allowed or deleted, or on dispose. */
-  presentAllowed(): Promise<void> {
+  whenPresentAllowed(): Promise<void> {
     if (this.size === 0 || this.#isClosed) return Promise.resolve();
     const last = this.#planned.keys.size > 0 ? this.#planned : this.#running;
     return new Promise((resolve) => {
@@ -102,7 +102,7 @@ export class WaitingDeletes implements Disposable {
     this.#isStarted = false;
     this.#options.allow(running.keys);
     resolveWaiters(running);
-    if (this.#planned.keys.size === 0) resolveWaiters(this.#planned);
+    if (this.#planned.keys.size === 0) resolveWaiters(this.#planned); // its keys were deleted
     this.#start();
   }
 

@@ -26,8 +26,8 @@ const PAGE_SIZE = 10;
 const ENTRIES_PER_PATCH = 5000;
 
 /**
- * Returns the entries of a policy's status whose node does not exist and whose last write is old enough: `lastUpdated`
- * by node. Pure.
+ * Returns the nodes of a policy's status which do not exist and whose entry is old enough, each with the `lastUpdated`
+ * of its entry. Pure.
  */
 export function staleEntries(
   policy: KubernetesObject,

@@ -56,8 +56,8 @@ export interface McsStatus {
 }
 
 /**
- * The last patch of an object. If the same patch is planned for the version that this patch created, the CRD on the API
- * server does not have a field or sets a default. The patch is then not repeated.
+ * The last patch of an object. A patch is not repeated on the version that it created: if it is planned again, the API
+ * server did not store it as sent, because its CRD lacks a field or sets a default.
  */
 interface LastPatch {
   /** The operations as JSON. */
@@ -216,7 +216,7 @@ export class McsDuty implements Duty {
     return clusters.names.find((name) => clusters.stateOf(name) === 'incomplete');
   }
 
-  /** Queues the names of changed objects. After a list, there are no events. */
+  /** Queues the names of changed objects. A call without events is made after a list. */
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
     if (events.length === 0)
       for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind))) {
@@ -334,7 +334,7 @@ export class McsDuty implements Duty {
     setOrDelete(this.#held, key, plan?.held);
   }
 
-  /** Makes a write. Returns true if the next one may follow. */
+  /** Makes a write. Returns false if it failed or was aborted. */
   async #write(key: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
     const { writer } = this.#options;
     const { write, reason, part } = planned;

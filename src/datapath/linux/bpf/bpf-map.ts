@@ -41,7 +41,7 @@ export class ForeignMapError extends Error {
   readonly path: string;
   /** True if the map differs only in its capacity. */
   readonly isResized: boolean;
-  /** True if the map has the type and the name of its pin, as if a release with another layout created it. */
+  /** True if the map has the requested type and the name of its pin: it is probably of another layout. */
   readonly isOtherLayout: boolean;
 
   constructor(path: string, found: MapInfo, desired: MapShape) {
@@ -80,7 +80,7 @@ export class BpfMap implements BatchedMap {
     this.#cursor = bpf.alloc(2 * Math.max(8, shape.keySize));
   }
 
-  /** Creates a map, unused by others. The name is shown by `bpftool`. */
+  /** Creates a map without a pin. `bpftool` shows the name. */
   static create(bpf: Bpf, shape: MapShape, name: string): BpfMap {
     const attributes = bpf.attributes();
     attributes.setUint32(0, MAP_TYPES[shape.type], true);
@@ -247,8 +247,8 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /**
- * Removes the pin of a map of this shape or, in another layout, of the name of the pin, if there is one. Keeps another
- * object, and returns false.
+ * Removes a pin if its object is a map of this shape, or of another layout: of the same type, with the name of the pin.
+ * Returns false if the pin is of any other object, which is kept.
  */
 export function unpinMap(bpf: Bpf, path: string, shape: PinnedShape): boolean {
   const isOurs = usePin(bpf, path, (fd) => {
