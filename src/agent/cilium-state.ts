@@ -31,7 +31,7 @@ interface EndpointDocument extends Omit<CiliumEndpoint, 'labels' | 'identityLabe
   readonly identityLabels: readonly string[];
 }
 
-/** A problem of a file, or the reason why the file was ignored. */
+/** The reason why a file, or a part of it, was rejected. */
 interface FileProblem extends Pick<Rejection, 'reason' | 'field' | 'message'> {
   readonly file: string;
 }
@@ -295,14 +295,14 @@ async function readEndpoint(
   return undefined;
 }
 
-/** Returns the node-local identities; undefined if the directory has no file of them. */
+/** Returns the node-local identities; undefined if their file does not exist or cannot be read. */
 async function readLocalIdentities(reader: StateReader): Promise<CiliumState['localIdentities'] | undefined> {
   const file = 'local_allocator_state.json';
   const text = await reader.readText(file);
   return text === undefined ? undefined : (reader.valueOf(file, decodeLocalIdentities(text, file)) ?? []);
 }
 
-/** Returns the nodes; undefined if the directory has no file of them. */
+/** Returns the nodes; undefined if their file does not exist or cannot be read. */
 async function readNodes(reader: StateReader): Promise<readonly ClusterNode[] | undefined> {
   const file = 'nodes.json';
   const text = await reader.readText(file);

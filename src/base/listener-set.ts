@@ -26,6 +26,7 @@ export class ListenerSet<L extends object> {
   readonly #queue: DeliveryQueue;
   /** Copy-on-write: a delivery reaches the subscriptions that existed when it was requested. */
   #subscriptions: readonly Subscription<L>[] = [];
+  /** The steps of the running replay. {@link beforeChange} computes the remaining ones from the unchanged state. */
   #steps: ReplaySteps<(listener: L) => unknown> | undefined;
 
   constructor(queue: DeliveryQueue) {
@@ -54,8 +55,8 @@ export class ListenerSet<L extends object> {
   }
 
   /**
-   * Calls `call` with each listener and `event`, now or after the running deliveries. If `event` is passed, `call` need
-   * not be a closure.
+   * Calls `call` with each listener and `event`, now or after the running deliveries. Because `event` is a parameter,
+   * `call` need not be a closure.
    */
   notify<W>(call: (listener: L, event: W) => unknown, event: W): void {
     if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, event);

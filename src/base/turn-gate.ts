@@ -15,8 +15,9 @@ export interface TurnGateOptions {
   /** Duration of one turn, after which no piece is started. Default 5 ms. */
   readonly msPerTurn?: number | undefined;
   /**
-   * Returns the time that the event loop was not idle. If given, a turn begins when the pieces of the previous turn
-   * have ended, so that received messages and other callbacks count. Default: a turn begins with its first piece.
+   * Returns the total time in which the event loop was not idle. If given, a turn begins at the end of the previous
+   * one, so that its duration includes other callbacks, such as received messages. Default: it begins with its first
+   * piece.
    */
   readonly activeMs?: (() => number) | undefined;
   /** Receives each error of {@link TurnGate.runInBackground}. Default: errors are only counted. */
@@ -49,7 +50,7 @@ export class TurnGate {
   readonly #waiting = new KeyedQueue<Piece>();
   /** Weight of the pieces started in this turn. */
   #spentWeight = 0;
-  /** When this turn began, by {@link now}. */
+  /** The result of {@link now} at the beginning of this turn. */
   #turnStartedAt = 0;
   #isTurnScheduled = false;
 

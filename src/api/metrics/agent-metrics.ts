@@ -19,7 +19,7 @@ import { tapeDescriptions } from './tape-metrics.ts';
  * with the number of entries. Costs two additions per request, except during a scrape.
  */
 export class AgentMetrics extends ProcessMetrics {
-  /** Returns the number of connected monitors. */
+  /** Returns the number of connected monitors. Set by the routes, as `conflicts`. */
   monitors: () => number = () => 0;
   /** Returns the number of conflicts between clusters by kind; undefined if they have not been counted. */
   conflicts: () => ConflictsDocument['counts'] | undefined = () => undefined;

@@ -66,13 +66,15 @@ export async function readFileHead(path: string, maxBytes: number): Promise<File
     const found = await handle.stat();
     const chunks: Buffer[] = [];
     let length = 0;
-    // One byte more than the size of the file, so that the first read finds the end.
-    for (let room = found.size + 1; length <= maxBytes; room = maxBytes + 1 - length) {
-      const buffer = Buffer.allocUnsafe(Math.min(room, maxBytes + 1 - length));
-      const { bytesRead } = await handle.read(buffer, 0, buffer.length);
+    // One byte more than needed, so that the first read finds the end of the file, or that the file is too large.
+    let room = Math.min(found.size, maxBytes) + 1;
+    while (room > 0) {
+      const buffer = Buffer.allocUnsafe(room);
+      const { bytesRead } = await handle.read(buffer, 0, room);
       chunks.push(buffer.subarray(0, bytesRead));
       length += bytesRead;
-      if (bytesRead < buffer.length) break;
+      if (bytesRead < room) break;
+      room = maxBytes + 1 - length;
     }
     return { bytes: Buffer.concat(chunks, Math.min(length, maxBytes)), isWhole: length <= maxBytes };
   } finally {

@@ -95,7 +95,7 @@ export class PastReader {
     return this.#newReading().held;
   }
 
-  /** Returns the wall time of the record with a sequence number; undefined if it is not held. */
+  /** Returns the wall time at which a record was written; undefined if the record is not held. */
   async timeOf(sequence: number): Promise<number | undefined> {
     const reading = this.#newReading();
     const { point } = await reading.pointOf({ sequence });
@@ -127,20 +127,21 @@ export class PastReader {
     const requested = await reading.pointOf(when);
     if (requested.point === undefined) return this.#moment(reading, address, requested, new Map());
     const life = reading.lifeOf(requested.point);
-    // In an earlier life, a prefix of any other length may have existed without a record, because it began before the
-    // life and outlived it.
+    // `candidates` omits lengths without a current or recorded prefix. In an earlier life, a prefix of such a length
+    // may have existed without a record, because it did not change during that life.
     const unrecorded = life.isLive ? undefined : reasonUnproven(life, requested.point);
+    const bits = addressBits(address.family);
     let ofAddress: PrefixMoment | undefined;
     let uncertainty: Uncertainty | undefined;
     for (const [index, { key, current }] of candidates.entries()) {
       const moment = await this.#moment(reading, key, requested, current);
-      const areLengthsOmitted = key.length !== addressBits(key.family) - index;
-      uncertainty ??= moment.reason ?? (areLengthsOmitted ? unrecorded : undefined);
+      const omitsLonger = key.length < bits - index;
+      uncertainty ??= moment.reason ?? (omitsLonger ? unrecorded : undefined);
       if (moment.effective !== undefined) return withReason(moment, uncertainty ?? reading.lostReason);
       ofAddress ??= moment; // the first candidate is the address itself
     }
-    const areLengthsOmitted = candidates.length <= addressBits(address.family);
-    uncertainty ??= reading.lostReason ?? (areLengthsOmitted ? unrecorded : undefined);
+    const omitsAny = candidates.length < bits + 1;
+    uncertainty ??= reading.lostReason ?? (omitsAny ? unrecorded : undefined);
     return ofAddress && withReason(ofAddress, uncertainty);
   }
 
@@ -217,9 +218,9 @@ export class PastReader {
   }
 
   /**
-   * Yields the changes of the prefix of `key` in slices, newest first, each with the visible claim before and after it,
-   * unless a later change was not recorded. In an earlier life, the visible claims are present only if the record
-   * proves both. Yields nothing if `key` is invalid.
+   * Yields the changes of the prefix of `key` in slices, newest first, each with the visible claim before and after it.
+   * These claims are absent if a later change was not recorded, or if the record of an earlier life does not prove
+   * both. Yields nothing if `key` is invalid.
    */
   async *of(key: string, range: HistoryRange = {}): AsyncGenerator<readonly PrefixRecord[], void, void> {
     const register = prefixRegister();
@@ -386,7 +387,7 @@ export class PastReader {
       for (const change of changes) state.add(change, isLater(change));
     const past = state.result(point.lifeMs, (fromMs, toMs) => isLostBetween(life, fromMs, toMs));
     if (state.hasRecords) return { past, isKnown: past.isKnown };
-    // Without a record, use the state at the beginning of the next life.
+    // Without a record, use the state of the next life before its first change (-1).
     const next: PointInLife = { life: point.life + 1, lifeMs: -1, endSequence: undefined };
     if (next.life >= reading.lives.length) return { past, isKnown: false };
     const later = await this.#pastIn(reading, keys, next, current);
@@ -419,7 +420,8 @@ function recordedEffect(
   { effect, key, before, after }: TimelineChange,
   keys: number,
 ): PrefixRecord['effective'] {
-  if (effect !== EFFECT.before + EFFECT.after) return undefined;
+  const provesBoth = effect === EFFECT.before + EFFECT.after;
+  if (!provesBoth) return undefined;
   const isEndpoint = !key.includes('/');
   const isVisible = keys === 1 || (isEndpoint && before !== undefined && after !== undefined);
   return isVisible ? { before, after } : undefined;

@@ -146,7 +146,7 @@ export class MemoryApiServer {
     if (!this.#isDown) return;
     this.#isDown = false;
     this.#cache.reset();
-    this.#store.compact();
+    this.#store.compact(); // a new process has no history for watches of earlier versions
   }
 
   /** Pauses the server like SIGSTOP: connections stay open without data. */
