@@ -65,7 +65,7 @@ export function clusterDescriptions(model: MetricSources): readonly Description[
     },
     statusMetrics(model.status).gauge(
       'dpcache_sync_duration_seconds',
-      'Duration of the initial sync.',
+      'Duration of the initial sync of the agent, over all inputs.',
       ({ syncedMs }) => inSeconds(syncedMs),
     ),
   ];

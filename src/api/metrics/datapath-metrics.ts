@@ -5,18 +5,22 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
   const tables = itemMetrics('table', () => status().datapath?.tables ?? []);
   const parts = itemMetrics('part', () => status().datapath?.parts ?? []);
   return [
-    tables.gauge('dpcache_datapath_desired_items', 'Desired items of a table of the kernel.', 'desired'),
-    tables.gauge('dpcache_datapath_items', 'Items of dpcache in a table of the kernel.', 'actual'),
+    tables.gauge(
+      'dpcache_datapath_desired_items',
+      'Items that a table of the kernel should contain.',
+      'desired',
+    ),
+    tables.gauge('dpcache_datapath_items', 'Items of dpcache that a table of the kernel contains.', 'actual'),
     tables.gauge(
       'dpcache_datapath_capacity_items',
-      'Capacity of a table of the kernel, if it is limited.',
+      'Maximum number of items in a table of the kernel, if it is limited.',
       'capacity',
     ),
-    tables.gauge('dpcache_datapath_pressure_ratio', 'Usage of a table of the kernel, 0 to 1.', 'pressure'),
+    tables.gauge('dpcache_datapath_pressure_ratio', 'Used share of a table, 0 to 1.', 'pressure'),
     tables.gauge('dpcache_datapath_pending_keys', 'Keys with a pending write.', 'pending'),
     tables.gauge(
       'dpcache_datapath_held_keys',
-      'Keys of an earlier agent that no cache contains, kept until the caches are complete.',
+      'Keys of an earlier agent that no cache contains. They are deleted when the caches are complete.',
       'held',
     ),
     tables.gauge(
@@ -26,7 +30,7 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
     ),
     tables.gauge(
       'dpcache_datapath_keys_without_room',
-      'Keys without room in a table of the kernel.',
+      'Keys that are not written, because a table of the kernel is full.',
       'noRoom',
     ),
     {
