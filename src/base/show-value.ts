@@ -91,7 +91,7 @@ export function durationText(ms: number): string {
 
 /**
  * Returns the number of characters to insert, delete or replace that make the words equal (Levenshtein). If it exceeds
- * `max`, any larger number than `max` is returned, at the cost of about `max` columns of each row.
+ * `max`, the result is above `max`, but not always exact: columns further than `max` from the diagonal are omitted.
  */
 export function distance(from: string, to: string, max: number = Number.POSITIVE_INFINITY): number {
   // A common start or end does not count. Names of one cluster often have long ones.
@@ -130,7 +130,7 @@ function maxDistance(word: string): number {
   return Math.max(2, Math.floor(word.length / 3));
 }
 
-/** Returns false if `word` is too long to be compared, or if the lengths exclude that `name` is similar to it. */
+/** Returns false if `word` is too long to be compared, or if its length differs too much from that of `name`. */
 export function hasSimilarLength(word: string, name: string): boolean {
   return word.length <= MAX_WORD && Math.abs(name.length - word.length) <= maxDistance(word);
 }

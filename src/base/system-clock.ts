@@ -10,7 +10,7 @@ export const systemClock: Clock = {
   after(delayMs: number, callback: () => void): Timer {
     let handle: ReturnType<typeof setTimeout>;
     let keepsAlive = true;
-    const unref = (): unknown => Object(handle).unref?.(); // a browser has numbers
+    const unref = (): unknown => Object(handle).unref?.(); // in a browser, the handle is a number
     const set = (restMs: number): void => {
       handle =
         restMs > MAX_TIMER_MS

@@ -16,7 +16,7 @@ export interface MapEvent {
   readonly error: string;
 }
 
-/** Maximum number of keys. An agent keeps the last 1,024 writes of a map, or a configured number. */
+/** Maximum number of keys, far more than an agent keeps: the last 1,024 writes of a map, or a configured number. */
 const MAX_KEYS = 1_000_000;
 
 /**

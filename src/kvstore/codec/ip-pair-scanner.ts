@@ -138,7 +138,7 @@ function scanInteger(max: number): number {
 function skipAddress(name: string): boolean {
   if (!skip(IP)) return false;
   if (skipText(name)) {
-    // Most names are IPv4 addresses, and the scanner of these accepts canonical ones only.
+    // Most names are IPv4 addresses. `scanIPv4` is faster than `isCanonical`, and accepts only canonical addresses.
     const isAddress = scanIPv4(name, register) === name.length || isCanonical(name);
     return isAddress && (skip(NO_MASK) || skip(HOST_IP));
   }
@@ -246,7 +246,7 @@ function scanRepeated(): string | undefined {
 
 const NO_PORTS: CountedPorts = { ports: undefined, count: 0 };
 
-/** Returns the ports, which are the last field. */
+/** Returns the ports. They are the last field, so their text ends before the closing brace of the value. */
 function scanPorts(): CountedPorts | undefined {
   const from = at;
   at = end - 1;
