@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { KeyedQueue } from '../base/keyed-queue.ts';
 import { formatLabels, type Labels, sortLabels } from '../model/labels.ts';
 import { LOCAL_IDENTITY_SCOPE, type NumericIdentity } from '../model/numeric-identity.ts';
 
@@ -32,8 +33,10 @@ export class LocalIdentities {
   /** The labels of each withheld identity as text; `#withheldByLabels` is the reverse. */
   readonly #withheld = new Map<number, string>();
   readonly #withheldByLabels = new Map<string, number>();
-  /** The number at which the search for a free one begins. */
+  /** The lowest number that was not yet considered for an allocation. */
   #next = FIRST_IDENTITY;
+  /** Free numbers below `#next`, the one freed first at the front. */
+  readonly #freed = new KeyedQueue<number>();
   #changes = 0;
 
   /** @param capacity maximum number of identities in use; default 65,535 */
@@ -93,6 +96,7 @@ export class LocalIdentities {
     if (counted.users > 0) return false;
     this.#byID.delete(identity);
     this.#byLabels.delete(counted.labelsText);
+    this.#addFreed(counted.identity);
     this.#changes++;
     return true;
   }
@@ -117,6 +121,7 @@ export class LocalIdentities {
       const isFree = identity >= FIRST_IDENTITY && identity <= this.#last && !this.#byID.has(identity);
       if (!isFree || this.#byLabels.has(labelsText) || this.#withheldByLabels.has(labelsText)) continue;
       if (this.#withheld.has(identity)) continue;
+      this.#freed.delete(identity);
       this.#withheld.set(identity, labelsText);
       this.#withheldByLabels.set(labelsText, identity);
     }
@@ -124,18 +129,23 @@ export class LocalIdentities {
 
   /** Frees the identities which are still withheld. */
   releaseWithheld(): void {
+    for (const identity of this.#withheld.keys()) this.#addFreed(identity);
     this.#withheld.clear();
     this.#withheldByLabels.clear();
   }
 
-  /** Returns the next free number, round robin. */
+  #addFreed(identity: number): void {
+    if (identity < this.#next) this.#freed.set(identity, undefined);
+  }
+
+  /** Returns a number which was never in use, or the one freed first. */
   #takeFree(): number | undefined {
-    if (this.free <= 0) return undefined;
-    for (;;) {
+    while (this.#next <= this.#last) {
       const identity = this.#next;
-      this.#next = identity === this.#last ? FIRST_IDENTITY : identity + 1;
+      this.#next++;
       if (!this.#byID.has(identity) && !this.#withheld.has(identity)) return identity;
     }
+    return this.#freed.shift()?.[0];
   }
 }
 

@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { LocalIdentities } from '../../src/metadata/local-identities.ts';
 import { METADATA_OWNER } from '../../src/metadata/metadata-layer.ts';
 import type { Label, Labels } from '../../src/model/labels.ts';
@@ -217,6 +217,32 @@ describe('identity numbers', () => {
     did(identities.release(LOCAL + 1));
     expect(changes).toEqual([1, 1, 1, 2]);
     expect(() => identities.release(LOCAL + 1)).toThrow('not in use');
+  });
+
+  it('find a free number without a search, also if few are free (regression: all numbers were searched)', () => {
+    const COUNT = 1_000;
+    const identities = new LocalIdentities(COUNT);
+    const used = Array.from({ length: COUNT - 1 }, (_, n) => identities.allocate(app(`${n}`)) ?? 0);
+    identities.allocate(app('last'));
+    const lookups = vi.spyOn(Map.prototype, 'has');
+    const allocated = used.toReversed().map((identity, n) => {
+      identities.release(identity);
+      return identities.allocate(app(`again-${n}`));
+    });
+    const { length } = lookups.mock.calls;
+    lookups.mockRestore();
+    expect(allocated).toEqual(used.toReversed());
+    expect(length).toBeLessThan(20 * COUNT);
+  });
+
+  it('that are freed are reused in the order in which they were freed, also after they were withheld', () => {
+    const identities = new LocalIdentities(4);
+    const [a = 0, b = 0, c = 0] = ['a', 'b', 'c'].map((name) => identities.allocate(app(name)));
+    for (const identity of [c, a, b]) identities.release(identity);
+    identities.withhold([{ identity: a, labels: app('a') }]);
+    expect([identities.allocate(app('d')), identities.allocate(app('e'))]).toEqual([LOCAL + 4, c]);
+    identities.releaseWithheld();
+    expect(['f', 'g', 'h'].map((name) => identities.allocate(app(name)))).toEqual([b, a, undefined]);
   });
 
   it('are limited to 65,535, and are at least one', () => {
