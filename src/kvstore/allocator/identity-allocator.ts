@@ -297,7 +297,6 @@ export class IdentityAllocator {
 
   // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Handles a master key of the kvstore. */
   #recordMaster(id: NumericIdentity, labels: Labels): void {
     if (this.cache.upsert(id, labels)) this.#checkOwnNumber(id, labels);
   }

@@ -200,7 +200,6 @@ export class MemoryStore {
     return [...keys].sort(compareKeys);
   }
 
-  /** Returns the number of keys of the map in a range. */
   #countIn(keys: Pick<SortedMap<string, unknown>, 'size' | 'rank'>, { start, end }: KeyRange): number {
     return (end === NO_END ? keys.size : keys.rank(end)) - keys.rank(start);
   }
@@ -386,7 +385,6 @@ export class MemoryStore {
     this.#deleted.delete(key);
   }
 
-  /** Returns a copy of the keys, history and revisions. */
   snapshot(): MemoryStoreSnapshot {
     const versions = Array.from(
       this.#versions.from(''),

@@ -37,9 +37,7 @@ export class MemoryWatchStream {
   #isPaused = false;
   /** Number of progress requests without an answer. */
   #progressRequests = 0;
-  /** True if a delivery is scheduled. */
   #isScheduled = false;
-  /** False after the end of the stream. */
   #isRunning = true;
   /** The reason of an end which the observer has not received yet. */
   #endReason: unknown;

@@ -192,7 +192,6 @@ export class WatchStore<T> {
   #isSynced = false;
   /** Number of runs begun. */
   #runNumber = 0;
-  /** The watch of the present run. */
   #watch: Watch | undefined;
   #isApplying = false;
   /** The revision before which all writes were applied; 0 if unknown. */

@@ -20,7 +20,6 @@ export class DivergedError extends KvstoreError {
  *            `nextRevision` − 1          `unconfirmedNext` − 1
  */
 export class Cursor {
-  /** The range of the prefix. */
   readonly range: KeyRange;
   readonly knownKeys: KnownKeys;
   /** End of the covered range. */
@@ -55,12 +54,10 @@ export class Cursor {
     return { start: this.#coveredEnd, end: this.range.end };
   }
 
-  /** True if the whole prefix was listed. */
   get isComplete(): boolean {
     return this.#coveredEnd === this.range.end;
   }
 
-  /** True if no part of the prefix was listed. */
   get isEmpty(): boolean {
     return this.#coveredEnd === this.range.start;
   }

@@ -30,7 +30,6 @@ export class KnownKeys {
   readonly #keys: KeyTable;
   readonly #isShared: boolean;
   #size = 0;
-  /** Number of confirmed keys. */
   #confirmed = 0;
   /** The row after the row of the last found or added key. */
   #nextRow = 0;
