@@ -41,13 +41,15 @@ export function* compareServices(
     const foundActive = new Set(found.active);
     const lacking = active.filter((backend) => !foundActive.has(backend));
     if (found.active.length === 0 && active.length > 0) {
-      // Terminating backends serve while there are no others.
+      // The node may have terminating backends, which serve while there are no others.
       yield { kind: 'no-backends', frontend, service, lacking, surplus: [] };
       continue;
     }
     const expected = new Set(active);
+    // The surplus of a global service may be backends of other clusters.
     const surplus = known.global ? [] : found.active.filter((backend) => !expected.has(backend));
     if (perNode || (lacking.length === 0 && surplus.length === 0)) continue;
+    // Unreadable sources may have the surplus, but no backend that the node lacks.
     if (!truth.incomplete.has('backends')) yield { kind: 'backends', frontend, service, lacking, surplus };
     else if (lacking.length > 0) yield { kind: 'backends', frontend, service, lacking, surplus: [] };
     else yield { kind: 'undecidable', frontend, service, lacking, surplus };

@@ -7,9 +7,9 @@ type SecureConnector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 type Connection = Awaited<ReturnType<SecureConnector['connect']>>;
 
 /**
- * Returns the options of a TLS connection to a host; an IPv6 address has no brackets. grpc-js sends an IP address as
- * the server name, which Node.js 26 rejects (RFC 6066, 3). The certificate is verified for the host, also if it is an
- * IP address.
+ * Returns the options of a TLS connection to a host; an IPv6 address has no brackets. For an IP address, no server name
+ * is sent (RFC 6066, 3): Node.js 26 rejects the one that grpc-js would send. The certificate is verified for the host,
+ * also if it is an IP address.
  */
 export function tlsOptions(host: string, tls: EtcdTLS): ConnectionOptions {
   const { ca, key, certificate, insecureSkipVerify = false } = tls;
