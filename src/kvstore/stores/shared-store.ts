@@ -25,8 +25,8 @@ export interface SharedStoreOptions<T>
   readonly scan?: StoreScanner<T> | undefined;
   readonly observer: StoreObserver<T>;
   /**
-   * @internal False if the observer does not need the local keys. It then does not receive events of keys that are
-   * local keys at the time of the event, nor values that {@link SharedStore.visitFound} visits. Default true.
+   * @internal False if the observer does not need the local keys. It then receives no event of a key that is local at
+   * that time, and no value that {@link SharedStore.visitFound} visits. Default true.
    */
   readonly observesLocal?: boolean | undefined;
   readonly rejections: RejectionLog;
@@ -96,7 +96,8 @@ export class SharedStore<T> {
       keys,
       onRow: (row, event) => {
         this.#isReturned = this.#returned.recordEvent(event.modRevision);
-        return !this.#local.receiveEventAt(row, event) || observesLocal;
+        const isLocal = this.#local.receiveEventAt(row, event);
+        return observesLocal || !isLocal;
       },
     });
   }
