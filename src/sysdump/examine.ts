@@ -61,6 +61,8 @@ const YOUNG_MS = 5_000;
 const TAIL_BYTES = 4096;
 /** Maximum size of the outputs of one node, which are held in memory together. */
 const MAX_NODE_BYTES: number = 512 << 20;
+/** Maximum number of named objects with the same address. The others are counted. */
+const MAX_CLAIMANTS = 10;
 
 /**
  * Reads a sysdump or bug report of Cilium (zip, tar, tar.gz or folder), and compares the tables of each node with the
@@ -297,12 +299,13 @@ class Sysdump {
   /** Adds the findings about the sources themselves: addresses of several objects, and unknown identities. */
   #examineSources(truth: Truth, builder: TruthBuilder): void {
     for (const [address, claimants] of builder.sharedAddresses()) {
-      const text = claimants
+      const texts = claimants
         .map(({ object, identity, hostIP }) =>
           hostIP === undefined ? object : `${object} (identity ${identity} at host ${hostIP})`,
         )
-        .sort()
-        .join(', ');
+        .sort();
+      const rest = texts.length - MAX_CLAIMANTS;
+      const text = `${texts.slice(0, MAX_CLAIMANTS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
       this.#findings.add({ kind: 'claimed-twice', subject: address, text });
     }
     if (truth.kinds.identities) this.#addUnknownIdentities(truth);

@@ -62,8 +62,8 @@ export class TruthBuilder {
   readonly #services: ServiceCache;
   readonly #nodes: NodeManager;
   readonly #feed: KubernetesFeed;
-  /** The objects that contain each address; a list if there are several. */
-  readonly #claimants = new Map<string, Claimant | readonly Claimant[]>();
+  /** The objects that contain each address; by their text if there are several. */
+  readonly #claimants = new Map<string, Claimant | Map<string, Claimant>>();
   /** Creation times by prefix. */
   readonly #createdAt = new Map<string, number>();
   readonly #agents = new Map<string, string>();
@@ -152,7 +152,7 @@ export class TruthBuilder {
   /** Yields each address that several objects contain, with the objects. */
   *sharedAddresses(): Generator<readonly [string, readonly Claimant[]], void, void> {
     for (const [address, claimants] of this.#claimants)
-      if (Array.isArray(claimants)) yield [address, claimants];
+      if (claimants instanceof Map) yield [address, [...claimants.values()]];
   }
 
   /** Ends the input and returns the state. May be called once. */
@@ -195,7 +195,7 @@ export class TruthBuilder {
           const { identity, hostIP, k8s } = entry;
           const address = prefix.slice(0, prefix.indexOf('/'));
           const claimants = this.#claimants.get(address);
-          const others = Array.isArray(claimants) ? claimants : undefined;
+          const others = claimants instanceof Map ? [...claimants.values()] : undefined;
           const pod = k8s && `${k8s.namespace}/${k8s.podName}`;
           const kind = pod === undefined ? 'node' : 'endpoint';
           prefixes.set(prefix, { identity, hostIP, kind, name: pod ?? nodeOf.get(address) ?? '', others });
@@ -301,13 +301,11 @@ export class TruthBuilder {
   /** Records an object with an address. Several files may contain the object. */
   #addClaimant(address: string, claimant: Claimant): void {
     const known = this.#claimants.get(address);
-    if (known === undefined) {
-      this.#claimants.set(address, claimant);
-      return;
-    }
-    const claimants = Array.isArray(known) ? known : [known];
-    if (claimants.some(({ object }) => object === claimant.object)) return;
-    this.#claimants.set(address, [...claimants, claimant]);
+    if (known === undefined) this.#claimants.set(address, claimant);
+    else if (known instanceof Map) {
+      if (!known.has(claimant.object)) known.set(claimant.object, claimant);
+    } else if (known.object !== claimant.object)
+      this.#claimants.set(address, new Map([known, claimant].map((one) => [one.object, one])));
   }
 
   #notePod(object: Readonly<Record<string, unknown>>): void {

@@ -374,6 +374,23 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
     await builder.finish();
   });
 
+  it('names 10 of 20,000 endpoints with one address (regression: quadratic, and all in one line)', async () => {
+    const networking = { addressing: [{ ipv4: '10.0.0.1' }], node: '192.168.0.1' };
+    const items = Array.from({ length: 20_000 }, (_, at) => ({
+      metadata: { namespace: 'shop', name: `cart-${at}` },
+      status: { identity: { id: 65_537 }, networking },
+    }));
+    const content = JSON.stringify({ apiVersion: 'cilium.io/v2', kind: 'CiliumEndpointList', items });
+    const start = process.cpuUsage();
+    const { findings } = await examine([{ name: 'ciliumendpoints-1.yaml', content }], 'folder');
+    const { user } = process.cpuUsage(start);
+    const shared = findings.find(({ kind }) => kind === 'claimed-twice');
+    expect(shared?.subject).toBe('10.0.0.1');
+    expect(shared?.text.split('CiliumEndpoint ')).toHaveLength(11);
+    expect(shared?.text.endsWith(' and 19990 more')).toBe(true);
+    expect(user, 'microseconds of CPU').toBeLessThan(10_000_000);
+  });
+
   it('prints at most 40 lines if the files of many reports are not together', async () => {
     const files = Array.from({ length: 100 }, (_, at) => ({
       name: `report-${(at * 7) % 50}/cmd/${at < 50 ? 'hostname' : 'cilium-dbg-ip-list--n--o-json.md'}`,
