@@ -27,7 +27,7 @@ const MARKED_STEP_MS = 1000;
 /** Memory that is reserved for the current segment, in segment sizes, because its buffer may be half empty. */
 const RESERVED_SEGMENTS = 2;
 
-/** An interval of uncertain answers, for whatever prefix or document. Times are milliseconds of the life. */
+/** An interval of uncertain answers, for all prefixes and documents. Times are milliseconds since the life began. */
 export interface UncertainSpan {
   readonly reason: Uncertainty;
   /** The cause: a cluster, a kind of Kubernetes objects, or the key of a lost document; empty if there is none. */

@@ -151,7 +151,7 @@ export class PastState {
   }
 }
 
-/** The claims on a prefix at a moment. Times are milliseconds of the life. */
+/** The claims on a prefix at a moment. Times are milliseconds since the life began. */
 export interface PastPrefix {
   readonly claims: readonly PastClaim[];
   readonly decidedBy: DecidingRule | undefined;

@@ -75,7 +75,7 @@ export function documentKeyHash(kind: Kind, key: string): number {
  */
 export class RecordReader {
   /**
-   * Milliseconds of the life at which the segment began. Later states can be computed from this segment and its
+   * Start of the segment, in milliseconds since the life began. Later states can be computed from this segment and its
    * successors.
    */
   readonly startMs: number;
@@ -174,7 +174,7 @@ export class RecordReader {
     return this.enter(position);
   }
 
-  /** Returns the time of a record in milliseconds of the life. */
+  /** Returns the time of a record in milliseconds since the life began. */
   msAt(position: number): number {
     this.enter(position);
     return this.ms;

@@ -17,7 +17,7 @@ interface DatedChange {
   readonly change: DocumentChange;
 }
 
-/** A service or a node at a moment. Times are milliseconds of the life. */
+/** A service or a node at a moment. Times are milliseconds since the life began. */
 interface FoundDocument {
   readonly document: PastFields | undefined;
   /** True if records prove the document. */

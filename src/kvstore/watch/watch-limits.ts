@@ -34,8 +34,8 @@ export interface WatchLimits {
    */
   readonly backlogRevisions: number;
   /**
-   * Minimum time from a broken stream until all values are read and compared, because a restored store may have put the
-   * same keys at the same revisions.
+   * Minimum time from a broken stream until all keys are compared with their values. Without values, a restored store
+   * that has put the same keys at the same revisions is not detected.
    */
   readonly rereadMs: number;
 }
