@@ -19,7 +19,10 @@ export class HostTable {
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   /** The number of references to each host, by the same index. */
   readonly #references = new Int32Rows(1);
-  /** The host that the last `resolve` added. The next `resolve` removes it if it has no reference. */
+  /**
+   * The host that the last `resolve` added. The next `resolve` removes it if it has no reference, because its claim was
+   * not stored.
+   */
   #lastAdded: HostID = NO_HOST;
   /** The last resolved text and its host, if it is still in use. Claims often arrive in runs of one host. */
   #lastText = '';

@@ -11,8 +11,8 @@ export const parseIdentity: (text: string) => number = numberParser(0, 4_294_967
 export const parseLimit: (text: string) => number = numberParser(1, 999_999_999);
 
 /**
- * Checks an IP or CIDR and returns the text unchanged. So an invalid one is rejected before a mesh is synced for the
- * answer.
+ * Checks an IP or CIDR and returns the text unchanged, so that an invalid one is rejected before the command follows a
+ * mesh.
  */
 export function parseIP(text: string): string {
   if (Prefix.parseAnnotated(text) !== undefined) return text;

@@ -39,7 +39,7 @@ export const HEARTBEAT_INTERVAL_MS = 60_000;
 /** Age of a stale heartbeat: two were missed. */
 export const STALE_MS: number = 2 * HEARTBEAT_INTERVAL_MS;
 const CHECK_MS = 15_000;
-/** Number of intervals until a refused check is repeated, because each refusal makes all watches check their rights. */
+/** Number of intervals until a refused check is repeated. Each refusal makes all watches check their rights. */
 const REFUSED_INTERVALS = 10;
 
 /** Checks the quorum, the heartbeat and each endpoint, by default every 15 s. */
@@ -50,7 +50,7 @@ export class KvstoreHealth {
   /** True if the user may not read the heartbeat. */
   #isRefused = false;
   #endpoints: readonly EndpointStatus[] = [];
-  /** Mod revision of the last heartbeat, 0 if there was none, and the time of its check. */
+  /** Mod revision of the last heartbeat, 0 if there was none, and when a check first read it. */
   #heartbeatRevision = 0;
   #heartbeatAt = 0;
 
@@ -93,7 +93,10 @@ export class KvstoreHealth {
     }
   }
 
-  /** Reads the heartbeat, by a quorum read, and the state of the endpoints, which is kept even if the read fails. */
+  /**
+   * Reads the heartbeat, by a quorum read, and the state of the endpoints, which is stored even if the heartbeat cannot
+   * be read.
+   */
   async #read(signal: AbortSignal): Promise<void> {
     const { backend, clock } = this.#options;
     const readEndpoints = async (): Promise<void> => {
