@@ -142,6 +142,7 @@ export class ByteCursor {
     const bytes = this.#bytes;
     const { length } = bytes;
     const from = this.at;
+    // Number of open brackets. `[` and `{` differ only in the bit 0x20, as do `]` and `}`.
     let depth = 0;
     let at = from;
     for (; at < length; at++) {
