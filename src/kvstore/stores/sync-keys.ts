@@ -27,14 +27,12 @@ export const UNKNOWN = 8;
 export const FAILED = 16;
 /** The kvstore has another value, or none. The next write does not compare. */
 export const DIFFERENT = 32;
-/** A put of the key is being written. */
-export const WRITING = 64;
 /** The wanted value has changed since the last write began. */
-export const CHANGED = 128;
+export const CHANGED = 64;
 /** From the call that queues the key until its last write has settled. */
-export const PENDING = 256;
+export const PENDING = 128;
 /** The row has a state. */
-const PRESENT = 512;
+const PRESENT = 256;
 
 /** A value that an earlier session has left in the kvstore. */
 interface Inherited {

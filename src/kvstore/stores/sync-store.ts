@@ -35,7 +35,6 @@ import {
   SyncKeys,
   UNKNOWN,
   WANTED,
-  WRITING,
 } from './sync-keys.ts';
 import { type Attempt, adoptLeases } from './write-attempt.ts';
 import { WriteWaits } from './write-waits.ts';
@@ -315,14 +314,14 @@ export class SyncStore {
   #receiveEvent(found: number, name: string | undefined, event: WatchEvent): boolean {
     const { type, modRevision } = event;
     const keys = this.#keys;
-    const isFound = this.#isAdopting && !keys.is(found, STORED | WRITING);
+    const isFound = this.#isAdopting && !keys.is(found, STORED) && !this.#writing.has(found);
     const row = isFound ? this.#recordFound(found, name, event) : found;
     if (!keys.is(row, WANTED)) return isFound && type !== 'delete';
-    if (!keys.is(row, STORED | WRITING)) return true; // written soon
+    const attempt = this.#writing.get(row);
+    if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
     const landedAt = keys.echoOf(row);
     const isEcho = modRevision === landedAt && keys.is(row, LANDED);
     const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event.value));
-    const attempt = keys.is(row, WRITING) ? this.#writing.get(row) : undefined;
     if (attempt !== undefined) {
       attempt.watched = { isDesired, modRevision };
       return true;
@@ -646,8 +645,7 @@ export class SyncStore {
       watched: undefined,
     };
     keys.disinherit(row);
-    const past = DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED | WRITING;
-    keys.update(row, past, isPut ? WRITING : 0);
+    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED, 0);
     if (isPut) this.#writing.set(row, attempt);
     else this.#writing.delete(row);
     this.#contested.cancel(row);
@@ -657,7 +655,7 @@ export class SyncStore {
   /** Records a failed write. It may have taken effect, so the value in the kvstore is unknown. */
   #recordFailure(row: number): void {
     this.#writing.delete(row);
-    this.#keys.update(row, WRITING, FAILED);
+    this.#keys.set(row, FAILED);
   }
 
   /** @param revision of the write; undefined if the kvstore had the wanted value */
@@ -665,7 +663,7 @@ export class SyncStore {
     const keys = this.#keys;
     if (value === undefined) return;
     const isChanged = keys.is(row, CHANGED);
-    keys.update(row, WRITING | LANDED, isChanged ? STORED : STORED | LANDED);
+    keys.update(row, LANDED, isChanged ? STORED : STORED | LANDED);
     this.#writing.delete(row);
     this.#stopAwaitingEcho(row);
     if (isChanged) return; // written again soon
