@@ -6,6 +6,7 @@ import {
   REMOTE_NODE_IDENTITY_SCOPE,
   RESERVED_IDENTITIES,
 } from '../model/numeric-identity.ts';
+import { prefixOfKey } from '../net/prefix.ts';
 import type { TableEntry } from './table-entry.ts';
 import type { KnownPrefix, PrefixValue, Truth } from './truth.ts';
 
@@ -221,7 +222,7 @@ export class TableComparison {
   #compareHosts(actual: string, expected: string): 'equal' | 'host' | 'undecidable' {
     if (actual === expected) return 'equal';
     const [actualNode, expectedNode] = [actual, expected].map((ip) =>
-      this.#truth.prefixes.get(`${ip}${ip.includes(':') ? '/128' : '/32'}`),
+      this.#truth.prefixes.get(prefixOfKey(ip)),
     );
     if (actualNode?.kind !== 'node' || expectedNode?.kind !== 'node')
       return this.#truth.incomplete.has('nodes') ? 'undecidable' : 'host';

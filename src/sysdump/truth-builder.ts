@@ -15,7 +15,7 @@ import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { readTime } from '../k8s/parse-object.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { Fields, isObject } from '../net/fields.ts';
-import { canonicalAddress } from '../net/prefix.ts';
+import { canonicalAddress, prefixOfKey } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { isRestricted } from '../servicecache/exposure.ts';
 import { formatFrontend, frontendsOf } from '../servicecache/frontends.ts';
@@ -276,7 +276,7 @@ export class TruthBuilder {
         const ip = pairs.item(index)?.address(family);
         if (ip === undefined) continue;
         this.#addClaimant(ip, claimant);
-        if (createdAt > 0) this.#createdAt.set(`${ip}${ip.includes(':') ? '/128' : '/32'}`, createdAt);
+        if (createdAt > 0) this.#createdAt.set(prefixOfKey(ip), createdAt);
       }
   }
 
