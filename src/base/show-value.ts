@@ -75,6 +75,12 @@ export function counted(count: number, noun: string, plural?: string): string {
   return `${count} ${nounOf(count, noun, plural)}`;
 }
 
+/** Returns the first texts, and the number of the others: `a, b and 3 more`. */
+export function listText(texts: readonly string[], maxShown: number, separator = ', '): string {
+  const more = texts.length - maxShown;
+  return `${texts.slice(0, maxShown).join(separator)}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
 const UNITS: readonly (readonly [name: string, seconds: number])[] = [
   ['d', 86_400],
   ['h', 3_600],

@@ -1,4 +1,5 @@
 import type { Rejection } from '../base/rejection.ts';
+import { listText } from '../base/show-value.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
 import { compareServices, type ListedServiceDifference } from '../ciliumdump/compare-services.ts';
 import {
@@ -314,6 +315,5 @@ class NodeExamination {
 }
 
 function shortList(texts: readonly string[]): string {
-  const more = texts.length - MAX_SHOWN;
-  return `${texts.slice(0, MAX_SHOWN).join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return listText(texts, MAX_SHOWN, ' ');
 }

@@ -1,5 +1,5 @@
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
-import { counted } from '../base/show-value.ts';
+import { counted, listText } from '../base/show-value.ts';
 import { outputKind } from '../ciliumdump/command-output.ts';
 import { type NodePods, overlappingPods } from '../ciliumdump/compare-nodes.ts';
 import type { Truth } from '../ciliumdump/truth.ts';
@@ -304,8 +304,7 @@ class Sysdump {
           hostIP === undefined ? object : `${object} (identity ${identity} at host ${hostIP})`,
         )
         .sort();
-      const rest = texts.length - MAX_CLAIMANTS;
-      const text = `${texts.slice(0, MAX_CLAIMANTS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
+      const text = listText(texts, MAX_CLAIMANTS);
       this.#findings.add({ kind: 'claimed-twice', subject: address, text });
     }
     if (truth.kinds.identities) this.#addUnknownIdentities(truth);

@@ -1,4 +1,4 @@
-import { counted, nounOf } from '../base/show-value.ts';
+import { counted, listText, nounOf } from '../base/show-value.ts';
 import type { ExpectedKind } from '../ciliumdump/compare-table.ts';
 import { printable } from '../process/terminal.ts';
 import type { SysdumpReport } from './examine.ts';
@@ -49,9 +49,7 @@ const EXPECTED: Readonly<Record<ExpectedKind, string>> = {
 
 /** Returns `at node-1, node-2 and 3 more`, or nothing without nodes. */
 function nodesText(nodes: readonly string[]): string {
-  if (nodes.length === 0) return '';
-  const more = nodes.length - MAX_NODES;
-  return ` at ${nodes.slice(0, MAX_NODES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return nodes.length === 0 ? '' : ` at ${listText(nodes, MAX_NODES)}`;
 }
 
 function lastText({ node, at, action, identity, error }: LastEvent): string {

@@ -1,5 +1,5 @@
 import type { DigestClaim } from '../../api/routes/digest-routes.ts';
-import { counted } from '../../base/show-value.ts';
+import { counted, listText } from '../../base/show-value.ts';
 import { alignColumns, printable } from '../../process/terminal.ts';
 import { portsCell } from '../answer.ts';
 import type { AgentDiff, ClaimDifference, DocumentDifference } from './agent-diff.ts';
@@ -67,8 +67,7 @@ function listOf(value: string | readonly string[]): readonly string[] {
 }
 
 function firstOf(texts: readonly string[]): string {
-  const more = texts.length > MAX_SHOWN_ITEMS ? ` and ${texts.length - MAX_SHOWN_ITEMS} more` : '';
-  return texts.slice(0, MAX_SHOWN_ITEMS).join(', ') + more;
+  return listText(texts, MAX_SHOWN_ITEMS);
 }
 
 /** Returns counts at both agents, such as `3 only at a, 2 only at b`, without zeros. */
