@@ -1,7 +1,7 @@
 import { PagedMap } from '../../columns/paged-map.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { ClaimWriter, Writer } from '../types.ts';
-import { ByWriter, type ClaimPlaces, indexFor, isClaimOf } from './by-writer.ts';
+import { ByWriter, type ClaimPlaces, claimOf, withClaim, withoutClaim } from './by-writer.ts';
 
 /** The overruled claims by slot, strongest first (I4). Few keys have any. */
 export class OverruledClaims {
@@ -24,19 +24,15 @@ export class OverruledClaims {
   }
 
   find(slot: number, writer: Writer): CompleteClaim | undefined {
-    const claims = this.of(slot);
-    const claim = claims[indexFor(claims, writer)];
-    return claim !== undefined && isClaimOf(claim, writer) ? claim : undefined;
+    return claimOf(this.of(slot), writer);
   }
 
   /** Adds a claim. It replaces an earlier one of the same writer. */
   put(slot: number, claim: CompleteClaim): void {
     const claims = this.of(slot);
-    const at = indexFor(claims, claim);
-    const known = claims[at];
-    const replacedCount = known !== undefined && isClaimOf(known, claim) ? 1 : 0;
-    this.#bySlot.set(slot, claims.toSpliced(at, replacedCount, claim));
-    if (replacedCount === 1) return;
+    const next = withClaim(claims, claim);
+    this.#bySlot.set(slot, next);
+    if (next.length === claims.length) return;
     this.#byWriter.add(claim, slot);
     this.#count++;
   }
@@ -45,7 +41,7 @@ export class OverruledClaims {
     if (this.find(slot, writer) === undefined) return;
     const claims = this.of(slot);
     if (claims.length === 1) this.#bySlot.delete(slot);
-    else this.#bySlot.set(slot, claims.toSpliced(indexFor(claims, writer), 1));
+    else this.#bySlot.set(slot, withoutClaim(claims, writer));
     this.#byWriter.delete(writer, slot);
     this.#count--;
   }

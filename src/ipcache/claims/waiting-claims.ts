@@ -2,7 +2,7 @@ import { KeyedQueue } from '../../base/keyed-queue.ts';
 import { sourceRank } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
-import { ByWriter, indexFor, isClaimOf } from './by-writer.ts';
+import { ByWriter, claimOf, withClaim, withoutClaim } from './by-writer.ts';
 import { namesPod } from './claim-state.ts';
 
 /** A claim that waits for room, with its canonical key. */
@@ -54,21 +54,16 @@ export class WaitingClaims {
       this.#dropped++;
       return;
     }
-    const claims = this.#claimsOn(key);
-    const at = indexFor(claims, claim);
-    const known = claims[at];
-    const replacedCount = known !== undefined && isClaimOf(known, claim) ? 1 : 0;
-    this.#set(key, claims.toSpliced(at, replacedCount, { key, ...claim }));
+    this.#set(key, withClaim(this.#claimsOn(key), { key, ...claim }));
     this.#byWriter.add(claim, key);
   }
 
   /** Removes one writer's claim on a key if `ifPod` matches. Returns true if there was one. */
   remove(key: string, by: PrefixDeleteOptions): boolean {
     const claims = this.#claimsOn(key);
-    const at = indexFor(claims, by);
-    const claim = claims[at];
-    if (claim === undefined || !isClaimOf(claim, by) || !namesPod(claim, by.ifPod)) return false;
-    this.#set(key, claims.toSpliced(at, 1));
+    const claim = claimOf(claims, by);
+    if (claim === undefined || !namesPod(claim, by.ifPod)) return false;
+    this.#set(key, withoutClaim(claims, by));
     this.#byWriter.delete(claim, key);
     return true;
   }
