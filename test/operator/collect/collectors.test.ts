@@ -200,7 +200,7 @@ describe('the collectors of an operator', () => {
     expect(status('endpoint-gc').rounds?.deleted).toBe(1);
   });
 
-  it('delete nothing while the server is unreachable, nor according to one that is behind (#43577)', async () => {
+  it('delete nothing while the server is unreachable, nor according to one that is behind', async () => {
     run();
     await advance(clock, MINUTE);
     api.holdCache();

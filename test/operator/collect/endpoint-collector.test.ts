@@ -249,7 +249,7 @@ describe('the collector of endpoints, in every small history', () => {
     expect(first).toMatch(/pod made, agent writes/);
   });
 
-  it('would delete an endpoint in use by the rule of 1.17: one that is read before its pod (#42413, #43577)', async () => {
+  it('would delete an endpoint in use by the rule of 1.17: one that is read before its pod (#42413)', async () => {
     const { first } = await histories(upstream(finished, true), 'empty', true, 3);
     expect(first).toBe('pod made, agent writes, endpoints seen');
   });

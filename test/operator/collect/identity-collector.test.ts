@@ -203,11 +203,11 @@ describe('the collector of CiliumIdentities', () => {
     expect(ways).toBeGreaterThan(2000);
   });
 
-  it('would delete an identity in use by the rule of 1.8: no mark, and a stale view (#23970, #26514)', async () => {
+  it('would delete an identity in use by the rule of 1.8: no mark, and a stale view (#19877)', async () => {
     expect((await histories(upstream(false), 3)).first).toBeDefined();
   });
 
-  it('would delete an identity in use by the rule of 1.17, too, from a stale view (#28339)', async () => {
+  it('would delete an identity in use by the rule of 1.17, too, from a stale view', async () => {
     expect((await histories(upstream(true), 3)).first).toMatch(/endpoint made|slice made|uses/);
   });
 
