@@ -15,35 +15,81 @@ function headings(name: string): readonly string[] {
 }
 
 /** `1 to 3, 5` as 1, 2, 3, 5. */
-function rulesOf(cell: string): readonly number[] {
-  return cell.split(', ').flatMap((range) => {
+function rulesOf(list: string): readonly number[] {
+  return list.split(/, | and /).flatMap((range) => {
     const [first = 0, last = first] = range.split(' to ').map(Number);
     return Array.from({ length: last - first + 1 }, (_, at) => first + at);
   });
 }
 
-const SOURCES = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts') || path.endsWith('.md'))
-  .map((path) => ({ path, text: textOf(join('src', path)) }));
+interface TextFile {
+  readonly path: string;
+  readonly text: string;
+}
 
-/** Returns every cited path and its citing file. A comment may break a line within it. */
+function textFiles(folder: string): readonly TextFile[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts') || path.endsWith('.md'))
+    .map((path) => ({ path: join(folder, path), text: textOf(join(folder, path)) }));
+}
+
+const SOURCES = textFiles('src');
+const TESTS = textFiles('test');
+const DOCUMENTS = [
+  ...['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md'].map((path) => ({ path, text: textOf(path) })),
+  ...readdirSync(join(ROOT, 'docs'))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => ({ path: `docs/${name}`, text: textOf(`docs/${name}`) })),
+];
+
+/** Joins lines: a comment may break a line within a citation. */
+function onOneLine(text: string): string {
+  return text.replaceAll(/\n\s*\*? ?/g, ' ');
+}
+
+/** Returns every cited path and its citing file. */
 function cited(pattern: RegExp): readonly { readonly path: string; readonly what: string }[] {
   return SOURCES.flatMap(({ path, text }) =>
-    [...text.replaceAll(/\n\s*\*? ?/g, ' ').matchAll(pattern)].map(([, what = '']) => ({ path, what })),
+    [...onOneLine(text).matchAll(pattern)].map(([, what = '']) => ({ path, what })),
   );
 }
 
+/** The targets of links to a document: the headings as GitHub names them, and explicit anchors. */
+function anchors(text: string): ReadonlySet<string> {
+  const slugs = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+  return new Set([...slugs, ...Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id)]);
+}
+
+describe('a relative link', () => {
+  it('names an existing file, and an anchor of it', () => {
+    const dead = [...SOURCES.filter(({ path }) => path.endsWith('.md')), ...DOCUMENTS].flatMap((document) =>
+      Array.from(document.text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)]+))?\)/g)).flatMap(
+        ([, file = '', anchor]) => {
+          const path = file === '' ? document.path : join(document.path, '..', file);
+          const isDead =
+            !existsSync(join(ROOT, path)) || (anchor !== undefined && !anchors(textOf(path)).has(anchor));
+          return isDead ? [`${document.path}: ${file}#${anchor ?? ''}`] : [];
+        },
+      ),
+    );
+    expect(dead).toEqual([]);
+  });
+});
+
 describe('the glossary', () => {
   const glossary = textOf('docs/GLOSSARY.md');
-  const guides = readdirSync(join(ROOT, 'docs')).filter((name) => /^(?!GLOSSARY).*\.md$/.test(name));
-  const documents = ['README.md', 'CHANGELOG.md', ...guides.map((name) => `docs/${name}`)];
-  const texts = [...SOURCES, ...documents.map((path) => ({ path, text: textOf(path) }))];
+  const texts = [...SOURCES, ...DOCUMENTS.filter(({ path }) => path !== 'docs/GLOSSARY.md')];
 
   it('contains each term once, and none that is not used', () => {
     const words = Array.from(glossary.matchAll(/^\| \*\*([^|]+)\*\* \|/gm), ([, word = '']) => word);
     expect(words.length).toBeGreaterThan(50);
     expect(words).toEqual([...new Set(words)]);
-    const used = texts.map(({ text }) => text.replaceAll(/\n\s*\*? ?/g, ' ')).join(' ');
+    const used = texts.map(({ text }) => onOneLine(text)).join(' ');
     expect(words.filter((word) => !used.toLowerCase().includes(word))).toEqual([]);
   });
 
@@ -93,21 +139,16 @@ describe('a citation in the sources', () => {
   });
 
   it.each<[string, RegExp]>([
-    ['KUBERNETES', /\bKUBERNETES (\d+)/g],
-    ['AGENT', /\bAGENT (\d+)/g],
-  ])('names a rule of %s, and each rule there has its place and its tests', (name, pattern) => {
-    const [rules = '', places = ''] = textOf(`docs/${name}.md`).split('## Where each rule is');
-    const numbers = Array.from(rules.matchAll(/^(\d+)\. /gm), ([, rule = '']) => rule);
-    const citations = cited(pattern);
-    expect(citations.length).toBeGreaterThan(10);
-    expect(citations.filter(({ what }) => !numbers.includes(what))).toEqual([]);
-    const placed = [...places.matchAll(/^\| (\d[\d, to]*) \|/gm)].flatMap(([, cell = '']) => rulesOf(cell));
-    expect(placed.sort((a, b) => a - b)).toEqual(numbers.map(Number));
-    const paths = [...places.matchAll(/`((?:test:)?[a-z]\S*\/\S+\.ts)`/g)].map(([, path = '']) =>
-      path.replace(/^test:feed/, 'test/k8s/feed').replace(/^feed/, 'src/k8s/feed'),
+    ['KUBERNETES', /\b(?:KUBERNETES|K) (\d+(?:(?:, | to | and )\d+\b(?! [a-z]))*)/g],
+    ['AGENT', /\b(?:AGENT|A) (\d+(?:(?:, | to | and )\d+\b(?! [a-z]))*)/g],
+  ])('names a rule of %s, and each rule is cited in the sources or the tests', (name, pattern) => {
+    const numbers = Array.from(textOf(`docs/${name}.md`).matchAll(/^(\d+)\. /gm), ([, rule]) => Number(rule));
+    const named = [...SOURCES, ...TESTS].flatMap(({ text }) =>
+      [...onOneLine(text).matchAll(pattern)].flatMap(([, list = '']) => rulesOf(list)),
     );
-    expect(paths.length).toBeGreaterThan(20);
-    expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+    expect(numbers.length).toBeGreaterThan(20);
+    expect(numbers.filter((number) => !named.includes(number))).toEqual([]);
+    expect(named.filter((number) => !numbers.includes(number))).toEqual([]);
   });
 
   it('names a document of which the numbers are checked', () => {

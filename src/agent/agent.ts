@@ -274,9 +274,9 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the steps in the order of the start; the stop uses the reverse order. The state on disk comes first, then
-   * all feeds, then the wait for complete inputs, then the steps that need complete inputs. Steps of one row run
-   * concurrently.
+   * Returns the steps in the order of the start (AGENT 1, 2, 4); the stop uses the reverse order. The state on disk
+   * comes first, then all feeds, then the wait for complete inputs, then the steps that need complete inputs. Steps of
+   * one row run concurrently.
    */
   #stages(timeout: AbortSignal): readonly (readonly Step[])[] {
     const mesh = this.#mesh;

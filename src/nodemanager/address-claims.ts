@@ -128,7 +128,7 @@ export function tunnelEndpoint(node: Node, underlay: 'ipv4' | 'ipv6'): string | 
  *   `CiliumInternalIP` addresses are claimed. `CiliumInternalIP` addresses, and all others if encryption or the host
  *   firewall is on, have the tunnel endpoint as host. Internal and external addresses have key 0 unless node encryption
  *   is on.
- * - Health IPs have identity `health`, ingress IPs `ingress`, both always with the key and the tunnel endpoint.
+ * - Health IPs (AGENT 18) have identity `health`, ingress IPs `ingress`, both with the key and the tunnel endpoint.
  */
 export function addressClaims(
   node: Node,

@@ -148,9 +148,9 @@ export class Restoration {
   }
 
   /**
-   * Restores the state of another program instead of a checkpoint; it is released in the same way. Must be called
-   * before any source is followed. Returns the numbers of accepted entries and nodes; the engines reject invalid ones.
-   * Works in slices.
+   * Restores the state of another program instead of a checkpoint (AGENT 11, 13, 15, 20); it is released in the same
+   * way. Must be called before any source is followed. Returns the numbers of accepted entries and nodes; the engines
+   * reject invalid ones. Works in slices.
    */
   async adopt({ entries, nodes, identities, knownAt }: ImportedState): Promise<{
     readonly entries: number;

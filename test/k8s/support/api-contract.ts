@@ -172,7 +172,7 @@ export function describeApiContract(name: string, open: () => Promise<ApiHarness
       expect(new Set(versions).size).toBe(3);
     });
 
-    it('shows an object that leaves a selector as deleted, and one that enters it as added', async () => {
+    it('shows an object that leaves a selector as deleted, and one that enters it as added (K 7)', async () => {
       const { metadata } = await list('limit=1');
       await maps.create('selected', {}, inSet('in'));
       await maps.patch('selected', { metadata: { labels: { set: 'out' } } });
