@@ -4,7 +4,7 @@ import { CallbackGuard } from '../base/guard.ts';
 import { sleep } from '../base/sleep.ts';
 import type { Runtime } from '../base/system-clock.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { Action, DutyStatus } from './duty.ts';
+import type { Action, DutyState, DutyStatus } from './duty.ts';
 
 /** Thrown or reported if an input of a duty is incomplete. */
 export class NotReadyError extends Error {
@@ -32,8 +32,10 @@ const POLL_MS = 500;
 const MAX_REPORTS = 10;
 const REPORT_PERIOD_MS = 60_000;
 
-/** Reports the failures, waits and writes of a duty. */
+/** The state of a duty, and the reports of its failures, waits and writes. */
 export class DutyReport {
+  /** The duty sets it. */
+  state: DutyState = 'waiting';
   readonly #duty: string;
   readonly #options: DutyOptions;
   readonly #guard = new CallbackGuard();
@@ -47,8 +49,13 @@ export class DutyReport {
     this.#options = options;
   }
 
-  status(): Pick<DutyStatus, 'failures' | 'lastFailure'> {
-    return { failures: this.#failures, lastFailure: this.#lastFailure };
+  status(): Pick<DutyStatus, 'name' | 'state' | 'failures' | 'lastFailure'> {
+    return {
+      name: this.#duty,
+      state: this.state,
+      failures: this.#failures,
+      lastFailure: this.#lastFailure,
+    };
   }
 
   /**

@@ -2,7 +2,7 @@ import { Supervisor } from '../../base/supervisor.ts';
 import { CILIUM_ENDPOINTS } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject } from '../../k8s/resource.ts';
 import { ApiError } from '../../k8s/rest/api-error.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
 import { type ObjectAccess, performWrite, placeOfObject } from './perform-write.ts';
 import { newCounts, type RoundReport, roundReport } from './rounds.ts';
@@ -24,7 +24,6 @@ export class EndpointRemoval implements Duty {
   readonly #report: DutyReport;
   /** The CiliumEndpoints to delete, by uid. */
   readonly #pending = new Map<string, KubernetesObject>();
-  #state: DutyState = 'waiting';
   #isListed = false;
   readonly #counts = newCounts();
 
@@ -39,14 +38,14 @@ export class EndpointRemoval implements Duty {
     const { failures, lastFailure } = this.#tasks.status();
     const { size: marked } = this.#pending;
     const rounds = { ...this.#counts, rounds: this.#isListed && marked === 0 ? 1 : 0, marked };
-    return { name: this.name, state: this.#state, failures, lastFailure, rounds };
+    return { ...this.#report.status(), failures, lastFailure, rounds };
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    this.#state = 'running';
+    this.#report.state = 'running';
     const remove = (until: AbortSignal): Promise<void> => this.#removeAll(until);
     await this.#tasks.runWithRestart(this.name, remove, { signal, backoff: BACKOFF });
-    this.#state = 'ended';
+    this.#report.state = 'ended';
   }
 
   async #removeAll(signal: AbortSignal): Promise<void> {

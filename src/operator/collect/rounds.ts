@@ -1,5 +1,5 @@
 import { sleep } from '../../base/sleep.ts';
-import type { Action, Duty, DutyRounds, DutyState, DutyStatus } from '../duty.ts';
+import type { Action, Duty, DutyRounds, DutyStatus } from '../duty.ts';
 import { type DutyOptions, DutyReport } from '../duty-report.ts';
 import type { ObservedObjects } from './observed-kind.ts';
 
@@ -71,7 +71,6 @@ export class RoundsDuty implements Duty {
   readonly #options: RoundsOptions;
   readonly #report: DutyReport;
   readonly #counts = newCounts();
-  #state: DutyState = 'waiting';
 
   constructor(collector: Collector, options: RoundsOptions) {
     this.name = collector.name;
@@ -83,7 +82,7 @@ export class RoundsDuty implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs } = this.#options;
     for (const kind of this.#collector.needs) kind.follow(signal);
-    this.#state = 'waiting';
+    this.#report.state = 'waiting';
     while (!signal.aborted) {
       const startedAt = clock.now();
       const wasStarted = await this.#round(signal);
@@ -93,12 +92,12 @@ export class RoundsDuty implements Duty {
       this.#counts.nextRoundMs = clock.wallTime() + waitMs;
       await sleep(clock, waitMs, signal);
     }
-    this.#state = 'ended';
+    this.#report.state = 'ended';
     this.#counts.nextRoundMs = undefined;
   }
 
   status(): DutyStatus {
-    return { name: this.name, state: this.#state, ...this.#report.status(), rounds: { ...this.#counts } };
+    return { ...this.#report.status(), rounds: { ...this.#counts } };
   }
 
   /** Runs a round. Returns false if it was not started because a kind is incomplete. */
@@ -106,11 +105,11 @@ export class RoundsDuty implements Duty {
     const { clock } = this.#options;
     const [reason] = this.#collector.needs.flatMap((kind) => kind.notReadyReason() ?? []);
     if (reason !== undefined) {
-      this.#state = 'waiting';
+      this.#report.state = 'waiting';
       this.#report.addNotReady(reason);
       return false;
     }
-    this.#state = 'running';
+    this.#report.state = 'running';
     this.#report.clearNotReady();
     this.#counts.lastRoundMs = clock.wallTime();
     try {

@@ -3,24 +3,23 @@ import type { MeshEngines } from '../../clustermesh/engines.ts';
 import { jsonPatch } from '../../k8s/memory/json-patch.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import { type ObjectWriter, placeOf, writeText } from '../../k8s/rest/object-writer.ts';
+import { type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { timestampText } from '../../kvstore/codec/timestamp.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted } from '../collect/field.ts';
-import { objectKey } from '../collect/observed-kind.ts';
-import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
+import { isUnsuccessful } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
-import { OwnWrites } from '../own-writes.ts';
+import { handleFailedWrite, LatestObjects } from '../latest-objects.ts';
 import { GLOBAL_NAMESPACE, isGlobalNamespace } from '../publish/global-namespaces.ts';
 import type { RemoteClusters } from '../remote-clusters.ts';
 import { SetMap } from '../set-map.ts';
 import { readLocalExport } from './local-export.ts';
-import { MCS_KINDS, type McsKindName, type McsObjects } from './mcs-objects.ts';
+import type { McsKindName, McsObjects } from './mcs-objects.ts';
 import { derivedKey, IMPORT_NAME_LABEL, type McsVersion } from './names.ts';
-import { MCS_PARTS, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
+import { type McsPart, type McsPlan, type McsState, type PlannedWrite, planWrites } from './plan.ts';
 import { RemoteExports } from './remote-exports.ts';
 
 /** Options of {@link McsDuty}. Writes of the status are not reported to `onAction`. */
@@ -79,6 +78,16 @@ const NAME_WEIGHT = 64;
  */
 const MAX_WRITES = 8;
 
+/** The kind of the object of each part. */
+const KIND_OF: Readonly<Record<McsPart, WrittenKind>> = {
+  'export status': 'serviceexports',
+  'derived service': 'services',
+  import: 'serviceimports',
+  'import status': 'serviceimports',
+};
+
+type WrittenKind = Exclude<McsKindName, 'namespaces'>;
+
 /**
  * Keeps ServiceImports, the conditions of ServiceExports, and derived Services equal to the exports of all clusters:
  *
@@ -104,14 +113,19 @@ export class McsDuty implements Duty {
   readonly #conflicts = new Map<string, string>();
   /** Names whose import is held, with the reason. */
   readonly #held = new Map<string, string>();
+  /** By part and name. */
   readonly #lastPatches = new Map<string, LastPatch>();
-  readonly #own = new OwnWrites();
-  #state: DutyState = 'waiting';
+  readonly #latest: Readonly<Record<WrittenKind, LatestObjects>>;
   #writes = 0;
 
   constructor(options: McsDutyOptions) {
-    const { clock, random, clusters } = options;
+    const { clock, random, clusters, objects } = options;
     this.#options = options;
+    this.#latest = {
+      services: new LatestObjects(() => objects.objects('services')),
+      serviceexports: new LatestObjects(() => objects.objects('serviceexports')),
+      serviceimports: new LatestObjects(() => objects.objects('serviceimports')),
+    };
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#report = new DutyReport(this.name, options);
     const engines: Pick<MeshEngines, 'exports'> = {
@@ -142,11 +156,9 @@ export class McsDuty implements Duty {
     const { objects } = this.#options;
     const pending = this.#queue.size;
     return {
-      name: this.name,
-      state: this.#state,
       ...this.#report.status(),
       published: {
-        synced: this.#state === 'running' && pending === 0 && this.#held.size === 0,
+        synced: this.#report.state === 'running' && pending === 0 && this.#held.size === 0,
         keys: objects.objects('serviceimports').size,
         pending,
         writes: this.#writes,
@@ -158,9 +170,9 @@ export class McsDuty implements Duty {
   async run(signal: AbortSignal): Promise<void> {
     const { objects, clusters, gate = OPEN_GATE } = this.#options;
     this.#clear();
-    this.#state = 'waiting';
+    this.#report.state = 'waiting';
     await this.#awaitInputs(signal);
-    if (!signal.aborted) this.#state = 'running';
+    if (!signal.aborted) this.#report.state = 'running';
     const unlisten = objects.listen((kind, events) => this.#observe(kind, events));
     const leave = clusters.onChange(() => {
       for (const key of this.#held.keys()) this.#queue.add(key);
@@ -173,20 +185,13 @@ export class McsDuty implements Duty {
     unlisten();
     leave();
     this.#queue.clear();
-    this.#state = 'ended';
+    this.#report.state = 'ended';
   }
 
   #clear(): void {
-    const maps = [
-      this.#names,
-      this.#namespaces,
-      this.#namesOfDerived,
-      this.#conflicts,
-      this.#held,
-      this.#lastPatches,
-    ];
-    for (const all of [this.#remote, this.#own, ...maps]) all.clear();
-    this.#queue.clear();
+    const indexes = [this.#names, this.#namespaces, this.#namesOfDerived, this.#conflicts, this.#held];
+    const objects = [this.#remote, this.#lastPatches, ...Object.values(this.#latest)];
+    for (const state of [...indexes, ...objects, this.#queue]) state.clear();
   }
 
   // ── Inputs ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,18 +223,11 @@ export class McsDuty implements Duty {
 
   /** Queues the names of changed objects. A call without events is made after a list. */
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
-    if (events.length === 0)
-      for (const key of this.#own.forgetUnlisted(`${kind} `, this.#options.objects.objects(kind))) {
-        const names = this.#namesOfDerived.get(key);
-        for (const name of names.size > 0 ? names : [key]) this.#queue.add(name);
-      }
-    for (const event of events) {
-      const key = objectKey(event.object);
-      this.#own.observe(`${kind} ${key}`, event);
-      if (kind === 'namespaces') this.#queueNamespace(event);
-      else if (kind === 'services') this.#queueService(event.object);
-      else this.#queue.add(key);
-    }
+    if (kind === 'namespaces') for (const event of events) this.#queueNamespace(event);
+    else
+      for (const key of this.#latest[kind].changedBy(events))
+        if (kind === 'services') this.#queueService(key);
+        else this.#queue.add(key);
   }
 
   /** Queues the names of a Namespace, unless the event changes no field that plans read. */
@@ -241,12 +239,12 @@ export class McsDuty implements Duty {
     for (const name of this.#names.get(namespace)) this.#queue.add(name);
   }
 
-  /** Queues the name of an exported or derived Service. */
-  #queueService(service: KubernetesObject): void {
-    const key = objectKey(service);
+  /** Queues the names of an exported or derived Service. */
+  #queueService(key: string): void {
+    const service = this.#latest.services.get(key);
     const label = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL);
     const names = this.#namesOfDerived.get(key);
-    if (typeof label === 'string') this.#queue.add(`${service.metadata.namespace}/${label}`);
+    if (typeof label === 'string') this.#queue.add(`${service?.metadata.namespace}/${label}`);
     else if (names.size > 0) for (const name of names) this.#queue.add(name);
     else if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
@@ -256,7 +254,7 @@ export class McsDuty implements Duty {
     for (const kind of ['serviceexports', 'serviceimports'] as const)
       for (const key of objects.objects(kind).keys()) this.#queue.add(key);
     for (const key of this.#remote.keys()) this.#queue.add(key);
-    for (const service of objects.objects('services').values()) this.#queueService(service);
+    for (const key of objects.objects('services').keys()) this.#queueService(key);
   }
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -266,12 +264,12 @@ export class McsDuty implements Duty {
    */
   async #reconcile(key: string, signal: AbortSignal): Promise<void> {
     /** The parts whose write has failed. */
-    const failed = new Set<string>();
+    const failed = new Set<McsPart>();
     for (let count = 0; count < MAX_WRITES && !signal.aborted; count++) {
       const state = this.#stateOf(key);
       const plan = state && planWrites(state);
       this.#updateIndexes(key, plan);
-      const next = plan?.writes.find((write) => !failed.has(write.part) && !this.#isRepeated(write));
+      const next = plan?.writes.find((write) => !failed.has(write.part) && !this.#isRepeated(key, write));
       if (next === undefined) break;
       if (!(await this.#write(key, next, signal))) failed.add(next.part);
     }
@@ -287,7 +285,7 @@ export class McsDuty implements Duty {
     if (version === undefined || version === 'none') return undefined;
     if (found === undefined || isBeingDeleted(found)) return undefined;
     const annotation = field(found, 'metadata', 'annotations', GLOBAL_NAMESPACE);
-    const serviceExport = this.#latest('serviceexports', key);
+    const serviceExport = this.#latest.serviceexports.get(key);
     const service = objects.objects('services').get(key);
     return {
       namespace,
@@ -304,8 +302,8 @@ export class McsDuty implements Duty {
       serviceExport,
       local: serviceExport && readLocalExport(cluster, serviceExport, service),
       service,
-      serviceImport: this.#latest('serviceimports', key),
-      derived: this.#latest('services', derivedKey(key)),
+      serviceImport: this.#latest.serviceimports.get(key),
+      derived: this.#latest.services.get(derivedKey(key)),
       now: timestampText(clock.wallTime()),
     };
   }
@@ -315,90 +313,61 @@ export class McsDuty implements Duty {
    * the event of its Namespace arrives.
    */
   #updateIndexes(key: string, plan: McsPlan | undefined): void {
+    const { serviceexports, serviceimports, services } = this.#latest;
     const [namespace = ''] = key.split('/');
     const derived = derivedKey(key);
-    const object =
-      this.#latest('serviceexports', key) ??
-      this.#latest('serviceimports', key) ??
-      this.#latest('services', derived);
+    const object = serviceexports.get(key) ?? serviceimports.get(key) ?? services.get(derived);
     if (object !== undefined || this.#remote.has(key)) {
       this.#names.add(namespace, key);
       this.#namesOfDerived.add(derived, key);
     } else {
       this.#names.delete(namespace, key);
       this.#namesOfDerived.delete(derived, key);
-      for (const written of [`serviceexports ${key}`, `serviceimports ${key}`, `services ${derived}`])
-        for (const part of MCS_PARTS) this.#lastPatches.delete(`${part} ${written}`);
+      for (const part of Object.keys(KIND_OF)) this.#lastPatches.delete(`${part} ${key}`);
     }
     setOrDelete(this.#conflicts, key, plan?.merged?.conflict?.reason);
     setOrDelete(this.#held, key, plan?.held);
   }
 
   /** Makes a write. Returns false if it failed or was aborted. */
-  async #write(key: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
-    const { writer } = this.#options;
+  async #write(name: string, planned: PlannedWrite, signal: AbortSignal): Promise<boolean> {
+    const { reader, writer } = this.#options;
     const { write, reason, part } = planned;
-    const known = this.#known(planned);
-    this.#own.beginRequest(ownKeyOf(planned), known);
+    const { latest, key } = this.#objectOf(part, name);
+    const known = latest.get(key);
+    latest.beginRequest(key);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (isUnsuccessful(write, answer)) {
-      await this.#handleFailure(key, planned, answer, signal);
+      const failed = { key, write, answer, failures: this.#queue.failures(name) };
+      await handleFailedWrite(failed, latest, { reader, report: this.#report }, signal);
       return false;
     }
     if (!part.endsWith('status'))
       this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     this.#writes++;
     const object = answer.outcome === 'done' ? answer.object : simulated(planned, known);
-    this.#own.endRequest(object);
+    latest.endRequest(object);
     const content = contentOf(planned);
     const last: LastPatch | undefined =
       object === undefined || content === undefined
         ? undefined
         : { content, resourceVersion: object.metadata.resourceVersion };
-    setOrDelete(this.#lastPatches, patchKey(planned), last);
+    setOrDelete(this.#lastPatches, `${part} ${name}`, last);
     return true;
   }
 
-  #latest(kind: McsKindName, key: string): KubernetesObject | undefined {
-    return this.#own.latest(`${kind} ${key}`, this.#options.objects.objects(kind).get(key));
-  }
-
-  /** Returns the latest known state of the object of a write. */
-  #known({ write }: PlannedWrite): KubernetesObject | undefined {
-    const { kind, namespace = '', name } = placeOf(write);
-    const known = MCS_KINDS.find((plural) => plural === kind.plural);
-    return known && this.#latest(known, `${namespace}/${name}`);
+  /** Returns the object of a part of a name. */
+  #objectOf(part: McsPart, name: string): { readonly latest: LatestObjects; readonly key: string } {
+    return { latest: this.#latest[KIND_OF[part]], key: part === 'derived service' ? derivedKey(name) : name };
   }
 
   /** Returns true if the current version of the object is the result of the same patch. */
-  #isRepeated(planned: PlannedWrite): boolean {
-    const last = this.#lastPatches.get(patchKey(planned));
+  #isRepeated(name: string, planned: PlannedWrite): boolean {
+    const last = this.#lastPatches.get(`${planned.part} ${name}`);
     if (last === undefined || last.content !== contentOf(planned)) return false;
-    return last.resourceVersion === this.#known(planned)?.metadata.resourceVersion;
-  }
-
-  /**
-   * Reports an unsuccessful write. After a conflict, reads the object again, because the watch may be late; only
-   * the third conflict in a row is reported.
-   */
-  async #handleFailure(
-    key: string,
-    planned: PlannedWrite,
-    answer: UnsuccessfulWrite,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { reader } = this.#options;
-    const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
-    if (!isOutdated || this.#queue.failures(key) > 2)
-      this.#report.addError(writeError(planned.write, answer));
-    if (!isOutdated) return;
-    this.#own.beginRequest(ownKeyOf(planned), this.#known(planned));
-    try {
-      this.#own.endRequest(await reader.get(placeOf(planned.write), signal));
-    } catch (error) {
-      if (!signal.aborted) this.#report.addError(error);
-    }
+    const { latest, key } = this.#objectOf(planned.part, name);
+    return last.resourceVersion === latest.get(key)?.metadata.resourceVersion;
   }
 }
 
@@ -413,15 +382,6 @@ function simulated(
   if (!isObject(content) || !isObject(metadata)) return undefined;
   const identity = { name: String(metadata['name']), uid: 'dry-run', resourceVersion: '' };
   return { ...content, metadata: { ...identity, ...metadata } };
-}
-
-function ownKeyOf({ write }: PlannedWrite): string {
-  const { kind, namespace = '', name } = placeOf(write);
-  return `${kind.plural} ${namespace}/${name}`;
-}
-
-function patchKey(planned: PlannedWrite): string {
-  return `${planned.part} ${ownKeyOf(planned)}`;
 }
 
 /** Returns the changes of a patch, without the expected version. */

@@ -49,9 +49,7 @@ export interface McsState {
 }
 
 /** The written parts of the objects of a name. */
-export const MCS_PARTS = ['export status', 'derived service', 'import', 'import status'] as const;
-
-export type McsPart = (typeof MCS_PARTS)[number];
+export type McsPart = 'export status' | 'derived service' | 'import' | 'import status';
 
 /** A write, and its reason as text. */
 export interface PlannedWrite {

@@ -1,14 +1,14 @@
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE } from '../../base/turn-gate.ts';
-import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
+import type { KubernetesObject } from '../../k8s/resource.ts';
 import { type ObjectWrite, type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { field, items } from '../collect/field.ts';
-import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
+import type { ObservedKind } from '../collect/observed-kind.ts';
 import { isUnsuccessful, writeError } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
-import { OwnWrites } from '../own-writes.ts';
+import { LatestObjects } from '../latest-objects.ts';
 import { digestOf, ENDPOINT_SLICES, FIELD_MANAGER, sliceBody, type WantedSlice } from './slice-content.ts';
 
 /** The part of a slice of the server to keep in memory. */
@@ -96,28 +96,30 @@ export class SliceWriter implements Duty {
   readonly #writtenAt = new Map<string, number>();
   /** Keys whose delete was put to the end of the queue, so that the slices that replace it are written first. */
   readonly #deferred = new Set<string>();
-  readonly #own = new OwnWrites<KnownSlice>();
-  #state: DutyState = 'waiting';
+  readonly #latest: LatestObjects<KnownSlice>;
   #writes = 0;
 
   constructor(options: SliceWriterOptions) {
-    const { clock, random, source } = options;
+    const { clock, random, source, slices } = options;
     this.name = source.name;
     this.#options = options;
     this.#queue = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#report = new DutyReport(this.name, options);
+    this.#latest = new LatestObjects(() => slices.objects);
   }
 
   async run(signal: AbortSignal): Promise<void> {
     const { slices, source, clock, batchMs = BATCH_MS, gate = OPEN_GATE } = this.#options;
-    this.#state = 'waiting';
+    this.#report.state = 'waiting';
     this.#queue.clear();
-    for (const keys of [this.#pending, this.#writtenAt, this.#deferred, this.#own]) keys.clear();
+    for (const keys of [this.#pending, this.#writtenAt, this.#deferred, this.#latest]) keys.clear();
     slices.follow(signal);
-    slices.listen((events) => this.#observe(events), signal);
+    slices.listen((events) => {
+      for (const key of this.#latest.changedBy(events)) this.#enqueue(key);
+    }, signal);
     source.start((key) => this.#enqueue(key), signal);
     await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
-    if (!signal.aborted) this.#state = 'running';
+    if (!signal.aborted) this.#report.state = 'running';
     for (const key of slices.objects.keys()) this.#enqueue(key);
     while (!signal.aborted) {
       await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
@@ -125,17 +127,15 @@ export class SliceWriter implements Duty {
       await sleep(clock, batchMs, signal);
     }
     this.#queue.clear();
-    this.#state = 'ended';
+    this.#report.state = 'ended';
   }
 
   status(): DutyStatus {
     const { source, slices } = this.#options;
     return {
-      name: this.name,
-      state: this.#state,
       ...this.#report.status(),
       published: {
-        synced: this.#state === 'running' && this.#pending.size === 0,
+        synced: this.#report.state === 'running' && this.#pending.size === 0,
         keys: slices.objects.size,
         pending: this.#pending.size,
         writes: this.#writes,
@@ -147,24 +147,6 @@ export class SliceWriter implements Duty {
   #enqueue(key: string): void {
     this.#pending.add(key);
     this.#queue.add(key);
-  }
-
-  /**
-   * Receives the events of slices on the server, including those of the writes of this process. After a list, there are
-   * no events.
-   */
-  #observe(events: readonly ResourceEvent[]): void {
-    if (events.length === 0)
-      for (const key of this.#own.forgetUnlisted('', this.#options.slices.objects)) this.#enqueue(key);
-    for (const event of events) {
-      const key = objectKey(event.object);
-      if (!this.#own.observe(key, event)) this.#enqueue(key);
-    }
-  }
-
-  /** Returns the latest known state of a slice on the server. */
-  #known(key: string): KnownSlice | undefined {
-    return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
   /** Makes the write of a slice if one is needed, now or after the pause since the last write of the slice. */
@@ -195,7 +177,7 @@ export class SliceWriter implements Duty {
 
   async #write(key: string, { write, reason, written }: SliceWrite, signal: AbortSignal): Promise<void> {
     const { clock, writer } = this.#options;
-    this.#own.beginRequest(key, this.#known(key));
+    this.#latest.beginRequest(key);
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return;
     if (isUnsuccessful(write, answer)) {
@@ -207,7 +189,8 @@ export class SliceWriter implements Duty {
       this.#report.addAction({ action: writeText(write), reason, outcome: answer.outcome });
     const object = answer.outcome === 'done' ? answer.object : undefined;
     // If the watch has delivered the result or a later state before the answer, that state is compared again.
-    if (this.#own.endRequest(object === undefined ? written : knownSlice(object))) this.#pending.delete(key);
+    if (this.#latest.endRequest(object === undefined ? written : knownSlice(object)))
+      this.#pending.delete(key);
     this.#writes++;
     this.#writtenAt.set(key, clock.now());
     this.#queue.forget(key);
@@ -217,7 +200,7 @@ export class SliceWriter implements Duty {
   /** Returns the write that makes a slice equal to the wanted one; undefined if none is needed or possible. */
   #writeOf(key: string): SliceWrite | undefined {
     const { source } = this.#options;
-    const known = this.#known(key);
+    const known = this.#latest.get(key);
     const wanted = source.wantedSlice(key);
     if (known?.isManaged === false && source.mayChangeAll !== true) return undefined;
     if (wanted === undefined) {

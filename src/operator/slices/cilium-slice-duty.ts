@@ -3,18 +3,13 @@ import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
 import type { KubernetesObject, ResourceEvent } from '../../k8s/resource.ts';
 import type { ObjectReader } from '../../k8s/rest/object-reader.ts';
-import {
-  type ObjectPlace,
-  type ObjectWrite,
-  type ObjectWriter,
-  writeText,
-} from '../../k8s/rest/object-writer.ts';
+import { type ObjectWrite, type ObjectWriter, writeText } from '../../k8s/rest/object-writer.ts';
 import { type ObservedKind, objectKey } from '../collect/observed-kind.ts';
-import { isUnsuccessful, type UnsuccessfulWrite, writeError } from '../collect/perform-write.ts';
+import { isUnsuccessful } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
-import type { Duty, DutyState, DutyStatus } from '../duty.ts';
+import type { Duty, DutyStatus } from '../duty.ts';
 import { type DutyContext, DutyReport } from '../duty-report.ts';
-import { OwnWrites } from '../own-writes.ts';
+import { handleFailedWrite, LatestObjects } from '../latest-objects.ts';
 import { CiliumSlices, type CiliumSlicesOptions, type CoreEndpoint, coreEndpoint } from './cilium-slices.ts';
 
 /** A kind whose objects and events are read. */
@@ -48,10 +43,9 @@ export class CiliumSliceDuty implements Duty {
   readonly name = 'endpoint-slices';
   readonly #options: CiliumSliceDutyOptions;
   #slices: CiliumSlices;
-  #state: DutyState = 'waiting';
   /** True if all initially existing slices have been adopted. */
   #hasAdoptedAll = false;
-  readonly #own = new OwnWrites();
+  readonly #latest: LatestObjects;
   /** The slices whose write has failed. They are written again when they are due. */
   readonly #retries: DueKeys;
   /** Endpoints without a valid slice entry, by {@link objectKey}. */
@@ -65,32 +59,31 @@ export class CiliumSliceDuty implements Duty {
     const { clock, random } = options;
     this.#retries = new DueKeys({ clock, random, backoff: BACKOFF });
     this.#report = new DutyReport(this.name, options);
+    this.#latest = new LatestObjects(() => options.slices.objects);
   }
 
   async run(signal: AbortSignal): Promise<void> {
     const { endpoints, slices, clock } = this.#options;
     endpoints.follow(signal);
     slices.follow(signal);
-    this.#state = 'waiting';
+    this.#report.state = 'waiting';
     await this.#begin(signal);
-    if (!signal.aborted) this.#state = 'running';
+    if (!signal.aborted) this.#report.state = 'running';
     while (!signal.aborted) {
       await this.#flush(signal);
       await this.#awaitWork(signal);
       await sleep(clock, GATHER_MS, signal);
     }
     this.#retries.clear();
-    this.#state = 'ended';
+    this.#report.state = 'ended';
   }
 
   status(): DutyStatus {
     const { size: pending } = this.#slices.dirty;
     return {
-      name: this.name,
-      state: this.#state,
       ...this.#report.status(),
       published: {
-        synced: this.#state === 'running' && pending === 0,
+        synced: this.#report.state === 'running' && pending === 0,
         keys: this.#slices.size,
         pending,
         writes: this.#writes,
@@ -105,7 +98,7 @@ export class CiliumSliceDuty implements Duty {
     await this.#report.whenReady(() => endpoints.notReadyReason() ?? slices.notReadyReason(), 0, signal);
     if (signal.aborted) return;
     this.#slices = new CiliumSlices(this.#options);
-    for (const state of [this.#own, this.#rejected]) state.clear();
+    for (const state of [this.#latest, this.#rejected]) state.clear();
     this.#hasAdoptedAll = false;
     endpoints.listen((events) => this.#endpointEvents(events), signal);
     slices.listen((events) => this.#sliceEvents(events), signal);
@@ -163,24 +156,14 @@ export class CiliumSliceDuty implements Duty {
     this.#retries.wake();
   }
 
-  /** Handles the events of slices, of other writers and of this process. After a list, there are no events. */
+  /** Handles the events of slices, of other writers and of this process. */
   #sliceEvents(events: readonly ResourceEvent[]): void {
-    if (events.length === 0)
-      for (const key of this.#own.forgetUnlisted('', this.#options.slices.objects))
-        this.#slices.recordDelete(key.slice('/'.length));
-    for (const event of events) {
-      const { type, object } = event;
-      if (this.#own.observe(objectKey(object), event)) continue;
-      if (type === 'put') this.#adopt(object);
-      else this.#slices.recordDelete(object.metadata.name);
+    for (const key of this.#latest.changedBy(events)) {
+      const slice = this.#latest.get(key);
+      if (slice === undefined) this.#slices.recordDelete(key.slice('/'.length));
+      else this.#adopt(slice);
     }
     this.#retries.wake();
-  }
-
-  /** Returns the latest known state of a slice on the server. */
-  #known(name: string): KubernetesObject | undefined {
-    const key = `/${name}`;
-    return this.#own.latest(key, this.#options.slices.objects.get(key));
   }
 
   /** Resolves when a slice must be written and waits for no retry. */
@@ -215,7 +198,7 @@ export class CiliumSliceDuty implements Duty {
 
   /** Writes a slice. Returns true if it is written; otherwise plans a retry. */
   async #write(name: string, signal: AbortSignal): Promise<boolean> {
-    const { writer } = this.#options;
+    const { reader, writer } = this.#options;
     const slice = this.#slices.get(name);
     if (slice === undefined) return false;
     const written = new Map(slice.endpoints);
@@ -226,11 +209,15 @@ export class CiliumSliceDuty implements Duty {
       return true;
     }
     const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
-    const known = this.#known(name);
-    this.#own.beginRequest(`/${name}`, known);
+    const key = `/${name}`;
+    const known = this.#latest.get(key);
+    this.#latest.beginRequest(key);
     const answer = await writer.write(write, reason, signal);
     if (isUnsuccessful(write, answer)) {
-      if (!signal.aborted) await this.#handleFailure(name, write, answer, signal);
+      if (signal.aborted) return false;
+      this.#retries.retry(name);
+      const failed = { key, write, answer, failures: this.#retries.failures(name) };
+      await handleFailedWrite(failed, this.#latest, { reader, report: this.#report }, signal);
       return false;
     }
     if (write.verb !== 'update')
@@ -238,39 +225,12 @@ export class CiliumSliceDuty implements Duty {
     this.#writes++;
     this.#retries.delete(name);
     const object = answer.outcome === 'done' ? answer.object : known; // a dry run changes nothing
-    this.#recordResult(name, written, object);
-    return true;
-  }
-
-  /**
-   * Records a write, unless a later version of the slice is known. The watch has delivered that version, and it was
-   * adopted.
-   */
-  #recordResult(
-    name: string,
-    written: ReadonlyMap<string, CoreEndpoint>,
-    object: KubernetesObject | undefined,
-  ): void {
     const result = written.size === 0 ? undefined : object;
-    this.#own.endRequest(result);
-    if (this.#known(name)?.metadata.resourceVersion === result?.metadata.resourceVersion)
+    this.#latest.endRequest(result);
+    // If the watch has delivered a later version, that version was adopted.
+    if (this.#latest.get(key)?.metadata.resourceVersion === result?.metadata.resourceVersion)
       this.#slices.recordWrite(name, written);
-  }
-
-  /**
-   * Plans a retry. If another writer has changed the slice, reads the slice again, and reports the third and later
-   * conflicts in a row.
-   */
-  async #handleFailure(
-    name: string,
-    write: ObjectWrite,
-    answer: UnsuccessfulWrite,
-    signal: AbortSignal,
-  ): Promise<void> {
-    this.#retries.retry(name);
-    const isOutdated = answer.outcome === 'conflict' || answer.outcome === 'not-found';
-    if (!isOutdated || this.#retries.failures(name) > 2) this.#report.addError(writeError(write, answer));
-    if (isOutdated) await this.#readAgain(name, signal);
+    return true;
   }
 
   /** Returns the write that gives a slice these endpoints; undefined if it does not exist and should have none. */
@@ -279,8 +239,8 @@ export class CiliumSliceDuty implements Duty {
     namespace: string,
     endpoints: ReadonlyMap<string, CoreEndpoint>,
   ): ObjectWrite | undefined {
-    const known = this.#known(name);
-    const place: ObjectPlace = { kind: CILIUM_ENDPOINT_SLICES, name };
+    const known = this.#latest.get(`/${name}`);
+    const place = { kind: CILIUM_ENDPOINT_SLICES, name };
     const content = {
       apiVersion: 'cilium.io/v2alpha1',
       kind: 'CiliumEndpointSlice',
@@ -294,15 +254,5 @@ export class CiliumSliceDuty implements Duty {
     const { uid, resourceVersion } = known.metadata;
     if (endpoints.size === 0) return { verb: 'delete', place, uid, resourceVersion };
     return { verb: 'update', place, object: { ...content, metadata: known.metadata } };
-  }
-
-  /** Reads the slice again before the next retry, because another writer has changed it. */
-  async #readAgain(name: string, signal: AbortSignal): Promise<void> {
-    this.#own.beginRequest(`/${name}`, this.#known(name));
-    try {
-      this.#own.endRequest(await this.#options.reader.get({ kind: CILIUM_ENDPOINT_SLICES, name }, signal));
-    } catch (error) {
-      if (!signal.aborted) this.#report.addError(error);
-    }
   }
 }
