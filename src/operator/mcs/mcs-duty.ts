@@ -339,7 +339,7 @@ export class McsDuty implements Duty {
     const answer = await writer.write(write, reason, signal);
     if (signal.aborted) return false;
     if (isUnsuccessful(write, answer)) {
-      const failed = { key, write, answer, failures: this.#queue.failures(name) };
+      const failed = { key, write, answer, failures: this.#queue.failures(name) + 1 };
       await handleFailedWrite(failed, latest, { reader, report: this.#report }, signal);
       return false;
     }

@@ -460,6 +460,19 @@ describe('an export', () => {
     expect(a.failures).toEqual([]);
   });
 
+  it('whose third write in a row conflicts is reported (regression: only the fourth was)', async () => {
+    const mesh = await newMesh();
+    const a = mesh.cluster('a');
+    const body = JSON.stringify({ kind: 'Status', message: 'changed', reason: 'Conflict', code: 409 });
+    let refusals = 3;
+    a.intercept = (method, path) =>
+      method === 'PATCH' && path.includes('serviceexports') && refusals-- > 0 ? answer(409, body) : undefined;
+    await a.export('cart');
+    await mesh.pass(20_000);
+    expect(await a.conditions(EXPORTS, 'cart')).toContain('Valid=True Valid');
+    expect(a.failures).toEqual([expect.stringContaining('changed')]);
+  });
+
   it('is reported, and repeated, if it can be neither written nor read again', async () => {
     const mesh = await newMesh();
     const a = mesh.cluster('a');
