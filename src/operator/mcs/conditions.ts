@@ -13,19 +13,21 @@ export interface Condition {
 const MAX_MESSAGE = 32_768;
 
 /**
- * Returns the conditions of an object after setting the wanted conditions and removing those of the types `removed`.
- * The transition time of a condition changes only with its status. Returns undefined if nothing changes.
+ * Returns the conditions of an object after setting the wanted conditions. The transition time of a condition changes
+ * only with its status. Returns undefined if nothing changes.
  *
+ * @param types all types that this program sets; conditions of these types that are not wanted are removed
  * @param now RFC 3339
  */
 export function changedConditions(
   object: unknown,
   wanted: readonly Condition[],
-  removed: readonly string[],
+  types: readonly string[],
   now: string,
 ): readonly unknown[] | undefined {
   const current = items(object, 'status', 'conditions');
-  const kept = current.filter((condition) => !removed.includes(String(field(condition, 'type'))));
+  const unwanted = types.filter((type) => wanted.every((condition) => condition.type !== type));
+  const kept = current.filter((condition) => !unwanted.includes(String(field(condition, 'type'))));
   let isChanged = kept.length < current.length;
   for (const { message, ...others } of wanted) {
     const condition: Condition = { ...others, message: cutText(message, MAX_MESSAGE) };

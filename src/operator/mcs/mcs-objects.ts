@@ -18,9 +18,7 @@ export interface McsObjectsOptions extends DutyContext {
 }
 
 /** The kinds of the multi-cluster services API, by plural. */
-export const MCS_KINDS = ['services', 'serviceexports', 'serviceimports', 'namespaces'] as const;
-
-export type McsKindName = (typeof MCS_KINDS)[number];
+export type McsKindName = 'services' | 'serviceexports' | 'serviceimports' | 'namespaces';
 
 export type McsListener = (kind: McsKindName, events: readonly ResourceEvent[]) => void;
 

@@ -104,52 +104,40 @@ function holdReason(state: McsState, merged: MergedService | undefined): string 
 // ── ServiceExport ────────────────────────────────────────────────────────────────────────────────────────────
 
 function exportStatusWrites(
-  { isGlobal, local, version, now }: McsState,
+  state: McsState,
   object: KubernetesObject,
   merged: MergedService | undefined,
 ): readonly PlannedWrite[] {
-  const { wanted, removed } = exportConditions(isGlobal, local, merged);
-  const conditions = changedConditions(object, wanted, removed, now);
-  if (conditions === undefined) return [];
-  const operations = statusOperations(object, { conditions });
+  const wanted = exportConditions(state, merged);
+  const conditions = changedConditions(object, wanted, ['Valid', 'Ready', 'Conflict'], state.now);
   const reason = wanted.map(({ type, status, reason }) => `${type} is ${status}: ${reason}`).join(', ');
-  return [patch('export status', mcsKind('serviceexports', version), object, operations, reason)];
-}
-
-/** The conditions of an object to set, and the types of those to remove. */
-interface ConditionChange {
-  readonly wanted: readonly Condition[];
-  readonly removed: readonly string[];
-}
-
-function invalidExport(reason: string, message: string): ConditionChange {
-  return {
-    wanted: [
-      { type: 'Valid', status: 'False', reason, message },
-      { type: 'Ready', status: 'False', reason: 'Pending', message: 'ServiceExport is not valid' },
-    ],
-    removed: ['Conflict'],
-  };
+  const kind = mcsKind('serviceexports', state.version);
+  return patches(
+    'export status',
+    kind,
+    object,
+    statusOperations(object, conditions && { conditions }),
+    reason,
+  );
 }
 
 function exportConditions(
-  isGlobal: boolean,
-  local: LocalExport | undefined,
+  { isGlobal, local }: McsState,
   merged: MergedService | undefined,
-): ConditionChange {
-  if (!isGlobal)
-    return invalidExport('NamespaceNotGlobal', 'Namespace is not global, Service cannot be exported');
-  if (local?.isValid === false) return invalidExport(local.reason, local.message);
+): readonly Condition[] {
+  const invalid = (reason: string, message: string): readonly Condition[] => [
+    { type: 'Valid', status: 'False', reason, message },
+    { type: 'Ready', status: 'False', reason: 'Pending', message: 'ServiceExport is not valid' },
+  ];
+  if (!isGlobal) return invalid('NamespaceNotGlobal', 'Namespace is not global, Service cannot be exported');
+  if (local?.isValid === false) return invalid(local.reason, local.message);
   const conflict = merged?.conflict;
   const noConflict = { reason: 'NoConflicts', message: 'ServiceExport has no conflicts' };
-  return {
-    wanted: [
-      { type: 'Valid', status: 'True', reason: 'Valid', message: 'ServiceExport is valid' },
-      { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceExport is ready' },
-      { type: 'Conflict', status: conflict ? 'True' : 'False', ...(conflict ?? noConflict) },
-    ],
-    removed: [],
-  };
+  return [
+    { type: 'Valid', status: 'True', reason: 'Valid', message: 'ServiceExport is valid' },
+    { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceExport is ready' },
+    { type: 'Conflict', status: conflict ? 'True' : 'False', ...(conflict ?? noConflict) },
+  ];
 }
 
 // ── Import and derived Service ───────────────────────────────────────────────────────────────────────────────
@@ -179,25 +167,6 @@ function derivedDelete({ derived, name }: McsState, reason: string): readonly Pl
   return [{ part: 'derived service', write: deleteOf(SERVICES, derived), reason }];
 }
 
-function importWrites(state: McsState, merged: MergedService): readonly PlannedWrite[] {
-  const supported = (merged.ipFamilies.length === 0 ? state.families : merged.ipFamilies).filter((family) =>
-    state.families.includes(family),
-  );
-  const isHeadless = merged.type === 'Headless';
-  const { serviceImport, derived, name } = state;
-  // The hash in the name of a derived Service has 50 bits, so two imports can have the same. A Service without the
-  // label is adopted.
-  const isOfThisImport = derived !== undefined && (importNameOf(derived) ?? name) === name;
-  const isCurrent = isOfThisImport && (field(derived, 'spec', 'clusterIP') === 'None') === isHeadless;
-  const wanted = { state, merged, supported, isHeadless, isCurrent };
-  if (serviceImport === undefined) return [importCreate(wanted)];
-  return [
-    ...importPatch(wanted, serviceImport),
-    ...derivedWrites(wanted, serviceImport),
-    ...importStatus(wanted, serviceImport),
-  ];
-}
-
 /** A merged service, and what this cluster needs to import it. */
 interface WantedImport {
   readonly state: McsState;
@@ -207,6 +176,25 @@ interface WantedImport {
   readonly isHeadless: boolean;
   /** True if the derived Service exists, is that of this import, and is headless only if it should be. */
   readonly isCurrent: boolean;
+}
+
+function importWrites(state: McsState, merged: MergedService): readonly PlannedWrite[] {
+  const { serviceImport, derived, name, families } = state;
+  const supported = (merged.ipFamilies.length === 0 ? families : merged.ipFamilies).filter((family) =>
+    families.includes(family),
+  );
+  const isHeadless = merged.type === 'Headless';
+  // The hash in the name of a derived Service has 50 bits, so two imports can have the same. A Service without the
+  // label is adopted.
+  const isOfThisImport = derived !== undefined && (importNameOf(derived) ?? name) === name;
+  const isCurrent = isOfThisImport && (field(derived, 'spec', 'clusterIP') === 'None') === isHeadless;
+  const wanted = { state, merged, supported, isHeadless, isCurrent };
+  if (serviceImport === undefined) return importWrite(wanted);
+  return [
+    ...importWrite(wanted),
+    ...derivedWrites(wanted, serviceImport),
+    ...importStatus(wanted, serviceImport),
+  ];
 }
 
 function exporters({ clusters }: MergedService): string {
@@ -220,6 +208,36 @@ function portOf({ name, port, protocol, appProtocol }: ExportedPort): object {
     ...(appProtocol === undefined ? {} : { appProtocol }),
     port,
   };
+}
+
+/** Returns the write that creates or changes the import. */
+function importWrite(wanted: WantedImport): readonly PlannedWrite[] {
+  const { state, merged, supported, isCurrent } = wanted;
+  const { namespace, name, version, serviceImport } = state;
+  const kind = mcsKind('serviceimports', version);
+  const labels = Object.fromEntries(merged.labels);
+  // The name of the derived Service is not removed any more once it has existed.
+  const isNamed = field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
+  const annotations = {
+    ...Object.fromEntries(merged.annotations),
+    ...(isCurrent || isNamed ? { [DERIVED_ANNOTATION]: derivedName(namespace, name) } : {}),
+    [FAMILIES_ANNOTATION]: supported.join(','),
+  };
+  const spec = importSpec(wanted);
+  if (serviceImport === undefined) {
+    const metadata = { namespace, name, labels, annotations };
+    const object = { apiVersion: `${MCS_GROUP}/${version}`, kind: 'ServiceImport', metadata, spec };
+    return [
+      { part: 'import', write: { verb: 'create', kind, namespace, object }, reason: exporters(merged) },
+    ];
+  }
+  const operations = differences(serviceImport, [
+    [['metadata', 'labels'], labels],
+    [['metadata', 'annotations'], annotations],
+    [['spec'], spec],
+  ]);
+  const reason = `${pathsText(operations)} of the merged exports differ`;
+  return patches('import', kind, serviceImport, operations, reason);
 }
 
 /**
@@ -249,52 +267,23 @@ function importSpec({
   };
 }
 
-/**
- * Returns the annotations of the import. They contain the name of the derived Service once it has existed.
- */
-function importAnnotations({
-  state,
-  merged,
-  supported,
-  isCurrent,
-}: WantedImport): Readonly<Record<string, string>> {
-  const { namespace, name, serviceImport } = state;
-  const isNamed = field(serviceImport, 'metadata', 'annotations', DERIVED_ANNOTATION) !== undefined;
-  return {
-    ...Object.fromEntries(merged.annotations),
-    ...(isCurrent || isNamed ? { [DERIVED_ANNOTATION]: derivedName(namespace, name) } : {}),
-    [FAMILIES_ANNOTATION]: supported.join(','),
-  };
-}
-
-function importCreate(wanted: WantedImport): PlannedWrite {
+function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
   const { state, merged } = wanted;
-  const { namespace, name, version } = state;
-  const object = {
-    apiVersion: `${MCS_GROUP}/${version}`,
-    kind: 'ServiceImport',
-    metadata: {
-      namespace,
-      name,
-      labels: Object.fromEntries(merged.labels),
-      annotations: importAnnotations(wanted),
-    },
-    spec: importSpec(wanted),
-  };
-  const write: ObjectWrite = { verb: 'create', kind: mcsKind('serviceimports', version), namespace, object };
-  return { part: 'import', write, reason: exporters(merged) };
-}
-
-function importPatch(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
-  const { state, merged } = wanted;
-  const operations = differences(serviceImport, [
-    [['metadata', 'labels'], Object.fromEntries(merged.labels)],
-    [['metadata', 'annotations'], importAnnotations(wanted)],
-    [['spec'], importSpec(wanted)],
-  ]);
-  if (operations.length === 0) return [];
-  const reason = `${pathsText(operations)} of the merged exports differ`;
-  return [patch('import', mcsKind('serviceimports', state.version), serviceImport, operations, reason)];
+  const condition = readyCondition(wanted);
+  const clusters = merged.clusters.map((cluster) => ({ cluster }));
+  const conditions = changedConditions(serviceImport, [condition], ['Ready'], state.now);
+  const isSame =
+    conditions === undefined && sameContent(items(serviceImport, 'status', 'clusters'), clusters);
+  const changed = { clusters, conditions: conditions ?? items(serviceImport, 'status', 'conditions') };
+  const operations = statusOperations(serviceImport, isSame ? undefined : changed);
+  const reason = `${condition.reason}, ${exporters(merged)}`;
+  return patches(
+    'import status',
+    mcsKind('serviceimports', state.version),
+    serviceImport,
+    operations,
+    reason,
+  );
 }
 
 function readyCondition({ state, supported, isCurrent }: WantedImport): Condition {
@@ -314,63 +303,57 @@ function readyCondition({ state, supported, isCurrent }: WantedImport): Conditio
   return { type: 'Ready', status: 'True', reason: 'Ready', message: 'ServiceImport is ready' };
 }
 
-function importStatus(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
-  const { state, merged } = wanted;
-  const { version, now } = state;
-  const condition = readyCondition(wanted);
-  const clusters = merged.clusters.map((cluster) => ({ cluster }));
-  const conditions = changedConditions(serviceImport, [condition], [], now);
-  const isSame =
-    conditions === undefined && sameContent(items(serviceImport, 'status', 'clusters'), clusters);
-  if (isSame) return [];
-  const operations = statusOperations(serviceImport, {
-    clusters,
-    conditions: conditions ?? items(serviceImport, 'status', 'conditions'),
-  });
-  const reason = `${condition.reason}, ${exporters(merged)}`;
-  return [patch('import status', mcsKind('serviceimports', version), serviceImport, operations, reason)];
-}
-
 /**
  * Returns the writes of the derived Service, which exists while the import is global and this cluster supports a family
  * of it.
  */
 function derivedWrites(wanted: WantedImport, serviceImport: KubernetesObject): readonly PlannedWrite[] {
-  const { state, supported, isCurrent, isHeadless } = wanted;
-  const { derived, isGlobal, namespace } = state;
+  const { state, merged, supported, isCurrent, isHeadless } = wanted;
+  const { derived, isGlobal, namespace, name, version } = state;
   if (!isGlobal) return derivedDelete(state, `namespace ${namespace} is not global`);
   if (supported.length === 0) return derivedDelete(state, 'this cluster supports none of its families');
-  if (derived === undefined) return [derivedCreate(wanted, serviceImport)];
-  if (!isCurrent)
-    return derivedDelete(
-      state,
-      `it must be created again to ${isHeadless ? 'become' : 'be no longer'} headless`,
-    );
-  const operations = derivedOperations(wanted, serviceImport, derived);
-  if (operations.length === 0) return [];
-  return [
-    patch('derived service', SERVICES, derived, operations, `${pathsText(operations)} of the import differ`),
-  ];
-}
-
-function derivedLabels({ state, merged }: WantedImport): Readonly<Record<string, string>> {
-  return { ...Object.fromEntries(merged.labels), [IMPORT_NAME_LABEL]: state.name };
-}
-
-function derivedAnnotations({ state, merged, supported }: WantedImport): Readonly<Record<string, string>> {
-  const { namespace, name } = state;
-  return {
+  if (derived !== undefined && !isCurrent) {
+    const change = isHeadless ? 'become' : 'be no longer';
+    return derivedDelete(state, `it must be created again to ${change} headless`);
+  }
+  const labels = { ...Object.fromEntries(merged.labels), [IMPORT_NAME_LABEL]: name };
+  const annotations = {
     ...Object.fromEntries(merged.annotations),
     [DERIVED_ANNOTATION]: derivedName(namespace, name),
     [FAMILIES_ANNOTATION]: supported.join(','),
     'service.cilium.io/global': 'true',
   };
-}
-
-function ownersOf({ state }: WantedImport, { metadata: { uid } }: KubernetesObject): readonly object[] {
-  const { version, name } = state;
-  const apiVersion = `${MCS_GROUP}/${version}`;
-  return [{ apiVersion, kind: 'ServiceImport', name, uid, controller: true }];
+  const { uid } = serviceImport.metadata;
+  const owner = { apiVersion: `${MCS_GROUP}/${version}`, kind: 'ServiceImport', name, uid, controller: true };
+  const ports = derivedPorts(wanted);
+  if (derived === undefined) {
+    const object = {
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: {
+        namespace,
+        name: derivedName(namespace, name),
+        labels,
+        annotations,
+        ownerReferences: [owner],
+      },
+      spec: { type: 'ClusterIP', ...(isHeadless ? { clusterIP: 'None' } : {}), ports },
+    };
+    const write: ObjectWrite = { verb: 'create', kind: SERVICES, namespace, object };
+    const reason = `it is the service of the import ${name}; ${exporters(merged)}`;
+    return [{ part: 'derived service', write, reason }];
+  }
+  const operations = differences(derived, [
+    [['metadata', 'labels'], labels],
+    [['metadata', 'annotations'], annotations],
+    [['spec', 'ports'], ports],
+  ]);
+  const isOwned = items(derived, 'metadata', 'ownerReferences').some((other) => field(other, 'uid') === uid);
+  if (!isOwned) operations.push({ op: 'add', path: '/metadata/ownerReferences', value: [owner] });
+  if (field(derived, 'spec', 'selector') !== undefined)
+    operations.push({ op: 'remove', path: '/spec/selector' });
+  const reason = `${pathsText(operations)} of the import differ`;
+  return patches('derived service', SERVICES, derived, operations, reason);
 }
 
 /**
@@ -397,52 +380,6 @@ function derivedPorts({ state, merged }: WantedImport): readonly object[] {
   });
 }
 
-function derivedCreate(wanted: WantedImport, serviceImport: KubernetesObject): PlannedWrite {
-  const { state, merged, isHeadless } = wanted;
-  const { namespace, name } = state;
-  const object = {
-    apiVersion: 'v1',
-    kind: 'Service',
-    metadata: {
-      namespace,
-      name: derivedName(namespace, name),
-      labels: derivedLabels(wanted),
-      annotations: derivedAnnotations(wanted),
-      ownerReferences: ownersOf(wanted, serviceImport),
-    },
-    spec: {
-      type: 'ClusterIP',
-      ...(isHeadless ? { clusterIP: 'None' } : {}),
-      ports: derivedPorts(wanted),
-    },
-  };
-  const write: ObjectWrite = { verb: 'create', kind: SERVICES, namespace, object };
-  return {
-    part: 'derived service',
-    write,
-    reason: `it is the service of the import ${name}; ${exporters(merged)}`,
-  };
-}
-
-function derivedOperations(
-  wanted: WantedImport,
-  serviceImport: KubernetesObject,
-  derived: KubernetesObject,
-): readonly PatchOperation[] {
-  const operations = differences(derived, [
-    [['metadata', 'labels'], derivedLabels(wanted)],
-    [['metadata', 'annotations'], derivedAnnotations(wanted)],
-    [['spec', 'ports'], derivedPorts(wanted)],
-  ]);
-  const { uid } = serviceImport.metadata;
-  const isOwned = items(derived, 'metadata', 'ownerReferences').some((owner) => field(owner, 'uid') === uid);
-  const hasSelector = field(derived, 'spec', 'selector') !== undefined;
-  if (!isOwned)
-    operations.push({ op: 'add', path: '/metadata/ownerReferences', value: ownersOf(wanted, serviceImport) });
-  if (hasSelector) operations.push({ op: 'remove', path: '/spec/selector' });
-  return operations;
-}
-
 // ── Writes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Returns the operations for the differing fields. Empty lists and maps are equal to absent ones. */
@@ -455,7 +392,9 @@ function differences(
   );
 }
 
-function statusOperations(object: KubernetesObject, changed: object): readonly PatchOperation[] {
+/** Returns the operation for changed fields of the status; none if there are none. */
+function statusOperations(object: KubernetesObject, changed: object | undefined): readonly PatchOperation[] {
+  if (changed === undefined) return [];
   const status = field(object, 'status');
   return [{ op: 'add', path: '/status', value: { ...(isObject(status) ? status : {}), ...changed } }];
 }
@@ -464,14 +403,18 @@ function pathsText(operations: readonly PatchOperation[]): string {
   return operations.map(({ path }) => path.slice(1).replaceAll('/', '.')).join(', ');
 }
 
-/** Returns a patch of this version of an object, or of its status. It conflicts if the object has changed. */
-function patch(
+/**
+ * Returns a patch of this version of an object, or of its status; none without operations. It conflicts if the object
+ * has changed.
+ */
+function patches(
   part: McsPart,
   kind: ResourceKind,
   object: KubernetesObject,
   operations: readonly PatchOperation[],
   reason: string,
-): PlannedWrite {
+): readonly PlannedWrite[] {
+  if (operations.length === 0) return [];
   const { resourceVersion } = object.metadata;
   const test: PatchOperation = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion };
   const write: ObjectWrite = {
@@ -480,7 +423,7 @@ function patch(
     part: part.endsWith('status') ? 'status' : undefined,
     operations: [test, ...operations],
   };
-  return { part, write, reason };
+  return [{ part, write, reason }];
 }
 
 function deleteOf(kind: ResourceKind, object: KubernetesObject): ObjectWrite {
