@@ -188,3 +188,11 @@ export interface ResourceSource {
    */
   firstServed(kinds: readonly ResourceKind[], signal?: AbortSignal): Promise<ResourceKind | undefined>;
 }
+
+/** A source that must not be called, for a feed whose caller passes the objects directly to the sinks of the kinds. */
+export const NO_SOURCE: ResourceSource = {
+  follow: () => {
+    throw new Error('this source follows nothing');
+  },
+  firstServed: async () => undefined,
+};

@@ -170,7 +170,6 @@ class Sysdump {
       serviceEndpoints: survey.serviceEndpoints,
       onReject: this.#onReject,
     });
-    await builder.start();
     const listedAt = await this.#readObjects(builder);
     const truth = await builder.finish();
     this.#noteMissing(truth);

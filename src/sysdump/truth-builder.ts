@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Rejection } from '../base/rejection.ts';
 import { systemClock } from '../base/system-clock.ts';
 import { hostPort } from '../ciliumdump/service-list.ts';
@@ -11,8 +10,11 @@ import type {
   Truth,
 } from '../ciliumdump/truth.ts';
 import { IPCache } from '../ipcache/ipcache.ts';
+import { serviceEndpoints as endpointKinds, services as serviceKind } from '../k8s/feed/kinds.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import { readTime } from '../k8s/parse-object.ts';
+import { type KubernetesObject, NO_SOURCE, type ResourceSink } from '../k8s/resource.ts';
+import { type LabelSelector, matchesLabels, parseLabelSelector } from '../model/label-selector.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { Fields, isObject } from '../net/fields.ts';
 import { canonicalAddress, prefixOfKey } from '../net/prefix.ts';
@@ -22,7 +24,6 @@ import { formatFrontend, frontendsOf } from '../servicecache/frontends.ts';
 import { resolvePort } from '../servicecache/resolve.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import type { DumpedObject } from './object-files.ts';
-import { ObjectSource } from './object-source.ts';
 
 /** The plural of each kind of object for the engines. */
 export const PLURALS: ReadonlyMap<string, string> = new Map([
@@ -54,14 +55,27 @@ export interface TruthOptions {
 /** Name of the local node. No node has it, so that all nodes are remote. */
 const OBSERVER = 'no node: an observer of all';
 
+/** Number of objects applied in one call. */
+const BATCH = 256;
+
+/** The receiver of the objects of one kind. */
+interface ObjectList {
+  readonly sink: ResourceSink;
+  /** The objects that an agent requests. */
+  readonly selector: LabelSelector;
+  /** Objects that are not applied yet. */
+  batch: KubernetesObject[];
+}
+
 /** Feeds the engines with the objects of an archive and returns their state as {@link Truth}. */
 export class TruthBuilder {
   readonly #options: TruthOptions;
-  readonly #source: ObjectSource;
   readonly #ipcache: IPCache;
   readonly #services: ServiceCache;
   readonly #nodes: NodeManager;
   readonly #feed: KubernetesFeed;
+  /** By the plural of the kind. */
+  readonly #lists = new Map<string, ObjectList>();
   /** The objects that contain each address; by their text if there are several. */
   readonly #claimants = new Map<string, Claimant | Map<string, Claimant>>();
   /** Creation times by prefix. */
@@ -72,10 +86,9 @@ export class TruthBuilder {
   readonly #incomplete = new Set<SourceKind>();
 
   constructor(options: TruthOptions) {
-    const { clusterName, clusterID, endpoints, onReject } = options;
+    const { clusterName, clusterID, endpoints, serviceEndpoints, onReject } = options;
     const clock = systemClock;
     this.#options = options;
-    this.#source = new ObjectSource(options.serviceEndpoints);
     this.#ipcache = new IPCache({ onReject });
     this.#services = new ServiceCache({ clusterName, onReject });
     this.#nodes = new NodeManager({
@@ -91,7 +104,7 @@ export class TruthBuilder {
       underlay: 'ipv4',
     });
     this.#feed = new KubernetesFeed({
-      source: this.#source,
+      source: NO_SOURCE,
       clusterName,
       clusterID,
       nodeName: OBSERVER,
@@ -103,19 +116,20 @@ export class TruthBuilder {
       identities: 'crd',
       onReject,
     });
-  }
-
-  /** Begins. Objects may be added when it has resolved. */
-  async start(): Promise<void> {
-    this.#feed.start();
-    await nextTurn(); // the kind of service endpoints is chosen asynchronously
+    const selected = [serviceKind({}), ...endpointKinds({})];
+    for (const plural of [endpoints, 'ciliumnodes', 'ciliumidentities', 'services', serviceEndpoints]) {
+      const sink = this.#feed.feedOf(plural)?.start();
+      const { labelSelector = '' } = selected.find((kind) => kind.plural === plural) ?? {};
+      if (sink !== undefined)
+        this.#lists.set(plural, { sink, selector: parseLabelSelector(labelSelector), batch: [] });
+    }
   }
 
   /** Adds an object. Other kinds are ignored. */
   add({ kind, object }: DumpedObject): void {
     this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
-    const plural = PLURALS.get(kind);
-    if (plural !== undefined) this.#source.put(plural, object);
+    const list = this.#lists.get(PLURALS.get(kind) ?? '');
+    if (list !== undefined) addToList(list, object);
     if (kind === 'CiliumEndpoint') this.#noteEndpoint(object);
     if (kind === 'CiliumNode') this.#noteNode(object);
     if (kind === 'Pod') this.#notePod(object);
@@ -157,7 +171,10 @@ export class TruthBuilder {
 
   /** Ends the input and returns the state. May be called once. */
   async finish(): Promise<Truth> {
-    this.#source.end();
+    for (const list of this.#lists.values()) {
+      applyBatch(list);
+      list.sink.onListed();
+    }
     const { clusterName, clusterID, endpoints, serviceEndpoints } = this.#options;
     const hasAny = (plural: string): boolean =>
       [...this.#counts.keys()].some((kind) => PLURALS.get(kind) === plural);
@@ -315,6 +332,23 @@ export class TruthBuilder {
     if (typeof name === 'string' && typeof node === 'string' && name.includes('cilium'))
       this.#agents.set(name, node);
   }
+}
+
+/** Adds an object. A missing uid or resource version is added, because a printed list may lack them. */
+function addToList(list: ObjectList, object: Readonly<Record<string, unknown>>): void {
+  const fields = Fields.of(object, ignore, 'object')?.map('metadata');
+  if (fields === undefined || !matchesLabels(list.selector, fields.strings('labels'))) return;
+  const metadata = isObject(object['metadata']) ? object['metadata'] : {};
+  const { name, uid = name, resourceVersion = '0' } = metadata;
+  if (typeof name !== 'string' || typeof uid !== 'string' || typeof resourceVersion !== 'string') return;
+  list.batch.push({ ...object, metadata: { ...metadata, name, uid, resourceVersion } });
+  if (list.batch.length >= BATCH) applyBatch(list);
+}
+
+function applyBatch(list: ObjectList): void {
+  const events = list.batch.map((object) => ({ type: 'put' as const, object }));
+  list.batch = [];
+  if (events.length > 0) list.sink.apply(events);
 }
 
 function ignore(): undefined {

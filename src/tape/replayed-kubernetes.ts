@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
-import type { ResourceEvent, ResourceSink, ResourceSource } from '../k8s/resource.ts';
+import { NO_SOURCE, type ResourceEvent, type ResourceSink } from '../k8s/resource.ts';
 import type { NodeManager } from '../nodemanager/node-manager.ts';
 import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { TapeLine } from './tape-line.ts';
@@ -17,14 +17,6 @@ export interface ReplayedKubernetesContext {
   };
   readonly onReject: (rejection: Rejection) => void;
 }
-
-/** A source that must not be called, because the replay passes the objects directly to the sinks of the kinds. */
-const NO_SOURCE: ResourceSource = {
-  follow: () => {
-    throw new Error('a replay follows nothing');
-  },
-  firstServed: async () => undefined,
-};
 
 /** Applies a tape's Kubernetes lines with a `KubernetesFeed`. */
 export class ReplayedKubernetes {

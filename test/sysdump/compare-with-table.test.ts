@@ -206,7 +206,6 @@ describe('dpcache diff unix:SOCKET TABLE', () => {
       ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
       ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
     });
-    await builder.start();
     const annotations = { 'service.cilium.io/node-selector': 'zone=a' };
     for (const [name, more] of Object.entries({ cart: {}, edge: { annotations } }))
       builder.add({

@@ -359,7 +359,6 @@ describe('dpcache sysdump finds every planted fault and nothing else', () => {
       ...{ clusterName: 'atlantic', clusterID: 1, onReject: ({ message }) => expect.fail(message) },
       ...{ endpoints: 'ciliumendpoints', serviceEndpoints: 'endpointslices' },
     });
-    await builder.start();
     const networking = { addressing: [{ ipv4: '10.0.0.1' }], node: '192.168.0.1' };
     for (const name of ['cart-1', 'cart-2', 'cart-1', 'cart-2'])
       builder.add({
