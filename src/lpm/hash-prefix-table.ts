@@ -4,8 +4,8 @@ import { containsWords, type PrefixRegister, prefixRegister } from '../net/prefi
 import { BLOCK_KEYS, type PrefixBlock } from '../net/prefix-block.ts';
 import { familyOfWord, KeyHash, lengthOfWord, lengthWord, spaceOfWord } from './key-hash.ts';
 import type { PrefixTable } from './prefix-table.ts';
-import type { SegmentDirectory } from './segment-directory.ts';
-import { type FamilyStems, StemIndex } from './stem-index.ts';
+import { SegmentDirectory } from './segment-directory.ts';
+import { type FamilyStems, newStems } from './stem-index.ts';
 
 /** Key lengths of a family: 0 to 128, and 129 for an endpoint. */
 const LENGTHS = 130;
@@ -14,35 +14,51 @@ const LENGTHS = 130;
 const prefetched = prefixRegister();
 const buckets = new Int32Array(BLOCK_KEYS);
 
-/** The index by length of an address space. */
-class Space {
-  readonly stems: StemIndex;
-  /** Number of keys of each family (0: IPv4, 1: IPv6) and key length. */
-  readonly counts: Int32Array;
+/** The keys of one family in one address space. */
+class FamilyKeys {
+  /** The segments of the keys in {@link KeyHash}. */
+  readonly directory: SegmentDirectory;
+  readonly #seed: number;
+  /** Number of keys of each key length. */
+  readonly #counts: Int32Array;
+  /** The prefixes shorter than an address; undefined before the first one. */
+  #stems: FamilyStems | undefined;
 
-  constructor(stems: StemIndex, counts: Int32Array = new Int32Array(2 * LENGTHS)) {
-    this.stems = stems;
-    this.counts = counts;
+  constructor(
+    seed: number,
+    directory: SegmentDirectory,
+    counts: Int32Array = new Int32Array(LENGTHS),
+    stems?: FamilyStems,
+  ) {
+    this.#seed = seed;
+    this.directory = directory;
+    this.#counts = counts;
+    this.#stems = stems;
   }
 
   get bytes(): number {
-    return this.stems.bytes;
+    return this.directory.bytes + (this.#stems?.bytes ?? 0);
   }
 
-  fork(): Space {
-    return new Space(this.stems.fork(), this.counts.slice());
+  get stems(): FamilyStems | undefined {
+    return this.#stems;
   }
 
-  /** Returns the number of keys of a family and key length. */
-  countOf(family: Family, length: number): number {
-    return this.counts[(family === 6 ? LENGTHS : 0) + length] ?? 0;
+  fork(): FamilyKeys {
+    return new FamilyKeys(this.#seed, this.directory.fork(), this.#counts.slice(), this.#stems?.fork());
+  }
+
+  /** Returns the number of keys of a key length. */
+  countOf(length: number): number {
+    return this.#counts[length] ?? 0;
   }
 
   /** Adds (`by` 1) or removes (-1) a key of this key length. */
   adjust(key: Readonly<PrefixRegister>, length: number, by: 1 | -1): void {
-    const at = (key.family === 6 ? LENGTHS : 0) + length;
-    this.counts[at] = (this.counts[at] ?? 0) + by;
-    if (length < addressBits(key.family)) this.stems.adjust(key, length, by);
+    this.#counts[length] = this.countOf(length) + by;
+    if (length >= addressBits(key.family)) return;
+    this.#stems ??= newStems(key.family, this.#seed);
+    this.#stems.adjust(key, length, by);
   }
 }
 
@@ -56,32 +72,36 @@ function wordOf(key: Readonly<PrefixRegister>): number {
 }
 
 /**
- * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link StemIndex} to find the longest
+ * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link FamilyStems} to find the longest
  * match in few probes.
  *
  * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).
- * `longestMatch` probes the address itself, then the prefix of the length that `StemIndex` returns. `covered` reads its
- * results and the rest of two segments, which takes a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus
- * the stems. Each other address space takes about 20 KiB.
+ * `longestMatch` probes the address itself, then the prefix of the length that `FamilyStems` returns. `covered` reads
+ * its results and the rest of two segments, which takes a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus
+ * the stems. Each other address space takes about 10 KiB for each family.
  */
 export class HashPrefixTable implements PrefixTable {
   readonly #seed: number;
   readonly #keys: KeyHash;
-  /** The address space of id 0. */
-  readonly #main: Space;
-  /** The other address spaces by id, each created by its first key. */
-  readonly #spaces = new Map<number, Space>();
+  /** The families of address space 0. */
+  #ipv4: FamilyKeys;
+  #ipv6: FamilyKeys;
+  /** The families of the other address spaces by {@link spaceFamily}, each created by its first key. */
+  readonly #others = new Map<number, FamilyKeys>();
 
   /** A secret `seed` prevents attackers from choosing colliding keys. */
-  constructor(seed = 0, keys: KeyHash = new KeyHash(seed), main: Space = new Space(new StemIndex(seed))) {
+  constructor(seed = 0, keys: KeyHash = new KeyHash(seed)) {
     this.#seed = seed;
     this.#keys = keys;
-    this.#main = main;
+    this.#ipv4 = new FamilyKeys(seed, new SegmentDirectory(4));
+    this.#ipv6 = new FamilyKeys(seed, new SegmentDirectory(6));
   }
 
   fork(): HashPrefixTable {
-    const fork = new HashPrefixTable(this.#seed, this.#keys.fork(), this.#main.fork());
-    for (const [clusterID, space] of this.#spaces) fork.#spaces.set(clusterID, space.fork());
+    const fork = new HashPrefixTable(this.#seed, this.#keys.fork());
+    fork.#ipv4 = this.#ipv4.fork();
+    fork.#ipv6 = this.#ipv6.fork();
+    for (const [number, family] of this.#others) fork.#others.set(number, family.fork());
     return fork;
   }
 
@@ -94,33 +114,37 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   get bytes(): number {
-    let bytes = this.#keys.bytes + this.#main.bytes;
-    for (const space of this.#spaces.values()) bytes += space.bytes;
+    let bytes = this.#keys.bytes + this.#ipv4.bytes + this.#ipv6.bytes;
+    for (const family of this.#others.values()) bytes += family.bytes;
     return bytes;
   }
 
   find(key: Readonly<PrefixRegister>): number {
-    return this.#keys.find(key, wordOf(key));
+    const family = this.#familyOf(key.family, key.clusterID);
+    return family === undefined ? -1 : this.#keys.find(family.directory, key, wordOf(key));
   }
 
   prefetch(block: PrefixBlock, count: number): void {
     for (let at = 0; at < count; at++) {
       const isKey = block.get(at, prefetched);
-      buckets[at] = isKey ? this.#keys.bucketOf(prefetched, wordOf(prefetched)) : -1;
+      const family = isKey ? this.#familyOf(prefetched.family, prefetched.clusterID) : undefined;
+      buckets[at] =
+        family === undefined ? -1 : this.#keys.bucketOf(family.directory, prefetched, wordOf(prefetched));
     }
     this.#keys.prefetch(buckets, count);
   }
 
   insert(key: Readonly<PrefixRegister>): number {
-    const slot = this.#keys.insert(key, wordOf(key));
-    const space = this.#spaceOf(key.clusterID) ?? this.#newSpace(key.clusterID);
-    space.adjust(key, keyLength(key), 1);
-    return slot;
+    const family = this.#familyOf(key.family, key.clusterID) ?? this.#newFamily(key.family, key.clusterID);
+    family.adjust(key, keyLength(key), 1);
+    return this.#keys.insert(family.directory, key, wordOf(key));
   }
 
   remove(slot: number, key: Readonly<PrefixRegister>): void {
-    this.#keys.remove(slot, key, wordOf(key));
-    this.#spaceOf(key.clusterID)?.adjust(key, keyLength(key), -1);
+    const family = this.#familyOf(key.family, key.clusterID);
+    if (family === undefined) return;
+    family.adjust(key, keyLength(key), -1);
+    this.#keys.remove(family.directory, slot, key, wordOf(key));
   }
 
   keyOf(slot: number, out: PrefixRegister): void {
@@ -135,27 +159,27 @@ export class HashPrefixTable implements PrefixTable {
 
   countOf(family: Family, length: number, form: PrefixRegister['form']): number {
     const lengthOfKey = form === 'endpoint' ? length + 1 : length;
-    let count = this.#main.countOf(family, lengthOfKey);
-    for (const space of this.#spaces.values()) count += space.countOf(family, lengthOfKey);
+    let count = this.#familyOf(family, 0)?.countOf(lengthOfKey) ?? 0;
+    for (const [number, keys] of this.#others)
+      if (number % 2 === spaceFamily(family, 0)) count += keys.countOf(lengthOfKey);
     return count;
   }
 
   longestMatch(key: PrefixRegister): number {
     const { family, length, clusterID } = key;
-    const space = this.#spaceOf(clusterID);
-    const directory = this.#keys.directoryOf(family, clusterID);
-    if (space === undefined || directory === undefined) return -1;
+    const keys = this.#familyOf(family, clusterID);
+    if (keys === undefined) return -1;
+    const { directory, stems } = keys;
     const word = lengthWord(family, length, clusterID); // of the full-length CIDR; the endpoint is one longer
-    if (space.countOf(family, length + 1) > 0) {
-      const endpoint = this.#keys.findIn(directory, key, word + 1);
+    if (keys.countOf(length + 1) > 0) {
+      const endpoint = this.#keys.find(directory, key, word + 1);
       if (endpoint >= 0) return endpoint;
     }
     key.form = 'cidr'; // because all shorter matches are CIDRs
-    if (space.countOf(family, length) > 0) {
-      const cidr = this.#keys.findIn(directory, key, word);
+    if (keys.countOf(length) > 0) {
+      const cidr = this.#keys.find(directory, key, word);
       if (cidr >= 0) return cidr;
     }
-    const stems = space.stems.of(family);
     return stems === undefined ? -1 : this.#longestShorter(key, word - length, stems, directory);
   }
 
@@ -170,11 +194,10 @@ export class HashPrefixTable implements PrefixTable {
   }
 
   *covered(prefix: Readonly<PrefixRegister>): Generator<number, void, void> {
+    const family = this.#familyOf(prefix.family, prefix.clusterID);
+    if (family === undefined) return;
     const key = prefixRegister();
-    for (const slot of this.#keys.within(
-      prefix,
-      lengthWord(prefix.family, prefix.length, prefix.clusterID),
-    )) {
+    for (const slot of this.#keys.within(family.directory, prefix, prefix.length)) {
       this.keyOf(slot, key);
       if (key.length >= prefix.length && containsWords(prefix, prefix.length, key)) yield slot;
     }
@@ -193,19 +216,25 @@ export class HashPrefixTable implements PrefixTable {
     for (let length = stems.longest(key, key.length); length >= 0; length = stems.longest(key, length)) {
       maskWords(key, length);
       key.length = length;
-      const slot = this.#keys.findIn(directory, key, zeroWord + length);
+      const slot = this.#keys.find(directory, key, zeroWord + length);
       if (slot >= 0) return slot;
     }
     return -1;
   }
 
-  #spaceOf(clusterID: number): Space | undefined {
-    return clusterID === 0 ? this.#main : this.#spaces.get(clusterID);
+  #familyOf(family: Family, clusterID: number): FamilyKeys | undefined {
+    if (clusterID !== 0) return this.#others.get(spaceFamily(family, clusterID));
+    return family === 4 ? this.#ipv4 : this.#ipv6;
   }
 
-  #newSpace(clusterID: number): Space {
-    const space = new Space(new StemIndex(this.#seed));
-    this.#spaces.set(clusterID, space);
-    return space;
+  #newFamily(family: Family, clusterID: number): FamilyKeys {
+    const added = new FamilyKeys(this.#seed, new SegmentDirectory(family));
+    this.#others.set(spaceFamily(family, clusterID), added);
+    return added;
   }
+}
+
+/** Returns a number for a family of an address space. The last bit marks IPv6. */
+function spaceFamily(family: Family, clusterID: number): number {
+  return 2 * clusterID + (family === 6 ? 1 : 0);
 }

@@ -3,7 +3,7 @@ import { Int32Rows } from '../columns/int32-rows.ts';
 import { GOLDEN, mix } from '../columns/mix.ts';
 import { SharedPages } from '../columns/shared-pages.ts';
 import { type AddressWords, addressBits, type Family, wordAt } from '../net/address-words.ts';
-import { type AddressColumn, readAddress, SegmentDirectory, writeAddress } from './segment-directory.ts';
+import { type AddressColumn, readAddress, type SegmentDirectory, writeAddress } from './segment-directory.ts';
 
 // A bucket has two words: the tag of a key, and its slot plus one with six bits for the kind (the length) of the key.
 const SLOT_BITS = 26; // 67 million keys
@@ -76,23 +76,6 @@ export function spaceOfWord(word: number): number {
   return (word - 1) >>> SPACE_SHIFT;
 }
 
-/** The directories of the segments of an address space. */
-class SpaceDirectories {
-  ipv4 = new SegmentDirectory(4);
-  ipv6 = new SegmentDirectory(6);
-
-  get bytes(): number {
-    return this.ipv4.bytes + this.ipv6.bytes;
-  }
-
-  fork(): SpaceDirectories {
-    const fork = new SpaceDirectories();
-    fork.ipv4 = this.ipv4.fork();
-    fork.ipv6 = this.ipv6.fork();
-    return fork;
-  }
-}
-
 /**
  * Extendible hash table in typed arrays. It assigns a slot to each key, grows in small steps, and stores neighbouring
  * keys together.
@@ -111,8 +94,7 @@ class SpaceDirectories {
  * - No insertion stalls, and no probe is longer than a segment, whatever keys an attacker chooses.
  * - Slots of removed keys form a free list in their key rows, last in, first out.
  * - The index takes 10 to 20 bytes a key.
- * - Each address space has separate segments; all share the slots. The segments of address space 0 are found without a
- *   map lookup.
+ * - The owner has a {@link SegmentDirectory} for each family and address space; all share the slots.
  *
  * The tag of an IPv4 key is its address, so equal tag and kind mean equal keys. The tag of an IPv6 key is a hash, so
  * the key itself is compared as well.
@@ -129,10 +111,6 @@ export class KeyHash {
   #keys = new Int32Rows(2);
   #wide = new Int32Rows(3);
   #pages = new SharedPages<Int32Array>();
-  #ipv4 = new SegmentDirectory(4);
-  #ipv6 = new SegmentDirectory(6);
-  /** The directories of the other address spaces, by id, each created by its first key. */
-  #spaces = new Map<number, SpaceDirectories>();
   /** Number of used buckets of each segment, including those marked as deleted. */
   #used: number[] = [];
   #size = 0;
@@ -166,26 +144,21 @@ export class KeyHash {
     return this.#limit;
   }
 
-  /** Memory of the table in bytes. */
+  /** Memory of the table in bytes, without the directories. */
   get bytes(): number {
     const pages = (this.#pages.count << PAGE_BITS) * this.#segmentWords * Int32Array.BYTES_PER_ELEMENT;
-    let directories = this.#ipv4.bytes + this.#ipv6.bytes;
-    for (const space of this.#spaces.values()) directories += space.bytes;
-    return this.#keys.bytes + this.#wide.bytes + pages + directories;
+    return this.#keys.bytes + this.#wide.bytes + pages;
   }
 
   /**
-   * Returns a table with the same keys in the same slots. Later writes to one do not affect the other. Costs a few
-   * words for each segment; the first write to a page copies it.
+   * Returns a table with the same keys in the same slots, for forks of the directories. Later writes to one do not
+   * affect the other. Costs a few words for each segment; the first write to a page copies it.
    */
   fork(): KeyHash {
     const fork = new KeyHash(this.#seed, this.#segmentBits);
     fork.#keys = this.#keys.fork();
     fork.#wide = this.#wide.fork();
     fork.#pages = this.#pages.fork();
-    fork.#ipv4 = this.#ipv4.fork();
-    fork.#ipv6 = this.#ipv6.fork();
-    for (const [clusterID, space] of this.#spaces) fork.#spaces.set(clusterID, space.fork());
     fork.#used = this.#used.slice();
     fork.#size = this.#size;
     fork.#limit = this.#limit;
@@ -194,19 +167,10 @@ export class KeyHash {
   }
 
   /**
-   * Returns the slot of a key, or -1. `words` must be masked to the length of the key; `word` is its
-   * {@link lengthWord}.
+   * Returns the slot of a key, or -1. `directory` is that of its family and address space, `words` must be masked to the
+   * length of the key, and `word` is its {@link lengthWord}.
    */
-  find(words: Readonly<AddressWords>, word: number): number {
-    const directory = this.#directoryOfKey(words.family, word);
-    return directory === undefined ? -1 : this.findIn(directory, words, word);
-  }
-
-  /**
-   * Like {@link find}, in the directory that {@link directoryOf} returned for the family and address space. Several
-   * probes share one call of it.
-   */
-  findIn(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
+  find(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
     const segment = directory.at(words);
     if (segment < 0) return -1;
     const tag = this.#tag(words, word);
@@ -224,8 +188,8 @@ export class KeyHash {
   }
 
   /** Returns the number of a key's home bucket, for {@link prefetch}; -1 if the table has no segment for it. */
-  bucketOf(words: Readonly<AddressWords>, word: number): number {
-    const segment = this.#directoryOfKey(words.family, word)?.at(words) ?? -1;
+  bucketOf(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
+    const segment = directory.at(words);
     if (segment < 0) return -1;
     return (segment << this.#segmentBits) | this.#home(this.#tag(words, word), kindOf(words.family, word));
   }
@@ -245,21 +209,19 @@ export class KeyHash {
   }
 
   /** Adds a new key and returns its slot. */
-  insert(words: Readonly<AddressWords>, word: number): number {
+  insert(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
     const slot = this.#takeSlot();
     this.#keys.set(slot, 0, words.w0);
     this.#keys.set(slot, 1, word);
     if (words.family === 6) this.#setWide(slot, words);
-    const directory = this.#directoryOfKey(words.family, word) ?? this.#newSpace(words.family, word);
     this.#link(directory, words, this.#tag(words, word), kindOf(words.family, word) | (slot + 1));
     this.#size++;
     return slot;
   }
 
   /** Removes a slot in use. The caller passes its key, so that the key row need not be read. */
-  remove(slot: number, words: Readonly<AddressWords>, word: number): void {
-    const segment = this.#directoryOfKey(words.family, word)?.at(words) ?? -1;
-    this.#unlink(segment, this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
+  remove(directory: SegmentDirectory, slot: number, words: Readonly<AddressWords>, word: number): void {
+    this.#unlink(directory.at(words), this.#home(this.#tag(words, word), kindOf(words.family, word)), slot);
     this.#keys.set(slot, 0, this.#free);
     this.#keys.set(slot, 1, 0);
     this.#free = slot + 1;
@@ -267,14 +229,16 @@ export class KeyHash {
   }
 
   /**
-   * Yields the slots of all keys in the segments of the addresses of a prefix, unordered. `word` is its length
-   * word. The caller filters them: the first and the last segment contain other keys, and shorter prefixes are
-   * included. Keys must not be added or removed during the iteration.
+   * Yields the slots of all keys in the segments of the addresses of a prefix, unordered. The caller filters them: the
+   * first and the last segment contain other keys, and shorter prefixes are included. Keys must not be added or removed
+   * during the iteration.
    */
-  *within(words: Readonly<AddressWords>, word: number): Generator<number, void, void> {
-    const directory = this.#directoryOfKey(words.family, word);
-    if (directory === undefined) return;
-    for (const segment of directory.within(words, lengthOfWord(word))) {
+  *within(
+    directory: SegmentDirectory,
+    words: Readonly<AddressWords>,
+    length: number,
+  ): Generator<number, void, void> {
+    for (const segment of directory.within(words, length)) {
       const page = this.#pageOf(segment);
       const base = this.#baseOf(segment);
       for (let at = base; at < base + this.#segmentWords; at += 2) {
@@ -303,23 +267,6 @@ export class KeyHash {
       out.w2 = 0;
       out.w3 = 0;
     }
-  }
-
-  /** Returns the directory for a family and address space; undefined if the space has none yet. */
-  directoryOf(family: Family, clusterID: number): SegmentDirectory | undefined {
-    if (clusterID === 0) return family === 4 ? this.#ipv4 : this.#ipv6;
-    const space = this.#spaces.get(clusterID);
-    return family === 4 ? space?.ipv4 : space?.ipv6;
-  }
-
-  #directoryOfKey(family: Family, word: number): SegmentDirectory | undefined {
-    return this.directoryOf(family, word <= 1 << SPACE_SHIFT ? 0 : spaceOfWord(word));
-  }
-
-  #newSpace(family: Family, word: number): SegmentDirectory {
-    const space = new SpaceDirectories();
-    this.#spaces.set(spaceOfWord(word), space);
-    return family === 4 ? space.ipv4 : space.ipv6;
   }
 
   /**

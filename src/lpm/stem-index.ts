@@ -4,7 +4,14 @@ import { mix } from '../columns/mix.ts';
 import { type AddressWords, type Family, wordMask } from '../net/address-words.ts';
 import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
-/** The prefixes of one family, except those as long as an address. */
+/**
+ * Finds the prefix lengths to try for a longest match in one family. Each prefix shorter than an address is in the set
+ * of its *stem*: the first bits of the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of
+ * a set yields the longest prefix in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets
+ * exist, so that only these are read. `longest` usually reads two cache lines. Memory: 16 to 32 bytes for a stem, 64
+ * more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of
+ * roots.
+ */
 export interface FamilyStems {
   /**
    * Returns the length of the longest prefix shorter than `below` that contains the address, or -1. It misses no
@@ -13,7 +20,7 @@ export interface FamilyStems {
   longest(address: Readonly<AddressWords>, below: number): number;
   /** Adds (`by` 1) or removes (-1) a prefix. */
   adjust(words: Readonly<AddressWords>, length: number, by: 1 | -1): void;
-  /** Returns a copy. Later writes to one do not affect the other. */
+  /** Returns a copy. Later writes to one do not affect the other. The next write to each copies its maps. */
   fork(): FamilyStems;
   readonly bytes: number;
 }
@@ -207,43 +214,7 @@ class IPv6Stems implements FamilyStems {
   }
 }
 
-/**
- * Finds the prefix lengths to try for a longest match. Each prefix is in the set of its *stem*: the first bits of
- * the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of a set yields the longest prefix
- * in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets exist, so that only these are
- * read. `longest` usually reads two cache lines. Endpoints are not indexed. Memory: 16 to 32 bytes for a stem, 64 more
- * if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of roots.
- */
-export class StemIndex {
-  readonly #seed: number;
-  #ipv4: FamilyStems | undefined;
-  #ipv6: FamilyStems | undefined;
-
-  constructor(seed: number) {
-    this.#seed = seed;
-  }
-
-  /** Returns a copy. Later writes to one do not affect the other. The next write to each copies its maps. */
-  fork(): StemIndex {
-    const fork = new StemIndex(this.#seed);
-    fork.#ipv4 = this.#ipv4?.fork();
-    fork.#ipv6 = this.#ipv6?.fork();
-    return fork;
-  }
-
-  /** Returns the stems of a family; undefined before its first prefix. */
-  of(family: Family): FamilyStems | undefined {
-    return family === 4 ? this.#ipv4 : this.#ipv6;
-  }
-
-  /** Adds (`by` 1) or removes (-1) a prefix shorter than an address. */
-  adjust(key: Readonly<AddressWords>, length: number, by: 1 | -1): void {
-    if (key.family === 4) this.#ipv4 ??= new IPv4Stems(this.#seed);
-    else this.#ipv6 ??= new IPv6Stems(this.#seed);
-    this.of(key.family)?.adjust(key, length, by);
-  }
-
-  get bytes(): number {
-    return (this.#ipv4?.bytes ?? 0) + (this.#ipv6?.bytes ?? 0);
-  }
+/** Returns the stems of a family without prefixes. */
+export function newStems(family: Family, seed: number): FamilyStems {
+  return family === 4 ? new IPv4Stems(seed) : new IPv6Stems(seed);
 }

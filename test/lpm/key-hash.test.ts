@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { SharedPages } from '../../src/columns/shared-pages.ts';
 import { KeyHash, lengthWord } from '../../src/lpm/key-hash.ts';
+import { SegmentDirectory } from '../../src/lpm/segment-directory.ts';
 import { type AddressWords, addressBits, type Family, maskWords } from '../../src/net/address-words.ts';
 
 // A cache line has eight buckets, a small segment 64 lines.
@@ -33,14 +34,36 @@ function neighbour(family: Family, length: number, words: readonly number[], nth
   return key(family, length, ...next);
 }
 
-function hashOf(keys: readonly Key[], seed = 1): KeyHash {
-  const hash = new KeyHash(seed, SMALL);
-  for (const { words, word } of keys) hash.insert(words, word);
+/** A hash with small segments, and its directories. */
+class SmallHash {
+  readonly hash: KeyHash;
+  readonly #directories = { 4: new SegmentDirectory(4), 6: new SegmentDirectory(6) };
+
+  constructor(seed: number) {
+    this.hash = new KeyHash(seed, SMALL);
+  }
+
+  find({ words, word }: Key): number {
+    return this.hash.find(this.#directories[words.family], words, word);
+  }
+
+  insert({ words, word }: Key): void {
+    this.hash.insert(this.#directories[words.family], words, word);
+  }
+
+  remove(key: Key): void {
+    this.hash.remove(this.#directories[key.words.family], this.find(key), key.words, key.word);
+  }
+}
+
+function hashOf(keys: readonly Key[], seed = 1): SmallHash {
+  const hash = new SmallHash(seed);
+  for (const one of keys) hash.insert(one);
   return hash;
 }
 
 /** Returns the buckets that the hash reads while it looks up these keys, one list for each. */
-function bucketsRead(hash: KeyHash, keys: readonly Key[]): readonly (readonly number[])[] {
+function bucketsRead(hash: SmallHash, keys: readonly Key[]): readonly (readonly number[])[] {
   let read = new Set<number>();
   const { at } = SharedPages.prototype;
   vi.spyOn(SharedPages.prototype, 'at').mockImplementation(function (this: SharedPages<Int32Array>, index) {
@@ -51,9 +74,9 @@ function bucketsRead(hash: KeyHash, keys: readonly Key[]): readonly (readonly nu
     };
     return page?.length === PAGE_WORDS ? new Proxy(page, { get }) : page;
   });
-  const all = keys.map(({ words, word }) => {
+  const all = keys.map((one) => {
     read = new Set();
-    hash.find(words, word);
+    hash.find(one);
     return [...read];
   });
   vi.restoreAllMocks();
@@ -101,8 +124,8 @@ describe('a hash', () => {
     const keys = colliding(differing, 9);
     const [absent, ...present] = keys;
     const hash = hashOf(present, 0);
-    expect(present.map(({ words, word }) => hash.find(words, word))).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-    expect(absent && hash.find(absent.words, absent.word)).toBe(-1);
+    expect(present.map((one) => hash.find(one))).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(absent && hash.find(absent)).toBe(-1);
     const reads = bucketsRead(hash, keys).map((buckets) => buckets.length);
     expect(reads).toEqual([9, 1, 2, 3, 4, 5, 6, 7, 8]); // same tag, same home bucket
   });
@@ -110,27 +133,24 @@ describe('a hash', () => {
 
 describe('the size of a hash', () => {
   const address = (nth: number): Key => key(4, 33, Math.imul(nth, 0x9e37_79b1));
-  const remove = (hash: KeyHash, { words, word }: Key): void =>
-    hash.remove(hash.find(words, word), words, word);
 
   it('stays the same while some keys are deleted and added again and again', () => {
-    const hash = hashOf(Array.from({ length: 600 }, (_, nth) => address(nth)));
-    const { bytes } = hash;
+    const small = hashOf(Array.from({ length: 600 }, (_, nth) => address(nth)));
+    const { bytes } = small.hash;
     for (let nth = 0; nth < 10_000; nth++) {
-      const { words, word } = address(600 + (nth % 10));
-      hash.insert(words, word);
-      remove(hash, { words, word });
+      small.insert(address(600 + (nth % 10)));
+      small.remove(address(600 + (nth % 10)));
     }
-    expect(hash.bytes).toBe(bytes);
+    expect(small.hash.bytes).toBe(bytes);
   });
 
   it('is that of the existing keys, however many existed before', () => {
-    const hash = hashOf(Array.from({ length: 100 }, (_, nth) => address(nth)));
+    const small = hashOf(Array.from({ length: 100 }, (_, nth) => address(nth)));
+    const { hash } = small;
     const { bytes } = hash;
     for (let nth = 100; nth < 10_000; nth++) {
-      const { words, word } = address(nth);
-      hash.insert(words, word);
-      remove(hash, address(nth - 100));
+      small.insert(address(nth));
+      small.remove(address(nth - 100));
     }
     expect([hash.size, hash.slotLimit, hash.bytes]).toEqual([100, 101, bytes]);
   });
