@@ -1,14 +1,9 @@
-import type { Rejection } from '../base/rejection.ts';
 import { canonicalAddress } from '../net/prefix.ts';
-import { fieldsOf, parseOutputList } from './output-json.ts';
+import { fieldsOf, type OutputContext, parseOutputList } from './output-json.ts';
 
 /** Returns the addresses of a node's own endpoints in the output of `endpoint list`, as a table or with `-o json`. */
-export function readEndpointList(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): ReadonlySet<string> {
-  return /^\[/m.test(text) ? addressesOfJson(text, at, onReject) : addressesOfTable(text);
+export function readEndpointList(text: string, context: OutputContext): ReadonlySet<string> {
+  return /^\[/m.test(text) ? addressesOfJson(text, context) : addressesOfTable(text);
 }
 
 /**
@@ -25,13 +20,9 @@ function addressesOfTable(text: string): ReadonlySet<string> {
   return addresses;
 }
 
-function addressesOfJson(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): ReadonlySet<string> {
+function addressesOfJson(text: string, context: OutputContext): ReadonlySet<string> {
   const addresses = new Set<string>();
-  for (const item of parseOutputList(text, 'endpoint list', at, onReject) ?? []) {
+  for (const item of parseOutputList(text, 'endpoint list', context) ?? []) {
     const networking = fieldsOf(item)?.object('status')?.object('networking');
     const pairs = networking?.list('addressing').items((list, index) => list.item(index)) ?? [];
     for (const pair of pairs)

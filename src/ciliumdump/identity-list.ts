@@ -1,6 +1,6 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
-import { parseOutputList } from './output-json.ts';
+import { type OutputContext, parseOutputList } from './output-json.ts';
 import { identityOf } from './table-entry.ts';
 
 /**
@@ -9,10 +9,9 @@ import { identityOf } from './table-entry.ts';
  */
 export function readIdentityList(
   text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
+  context: OutputContext,
 ): ReadonlyMap<number, readonly string[]> {
-  if (/^\[/m.test(text)) return identitiesOfJson(text, at, onReject);
+  if (/^\[/m.test(text)) return identitiesOfJson(text, context);
   const identities = new Map<number, string[]>();
   let labels: string[] = []; // of the last identity
   const title = Math.max(0, text.search(/^ID\s/m)); // after warnings of the program
@@ -24,23 +23,21 @@ export function readIdentityList(
       identities.set(identity, labels);
     } else if (number === '' && label !== '') labels.push(label);
     else if (line.trim() !== '')
-      onReject(rejection('invalid-line', 'identity list', line, 'must have a number and labels', at));
+      context.onReject(
+        rejection('invalid-line', 'identity list', line, 'must have a number and labels', context.at),
+      );
   }
   return identities;
 }
 
-function identitiesOfJson(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): ReadonlyMap<number, readonly string[]> {
+function identitiesOfJson(text: string, context: OutputContext): ReadonlyMap<number, readonly string[]> {
   const identities = new Map<number, readonly string[]>();
-  const list = parseOutputList(text, 'identity list', at, onReject) ?? [];
+  const list = parseOutputList(text, 'identity list', context) ?? [];
   for (const [index, item] of list.entries()) {
     const identity = isObject(item) ? identityOf(item['id']) : undefined;
     const labels: unknown = isObject(item) ? item['labels'] : undefined;
     if (identity === undefined)
-      onReject(rejection('invalid-identity', `[${index}].id`, item, 'must be a number', at));
+      context.onReject(rejection('invalid-identity', `[${index}].id`, item, 'must be a number', context.at));
     else
       identities.set(
         identity,

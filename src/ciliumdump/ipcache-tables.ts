@@ -1,14 +1,11 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
-import { parseOutputJson, parseOutputList } from './output-json.ts';
+import { type OutputContext, parseOutputJson, parseOutputList } from './output-json.ts';
 import { hostOf, identityOf, parseMapValue, type TableEntry, tablePrefix } from './table-entry.ts';
 
 /** Receives the entries and the unreadable parts of a table. `onEntry` is called in the order of the table. */
-export interface TableReader {
-  /** Names the table in rejections. */
-  readonly at: string;
+export interface TableReader extends OutputContext {
   readonly onEntry: (entry: TableEntry) => void;
-  readonly onReject: (rejection: Rejection) => void;
 }
 
 /**
@@ -17,7 +14,7 @@ export interface TableReader {
  * ignored. Linear in the text.
  */
 export function readIPList(text: string, reader: TableReader): boolean {
-  const list = parseOutputList(text, 'ip list', reader.at, reader.onReject);
+  const list = parseOutputList(text, 'ip list', reader);
   for (const [index, item] of list?.entries() ?? []) readIPItem(item, index, reader);
   return list !== undefined;
 }

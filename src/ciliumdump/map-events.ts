@@ -1,6 +1,6 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { rejection } from '../base/rejection.ts';
 import { isObject } from '../net/fields.ts';
-import { objectsIn } from './output-json.ts';
+import { type OutputContext, objectsIn } from './output-json.ts';
 import { type MapValue, parseMapValue, tablePrefix } from './table-entry.ts';
 
 /** A write of a map of the kernel. */
@@ -23,11 +23,7 @@ const MAX_KEYS = 1_000_000;
  * Returns the last write of each prefix in the output of `map events cilium_ipcache`, as text or with `-o json`. The
  * output is in the order of the writes. An unreadable event is rejected without affecting the others.
  */
-export function readMapEvents(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): ReadonlyMap<string, MapEvent> {
+export function readMapEvents(text: string, { at, onReject }: OutputContext): ReadonlyMap<string, MapEvent> {
   const last = new Map<string, MapEvent>();
   for (const event of text.includes('key="') ? eventsOfLines(text) : eventsOfJson(text)) {
     const key = typeof event['key'] === 'string' ? tablePrefix(event['key']) : undefined;

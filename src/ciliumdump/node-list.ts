@@ -1,6 +1,6 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { rejection } from '../base/rejection.ts';
 import type { Fields } from '../net/fields.ts';
-import { fieldsOf, parseOutputList } from './output-json.ts';
+import { fieldsOf, type OutputContext, parseOutputList } from './output-json.ts';
 
 /** A node known to an agent. */
 export interface ListedNode {
@@ -20,12 +20,9 @@ export interface ListedNode {
  * list. A node without a name is rejected without affecting the others. Unknown fields and invalid addresses are
  * ignored.
  */
-export function readNodeList(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): readonly ListedNode[] | undefined {
-  const list = parseOutputList(text, 'node list', at, onReject, 'nodes-added');
+export function readNodeList(text: string, context: OutputContext): readonly ListedNode[] | undefined {
+  const { at, onReject } = context;
+  const list = parseOutputList(text, 'node list', context, 'nodes-added');
   return list?.flatMap((item, index) => {
     const node = listedNode(item);
     if (node === undefined) onReject(rejection('invalid-node', `[${index}]`, item, 'must have a name', at));

@@ -1,6 +1,13 @@
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { Fields, isObject } from '../net/fields.ts';
 
+/** The output that a reader reads, and the receiver of its unreadable parts. */
+export interface OutputContext {
+  /** Names the output in rejections. */
+  readonly at: string;
+  readonly onReject: (rejection: Rejection) => void;
+}
+
 /** The result of {@link parseOutputJson}: a value, or the reason why there is none. */
 export type OutputJson = { readonly value: unknown } | { readonly problem: string };
 
@@ -26,8 +33,7 @@ export function parseOutputJson(text: string): OutputJson {
 export function parseOutputList(
   text: string,
   command: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
+  { at, onReject }: OutputContext,
   inner?: string,
 ): readonly unknown[] | undefined {
   const json = parseOutputJson(text);

@@ -1,6 +1,6 @@
-import { type Rejection, rejection } from '../base/rejection.ts';
+import { rejection } from '../base/rejection.ts';
 import type { Fields } from '../net/fields.ts';
-import { fieldsOf, parseOutputList } from './output-json.ts';
+import { fieldsOf, type OutputContext, parseOutputList } from './output-json.ts';
 
 /** A frontend of a service on a node. */
 export interface ListedService {
@@ -35,12 +35,9 @@ export function hostPort(address: string, port: number): string {
  * frontend without an address or port is rejected without affecting the others. Unknown fields are ignored. The
  * realized state takes precedence over the specification.
  */
-export function readServiceList(
-  text: string,
-  at: string,
-  onReject: (rejection: Rejection) => void,
-): readonly ListedService[] | undefined {
-  const list = parseOutputList(text, 'service list', at, onReject);
+export function readServiceList(text: string, context: OutputContext): readonly ListedService[] | undefined {
+  const { at, onReject } = context;
+  const list = parseOutputList(text, 'service list', context);
   return list?.flatMap((item, index) => {
     const fields = fieldsOf(item);
     const realized = fields?.object('status')?.object('realized');

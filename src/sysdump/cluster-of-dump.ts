@@ -54,7 +54,7 @@ export async function clusterOfReports(
 const onReject = (): void => {};
 
 function clusterOfLocalNode(text: string, at: string): string | undefined {
-  const nodes = readNodeList(commandOutput(text).text, at, onReject);
+  const nodes = readNodeList(commandOutput(text).text, { at, onReject });
   return nodes?.find(({ source, cluster }) => source === 'local' && cluster !== '')?.cluster;
 }
 

@@ -319,8 +319,8 @@ async function askCilium(
   readIPList(await answer('/v1/ip'), { at, onReject, onEntry: (entry) => entries.push(entry) });
   return {
     entries,
-    services: readServiceList(await answer('/v1/service'), at, onReject),
-    nodes: readNodeList(await answer('/v1/cluster/nodes'), at, onReject),
+    services: readServiceList(await answer('/v1/service'), { at, onReject }),
+    nodes: readNodeList(await answer('/v1/cluster/nodes'), { at, onReject }),
   };
 }
 
@@ -337,15 +337,15 @@ async function readFile({ path, text: at }: TableOperand, rejections: RejectionL
   const { text, failure } = commandOutput(head.bytes.toString('utf8'));
   if (failure !== undefined)
     throw new InputError(`${path}: the command failed: ${failure.error}: run it again`);
-  const onReject = rejections.add.bind(rejections);
+  const context = { at, onReject: rejections.add.bind(rejections) };
   const none: Tables = { entries: undefined, services: undefined, nodes: undefined };
   const kind = contentKind(text);
   if (kind === 'services')
-    return requireTable(path, rejections, { ...none, services: readServiceList(text, at, onReject) });
+    return requireTable(path, rejections, { ...none, services: readServiceList(text, context) });
   if (kind === 'nodes')
-    return requireTable(path, rejections, { ...none, nodes: readNodeList(text, at, onReject) });
+    return requireTable(path, rejections, { ...none, nodes: readNodeList(text, context) });
   const entries: TableEntry[] = [];
-  const reader = { at, onReject, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
+  const reader = { ...context, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
   const isRead =
     kind !== undefined && (kind === 'map' ? readMapList(text, reader) : readIPList(text, reader));
   return requireTable(path, rejections, { ...none, entries: isRead ? entries : undefined });

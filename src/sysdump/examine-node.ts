@@ -1,7 +1,7 @@
 import type { Rejection } from '../base/rejection.ts';
 import { listText } from '../base/show-value.ts';
 import { compareNodes } from '../ciliumdump/compare-nodes.ts';
-import { compareServices, type ListedServiceDifference } from '../ciliumdump/compare-services.ts';
+import { compareServices } from '../ciliumdump/compare-services.ts';
 import {
   type Difference,
   isNodeIdentity,
@@ -14,6 +14,7 @@ import { readIdentityList } from '../ciliumdump/identity-list.ts';
 import { readIPList, readMapList, type TableReader } from '../ciliumdump/ipcache-tables.ts';
 import { type MapEvent, readMapEvents } from '../ciliumdump/map-events.ts';
 import { type ListedNode, readNodeList } from '../ciliumdump/node-list.ts';
+import type { OutputContext } from '../ciliumdump/output-json.ts';
 import { readServiceList } from '../ciliumdump/service-list.ts';
 import type { TableEntry } from '../ciliumdump/table-entry.ts';
 import type { PrefixValue, Truth } from '../ciliumdump/truth.ts';
@@ -73,11 +74,11 @@ class NodeExamination {
   #undecidable = 0;
 
   constructor(dump: NodeDump, examination: Examination) {
-    const { truth, onReject } = examination;
+    const { truth } = examination;
     this.#dump = dump;
     this.#examination = examination;
     const nodes = dump.outputs.get('node-list');
-    this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#at('node list'), onReject);
+    this.#nodes = nodes === undefined ? undefined : readNodeList(nodes, this.#context('node list'));
     const localNode = this.#nodes?.find(({ source }) => source === 'local');
     this.#name = localNode?.name ?? this.#guessName();
     const known = truth.nodes.get(`${truth.clusterName}/${this.#name}`);
@@ -86,9 +87,7 @@ class NodeExamination {
       name: known?.name,
       addresses: new Set([...(known?.addresses ?? []), ...(localNode?.addresses ?? [])]),
       endpoints:
-        endpoints === undefined
-          ? new Set()
-          : readEndpointList(endpoints, this.#at('endpoint list'), onReject),
+        endpoints === undefined ? new Set() : readEndpointList(endpoints, this.#context('endpoint list')),
       knowsOtherClusters: this.#nodes !== undefined,
       otherClusterAddresses: new Set(
         (this.#nodes ?? []).flatMap((node) => (this.#isOfOtherCluster(node) ? node.addresses : [])),
@@ -117,8 +116,9 @@ class NodeExamination {
     return { name: this.#name, report: path, tables, services, undecidable, failures: failures.length };
   }
 
-  #at(output: string): string {
-    return this.#dump.path === '' ? output : `${this.#dump.path} ${output}`;
+  #context(output: string): OutputContext {
+    const at = this.#dump.path === '' ? output : `${this.#dump.path} ${output}`;
+    return { at, onReject: this.#examination.onReject };
   }
 
   /** Returns the name of a node whose list does not name it: by the agent's pod, the host name, or the path. */
@@ -149,7 +149,7 @@ class NodeExamination {
     isForDisagreements = true,
   ): TableCounts | undefined {
     if (output === undefined) return undefined;
-    const { truth, onReject } = this.#examination;
+    const { truth } = this.#examination;
     const disagreements = isForDisagreements ? this.#examination.disagreements : undefined;
     const command = table === 'agent' ? 'ip list' : 'bpf ipcache list';
     const counts: Partial<Record<Difference['kind'] | 'younger', number>> = {};
@@ -164,7 +164,7 @@ class NodeExamination {
       const verdict = comparison.add(entry);
       if (isForDisagreements) this.#addForDisagreements(table, entry, verdict);
     };
-    if (!read(output, { at: this.#at(command), onReject, onEntry })) {
+    if (!read(output, { ...this.#context(command), onEntry })) {
       disagreements?.cancelNode();
       this.#add('unreadable', command, 'the output is not in a known format');
       return undefined;
@@ -188,7 +188,7 @@ class NodeExamination {
   /** Returns the last writes of the map. They are read only if there is a difference. */
   get #mapEvents(): ReadonlyMap<string, MapEvent> {
     const output = this.#dump.outputs.get('map-events') ?? '';
-    this.#events ??= readMapEvents(output, this.#at('map events'), this.#examination.onReject);
+    this.#events ??= readMapEvents(output, this.#context('map events'));
     return this.#events;
   }
 
@@ -265,8 +265,8 @@ class NodeExamination {
   #compareIdentities(): void {
     const output = this.#dump.outputs.get('identity-list');
     if (output === undefined) return;
-    const { truth, onReject } = this.#examination;
-    for (const [identity, labels] of readIdentityList(output, this.#at('identity list'), onReject)) {
+    const { truth } = this.#examination;
+    for (const [identity, labels] of readIdentityList(output, this.#context('identity list'))) {
       const known = identity < MINIMAL_ALLOCATED_IDENTITY ? undefined : truth.labelsOf(identity);
       if (known === undefined || labels.length === 0) continue;
       const expected = known.map(labelText);
@@ -282,16 +282,9 @@ class NodeExamination {
 
   #compareServices(): number {
     const output = this.#dump.outputs.get('service-list');
-    const { truth, onReject } = this.#examination;
-    const listed =
-      output === undefined ? undefined : readServiceList(output, this.#at('service list'), onReject);
+    const { truth } = this.#examination;
+    const listed = output === undefined ? undefined : readServiceList(output, this.#context('service list'));
     if (listed === undefined) return 0;
-    const kinds: Readonly<Record<Exclude<ListedServiceDifference['kind'], 'undecidable'>, FindingKind>> = {
-      'no-backends': 'no-backends',
-      backends: 'service-backends',
-      missing: 'service-missing',
-      stale: 'service-stale',
-    };
     for (const { kind, frontend, service, lacking, surplus } of compareServices(truth, listed)) {
       if (kind === 'undecidable') {
         this.#undecidable++;
@@ -304,7 +297,11 @@ class NodeExamination {
       // A missing frontend lacks no backends if its service has none.
       const differences = parts.filter((part) => part !== '').join('; ') || 'the service has no backends';
       const text = kind === 'stale' ? 'no source has it' : differences;
-      this.#add(kinds[kind], service === '' ? frontend : `${service} ${frontend}`, text);
+      this.#add(
+        kind === 'no-backends' ? kind : `service-${kind}`,
+        service === '' ? frontend : `${service} ${frontend}`,
+        text,
+      );
     }
     return listed.length;
   }

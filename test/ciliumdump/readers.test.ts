@@ -152,10 +152,10 @@ describe('other outputs', () => {
       events.map((event) => JSON.stringify(event, null, 2)).join('\n'),
       JSON.stringify(events),
     ])
-      expect([...readMapEvents(text, 'test', onReject)]).toEqual([['10.0.0.7/32', expected]]);
+      expect([...readMapEvents(text, { at: 'test', onReject })]).toEqual([['10.0.0.7/32', expected]]);
     const line =
       'key="10.0.0.7/32" value="identity=5 encryptkey=0 tunnelendpoint=1.1.1.1, flags=<none>" time=2026-01-01T10:00:02Z action=update desiredState=ok lastError=""\n';
-    expect(readMapEvents(line, 'test', onReject).get('10.0.0.7/32')).toEqual({
+    expect(readMapEvents(line, { at: 'test', onReject }).get('10.0.0.7/32')).toEqual({
       time: '2026-01-01T10:00:02Z',
       action: 'update',
       desired: 'ok',
@@ -183,9 +183,11 @@ describe('other outputs', () => {
       addresses: ['192.168.0.1', '10.0.0.1', '10.0.0.2'],
       podCIDRs: ['10.0.0.0/24'],
     };
-    expect(readNodeList(JSON.stringify([node]), 'test', onReject)).toEqual([expected]);
-    expect(readNodeList(JSON.stringify({ 'nodes-added': [node] }), 'test', onReject)).toEqual([expected]);
-    expect(readNodeList('Name  IPv4', 'test', onReject)).toBeUndefined();
+    expect(readNodeList(JSON.stringify([node]), { at: 'test', onReject })).toEqual([expected]);
+    expect(readNodeList(JSON.stringify({ 'nodes-added': [node] }), { at: 'test', onReject })).toEqual([
+      expected,
+    ]);
+    expect(readNodeList('Name  IPv4', { at: 'test', onReject })).toBeUndefined();
   });
 
   it('service list: the realized state, and only active backends', () => {
@@ -208,7 +210,10 @@ describe('other outputs', () => {
       ],
     };
     expect(
-      readServiceList(JSON.stringify([{ spec, status: { realized } }, { spec: {} }]), 'test', onReject),
+      readServiceList(JSON.stringify([{ spec, status: { realized } }, { spec: {} }]), {
+        at: 'test',
+        onReject,
+      }),
     ).toEqual([
       {
         frontend: '10.96.0.1:443/TCP',
@@ -230,9 +235,12 @@ describe('other outputs', () => {
     ];
     const table =
       'ID      LABELS\n1       reserved:host\n66536   k8s:app=a\n        k8s:io.kubernetes.pod.namespace=shop\n';
-    expect([...readIdentityList(table, 'test', onReject)]).toEqual(expected);
+    expect([...readIdentityList(table, { at: 'test', onReject })]).toEqual(expected);
     expect([
-      ...readIdentityList(JSON.stringify(expected.map(([id, labels]) => ({ id, labels }))), 'test', onReject),
+      ...readIdentityList(JSON.stringify(expected.map(([id, labels]) => ({ id, labels }))), {
+        at: 'test',
+        onReject,
+      }),
     ]).toEqual(expected);
   });
 
@@ -242,9 +250,11 @@ describe('other outputs', () => {
     expect(map).toMatchObject({ entries: [{ prefix: '10.0.0.7/32', identity: 55 }], rejected: [], ok: true });
     rejected.length = 0;
     for (const text of ['[{"id": 1, "labels": ["reserved:host"]}]', 'ID   LABELS\n1    reserved:host\n'])
-      expect([...readIdentityList(warning + text, 'test', onReject)]).toEqual([[1, ['reserved:host']]]);
+      expect([...readIdentityList(warning + text, { at: 'test', onReject })]).toEqual([
+        [1, ['reserved:host']],
+      ]);
     const endpoints = '[{"status": {"networking": {"addressing": [{"ipv4": "10.0.0.7"}]}}}]';
-    expect([...readEndpointList(warning + endpoints, 'test', onReject)]).toEqual(['10.0.0.7']);
+    expect([...readEndpointList(warning + endpoints, { at: 'test', onReject })]).toEqual(['10.0.0.7']);
     expect(rejected).toEqual([]);
   });
 
@@ -255,7 +265,7 @@ describe('other outputs', () => {
       { id: 12, status: { networking: { addressing: [{ ipv4: '10.0.0.7', ipv6: 'fd00::7' }] } } },
     ];
     for (const text of [table, JSON.stringify(json)])
-      expect([...readEndpointList(text, 'test', onReject)].sort()).toEqual(['10.0.0.7', 'fd00::7']);
+      expect([...readEndpointList(text, { at: 'test', onReject })].sort()).toEqual(['10.0.0.7', 'fd00::7']);
   });
 
   it('knows the file of each command, of each version', () => {
@@ -333,7 +343,7 @@ describe('other outputs', () => {
           readIdentityList,
           readEndpointList,
         ])
-          reader(output, 'test', onReject);
+          reader(output, { at: 'test', onReject });
       }),
     );
   });
