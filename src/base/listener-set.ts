@@ -26,8 +26,8 @@ export class ListenerSet<L extends object> {
   readonly #queue: DeliveryQueue;
   /** Copy-on-write: a delivery reaches the subscriptions that existed when it was requested. */
   #subscriptions: readonly Subscription<L>[] = [];
-  /** The steps of the running replay. {@link beforeChange} computes the remaining ones from the unchanged state. */
-  #steps: ReplaySteps<(listener: L) => unknown> | undefined;
+  /** Computes the remaining steps of the running replay; undefined if there are none to compute. */
+  #computeSteps: (() => void) | undefined;
 
   constructor(queue: DeliveryQueue) {
     this.#queue = queue;
@@ -67,20 +67,23 @@ export class ListenerSet<L extends object> {
    * replay. Cheap if no replay is running.
    */
   beforeChange(): void {
-    this.#steps?.readAll();
+    this.#computeSteps?.();
   }
 
   #replay(subscription: Subscription<L>, replay: Replay<L>): void {
     if (!subscription.active) return;
     this.#add(subscription);
-    const steps = new ReplaySteps(replay.steps());
-    this.#steps = steps;
-    for (let step = steps.next(); step !== undefined && subscription.active; step = steps.next()) {
-      if (this.#queue.guard.call(step, subscription.listener)) continue;
+    let steps = replay.steps();
+    this.#computeSteps = () => {
+      this.#computeSteps = undefined;
+      steps = [...steps].values();
+    };
+    for (let step = steps.next(); step.done !== true && subscription.active; step = steps.next()) {
+      if (this.#queue.guard.call(step.value, subscription.listener)) continue;
       this.#remove(subscription);
       this.#queue.guard.call(replay.ended, subscription.listener);
     }
-    this.#steps = undefined;
+    this.#computeSteps = undefined;
   }
 
   #add(subscription: Subscription<L>): void {
@@ -102,26 +105,5 @@ export class CallbackSet<V> extends ListenerSet<(value: V) => unknown> {
   /** Calls each callback with `value`, now or after the running calls. */
   call(value: V): void {
     this.notify((callback, received) => callback(received), value);
-  }
-}
-
-/** The steps of a running replay, computed one by one until `readAll` computes the rest. */
-class ReplaySteps<S> {
-  #source: IterableIterator<S>;
-  #isRead = false;
-
-  constructor(source: IterableIterator<S>) {
-    this.#source = source;
-  }
-
-  next(): S | undefined {
-    const { done, value } = this.#source.next();
-    return done === true ? undefined : value;
-  }
-
-  readAll(): void {
-    if (this.#isRead) return;
-    this.#isRead = true;
-    this.#source = [...this.#source].values();
   }
 }
