@@ -1,4 +1,5 @@
 import type { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 
 /**
  * Yields the output of a decompressor for packed bytes. Throws the error of the decompressor or of the packed bytes.
@@ -8,36 +9,11 @@ export async function* decompressed(
   packed: AsyncIterable<Uint8Array>,
   stream: Transform,
 ): AsyncGenerator<Buffer, void, void> {
-  const feed = (async () => {
-    for await (const chunk of packed) {
-      if (stream.destroyed) return;
-      if (!stream.write(chunk)) await drained(stream);
-    }
-    stream.end();
-  })().catch((error: unknown) => {
-    stream.destroy(error instanceof Error ? error : new Error(String(error)));
-  });
+  const fed = pipeline(packed, stream).catch(() => {}); // destroys the stream with the error, which the loop throws
   try {
     for await (const chunk of stream) yield chunk;
   } finally {
     stream.destroy();
-    await feed;
+    await fed;
   }
-}
-
-/** Resolves when a stream accepts data again, or has been destroyed. */
-function drained(stream: Transform): Promise<void> {
-  return new Promise((resolve) => {
-    if (stream.destroyed) {
-      resolve();
-      return;
-    }
-    const done = (): void => {
-      stream.off('drain', done);
-      stream.off('close', done);
-      resolve();
-    };
-    stream.on('drain', done);
-    stream.on('close', done);
-  });
 }

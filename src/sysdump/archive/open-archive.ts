@@ -14,14 +14,14 @@ import {
   checkCount,
 } from './archive.ts';
 import { decompressed } from './decompressed.ts';
-import { readTar } from './tar-reader.ts';
+import { readTar, TAR_BLOCK_BYTES } from './tar-reader.ts';
 import { ZipArchive } from './zip-reader.ts';
 
 const MAX_DEPTH = 8;
 /** Maximum depth of nested archives. */
 const MAX_ARCHIVE_DEPTH = 2;
-/** Size of the first block of a tar file, which contains its magic. */
-const HEAD_BYTES = 512;
+/** Size of the beginning of a file with its magic: a block of a tar file. */
+const HEAD_BYTES = TAR_BLOCK_BYTES;
 const TAR = /\.(tar|tar\.gz|tgz)$/;
 /** The first four bytes of a zip file: a file, or the end record of an empty archive. */
 const ZIP_MAGICS: ReadonlySet<number> = new Set([0x0403_4b50, 0x0605_4b50]);
@@ -54,81 +54,54 @@ async function* chunksOf(path: string): AsyncGenerator<Uint8Array, void, void> {
   }
 }
 
-/** A tar file, compressed or not. Each reading begins at its start. */
-class TarArchive implements Archive {
-  readonly #path: string;
-  readonly #limits: ArchiveLimits;
-  readonly #compressed: boolean;
-
-  constructor(path: string, limits: ArchiveLimits, compressed: boolean) {
-    this.#path = path;
-    this.#limits = limits;
-    this.#compressed = compressed;
+/** Yields the files of a folder and its subfolders, sorted by name. Links are not followed. */
+async function* filesOf(
+  root: string,
+  limits: ArchiveLimits,
+  onBroken?: (error: ArchiveError) => void,
+): AsyncGenerator<ArchiveEntry, void, void> {
+  let count = 0;
+  let broken = 0;
+  const onUnreadable = (error: ArchiveError): void => {
+    if (onBroken === undefined) throw error;
+    broken++;
+    onBroken(error);
+  };
+  for await (const entry of filesWithin(root, '', 0, onUnreadable)) {
+    checkCount(++count, root, limits);
+    yield entry;
   }
-
-  entries(): AsyncGenerator<ArchiveEntry, void, void> {
-    const file = chunksOf(this.#path);
-    return readTar(this.#compressed ? gunzipped(file, this.#path) : file, this.#path, this.#limits);
-  }
-
-  async close(): Promise<void> {}
+  if (count === 0 && broken === 0)
+    throw new ArchiveError(
+      'not-an-archive',
+      root,
+      'has no files: name the folder of an unpacked sysdump or bug report',
+    );
 }
 
-/** The files of a folder and its subfolders, sorted by name. Links are not followed. */
-class FolderArchive implements Archive {
-  readonly #path: string;
-  readonly #limits: ArchiveLimits;
-
-  constructor(path: string, limits: ArchiveLimits) {
-    this.#path = path;
-    this.#limits = limits;
+async function* filesWithin(
+  root: string,
+  folder: string,
+  depth: number,
+  onUnreadable: (error: ArchiveError) => void,
+): AsyncGenerator<ArchiveEntry, void, void> {
+  const parent = join(root, folder);
+  const items = await readdir(parent, { withFileTypes: true }).catch((cause: unknown) => {
+    const error = unreadableFile(parent, cause);
+    if (folder === '') throw error;
+    onUnreadable(error);
+    return [];
+  });
+  items.sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (const item of items) {
+    const name = folder === '' ? item.name : `${folder}/${item.name}`;
+    const path = join(root, name);
+    if (item.isDirectory() && depth < MAX_DEPTH) yield* filesWithin(root, name, depth + 1, onUnreadable);
+    if (!item.isFile()) continue;
+    // If the file was deleted, reading its content throws the error.
+    const found = await lstat(path).catch(() => undefined);
+    yield { name, modifiedAt: found?.mtimeMs, content: () => chunksOf(path) };
   }
-
-  async *entries(onBroken?: (error: ArchiveError) => void): AsyncGenerator<ArchiveEntry, void, void> {
-    let count = 0;
-    let broken = 0;
-    const onUnreadable = (error: ArchiveError): void => {
-      if (onBroken === undefined) throw error;
-      broken++;
-      onBroken(error);
-    };
-    for await (const entry of this.#within('', 0, onUnreadable)) {
-      checkCount(++count, this.#path, this.#limits);
-      yield entry;
-    }
-    if (count === 0 && broken === 0)
-      throw new ArchiveError(
-        'not-an-archive',
-        this.#path,
-        'has no files: name the folder of an unpacked sysdump or bug report',
-      );
-  }
-
-  async *#within(
-    folder: string,
-    depth: number,
-    onUnreadable: (error: ArchiveError) => void,
-  ): AsyncGenerator<ArchiveEntry, void, void> {
-    const parent = join(this.#path, folder);
-    const items = await readdir(parent, { withFileTypes: true }).catch((cause: unknown) => {
-      const error = unreadableFile(parent, cause);
-      if (folder === '') throw error;
-      onUnreadable(error);
-      return [];
-    });
-    items.sort((a, b) => (a.name < b.name ? -1 : 1));
-    for (const item of items) {
-      const name = folder === '' ? item.name : `${folder}/${item.name}`;
-      const path = join(this.#path, name);
-      if (item.isDirectory() && depth < MAX_DEPTH) yield* this.#within(name, depth + 1, onUnreadable);
-      if (!item.isFile()) continue;
-      // If the file was deleted, reading its content throws the error.
-      const found = await lstat(path).catch(() => undefined);
-      yield { name, modifiedAt: found?.mtimeMs, content: () => chunksOf(path) };
-    }
-  }
-
-  async close(): Promise<void> {}
 }
 
 /**
@@ -139,29 +112,25 @@ export async function openArchive(path: string, limits: ArchiveLimits): Promise<
   let head: Buffer;
   try {
     const kind = await stat(path);
-    if (kind.isDirectory()) return new FolderArchive(path, limits);
-    head = await firstBytes(path);
+    if (kind.isDirectory())
+      return { entries: (onBroken) => filesOf(path, limits, onBroken), close: async () => {} };
+    const { bytes } = await readFileHead(path, HEAD_BYTES);
+    head = Buffer.concat([bytes], HEAD_BYTES); // filled with zeros
   } catch (cause) {
     throw unreadable('sysdump', path, cause);
   }
   if (ZIP_MAGICS.has(head.readUInt32LE(0))) return ZipArchive.open(path, limits);
   const isCompressed = head[0] === 0x1f && head[1] === 0x8b;
   if (isCompressed || head.toString('latin1', 257, 262) === 'ustar')
-    return new TarArchive(path, limits, isCompressed);
+    return {
+      entries: () => readTar(isCompressed ? gunzipped(chunksOf(path), path) : chunksOf(path), path, limits),
+      close: async () => {},
+    };
   throw new ArchiveError(
     'not-an-archive',
     path,
     'is no zip, tar or tar.gz file: name a Cilium sysdump, a bug report, or a folder',
   );
-}
-
-/**
- * Returns the first bytes of a file, filled with zeros. Rejects if it is a FIFO or a device, which may block or have no
- * end.
- */
-async function firstBytes(path: string): Promise<Buffer> {
-  const { bytes } = await readFileHead(path, HEAD_BYTES);
-  return Buffer.concat([bytes], HEAD_BYTES);
 }
 
 export interface NestedOptions {

@@ -1,6 +1,7 @@
 import { type ArchiveEntry, ArchiveError, type ArchiveLimits, ByteBudget, checkCount } from './archive.ts';
 
-const BLOCK = 512;
+/** A header, and the unit of the size of a file, in bytes. */
+export const TAR_BLOCK_BYTES = 512;
 const NUL = 0;
 /** Maximum size of a long name or of the records of a pax header. */
 const MAX_HEADER_BYTES = 1 << 20;
@@ -157,7 +158,7 @@ async function nextHeader(source: ByteSource, path: string, count: number): Prom
     if (count === 0) throw new ArchiveError('not-an-archive', path, `is empty: ${remedy}`);
     return undefined;
   }
-  const block = await source.bytesTo(source.position + BLOCK);
+  const block = await source.bytesTo(source.position + TAR_BLOCK_BYTES);
   if (block.every((byte) => byte === NUL)) {
     await source.skipAll(); // so that a compressed stream is checked as a whole
     return undefined;
@@ -203,7 +204,7 @@ export async function* readTar(
         if (FILES.has(header.type) && !name.endsWith('/'))
           yield { name, modifiedAt: header.modifiedAt, content: () => source.readTo(end) };
       }
-      await source.skipTo(Math.ceil(end / BLOCK) * BLOCK);
+      await source.skipTo(Math.ceil(end / TAR_BLOCK_BYTES) * TAR_BLOCK_BYTES);
     }
   } finally {
     await source.close();
