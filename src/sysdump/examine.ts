@@ -22,7 +22,7 @@ import { clusterOfReports, clusterOfSettings, type DumpedCluster } from './clust
 import { Disagreements } from './disagreements.ts';
 import { type Examination, examineNode, type NodeResult } from './examine-node.ts';
 import { FINDING_KINDS, type Finding, type FindingKind, Findings } from './findings.ts';
-import { commandFile, type NodeDump, NodeDumpBuilder } from './node-dump.ts';
+import { commandFile, NodeDump } from './node-dump.ts';
 import { isConfigFile, kindOfFile, objectsOf } from './object-files.ts';
 import { PLURALS, TruthBuilder } from './truth-builder.ts';
 
@@ -350,7 +350,7 @@ class Sysdump {
 
   /** Yields the bug reports. Files of a report that are not consecutive in the archive are several reports. */
   async *#dumps(): AsyncGenerator<NodeDump, void, void> {
-    let current: NodeDumpBuilder | undefined;
+    let current: NodeDump | undefined;
     for await (const entry of this.#entries()) {
       this.#checkSignal();
       const command = commandFile(entry.name);
@@ -368,7 +368,7 @@ class Sysdump {
         isRead ? readWholeEntry(entry, this.#limits) : readTail(entry, TAIL_BYTES),
       );
       if (text === undefined) continue;
-      current ??= new NodeDumpBuilder(command.report);
+      current ??= new NodeDump(command.report);
       current.add(command.file, text);
       if (current.length > MAX_NODE_BYTES)
         throw new ArchiveError(

@@ -6,24 +6,14 @@ import {
 } from '../ciliumdump/command-output.ts';
 
 /** The outputs of one node, which are the files of one bug report. */
-export interface NodeDump {
+export class NodeDump {
   /** Path of the bug report in the archive; empty if the archive itself is a bug report. */
   readonly path: string;
-  /** Name of the agent's pod; undefined if the path does not contain it. */
-  readonly pod: string | undefined;
   /** The text of each kind of output. Outputs of failed commands are omitted, because they may be incomplete. */
-  readonly outputs: ReadonlyMap<OutputKind, string>;
-  /** Failed commands, with their error. */
-  readonly failures: readonly CommandFailure[];
-  /** Files of kinds not read. */
-  readonly ignored: number;
-}
-
-/** Collects the files of one bug report. */
-export class NodeDumpBuilder implements NodeDump {
-  readonly path: string;
   readonly outputs: Map<OutputKind, string> = new Map();
+  /** Failed commands, with their error. */
   readonly failures: CommandFailure[] = [];
+  /** Number of files of kinds not read. */
   ignored = 0;
   /** Length of all files together. */
   length = 0;
@@ -32,8 +22,9 @@ export class NodeDumpBuilder implements NodeDump {
     this.path = path;
   }
 
+  /** Name of the agent's pod; undefined if the path does not contain it. */
   get pod(): string | undefined {
-    return podOf(this.path);
+    return REPORT.exec(this.path)?.[1];
   }
 
   /**
@@ -64,7 +55,3 @@ export function commandFile(name: string): { readonly report: string; readonly f
 
 /** `cilium-bugtool-cilium-x7k2p-20260101-120000.tar.gz`, as a file or as a folder. */
 const REPORT = /(?:^|\/)cilium-bugtool-(cilium-[a-z0-9-]+?)-\d{8}-\d{6}[^/]*/;
-
-function podOf(path: string): string | undefined {
-  return REPORT.exec(path)?.[1];
-}
