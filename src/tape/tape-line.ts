@@ -119,22 +119,25 @@ export type TapeLine = TapePlace & TapeEntry;
 /** Maximum time in milliseconds. The sum of two such times is a valid `Date`, whose limit is 8.64e15. */
 const MAX_TIME = 4e15;
 
-/** The kind of a field: its type or its allowed words. `?` at the end: the field may be absent. */
-type FieldKind =
-  | 'text'
-  | 'number'
-  | 'time'
-  | 'boolean'
-  | 'object'
-  | 'object of texts'
-  | 'Kubernetes object'
-  | 'resource'
-  | 'scope'
-  | 'step of a list'
-  | 'number?'
-  | 'one?'
-  | 'true?'
-  | 'text?';
+/** By kind of a field: the check of its value. */
+const CHECKS = {
+  text: (value: unknown) => typeof value === 'string',
+  number: (value: unknown) => typeof value === 'number' && Number.isFinite(value),
+  time: (value: unknown) => typeof value === 'number' && value >= 0 && value <= MAX_TIME,
+  boolean: (value: unknown) => typeof value === 'boolean',
+  one: (value: unknown) => value === 1,
+  true: (value: unknown) => value === true,
+  object: isObject,
+  'object of texts': (value: unknown) =>
+    isObject(value) && Object.values(value).every((text) => typeof text === 'string'),
+  'Kubernetes object': isKubernetesObject,
+  resource: (value: unknown) => COPIED_RESOURCES.some((resource) => resource === value),
+  scope: (value: unknown) => value === 'services' || value === 'everything',
+  'step of a list': (value: unknown) => LIST_STEPS.some((step) => step === value),
+} satisfies Readonly<Record<string, (value: unknown) => boolean>>;
+
+/** The kind of a field. `?` at the end: the field may be absent. */
+type FieldKind = keyof typeof CHECKS | `${keyof typeof CHECKS}?`;
 
 const KEY = { store: 'text', from: 'resource', key: 'text', rev: 'number', more: 'one?' } as const;
 const VALUE = { value: 'text?', value64: 'text?' } as const;
@@ -174,24 +177,6 @@ const SHAPES: Readonly<Record<TapeEntry['ev'], Readonly<Record<string, FieldKind
   note: { text: 'text' },
 };
 
-const CHECKS: Readonly<Record<FieldKind, (value: unknown) => boolean>> = {
-  text: (value) => typeof value === 'string',
-  number: (value) => typeof value === 'number' && Number.isFinite(value),
-  time: (value) => typeof value === 'number' && value >= 0 && value <= MAX_TIME,
-  boolean: (value) => typeof value === 'boolean',
-  object: isObject,
-  'object of texts': (value) =>
-    isObject(value) && Object.values(value).every((text) => typeof text === 'string'),
-  'Kubernetes object': isKubernetesObject,
-  resource: (value) => COPIED_RESOURCES.some((resource) => resource === value),
-  scope: (value) => value === 'services' || value === 'everything',
-  'step of a list': (value) => LIST_STEPS.some((step) => step === value),
-  'number?': (value) => value === undefined || typeof value === 'number',
-  'one?': (value) => value === undefined || value === 1,
-  'true?': (value) => value === undefined || value === true,
-  'text?': (value) => value === undefined || typeof value === 'string',
-};
-
 function isKubernetesObject(value: unknown): boolean {
   const metadata = isObject(value) ? value['metadata'] : undefined;
   if (!isObject(metadata)) return false;
@@ -203,11 +188,16 @@ function isKubernetesObject(value: unknown): boolean {
 const FIELD_CHECKS = new Map(
   Object.entries(SHAPES).map(([ev, shape]) => [
     ev,
-    Object.entries({ seq: 'number', ms: 'time', ...shape } as const).map(
-      ([name, kind]) => [name, kind, CHECKS[kind]] as const,
+    Object.entries<FieldKind>({ seq: 'number', ms: 'time', ...shape }).map(
+      ([name, kind]) => [name, kind, checkOf(kind)] as const,
     ),
   ]),
 );
+
+function checkOf(kind: FieldKind): (value: unknown) => boolean {
+  const check = CHECKS[kind.replace('?', '') as keyof typeof CHECKS];
+  return kind.endsWith('?') ? (value) => value === undefined || check(value) : check;
+}
 
 /** Thrown if a tape cannot be read. The message names the file and the line. */
 export class TapeError extends InputError {
