@@ -1,6 +1,6 @@
 import type { TapeCut } from './replay-tape.ts';
 import { TapeError } from './tape-line.ts';
-import { linesLost, type OnProgress, openTape, progressLine, readTapePart } from './tape-reader.ts';
+import { linesLost, type OnProgress, openTape, readWithProgress } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
 
 /** A summary of the contents of a tape. Times are wall times in milliseconds since the epoch. */
@@ -34,9 +34,8 @@ export async function checkTape(
     if (previous !== undefined && (!isSameLife || lost > 0)) cuts.push({ at: `${file}:1`, lost });
     seq = head.seq - 1;
     let { wall } = head;
-    for await (const lines of readTapePart(file)) {
+    for await (const lines of readWithProgress('checking', parts, part, onProgress)) {
       signal.throwIfAborted();
-      onProgress?.(progressLine('checking', part, index + 1, parts.length, lines));
       for (const { line, number } of lines) {
         if (line.seq !== seq + 1)
           throw new TapeError(`${file}:${number}`, `seq: must be ${seq + 1}, but is ${line.seq}`);

@@ -7,8 +7,7 @@ import {
   type OnProgress,
   openTape,
   type PlacedLine,
-  progressLine,
-  readTapePart,
+  readWithProgress,
   type TapePart,
 } from './tape-reader.ts';
 import { readTapeSettings } from './tape-settings.ts';
@@ -122,13 +121,19 @@ class TapeReplayer {
   /** Applies the lines of a part. Returns false at the end of the replay. */
   async #applyPart(part: TapePart, at: number): Promise<boolean> {
     const { signal, onProgress } = this.#options;
-    const file = this.#parts.indexOf(part) + 1;
-    for await (const lines of readTapePart(part.path)) {
-      onProgress?.(progressLine('replaying', part, file, this.#parts.length, lines));
+    await this.#beginPart(part);
+    for await (const lines of readWithProgress('replaying', this.#parts, part, onProgress)) {
       for (const [index, placed] of lines.entries()) {
-        const result = this.#applyLine(part, placed, at);
-        const continues = typeof result === 'boolean' ? result : await result;
-        if (!continues) return false;
+        if (!this.#takeLine(part, placed, at)) return false;
+        try {
+          // A promise only if the line is applied asynchronously, because most are not.
+          const result = this.#replay?.apply(placed.line);
+          const difference = result instanceof Promise ? await result : result;
+          if (!this.#countDigest(part, placed, difference ?? undefined)) return false;
+        } catch (error) {
+          if (!(error instanceof InputError)) throw error;
+          throw new TapeError(`${part.path}:${placed.number}`, error.message, { cause: error });
+        }
         if (index % LINES_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       }
       if (signal?.aborted === true) return false;
@@ -136,43 +141,17 @@ class TapeReplayer {
     return true;
   }
 
-  /**
-   * Checks the number of a line and applies it. Returns false at the end of the replay. Returns a promise only if the
-   * line is applied asynchronously, because most are not.
-   */
-  #applyLine(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
-    const { line, number } = placed;
-    if (line.ev === 'tape' && number === 1)
-      return this.#beginPart(part, line).then(() => this.#applyChecked(part, placed, at));
-    if (line.seq !== this.#seq + 1)
+  /** Counts a line that is to be applied, and checks its number. Returns false if it is after the end of the replay. */
+  #takeLine(part: TapePart, { line, number }: PlacedLine, at: number): boolean {
+    if (number > 1 && line.seq !== this.#seq + 1)
       throw new TapeError(`${part.path}:${number}`, `seq: must be ${this.#seq + 1}, but is ${line.seq}`);
-    return this.#applyChecked(part, placed, at);
-  }
-
-  #applyChecked(part: TapePart, placed: PlacedLine, at: number): boolean | Promise<boolean> {
-    const { line } = placed;
     if (line.ev === 'clock') this.#wall = line.wall;
     if (this.#wall + line.ms > at) return false;
     this.#seq = line.seq;
     this.#to = this.#wall + line.ms;
     this.#events++;
     this.#options.onLine?.(line);
-    const withPosition = (error: unknown): unknown =>
-      error instanceof InputError
-        ? new TapeError(`${part.path}:${placed.number}`, error.message, { cause: error })
-        : error;
-    try {
-      const result = this.#replay?.apply(line);
-      if (!(result instanceof Promise)) return this.#countDigest(part, placed, result);
-      return result.then(
-        () => true,
-        (error: unknown) => {
-          throw withPosition(error);
-        },
-      );
-    } catch (error) {
-      throw withPosition(error);
-    }
+    return true;
   }
 
   /** Counts the digest of an applied line, if it has one. Returns false if the digest differs. */
@@ -192,8 +171,9 @@ class TapeReplayer {
     return true;
   }
 
-  /** Continues the replay with the first line of a part. After a cut, begins a new replay. */
-  async #beginPart(part: TapePart, head: TapePart['head']): Promise<void> {
+  /** Continues the replay with a part. After a cut, begins a new replay. */
+  async #beginPart(part: TapePart): Promise<void> {
+    const { head } = part;
     const { version = head.version, onReject, onReplay } = this.#options;
     if (head.version !== version)
       throw new TapeError(
@@ -208,7 +188,7 @@ class TapeReplayer {
       await this.#replay.close();
     }
     this.#replay = new TapeReplay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
-    if (head.seq > 1) this.#replay.beginSnapshot();
+    this.#replay.isComplete = head.seq === 1;
     onReplay?.(this.#replay);
   }
 }

@@ -37,15 +37,22 @@ export class TapeReplay {
   readonly nodes: NodeManager;
   readonly clusters: Map<string, ReplayedCluster> = new Map();
   readonly settings: TapeSettings;
+  /**
+   * True if the state is that of the agent at the last line. Set it to false if the following lines are a snapshot and
+   * the replay has no state yet. It stays false until the end of the snapshot; digests are not compared until then.
+   */
+  isComplete = true;
+  /**
+   * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The
+   * digests are then not compared.
+   */
+  skippedDigestVersion: number | undefined;
   readonly #onReject: (rejection: Rejection) => void;
   #kubernetes: ReplayedKubernetes | undefined;
   readonly #globalServices = new GlobalServices();
   readonly #digest: ClaimDigest;
   /** Keys and objects of the lines since the last equal digest, oldest first. */
   readonly #recent: { readonly store: string; readonly key: string }[] = [];
-  /** False from the beginning of a snapshot until its end. While false, digests are not compared. */
-  #isComplete = true;
-  #skippedDigestVersion: number | undefined;
 
   constructor(settings: TapeSettings, onReject: (rejection: Rejection) => void = () => {}) {
     const { clusterName, nodeName, network } = settings;
@@ -68,19 +75,6 @@ export class TapeReplay {
     this.#digest = new ClaimDigest({ ipcache: this.ipcache });
   }
 
-  /** True if the state is that of the agent at the last line. False between the beginning of a snapshot and its end. */
-  get isComplete(): boolean {
-    return this.#isComplete;
-  }
-
-  /**
-   * The version of the digests of the tape if it is not that of this program; 0 if the tape does not name it. The
-   * digests are then not compared.
-   */
-  get skippedDigestVersion(): number | undefined {
-    return this.#skippedDigestVersion;
-  }
-
   /**
    * Applies a line. Returns a difference if the line is a differing digest. Returns a promise if the line is applied
    * asynchronously.
@@ -90,16 +84,16 @@ export class TapeReplay {
     switch (line.ev) {
       case 'tape':
         this.clock.wall = line.wall;
-        this.#skippedDigestVersion = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
+        this.skippedDigestVersion = line.digests === DIGEST_VERSION ? undefined : (line.digests ?? 0);
         return undefined;
       case 'clock':
         this.clock.wall = line.wall;
         return undefined;
       case 'whole': // the end of a snapshot
-        this.#isComplete = true;
+        this.isComplete = true;
         return undefined;
       case 'digest':
-        return this.#isComplete && this.#skippedDigestVersion === undefined
+        return this.isComplete && this.skippedDigestVersion === undefined
           ? this.#compare(line.sums)
           : undefined;
       case 'complete': // the end of the agent's initial sync
@@ -112,7 +106,7 @@ export class TapeReplay {
       default:
         this.#remember(line);
         // If the state is complete, snapshots contain nothing new.
-        if (this.#isComplete && 'snap' in line && line.snap === 1) return undefined;
+        if (this.isComplete && 'snap' in line && line.snap === 1) return undefined;
         if ('store' in line) return this.#clusterOf(line.store).apply(line);
         if (line.ev === 'kubernetes') this.#followKubernetes(line.clusterID);
         else this.#kubernetes?.apply(line);
@@ -129,11 +123,6 @@ export class TapeReplay {
       const key = `${line.kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`;
       this.#recent.push({ store: '', key });
     }
-  }
-
-  /** Must be called if the following lines are a snapshot and the replay has no state yet. */
-  beginSnapshot(): void {
-    this.#isComplete = false;
   }
 
   async close(): Promise<void> {

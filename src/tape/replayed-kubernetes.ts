@@ -1,20 +1,14 @@
 import type { Clock } from '../base/clock.ts';
 import type { Rejection } from '../base/rejection.ts';
-import type { IPCache } from '../ipcache/ipcache.ts';
-import { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
+import { KubernetesFeed, type KubernetesFeedOptions } from '../k8s/feed/kubernetes-feed.ts';
 import { NO_SOURCE, type ResourceEvent, type ResourceSink } from '../k8s/resource.ts';
-import type { NodeManager } from '../nodemanager/node-manager.ts';
-import type { ServiceCache } from '../servicecache/service-cache.ts';
 import type { TapeLine } from './tape-line.ts';
 import type { TapedKubernetes, TapeSettings } from './tape-settings.ts';
 
+/** Where the objects of a tape are applied. */
 export interface ReplayedKubernetesContext {
   readonly clock: Clock;
-  readonly engines: {
-    readonly ipcache: IPCache;
-    readonly services: ServiceCache;
-    readonly nodes: NodeManager;
-  };
+  readonly engines: Pick<KubernetesFeedOptions, 'ipcache' | 'services' | 'nodes'>;
   readonly onReject: (rejection: Rejection) => void;
 }
 

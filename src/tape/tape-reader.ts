@@ -22,7 +22,7 @@ export interface PlacedLine {
   readonly number: number;
 }
 
-/** Receives {@link progressLine} for each step of a reader. */
+/** Receives the position of a reader after each step. */
 export type OnProgress = (text: string) => void;
 
 export interface TapePart {
@@ -36,7 +36,7 @@ export interface TapePart {
  * may have died. Throws {@link TapeError} with the line if the file is damaged otherwise, and `InputError` if it cannot
  * be read. Memory: a few MiB, whatever the file contains.
  */
-export async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[], void, void> {
+async function* readTapePart(path: string): AsyncGenerator<readonly PlacedLine[], void, void> {
   let number = 0;
   const at = (): string => `${path}:${number}`;
   let rest: Buffer[] = [];
@@ -84,20 +84,18 @@ async function* decompressed(path: string, lines: () => number): AsyncGenerator<
   }
 }
 
-/**
- * Returns a text about the position of a reader in a tape.
- *
- * @param file number of the file, from 1, of `files`
- * @param lines the lines that the reader has just read
- */
-export function progressLine(
+/** Like {@link readTapePart} for a file of a tape, and reports the progress after `verb`. */
+export async function* readWithProgress(
   verb: string,
-  { path }: TapePart,
-  file: number,
-  files: number,
-  lines: readonly PlacedLine[],
-): string {
-  return `${verb} ${basename(path)}, file ${file} of ${files}, line ${lines.at(-1)?.number ?? 0}`;
+  parts: readonly TapePart[],
+  part: TapePart,
+  onProgress: OnProgress = () => {},
+): AsyncGenerator<readonly PlacedLine[], void, void> {
+  const place = `${verb} ${basename(part.path)}, file ${parts.indexOf(part) + 1} of ${parts.length}`;
+  for await (const lines of readTapePart(part.path)) {
+    onProgress(`${place}, line ${lines.at(-1)?.number ?? 0}`);
+    yield lines;
+  }
 }
 
 /**

@@ -103,20 +103,19 @@ export class TapeState {
   }
 
   #storeOf(name: string): StoreState {
-    let store = this.#stores.get(name);
-    if (store === undefined) {
-      store = { config: undefined, keys: new Map(), prefixes: new Map(), listed: new Set() };
-      this.#stores.set(name, store);
-    }
+    const store: StoreState = this.#stores.get(name) ?? {
+      config: undefined,
+      keys: new Map(),
+      prefixes: new Map(),
+      listed: new Set(),
+    };
+    this.#stores.set(name, store);
     return store;
   }
 }
 
 function keysOf({ keys }: StoreState, resource: CopiedResource): Map<string, TapeValue> {
-  let values = keys.get(resource);
-  if (values === undefined) {
-    values = new Map();
-    keys.set(resource, values);
-  }
+  const values = keys.get(resource) ?? new Map<string, TapeValue>();
+  keys.set(resource, values);
   return values;
 }

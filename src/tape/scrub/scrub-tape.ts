@@ -3,7 +3,7 @@ import type { StateFolder } from '../../base/files/state-folder.ts';
 import { systemClock } from '../../base/system-clock.ts';
 import { InputError } from '../../process/input-error.ts';
 import type { TapeLine } from '../tape-line.ts';
-import { type OnProgress, openTape, progressLine, readTapePart } from '../tape-reader.ts';
+import { type OnProgress, openTape, readWithProgress } from '../tape-reader.ts';
 import { TapeWriter } from '../tape-writer.ts';
 import { LineScrub } from './scrub-lines.ts';
 
@@ -36,11 +36,10 @@ export async function scrubTape(
   // The secret is used once and not stored, because it reveals the addresses.
   const scrub = new LineScrub(randomBytes(32));
   const lengths: number[] = [];
-  for (const [index, part] of parts.entries()) {
+  for (const part of parts) {
     let length = 0;
-    for await (const lines of readTapePart(part.path)) {
+    for await (const lines of readWithProgress('reading', parts, part, onProgress)) {
       signal.throwIfAborted();
-      onProgress?.(progressLine('reading', part, index + 1, parts.length, lines));
       for (const { line } of lines) scrub.learn(line);
       length += lines.length;
     }
@@ -51,9 +50,8 @@ export async function scrubTape(
   for (const [index, part] of parts.entries()) {
     writer.begin();
     const length = lengths[index] ?? 0;
-    for await (const lines of readTapePart(part.path)) {
+    for await (const lines of readWithProgress('copying', parts, part, onProgress)) {
       signal.throwIfAborted();
-      onProgress?.(progressLine('copying', part, index + 1, parts.length, lines));
       for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.replaceLine(line)));
       await writer.flush();
       const { failure } = writer;
