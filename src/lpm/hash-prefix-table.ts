@@ -72,13 +72,13 @@ function wordOf(key: Readonly<PrefixRegister>): number {
 }
 
 /**
- * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link FamilyStems} to find the longest
- * match in few probes.
+ * The {@link PrefixTable} for millions of keys: {@link KeyHash} for exact lookup, {@link FamilyStems} to find the
+ * longest match in few probes.
  *
  * Cost: `find`, `insert` and `remove` are O(1) without pauses (a step of growth takes well below a millisecond).
  * `longestMatch` probes the address itself, then the prefix of the length that `FamilyStems` returns. `covered` reads
- * its results and the rest of two segments, which takes a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29, plus
- * the stems. Each other address space takes about 10 KiB for each family.
+ * its results and the rest of two segments, which takes a few µs. An IPv4 key takes about 17 bytes, an IPv6 key 29,
+ * plus the stems. Each family of another address space takes about 10 KiB.
  */
 export class HashPrefixTable implements PrefixTable {
   readonly #seed: number;

@@ -6,11 +6,11 @@ import { baseIndex, STRIDE, StrideSets } from './stride-sets.ts';
 
 /**
  * Finds the prefix lengths to try for a longest match in one family. Each prefix shorter than an address is in the set
- * of its *stem*: the first bits of the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read of
- * a set yields the longest prefix in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which sets
- * exist, so that only these are read. `longest` usually reads two cache lines. Memory: 16 to 32 bytes for a stem, 64
- * more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte of
- * roots.
+ * of its *stem*: the first bits of the prefix, one to eight fewer, a multiple of eight ({@link StrideSets}). One read
+ * of a set yields the longest prefix in it that contains an address. A *root* (IPv4) or *guide* (IPv6) records which
+ * sets exist, so that only these are read. `longest` usually reads two cache lines. Memory: 16 to 32 bytes for a stem,
+ * 64 more if it has several prefixes; for IPv6 16 to 32 bytes for each first 48 bits, for IPv4 up to half a megabyte
+ * of roots.
  */
 export interface FamilyStems {
   /**
