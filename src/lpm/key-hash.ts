@@ -167,8 +167,8 @@ export class KeyHash {
   }
 
   /**
-   * Returns the slot of a key, or -1. `directory` is that of its family and address space, `words` must be masked to the
-   * length of the key, and `word` is its {@link lengthWord}.
+   * Returns the slot of a key, or -1. `directory` is that of its family and address space, `words` must be masked to
+   * the length of the key, and `word` is its {@link lengthWord}.
    */
   find(directory: SegmentDirectory, words: Readonly<AddressWords>, word: number): number {
     const segment = directory.at(words);
