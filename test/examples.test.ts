@@ -142,6 +142,10 @@ it('service-resolver prefers local backends, and uses those of other clusters if
   );
 });
 
+it('own-source lists the entries of a store that is no etcd', async () => {
+  expect(await new Program('own-source.ts').end()).toBe('create cilium/state/ip/v1/default/10.3.0.1\n');
+});
+
 it('publisher publishes a cluster that follow-mesh follows, over a real etcd', async () => {
   const url = etcd?.url ?? '';
   const publisher = new Program('publisher.ts', url);
