@@ -142,8 +142,10 @@ it('service-resolver prefers local backends, and uses those of other clusters if
   );
 });
 
-it('own-source lists the entries of a store that is no etcd', async () => {
-  expect(await new Program('own-source.ts').end()).toBe('create cilium/state/ip/v1/default/10.3.0.1\n');
+it('own-source lists the entries of a store that is no etcd, and follows its changes', async () => {
+  expect(await new Program('own-source.ts').end()).toBe(
+    'create cilium/state/ip/v1/default/10.3.0.1\ncreate cilium/state/ip/v1/default/10.3.0.2\n',
+  );
 });
 
 it('publisher publishes a cluster that follow-mesh follows, over a real etcd', async () => {
