@@ -159,7 +159,7 @@ export class HashPrefixTable implements PrefixTable {
 
   countOf(family: Family, length: number, form: PrefixRegister['form']): number {
     const lengthOfKey = form === 'endpoint' ? length + 1 : length;
-    let count = this.#familyOf(family, 0)?.countOf(lengthOfKey) ?? 0;
+    let count = (family === 4 ? this.#ipv4 : this.#ipv6).countOf(lengthOfKey);
     for (const [number, keys] of this.#others)
       if (number % 2 === spaceFamily(family, 0)) count += keys.countOf(lengthOfKey);
     return count;

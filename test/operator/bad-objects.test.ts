@@ -9,6 +9,7 @@ import { operatorDuties } from '../../src/operator/duties.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { ApiUser } from '../k8s/support/api-user.ts';
 import { advance, settle } from '../kvstore/support/settle.ts';
+import { DUTY_OPTIONS } from './support/run-duties.ts';
 
 const GLOBAL = { annotations: { 'service.cilium.io/global': 'true' } };
 const HUGE = 'x'.repeat(1_600_000);
@@ -91,19 +92,8 @@ it('objects without a valid key are rejected by name and field, each counted, an
 
   const said: string[] = [];
   const { published } = operatorDuties({
-    clusterName: 'a',
-    clusterID: 1,
-    maxConnectedClusters: 255,
-    identityAllocation: 'crd',
-    endpoints: 'ciliumendpoints',
-    publish: {
-      services: true,
-      nodes: true,
-      identities: true,
-      ips: true,
-      clusterConfig: true,
-      heartbeat: true,
-    },
+    ...DUTY_OPTIONS,
+    publish: { ...DUTY_OPTIONS.publish, heartbeat: true },
     intervals: {},
     kubernetes,
     backend,
@@ -111,8 +101,6 @@ it('objects without a valid key are rejected by name and field, each counted, an
     random: () => 0.5,
     gate: new TurnGate({ clock, nextTurn: setImmediate }),
     onReject: ({ message }) => said.push(message),
-    onFailure: () => {},
-    onAction: () => {},
   });
   const ended = new AbortController();
   const running = published.map((duty) => duty.run(ended.signal));

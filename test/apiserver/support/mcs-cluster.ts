@@ -18,6 +18,7 @@ import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { until } from '../../base/support/until.ts';
 import { FakeDirectory } from '../../clustermesh/support/fake-directory.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
+import { DUTY_OPTIONS } from '../../operator/support/run-duties.ts';
 import { ciliumDefinitions, mcsDefinitions } from './mcs-crds.ts';
 import { RealApiServer } from './real-apiserver.ts';
 
@@ -247,31 +248,17 @@ export class RealCluster {
     });
     const backend = new MemoryBackend({ ...runtime, server: this.kvstore });
     const duties = operatorDuties({
+      ...DUTY_OPTIONS,
+      globalByDefault: true,
       clusterName: this.name,
       clusterID: this.id,
-      maxConnectedClusters: 255,
-      globalByDefault: true,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
       remotes: directory,
-      publish: {
-        services: true,
-        nodes: true,
-        identities: true,
-        ips: true,
-        clusterConfig: true,
-        heartbeat: false,
-      },
-      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
       ...runtime,
       kubernetes,
       backend,
       election,
       mcs: { families: ['IPv4'] },
       gate: new TurnGate({ clock: systemClock, nextTurn: setImmediate }),
-      onReject: () => {},
-      onFailure: () => {},
-      onAction: () => {},
     });
     const ended = new AbortController();
     const run = async (signal: AbortSignal): Promise<void> => {

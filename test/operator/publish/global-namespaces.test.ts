@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
@@ -8,7 +7,7 @@ import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
 import { DryRunBackend } from '../../../src/operator/dry-run-backend.ts';
-import { type OperatorDuties, operatorDuties } from '../../../src/operator/duties.ts';
+import type { OperatorDuties } from '../../../src/operator/duties.ts';
 import type { Action } from '../../../src/operator/duty.ts';
 import {
   type ExportStage,
@@ -20,6 +19,7 @@ import { NamespacedValues } from '../../../src/operator/publish/namespaced-value
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
+import { runDuties } from '../support/run-duties.ts';
 
 const core = (plural: string) => ({ group: '', version: 'v1', plural });
 const cilium = (plural: string) => ({ group: 'cilium.io', version: 'v2', plural });
@@ -75,43 +75,12 @@ class Cluster {
 
   /** Runs an operator. The returned function ends it. */
   operate(globalByDefault: boolean): () => Promise<void> {
-    const { clock } = this;
-    const runtime = { clock, random: () => 0.5 };
-    const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
-    const backend = new MemoryBackend({ ...runtime, server: this.server });
-    this.duties = operatorDuties({
-      clusterName: 'a',
-      clusterID: 1,
-      maxConnectedClusters: 255,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
+    const { duties, stop } = runDuties(this, {
       globalByDefault,
-      publish: {
-        services: true,
-        nodes: true,
-        identities: true,
-        ips: true,
-        clusterConfig: true,
-        heartbeat: false,
-      },
-      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...runtime,
-      kubernetes,
-      backend,
-      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      onReject: () => {},
-      onFailure: () => {},
       onAction: (action) => this.actions.push(action),
     });
-    const ended = new AbortController();
-    const running = this.duties.all.map((duty) => duty.run(ended.signal));
-    return async () => {
-      ended.abort();
-      await settle();
-      await Promise.all(running);
-      await kubernetes.close();
-      await backend.close({ keepLeases: true });
-    };
+    this.duties = duties;
+    return stop;
   }
 
   /**

@@ -9,14 +9,14 @@ import { decodeClusterEndpointSlice } from '../../../src/kvstore/codec/cluster-e
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { operatorDuties } from '../../../src/operator/duties.ts';
 import { derivedSlices } from '../../../src/operator/publish/derived-slices.ts';
 import type { FollowedInputs } from '../../../src/operator/publish/producer.ts';
 import type { ServiceObjectsReader } from '../../../src/operator/publish/service-objects.ts';
 import { sliceSync } from '../../../src/operator/publish/slice-sync.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
-import { advance, settle } from '../../kvstore/support/settle.ts';
+import { advance } from '../../kvstore/support/settle.ts';
+import { runDuties } from '../support/run-duties.ts';
 
 const PREFIX = 'cilium/state/endpointslices/v1/a/';
 const SERVICE_NAME = 'kubernetes.io/service-name';
@@ -72,51 +72,13 @@ class World {
   }
 
   start(): void {
-    const { clock } = this;
-    const runtime = { clock, random: () => 0.5 };
-    const transport = new MemoryApiTransport({
-      handle: (request) => {
-        const listed = /\/(services|endpointslices)\?(?!.*watch=)/.exec(request.path)?.[1];
-        if (listed === 'services' || listed === 'endpointslices') this.listed[listed]++;
-        return this.api.handle(request);
-      },
-    });
-    const kubernetes = new KubernetesClient(transport, runtime);
-    const backend = new MemoryBackend({ ...runtime, server: this.server });
-    const { all } = operatorDuties({
-      clusterName: 'a',
-      clusterID: 1,
-      maxConnectedClusters: 255,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
-      globalByDefault: true,
-      serviceFormats: this.#serviceFormats,
-      publish: {
-        services: true,
-        nodes: true,
-        identities: true,
-        ips: true,
-        clusterConfig: true,
-        heartbeat: false,
-      },
-      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...runtime,
-      kubernetes,
-      backend,
-      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      onReject: () => {},
-      onFailure: () => {},
-      onAction: () => {},
-    });
-    const ended = new AbortController();
-    const running = all.map((duty) => duty.run(ended.signal));
-    this.#stop = async () => {
-      ended.abort();
-      await settle();
-      await Promise.all(running);
-      await kubernetes.close();
-      await backend.close({ keepLeases: true });
+    const handle: MemoryApiServer['handle'] = (request) => {
+      const listed = /\/(services|endpointslices)\?(?!.*watch=)/.exec(request.path)?.[1];
+      if (listed === 'services' || listed === 'endpointslices') this.listed[listed]++;
+      return this.api.handle(request);
     };
+    const servers = { clock: this.clock, api: { handle }, server: this.server };
+    this.#stop = runDuties(servers, { serviceFormats: this.#serviceFormats }).stop;
   }
 
   stop(): Promise<void> {

@@ -1,18 +1,14 @@
 import { parseAllDocuments } from 'yaml';
-import { TurnGate } from '../../../src/base/turn-gate.ts';
-import { KubernetesClient } from '../../../src/k8s/kubernetes-client.ts';
 import { MemoryApiServer } from '../../../src/k8s/memory/memory-api-server.ts';
 import { MemoryApiTransport } from '../../../src/k8s/memory/memory-api-transport.ts';
 import { CLUSTER_TYPES } from '../../../src/k8s/memory/resource-types.ts';
 import type { ResourceKind } from '../../../src/k8s/resource.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
-import { MemoryBackend } from '../../../src/kvstore/memory/memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
-import { allowManyListeners } from '../../../src/kvstore/session/shared-signal.ts';
-import { type OperatorDutiesOptions, operatorDuties } from '../../../src/operator/duties.ts';
+import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
 import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
-import { settle } from '../../kvstore/support/settle.ts';
+import { runDuties } from './run-duties.ts';
 
 interface Manifest {
   readonly kind: string;
@@ -63,45 +59,12 @@ export class OperatorOfCluster {
 
   /** Starts an operator. The returned function ends it; its leases remain. */
   operate(change: Partial<OperatorDutiesOptions> = {}): () => Promise<void> {
-    const { clock } = this;
-    const runtime = { clock, random: () => 0.5 };
-    const kubernetes = new KubernetesClient(new MemoryApiTransport(this.api), runtime);
-    const backend = new MemoryBackend({ ...runtime, server: this.server });
-    const { all } = operatorDuties({
+    return runDuties(this, {
       clusterName: this.name,
       clusterID: this.id,
-      maxConnectedClusters: 255,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
-      globalByDefault: true,
-      publish: {
-        services: true,
-        nodes: true,
-        identities: true,
-        ips: true,
-        clusterConfig: true,
-        heartbeat: false,
-      },
-      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...runtime,
-      kubernetes,
-      backend,
-      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      onFailure: () => {},
-      onAction: () => {},
       onReject: ({ reason, field, at }) => void this.rejected.push(`${at}: ${reason} ${field}`),
       ...change,
-    });
-    const ended = new AbortController();
-    allowManyListeners(ended.signal);
-    const running = all.map((duty) => duty.run(ended.signal));
-    return async () => {
-      ended.abort();
-      await settle();
-      await Promise.all(running);
-      await kubernetes.close();
-      await backend.close({ keepLeases: true });
-    };
+    }).stop;
   }
 
   /** Returns a client of the API server. */

@@ -11,6 +11,7 @@ import { ManualClock } from '../../base/support/manual-clock.ts';
 import { ApiUser } from '../../k8s/support/api-user.ts';
 import { advance, settle } from '../../kvstore/support/settle.ts';
 import { Candidate } from './candidates.ts';
+import { DUTY_OPTIONS } from './run-duties.ts';
 import { SlowKvstore } from './slow-kvstore.ts';
 import { type Arrival, trespasses } from './terms.ts';
 
@@ -39,19 +40,8 @@ export class RivalOperator extends Candidate {
       ...(isFenced ? fence : {}),
     });
     const { all } = operatorDuties({
-      clusterName: 'a',
-      clusterID: 1,
-      maxConnectedClusters: 255,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
-      publish: {
-        services: true,
-        nodes: true,
-        identities: false,
-        ips: false,
-        clusterConfig: true,
-        heartbeat: true,
-      },
+      ...DUTY_OPTIONS,
+      publish: { ...DUTY_OPTIONS.publish, identities: false, ips: false, heartbeat: true },
       intervals: { endpoints: 0, identities: 0, nodes: ROUND_MS, locks: ROUND_MS },
       kubernetes,
       backend,
@@ -59,9 +49,6 @@ export class RivalOperator extends Candidate {
       random: () => 0.5,
       election: isFenced ? election : undefined,
       gate: new TurnGate({ clock, nextTurn: setImmediate }),
-      onReject: () => {},
-      onFailure: () => {},
-      onAction: () => {},
     });
     this.lead = async (signal) => {
       await Promise.all(all.map((duty) => duty.run(signal)));

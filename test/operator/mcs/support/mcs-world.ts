@@ -1,21 +1,15 @@
-import { TurnGate } from '../../../../src/base/turn-gate.ts';
-import { KubernetesClient } from '../../../../src/k8s/kubernetes-client.ts';
 import type { ServedAnswer, ServedRequest } from '../../../../src/k8s/memory/faults.ts';
 import { MemoryApiTransport } from '../../../../src/k8s/memory/memory-api-transport.ts';
 import type { KubernetesObject, ResourceKind } from '../../../../src/k8s/resource.ts';
 import { MemoryBackend } from '../../../../src/kvstore/memory/memory-backend.ts';
-import { allowManyListeners } from '../../../../src/kvstore/session/shared-signal.ts';
-import {
-  type OperatorDuties,
-  type OperatorDutiesOptions,
-  operatorDuties,
-} from '../../../../src/operator/duties.ts';
+import type { OperatorDuties, OperatorDutiesOptions } from '../../../../src/operator/duties.ts';
 import { derivedName, mcsKind } from '../../../../src/operator/mcs/names.ts';
 import { ManualClock } from '../../../base/support/manual-clock.ts';
 import { FakeDirectory } from '../../../clustermesh/support/fake-directory.ts';
 import { ApiUser } from '../../../k8s/support/api-user.ts';
-import { advance, settle } from '../../../kvstore/support/settle.ts';
+import { advance } from '../../../kvstore/support/settle.ts';
 import { OperatorOfCluster } from '../../support/operator-of-cluster.ts';
+import { runDuties } from '../../support/run-duties.ts';
 
 export const SERVICES: ResourceKind = { group: '', version: 'v1', plural: 'services' };
 export const SLICES: ResourceKind = { group: 'discovery.k8s.io', version: 'v1', plural: 'endpointslices' };
@@ -124,8 +118,6 @@ export class McsCluster extends OperatorOfCluster {
 
   /** Starts an operator that reads the clusters in {@link remotes}. */
   start(change: Partial<OperatorDutiesOptions> = {}): void {
-    const { clock } = this;
-    const runtime = { clock, random: () => 0.5 };
     const handle = async (request: ServedRequest): Promise<ServedAnswer> => {
       if (request.method === 'GET') return await this.api.handle(request);
       const [path = ''] = request.path.split('?');
@@ -140,45 +132,20 @@ export class McsCluster extends OperatorOfCluster {
       await this.onWritten(request.method, path);
       return answer;
     };
-    const kubernetes = new KubernetesClient(new MemoryApiTransport({ handle }), runtime);
-    const backend = new MemoryBackend({ ...runtime, server: this.server });
-    this.duties = operatorDuties({
-      clusterName: this.name,
-      clusterID: this.id,
-      maxConnectedClusters: 255,
-      identityAllocation: 'crd',
-      endpoints: 'ciliumendpoints',
-      globalByDefault: true,
-      publish: {
-        services: true,
-        nodes: true,
-        identities: true,
-        ips: true,
-        clusterConfig: true,
-        heartbeat: false,
+    const { duties, stop } = runDuties(
+      { clock: this.clock, api: { handle }, server: this.server },
+      {
+        clusterName: this.name,
+        clusterID: this.id,
+        remotes: this.remotes,
+        mcs: { families: ['IPv4'] },
+        onReject: ({ message }) => void this.rejected.push(message),
+        onFailure: (error) => void this.failures.push(String(error)),
+        ...change,
       },
-      intervals: { endpoints: 0, identities: 0, nodes: 0, locks: 0 },
-      ...runtime,
-      kubernetes,
-      backend,
-      remotes: this.remotes,
-      mcs: { families: ['IPv4'] },
-      gate: new TurnGate({ clock, nextTurn: queueMicrotask }),
-      onReject: ({ message }) => void this.rejected.push(message),
-      onFailure: (error) => void this.failures.push(String(error)),
-      onAction: () => {},
-      ...change,
-    });
-    const ended = new AbortController();
-    allowManyListeners(ended.signal);
-    const running = this.duties.all.map((duty) => duty.run(ended.signal));
-    this.#stop = async () => {
-      ended.abort();
-      await settle();
-      await Promise.all(running);
-      await kubernetes.close();
-      await backend.close({ keepLeases: true });
-    };
+    );
+    this.duties = duties;
+    this.#stop = stop;
   }
 
   async stop(): Promise<void> {
