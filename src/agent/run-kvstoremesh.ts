@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
-import { stateDescriptions } from '../api/metrics/cluster-metrics.ts';
-import { type Description, itemMetrics } from '../api/metrics/description.ts';
+import { stateMetrics } from '../api/metrics/cluster-metrics.ts';
+import { itemMetrics, type Metrics } from '../api/metrics/metric.ts';
 import type { Scrape } from '../api/metrics/scrape.ts';
 import { assert } from '../base/assert.ts';
 import { messageOf } from '../base/failure.ts';
@@ -54,25 +54,20 @@ export interface KvstoreMeshDocument extends ProcessDocument, KvstoreMeshStatus 
 }
 
 /** Returns the metrics of the copied clusters, which are read once per scrape. */
-export function kvstoreMeshMetrics(
-  copied: () => KvstoreMeshStatus['clusters'],
-  scrape: Scrape,
-): readonly Description[] {
+export function kvstoreMeshMetrics(copied: () => KvstoreMeshStatus['clusters'], scrape: Scrape): Metrics {
   const clusters = itemMetrics('cluster', scrape.once(copied));
-  return [
-    ...stateDescriptions(clusters),
-    clusters.gauge('dpcache_kvstoremesh_keys', 'Keys of the copy of a cluster.', ({ copy }) => copy.keys),
-    clusters.gauge(
-      'dpcache_kvstoremesh_pending_keys',
+  return {
+    ...stateMetrics(clusters),
+    dpcache_kvstoremesh_keys: clusters.gauge('Keys of the copy of a cluster.', ({ copy }) => copy.keys),
+    dpcache_kvstoremesh_pending_keys: clusters.gauge(
       'Keys of the copy that are not yet written to the local kvstore.',
       ({ copy }) => copy.pending,
     ),
-    clusters.counter(
-      'dpcache_kvstoremesh_failures_total',
+    dpcache_kvstoremesh_failures_total: clusters.counter(
       'Failed writes to the local kvstore.',
       ({ copy }) => copy.failures,
     ),
-  ];
+  };
 }
 
 class KvstoreMeshProcess implements ServedProcess {
@@ -101,7 +96,7 @@ class KvstoreMeshProcess implements ServedProcess {
     return [[this.#localKvstore()], [this.#clusters()]];
   }
 
-  metrics(scrape: Scrape): readonly Description[] {
+  metrics(scrape: Scrape): Metrics {
     return kvstoreMeshMetrics(() => this.#mesh?.status().clusters ?? [], scrape);
   }
 

@@ -1,4 +1,4 @@
-import type { Description } from '../api/metrics/description.ts';
+import type { Metrics } from '../api/metrics/metric.ts';
 import { ProcessMetrics } from '../api/metrics/process-metrics.ts';
 import { Scrape } from '../api/metrics/scrape.ts';
 import { createProcessApp } from '../api/process-app.ts';
@@ -68,7 +68,7 @@ export interface ServedProcess {
   /** Returns one sentence for each reason, except open steps, why the process is not ready. */
   blockers(): readonly string[];
   /** Returns the metrics. Statuses for several metrics are read with `scrape.once`. Called once. */
-  metrics(scrape: Scrape): readonly Description[];
+  metrics(scrape: Scrape): Metrics;
 }
 
 /** The fields added by the runner to the status of a {@link ServedProcess}. */

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { operatorMetrics } from '../../src/agent/operator/operator-metrics.ts';
 import { kvstoreMeshMetrics } from '../../src/agent/run-kvstoremesh.ts';
-import type { Description } from '../../src/api/metrics/description.ts';
+import type { Metrics } from '../../src/api/metrics/metric.ts';
 import { Scrape } from '../../src/api/metrics/scrape.ts';
 import { agentSettings } from '../../src/cli/configuration.ts';
 import { EXIT } from '../../src/cli/io.ts';
@@ -114,13 +114,15 @@ describe('docs/METRICS.md', () => {
     expect(withoutLabels).toEqual(own.map(([name, type]) => `${name} ${type}`).sort());
   });
 
-  it.each<[string, string, readonly Description[]]>([
+  it.each<[string, string, Metrics]>([
     ['the operator', ofOperator, operatorMetrics(NO_OPERATOR, new Scrape())],
     ['kvstoremesh', ofKvstoreMesh, kvstoreMeshMetrics(() => [], new Scrape())],
   ])(
     'explains every metric of %s with its type and its labels, and no other',
     (_process, section, metrics) => {
-      const lines = metrics.map(({ name, type, labels = [] }) => `${name} ${type} ${labels.join(',')}`);
+      const lines = Object.entries(metrics).map(
+        ([name, { type, labels = [] }]) => `${name} ${type} ${labels.join(',')}`,
+      );
       expect(explained(section)).toEqual(lines.sort());
     },
   );

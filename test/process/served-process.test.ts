@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ApiClient } from '../../src/api/api-client.ts';
-import { statusMetrics } from '../../src/api/metrics/description.ts';
+import { statusMetrics } from '../../src/api/metrics/metric.ts';
 import { fired } from '../../src/base/follow-signal.ts';
 import { type Unsubscribe, unsubscribeOnce } from '../../src/base/subscription.ts';
 import { createLog } from '../../src/process/log.ts';
@@ -29,7 +29,7 @@ function run(
     stages: [[{ name: 'duties', start: () => begin(context), stop: () => stopped.push('duties') }]],
     status: () => ({}),
     blockers: () => [],
-    metrics: () => [],
+    metrics: () => ({}),
   });
   const log = createLog('silent', 'text', { write: () => {} });
   return { ended: runProcess(make, {}, { log, signal }), stopped };
@@ -96,7 +96,7 @@ describe('the API of a process', () => {
         blockers: () => ['no leader'],
         metrics: (scrape) => {
           const { gauge } = statusMetrics(scrape.once(() => ({ reads: ++reads })));
-          return [gauge('reads_a', 'Reads.', 'reads'), gauge('reads_b', 'Reads.', 'reads')];
+          return { reads_a: gauge('Reads.', 'reads'), reads_b: gauge('Reads.', 'reads') };
         },
       };
     };

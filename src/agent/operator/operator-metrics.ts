@@ -1,9 +1,4 @@
-import {
-  countsByLabel,
-  type Description,
-  itemMetrics,
-  statusMetrics,
-} from '../../api/metrics/description.ts';
+import { countsByLabel, itemMetrics, type Metrics, statusMetrics } from '../../api/metrics/metric.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
 import type { OperatorDuties } from '../../operator/duties.ts';
 
@@ -14,51 +9,43 @@ export interface MeasuredOperator {
   readonly isLeader: () => boolean;
 }
 
-export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): readonly Description[] {
+export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): Metrics {
   const duties = itemMetrics(
     'duty',
     scrape.once(() => operator.duties().all.map((duty) => duty.status())),
   );
-  return [
-    duties.gauge(
-      'dpcache_operator_duty_running',
+  return {
+    dpcache_operator_duty_running: duties.gauge(
       '1 if a duty is running, else 0.',
       ({ state }) => state === 'running',
     ),
-    duties.counter('dpcache_operator_failures_total', 'Failures of a duty.', 'failures'),
-    duties.gauge(
-      'dpcache_operator_keys',
+    dpcache_operator_failures_total: duties.counter('Failures of a duty.', 'failures'),
+    dpcache_operator_keys: duties.gauge(
       'Keys that a duty publishes in the kvstore.',
       ({ published }) => published?.keys,
     ),
-    duties.gauge(
-      'dpcache_operator_pending_keys',
+    dpcache_operator_pending_keys: duties.gauge(
       'Keys of a duty that are not yet written to the kvstore.',
       ({ published }) => published?.pending,
     ),
-    duties.counter(
-      'dpcache_operator_writes_total',
+    dpcache_operator_writes_total: duties.counter(
       'Keys written by a duty.',
       ({ published }) => published?.writes,
     ),
-    duties.gauge(
-      'dpcache_operator_marked',
+    dpcache_operator_marked: duties.gauge(
       'Marked objects, which a later round of a duty deletes if they are still unused.',
       ({ rounds }) => rounds?.marked,
     ),
-    duties.counter(
-      'dpcache_operator_deleted_total',
+    dpcache_operator_deleted_total: duties.counter(
       'Objects deleted by a duty.',
       ({ rounds }) => rounds?.deleted,
     ),
-    duties.counter(
-      'dpcache_operator_conflicts_total',
+    dpcache_operator_conflicts_total: duties.counter(
       'Deletes of a duty that failed because another writer had changed the object.',
       ({ rounds }) => rounds?.conflicts,
     ),
-    countsByLabel(
+    dpcache_operator_namespaces: countsByLabel(
       'gauge',
-      'dpcache_operator_namespaces',
       'Namespaces whose objects are published to the mesh (global="true"), and the others.',
       'global',
       () => {
@@ -67,22 +54,20 @@ export function operatorMetrics(operator: MeasuredOperator, scrape: Scrape): rea
       },
     ),
     ...mcsMetrics(operator, scrape),
-    statusMetrics(() => operator).gauge(
-      'dpcache_operator_leader',
+    dpcache_operator_leader: statusMetrics(() => operator).gauge(
       '1 if this operator runs the duties: it holds the Lease or runs without leader election; else 0.',
       ({ isLeader }) => isLeader(),
     ),
-  ];
+  };
 }
 
 /** Returns the metrics of the multi-cluster services API, without samples if it is off. */
-function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): readonly Description[] {
+function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): Metrics {
   const counts = scrape.once(() => duties().mcs?.counts());
   const mcs = statusMetrics(counts);
-  return [
-    countsByLabel(
+  return {
+    dpcache_operator_mcs_exports: countsByLabel(
       'gauge',
-      'dpcache_operator_mcs_exports',
       'Services that a cluster exports with ServiceExports.',
       'cluster',
       () => {
@@ -90,18 +75,16 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
         return current && { [clusterName]: current.exports, ...current.remoteExports };
       },
     ),
-    mcs.gauge('dpcache_operator_mcs_imports', 'ServiceImports.', 'imports'),
-    countsByLabel(
+    dpcache_operator_mcs_imports: mcs.gauge('ServiceImports.', 'imports'),
+    dpcache_operator_mcs_conflicts: countsByLabel(
       'gauge',
-      'dpcache_operator_mcs_conflicts',
       'Services that clusters export differently.',
       'reason',
       () => counts()?.conflicts,
     ),
-    mcs.gauge(
-      'dpcache_operator_mcs_held_imports',
+    dpcache_operator_mcs_held_imports: mcs.gauge(
       'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
       'held',
     ),
-  ];
+  };
 }

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os';
-import type { Description } from '../../api/metrics/description.ts';
+import type { Metrics } from '../../api/metrics/metric.ts';
 import type { Scrape } from '../../api/metrics/scrape.ts';
 import { assert } from '../../base/assert.ts';
 import { messageOf } from '../../base/failure.ts';
@@ -149,7 +149,7 @@ class OperatorProcess implements ServedProcess {
     return [[this.#readRecorded()], [this.#openKvstore()], [this.#openKubernetes()], [this.#startDuties()]];
   }
 
-  metrics(scrape: Scrape): readonly Description[] {
+  metrics(scrape: Scrape): Metrics {
     const { clusterName } = this.#options;
     return operatorMetrics(
       { clusterName, duties: () => this.#duties, isLeader: () => this.#isLeader },

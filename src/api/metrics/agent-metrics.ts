@@ -1,17 +1,16 @@
 import type { ChangeFeed } from '../change-feed.ts';
 import type { ConflictsDocument } from '../conflicts.ts';
 import type { ReadModel } from '../read-model.ts';
-import { clusterDescriptions, syncDescriptions } from './cluster-metrics.ts';
-import { datapathDescriptions } from './datapath-metrics.ts';
+import { clusterMetrics } from './cluster-metrics.ts';
+import { datapathMetrics } from './datapath-metrics.ts';
 import { type DelayHistogram, histogramLines } from './delay-histogram.ts';
-import { countsByLabel, type Description, type MetricSources, statusMetrics } from './description.ts';
-import { engineDescriptions, ipcacheDescriptions } from './engine-metrics.ts';
-import { historyDescriptions } from './history-metrics.ts';
-import { kubernetesDescriptions } from './kubernetes-metrics.ts';
-import { kvstoreDescriptions } from './kvstore-metrics.ts';
+import { engineMetrics } from './engine-metrics.ts';
+import { historyMetrics } from './history-metrics.ts';
+import { kubernetesMetrics } from './kubernetes-metrics.ts';
+import { kvstoreMetrics } from './kvstore-metrics.ts';
+import { countsByLabel, type MetricSources, statusMetrics } from './metric.ts';
 import { ProcessMetrics } from './process-metrics.ts';
 import { Scrape } from './scrape.ts';
-import { tapeDescriptions } from './tape-metrics.ts';
 
 /**
  * Metrics of an agent in the Prometheus text format. Names end with their unit, counters with `_total`. Labels are
@@ -28,19 +27,37 @@ export class AgentMetrics extends ProcessMetrics {
   constructor(model: ReadModel, feed: ChangeFeed) {
     const scrape = new Scrape();
     const sources = sourcesOf(model, scrape);
-    const monitors = statusMetrics<AgentMetrics>(() => this).gauge(
-      'dpcache_api_monitors',
-      'Connected clients of `/v1/monitor`.',
-      (metrics) => metrics.monitors(),
+    super(
+      {
+        ...engineMetrics(sources),
+        ...clusterMetrics(sources),
+        ...kvstoreMetrics(sources),
+        ...kubernetesMetrics(sources),
+        ...datapathMetrics(sources),
+        ...historyMetrics(sources),
+        dpcache_rejections_total: countsByLabel(
+          'counter',
+          'Rejected inputs by reason.',
+          'reason',
+          () => sources.rejections().byReason,
+        ),
+        dpcache_changes_total: statusMetrics(() => feed).counter(
+          'Changes of prefixes, services and nodes.',
+          'revision',
+        ),
+        dpcache_api_monitors: statusMetrics<AgentMetrics>(() => this).gauge(
+          'Connected clients of `/v1/monitor`.',
+          ({ monitors }) => monitors(),
+        ),
+        dpcache_conflicts: countsByLabel(
+          'gauge',
+          'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
+          'kind',
+          () => this.conflicts(),
+        ),
+      },
+      scrape,
     );
-    const conflicts = countsByLabel(
-      'gauge',
-      'dpcache_conflicts',
-      'Conflicts between clusters: overlapping CIDRs of pods, prefixes of several clusters, duplicate ids.',
-      'kind',
-      () => this.conflicts(),
-    );
-    super([...descriptions(sources, feed), monitors, conflicts], scrape);
     this.#sources = sources;
   }
 
@@ -80,31 +97,5 @@ function histograms({ metrics, nodes }: MetricSources): readonly DelayHistogram[
       label: 'handler',
       delays: nodes.status().handlers.map(({ name = '', durations }) => [name, durations] as const),
     },
-  ];
-}
-
-function descriptions(model: MetricSources, feed: ChangeFeed): readonly Description[] {
-  return [
-    ...ipcacheDescriptions(model),
-    ...engineDescriptions(model),
-    ...clusterDescriptions(model),
-    ...kvstoreDescriptions(model),
-    ...syncDescriptions(model),
-    ...kubernetesDescriptions(model),
-    ...datapathDescriptions(model),
-    ...historyDescriptions(model),
-    ...tapeDescriptions(model),
-    countsByLabel(
-      'counter',
-      'dpcache_rejections_total',
-      'Rejected inputs by reason.',
-      'reason',
-      () => model.rejections().byReason,
-    ),
-    statusMetrics(() => feed).counter(
-      'dpcache_changes_total',
-      'Changes of prefixes, services and nodes.',
-      'revision',
-    ),
   ];
 }

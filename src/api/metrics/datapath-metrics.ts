@@ -1,43 +1,37 @@
-import { type Description, itemMetrics, type MetricSources } from './description.ts';
+import { itemMetrics, type MetricSources, type Metrics } from './metric.ts';
 
 /** Returns the metrics of the datapath. They have no samples if no datapath is configured. */
-export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
+export function datapathMetrics({ status }: Pick<MetricSources, 'status'>): Metrics {
   const tables = itemMetrics('table', () => status().datapath?.tables ?? []);
   const parts = itemMetrics('part', () => status().datapath?.parts ?? []);
-  return [
-    tables.gauge(
-      'dpcache_datapath_desired_items',
+  return {
+    dpcache_datapath_desired_items: tables.gauge(
       'Items that a table of the kernel should contain.',
       'desired',
     ),
-    tables.gauge('dpcache_datapath_items', 'Items of dpcache that a table of the kernel contains.', 'actual'),
-    tables.gauge(
-      'dpcache_datapath_capacity_items',
+    dpcache_datapath_items: tables.gauge('Items of dpcache that a table of the kernel contains.', 'actual'),
+    dpcache_datapath_capacity_items: tables.gauge(
       'Maximum number of items in a table of the kernel, if it is limited.',
       'capacity',
     ),
-    tables.gauge('dpcache_datapath_pressure_ratio', 'Used share of a table, 0 to 1.', 'pressure'),
-    tables.gauge('dpcache_datapath_pending_keys', 'Keys with a pending write.', 'pending'),
-    tables.gauge(
-      'dpcache_datapath_held_keys',
+    dpcache_datapath_pressure_ratio: tables.gauge('Used share of a table, 0 to 1.', 'pressure'),
+    dpcache_datapath_pending_keys: tables.gauge('Keys with a pending write.', 'pending'),
+    dpcache_datapath_held_keys: tables.gauge(
       'Keys of an earlier agent that no cache contains. They are deleted when the caches are complete.',
       'held',
     ),
-    tables.gauge(
-      'dpcache_datapath_failing_keys',
+    dpcache_datapath_failing_keys: tables.gauge(
       'Keys that the kernel has rejected and that are retried.',
       'failing',
     ),
-    tables.gauge(
-      'dpcache_datapath_keys_without_room',
+    dpcache_datapath_keys_without_room: tables.gauge(
       'Keys that are not written, because a table of the kernel is full.',
       'noRoom',
     ),
-    {
-      name: 'dpcache_datapath_writes_total',
+    dpcache_datapath_writes_total: {
       type: 'counter',
-      labels: ['table', 'kind'],
       help: 'Items written to a table of the kernel.',
+      labels: ['table', 'kind'],
       *samples() {
         for (const { name, upserts, deletes } of status().datapath?.tables ?? []) {
           yield { value: upserts, labels: { table: name, kind: 'upsert' } };
@@ -45,15 +39,13 @@ export function datapathDescriptions({ status }: Pick<MetricSources, 'status'>):
         }
       },
     },
-    tables.counter(
-      'dpcache_datapath_repairs_total',
+    dpcache_datapath_repairs_total: tables.counter(
       'Items of a table of the kernel that another program changed and dpcache repaired.',
       'repairs',
     ),
-    parts.gauge(
-      'dpcache_datapath_part_runs',
+    dpcache_datapath_part_runs: parts.gauge(
       '1 if an enabled part of the datapath runs, else 0.',
-      ({ state }) => (state === 'off' ? undefined : Number(state === 'running')),
+      ({ state }) => (state === 'off' ? undefined : state === 'running'),
     ),
-  ];
+  };
 }

@@ -1,46 +1,42 @@
-import {
-  countsByLabel,
-  type Description,
-  type MetricSources,
-  statusMetrics,
-  timestamp,
-} from './description.ts';
+import { countsByLabel, type MetricSources, type Metrics, statusMetrics, timestamp } from './metric.ts';
 
-/** Returns the metrics of the history. They have no samples if no history is recorded. */
-export function historyDescriptions({ status }: Pick<MetricSources, 'status'>): readonly Description[] {
+/** Returns the metrics of the history and the tape. They have no samples if none is recorded. */
+export function historyMetrics({ status }: Pick<MetricSources, 'status'>): Metrics {
   const history = statusMetrics(() => status().history);
   const disk = statusMetrics(() => status().history?.disk);
-  return [
-    countsByLabel(
+  const tape = statusMetrics(() => status().tape);
+  return {
+    dpcache_history_records_total: countsByLabel(
       'counter',
-      'dpcache_history_records_total',
       'Records of the history by kind.',
       'kind',
       () => status().history?.records,
     ),
-    countsByLabel(
+    dpcache_history_lost_total: countsByLabel(
       'counter',
-      'dpcache_history_lost_total',
       'Changes that the history does not contain, by reason.',
       'reason',
       () => status().history?.lost,
     ),
-    history.gauge('dpcache_history_bytes', 'Memory of the history with its indexes.', 'bytes'),
-    disk.gauge('dpcache_history_disk_bytes', 'Size of the files of the history.', 'bytes'),
-    disk.gauge(
-      'dpcache_history_disk_failed',
+    dpcache_history_bytes: history.gauge('Memory of the history with its indexes.', 'bytes'),
+    dpcache_history_disk_bytes: disk.gauge('Size of the files of the history.', 'bytes'),
+    dpcache_history_disk_failed: disk.gauge(
       '1 if the history cannot be written to the disk; changes are then held in memory only.',
       ({ failure }) => failure !== undefined,
     ),
-    disk.counter(
-      'dpcache_history_disk_damaged_total',
+    dpcache_history_disk_damaged_total: disk.counter(
       'Files of the history that could not be read and were dropped.',
       'damaged',
     ),
-    history.gauge(
-      'dpcache_history_held_from_timestamp_seconds',
+    dpcache_history_held_from_timestamp_seconds: history.gauge(
       'Oldest time for which the state can be queried.',
       ({ heldFrom }) => timestamp(heldFrom),
     ),
-  ];
+    dpcache_tape_bytes: tape.gauge('Size of the files of the tape.', 'bytes'),
+    dpcache_tape_lines_total: tape.counter('Lines of the tape since the start, lost ones included.', 'lines'),
+    dpcache_tape_lost_total: tape.counter(
+      'Lines that the tape has lost because of a failure of the disk.',
+      'lost',
+    ),
+  };
 }

@@ -1,56 +1,46 @@
 import type { ClusterMetrics, WatchMetrics } from '../read-model.ts';
-import { type Description, itemMetrics, type MetricSources } from './description.ts';
+import { inSeconds, itemMetrics, type MetricSources, type Metrics } from './metric.ts';
 
-/** Returns the metrics of each cluster's kvstore client. */
-export function kvstoreDescriptions({ metrics }: Pick<MetricSources, 'metrics'>): readonly Description[] {
+/** Returns the metrics of each cluster's kvstore client, and the durations of its syncs. */
+export function kvstoreMetrics({ metrics }: Pick<MetricSources, 'metrics'>): Metrics {
   const clusters = itemMetrics('cluster', metrics);
   const sumOf =
-    (read: (watch: WatchMetrics) => number) =>
+    (field: 'queuedBytes' | 'listings' | 'streams' | 'failures') =>
     ({ watches }: ClusterMetrics): number =>
-      watches.reduce((sum, watch) => sum + read(watch), 0);
-  return [
-    clusters.gauge(
-      'dpcache_kvstore_queue_bytes',
+      watches.reduce((sum: number, watch: WatchMetrics) => sum + watch[field], 0);
+  return {
+    dpcache_kvstore_queue_bytes: clusters.gauge(
       'Bytes received from a kvstore that the engines have not applied yet.',
-      sumOf(({ queuedBytes }) => queuedBytes),
+      sumOf('queuedBytes'),
     ),
-    clusters.counter(
-      'dpcache_kvstore_listings_total',
-      'Started lists.',
-      sumOf(({ listings }) => listings),
-    ),
-    clusters.counter(
-      'dpcache_kvstore_streams_total',
+    dpcache_kvstore_listings_total: clusters.counter('Started lists.', sumOf('listings')),
+    dpcache_kvstore_streams_total: clusters.counter(
       'Watch streams of all resources; all except the first of each resource are reconnects.',
-      sumOf(({ streams }) => streams),
+      sumOf('streams'),
     ),
-    clusters.counter(
-      'dpcache_kvstore_watch_failures_total',
-      'Failed watches.',
-      sumOf(({ failures }) => failures),
-    ),
-    {
-      name: 'dpcache_kvstore_requests_total',
+    dpcache_kvstore_watch_failures_total: clusters.counter('Failed watches.', sumOf('failures')),
+    dpcache_kvstore_requests_total: {
       type: 'counter',
-      labels: ['cluster', 'outcome'],
       help: 'Requests to a kvstore by outcome: ok, or the code of the error.',
-      samples: () =>
-        metrics().flatMap(({ name, kvstore }) =>
-          Object.entries(kvstore?.requests ?? {}).map(([outcome, value = 0]) => ({
-            value,
-            labels: { cluster: name, outcome },
-          })),
-        ),
+      labels: ['cluster', 'outcome'],
+      *samples() {
+        for (const { name, kvstore } of metrics())
+          for (const [outcome, value = 0] of Object.entries(kvstore?.requests ?? {}))
+            yield { value, labels: { cluster: name, outcome } };
+      },
     },
-    clusters.gauge(
-      'dpcache_kvstore_leases',
-      'Current leases in a kvstore.',
-      ({ kvstore }) => kvstore?.leases,
-    ),
-    clusters.counter(
-      'dpcache_kvstore_leases_lost_total',
+    dpcache_kvstore_leases: clusters.gauge('Current leases in a kvstore.', ({ kvstore }) => kvstore?.leases),
+    dpcache_kvstore_leases_lost_total: clusters.counter(
       'Leases in a kvstore that expired or were revoked while keys were bound to them.',
       ({ kvstore }) => kvstore?.leasesLost,
     ),
-  ];
+    dpcache_cluster_first_sync_duration_seconds: clusters.gauge(
+      'Duration of the initial sync of a cluster.',
+      ({ firstSyncMs }) => inSeconds(firstSyncMs),
+    ),
+    dpcache_cluster_last_sync_duration_seconds: clusters.gauge(
+      'Duration of the last full sync of a cluster.',
+      ({ lastSyncMs }) => inSeconds(lastSyncMs),
+    ),
+  };
 }

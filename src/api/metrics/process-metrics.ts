@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { Description } from './description.ts';
+import type { Metric, Metrics } from './metric.ts';
 import type { Scrape } from './scrape.ts';
 
 /** Histogram bounds, from a lookup (0.1 ms) to a page of a list under load (1 s). */
@@ -32,9 +32,9 @@ export class ProcessMetrics {
   readonly #scrape: Scrape;
 
   /** Each {@link ProcessMetrics.text} begins a new `scrape`. */
-  constructor(described: readonly Description[], scrape: Scrape) {
+  constructor(metrics: Metrics, scrape: Scrape) {
     this.#scrape = scrape;
-    for (const description of described) register(this.#registry, description);
+    for (const [name, metric] of Object.entries(metrics)) register(this.#registry, name, metric);
     this.#requests = new Histogram({
       name: 'dpcache_api_request_duration_seconds',
       help: 'Duration of API requests until the response starts.',
@@ -70,28 +70,18 @@ export class ProcessMetrics {
   }
 }
 
-function register(registry: Registry, { name, help, type, labels = [], samples }: Description): void {
-  const options = { name, help, labelNames: [...labels], registers: [registry] };
-  /** Removes all samples. `reset` alone sets a metric without labels to 0. */
-  const clear = (metric: Gauge | Counter): void => {
-    metric.reset();
-    if (labels.length === 0) metric.remove();
+function register(registry: Registry, name: string, { help, type, labels = [], samples }: Metric): void {
+  const configuration = {
+    name,
+    help,
+    labelNames: [...labels],
+    registers: [registry],
+    collect(this: Gauge | Counter): void {
+      this.reset();
+      if (labels.length === 0) this.remove(); // `reset` sets a metric without labels to 0
+      for (const { labels: sampleLabels = {}, value } of samples()) this.inc(sampleLabels, value);
+    },
   };
-  if (type === 'gauge') {
-    new Gauge({
-      ...options,
-      collect() {
-        clear(this);
-        for (const { labels: sampleLabels = {}, value } of samples()) this.set(sampleLabels, value);
-      },
-    });
-  } else {
-    new Counter({
-      ...options,
-      collect() {
-        clear(this);
-        for (const { labels: sampleLabels = {}, value } of samples()) this.inc(sampleLabels, value);
-      },
-    });
-  }
+  if (type === 'gauge') new Gauge(configuration);
+  else new Counter(configuration);
 }

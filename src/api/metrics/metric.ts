@@ -7,13 +7,15 @@ export interface Sample {
 }
 
 /** A metric whose samples are read at each scrape. */
-export interface Description {
-  readonly name: string;
-  readonly help: string;
+export interface Metric {
   readonly type: 'gauge' | 'counter';
+  readonly help: string;
   readonly labels?: readonly string[];
   readonly samples: () => Iterable<Sample>;
 }
+
+/** Metrics by name. */
+export type Metrics = Readonly<Record<string, Metric>>;
 
 /** Sources of the metrics. Many metrics call the same source, so the caller should compute it once per scrape. */
 export type MetricSources = {
@@ -22,16 +24,14 @@ export type MetricSources = {
 
 /** Returns a metric with a sample for each count. The label of a sample is the name of its count. */
 export function countsByLabel(
-  type: Description['type'],
-  name: string,
+  type: Metric['type'],
   help: string,
   label: string,
   counts: () => Readonly<Record<string, number | undefined>> | undefined,
-): Description {
+): Metric {
   return {
-    name,
-    help,
     type,
+    help,
     labels: [label],
     *samples() {
       for (const [key, value = 0] of Object.entries(counts() ?? {}))
@@ -50,10 +50,9 @@ type ValueField<T> = {
  * without a value has no sample.
  */
 type ItemMetric<T> = (
-  name: string,
   help: string,
   read: ValueField<T> | ((item: T) => number | boolean | undefined),
-) => Description;
+) => Metric;
 
 /** Functions that create metrics of items. True is the value 1, false 0. */
 export interface ItemMetrics<T> {
@@ -67,11 +66,10 @@ function metricsOf<T>(
   labelsOf: (item: T) => Readonly<Record<string, string>>,
 ): ItemMetrics<T> {
   const metricOf =
-    (type: Description['type']): ItemMetric<T> =>
-    (name, help, read) => ({
-      name,
-      help,
+    (type: Metric['type']): ItemMetric<T> =>
+    (help, read) => ({
       type,
+      help,
       labels,
       samples: () =>
         items().flatMap((item) => {
