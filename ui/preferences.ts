@@ -1,10 +1,15 @@
-/** Colour theme. `system`: the theme of the operating system. */
-export type Theme = 'system' | 'light' | 'dark';
+/** The preferences of the page and their values. The first value is the default. */
+export const PREFERENCES = {
+  /** Distance between rows. */
+  density: ['normal', 'compact'],
+  /** Colours. `system`: those of the operating system. */
+  theme: ['system', 'light', 'dark'],
+} as const;
 
-/** Distance between rows. */
-export type Density = 'normal' | 'compact';
+export type Preference = keyof typeof PREFERENCES;
+export type PreferenceValue = (typeof PREFERENCES)[Preference][number];
 
-function stored(name: string): string | null {
+function stored(name: Preference): string | null {
   try {
     return localStorage.getItem(`dpcache-${name}`);
   } catch {
@@ -12,7 +17,14 @@ function stored(name: string): string | null {
   }
 }
 
-function store(name: string, value: string): void {
+/** Returns the chosen value. */
+export function preference(name: Preference): PreferenceValue {
+  const values: readonly PreferenceValue[] = PREFERENCES[name];
+  return values.find((value) => value === document.documentElement.dataset[name]) ?? PREFERENCES[name][0];
+}
+
+/** Chooses a value. */
+export function setPreference(name: Preference, value: PreferenceValue): void {
   try {
     localStorage.setItem(`dpcache-${name}`, value);
   } catch {
@@ -21,29 +33,8 @@ function store(name: string, value: string): void {
   document.documentElement.dataset[name] = value;
 }
 
-/** Returns the chosen theme. */
-export function theme(): Theme {
-  const value = document.documentElement.dataset['theme'];
-  return value === 'light' || value === 'dark' ? value : 'system';
-}
-
-/** Returns the chosen density. */
-export function density(): Density {
-  return document.documentElement.dataset['density'] === 'compact' ? 'compact' : 'normal';
-}
-
-/** Chooses a theme. */
-export function setTheme(value: Theme): void {
-  store('theme', value);
-}
-
-/** Chooses a density. */
-export function setDensity(value: Density): void {
-  store('density', value);
-}
-
 /** Applies the stored choices. Called before the page is rendered. */
 export function applyPreferences(): void {
-  for (const name of ['theme', 'density'])
-    document.documentElement.dataset[name] = stored(name) ?? (name === 'theme' ? 'system' : 'normal');
+  for (const name of ['density', 'theme'] as const)
+    document.documentElement.dataset[name] = stored(name) ?? PREFERENCES[name][0];
 }

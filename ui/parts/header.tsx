@@ -3,7 +3,13 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Address, addressOf } from '../address.ts';
 import { isAgent, processName, useFeed, useShared, useTick } from '../agent/live.ts';
 import { capitalized, timeText } from '../format.ts';
-import { density, setDensity, setTheme, theme } from '../preferences.ts';
+import {
+  PREFERENCES,
+  type Preference,
+  type PreferenceValue,
+  preference,
+  setPreference,
+} from '../preferences.ts';
 import { Find } from './find.tsx';
 import { TONES, useProblems } from './health.tsx';
 import { Icon } from './icons.tsx';
@@ -81,43 +87,24 @@ function Tabs({ view }: { view: string }): VNode {
   );
 }
 
-const THEMES = ['system', 'light', 'dark'] as const;
-
-/** The buttons of the distance between rows and of the colours. */
-function Preferences(): VNode {
-  const [, setCount] = useState(0);
-  const renderAgain = (): void => setCount((before) => before + 1);
-  const colours = theme();
-  const rows = density();
-  const nextColours = THEMES[(THEMES.indexOf(colours) + 1) % THEMES.length] ?? 'system';
-  const otherRows = rows === 'normal' ? 'compact' : 'normal';
+/** The button of a preference. A click chooses its next value. */
+function PreferenceButton({ name, title }: { name: Preference; title: string }): VNode {
+  const values: readonly PreferenceValue[] = PREFERENCES[name];
+  const [value, setValue] = useState(preference(name));
+  const next = values[(values.indexOf(value) + 1) % values.length] ?? value;
   return (
-    <>
-      <button
-        type="button"
-        class="plain icon"
-        title={`Rows: ${rows}`}
-        aria-label={`Rows: ${rows}. Change to ${otherRows}`}
-        onClick={() => {
-          setDensity(otherRows);
-          renderAgain();
-        }}
-      >
-        <Icon name={rows} />
-      </button>
-      <button
-        type="button"
-        class="plain icon"
-        title={`Colours: ${colours}`}
-        aria-label={`Colours: ${colours}. Change to ${nextColours}`}
-        onClick={() => {
-          setTheme(nextColours);
-          renderAgain();
-        }}
-      >
-        <Icon name={colours} />
-      </button>
-    </>
+    <button
+      type="button"
+      class="plain icon"
+      title={`${title}: ${value}`}
+      aria-label={`${title}: ${value}. Change to ${next}`}
+      onClick={() => {
+        setPreference(name, next);
+        setValue(next);
+      }}
+    >
+      <Icon name={value} />
+    </button>
   );
 }
 
@@ -143,7 +130,8 @@ export function Header({ address }: { address: Address }): VNode {
         <div class="tools">
           <ConnectionMark />
           {hasHistory && <MomentButton />}
-          <Preferences />
+          <PreferenceButton name="density" title="Rows" />
+          <PreferenceButton name="theme" title="Colours" />
         </div>
       </div>
       <Tabs view={address.view} />
