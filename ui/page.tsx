@@ -28,46 +28,41 @@ import { Services } from './views/services.tsx';
 /** Time between two reads of the status. */
 const STATUS_MS = 2_000;
 
+/** The views of one object. */
+const CARDS: ReadonlyMap<string, (props: { name: string }) => VNode> = new Map([
+  ['ip', IP],
+  ['service', Service],
+  ['node', Node],
+  ['identity', Identity],
+  ['cluster', Cluster],
+]);
+
+/** The other views. */
+const VIEWS: ReadonlyMap<string, (props: { parameters: URLSearchParams }) => VNode> = new Map([
+  ['overview', Overview],
+  ['prefixes', Prefixes],
+  ['services', Services],
+  ['nodes', Nodes],
+  ['identities', Identities],
+  ['clusters', Clusters],
+  ['live', Live],
+  ['kubernetes', Kubernetes],
+  ['datapath', Datapath],
+]);
+
 function View({ address: { view, name, parameters } }: { address: Address }): VNode {
   const { document } = useShared().status;
   if (document !== undefined && !isAgent(document)) return <Overview />;
-  switch (view) {
-    case 'prefixes':
-      return <Prefixes parameters={parameters} />;
-    case 'ip':
-      return <IP key={name} name={name} />;
-    case 'services':
-      return <Services parameters={parameters} />;
-    case 'service':
-      return <Service key={name} name={name} />;
-    case 'nodes':
-      return <Nodes parameters={parameters} />;
-    case 'node':
-      return <Node key={name} name={name} />;
-    case 'identities':
-      return <Identities parameters={parameters} />;
-    case 'identity':
-      return <Identity key={name} name={name} />;
-    case 'clusters':
-      return <Clusters />;
-    case 'cluster':
-      return <Cluster key={name} name={name} />;
-    case 'live':
-      return <Live parameters={parameters} />;
-    case 'kubernetes':
-      return <Kubernetes />;
-    case 'datapath':
-      return <Datapath />;
-    case 'overview':
-      return <Overview />;
-    default:
-      return (
-        <>
-          <Title>{view}</Title>
-          <Problem>No view {view}.</Problem>
-        </>
-      );
-  }
+  const CardOf = CARDS.get(view);
+  if (CardOf !== undefined) return <CardOf key={name} name={name} />;
+  const ViewOf = VIEWS.get(view);
+  if (ViewOf !== undefined) return <ViewOf parameters={parameters} />;
+  return (
+    <>
+      <Title>{view}</Title>
+      <Problem>No view {view}.</Problem>
+    </>
+  );
 }
 
 /** The current view. It is marked as old while the process does not answer. */

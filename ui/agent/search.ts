@@ -9,14 +9,6 @@ export type Result = SearchResultDocument;
 /** Time after the last key stroke until the agent is asked. */
 const SETTLED_MS = 120;
 
-/** The view of each kind of result. */
-const VIEWS = {
-  service: 'service',
-  node: 'node',
-  identity: 'identity',
-  cluster: 'cluster',
-} as const;
-
 /** Returns the address of the card or the list of a result. */
 export function addressOfResult({ kind, key }: Result): string {
   switch (kind) {
@@ -29,7 +21,7 @@ export function addressOfResult({ kind, key }: Result): string {
     case 'namespace':
       return addressOf('services', '', { namespace: key });
     default:
-      return addressOf(VIEWS[kind], key);
+      return addressOf(kind, key);
   }
 }
 
