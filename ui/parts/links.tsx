@@ -58,3 +58,21 @@ export function ClusterLink({ name }: { name: string }): VNode {
 export function PodLink({ name }: { name: string }): VNode {
   return <a href={addressOf('prefixes', '', { pod: name })}>{name}</a>;
 }
+
+/** Labels, each with a link to its prefixes. Lines may break between the parts of a label. */
+export function LabelLinks({ labels }: { labels: readonly string[] }): VNode {
+  return (
+    <span class="chips">
+      {labels.map((label) => (
+        <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
+          {label.split(/(?<=[.=/])/).map((part, at) => (
+            <span key={`${at} ${part}`}>
+              {part}
+              <wbr />
+            </span>
+          ))}
+        </a>
+      ))}
+    </span>
+  );
+}

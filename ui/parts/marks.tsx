@@ -40,20 +40,6 @@ export function Chip({
   );
 }
 
-/** The text of a label. Lines may break between the parts of its key. */
-export function LabelText({ children }: { children: string }): VNode {
-  return (
-    <>
-      {children.split(/(?<=[.=/])/).map((part, at) => (
-        <span key={`${at} ${part}`}>
-          {part}
-          <wbr />
-        </span>
-      ))}
-    </>
-  );
-}
-
 /** The age of restored state; nothing for other state. */
 export function Restored({ restored }: { restored: RestoredDocument | undefined }): VNode | null {
   if (restored === undefined) return null;

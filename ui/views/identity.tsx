@@ -1,11 +1,10 @@
 import type { VNode } from 'preact';
 import type { IdentityDocument } from '../../src/api/documents.ts';
-import { addressOf } from '../address.ts';
 import { useAnswer } from '../agent/ask.ts';
 import { useVersion } from '../agent/live.ts';
 import { counted } from '../format.ts';
-import { ClusterLink, identityName } from '../parts/links.tsx';
-import { LabelText, Restored } from '../parts/marks.tsx';
+import { ClusterLink, identityName, LabelLinks } from '../parts/links.tsx';
+import { Restored } from '../parts/marks.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { PrefixPanel } from '../parts/prefix-panel.tsx';
 
@@ -42,13 +41,7 @@ export function Identity({ name }: { name: string }): VNode {
                   document.labels.length === 0 ? (
                     'unknown'
                   ) : (
-                    <span class="chips">
-                      {document.labels.map((label) => (
-                        <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
-                          <LabelText>{label}</LabelText>
-                        </a>
-                      ))}
-                    </span>
+                    <LabelLinks key="labels" labels={document.labels} />
                   ),
                 ],
               ]}

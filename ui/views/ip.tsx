@@ -12,8 +12,16 @@ import { useAnswer, withQuery } from '../agent/ask.ts';
 import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted, timeText } from '../format.ts';
 import { Changes } from '../parts/changes.tsx';
-import { ClusterLink, IdentityLink, NodeLink, PodLink, PrefixLink, ServiceLink } from '../parts/links.tsx';
-import { Chip, LabelText, Mark, Restored } from '../parts/marks.tsx';
+import {
+  ClusterLink,
+  IdentityLink,
+  LabelLinks,
+  NodeLink,
+  PodLink,
+  PrefixLink,
+  ServiceLink,
+} from '../parts/links.tsx';
+import { Chip, Mark, Restored } from '../parts/marks.tsx';
 import { Certainty } from '../parts/moment.tsx';
 import { Facts, Panel, Pending, Title } from '../parts/panel.tsx';
 import { countByCluster, portsText } from '../parts/service-parts.tsx';
@@ -185,18 +193,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
           of={[
             ['prefix', <code key="prefix">{prefix}</code>],
             ['identity', first && <IdentityLink identity={first.identity} labels={first.labels} />],
-            [
-              'labels',
-              first?.labels && (
-                <span class="chips">
-                  {first.labels.map((label) => (
-                    <a key={label} class="chip" href={addressOf('prefixes', '', { label })}>
-                      <LabelText>{label}</LabelText>
-                    </a>
-                  ))}
-                </span>
-              ),
-            ],
+            ['labels', first?.labels && <LabelLinks key="labels" labels={first.labels} />],
             ['pod', first?.podName && <PodLink name={`${first.namespace}/${first.podName}`} />],
             ['service account', first?.serviceAccount],
             ['ports', first?.namedPorts && portsText(first.namedPorts)],
