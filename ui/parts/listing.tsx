@@ -1,10 +1,10 @@
 import type { ComponentChildren, VNode } from 'preact';
+import { useState } from 'preact/hooks';
 import { addressOf } from '../address.ts';
 import { useList } from '../agent/list.ts';
-import { capitalized, counted } from '../format.ts';
-import { LongTable } from './long-table.tsx';
+import { capitalized, counted, countText } from '../format.ts';
 import { Empty, Pending, Problem, Title } from './panel.tsx';
-import type { Column } from './table.tsx';
+import { type Column, Table } from './table.tsx';
 
 /** A view with all objects of a kind: the title with their number, the filters, and a table. */
 export function Listing<T>({
@@ -68,6 +68,43 @@ export function Listing<T>({
           />
         )}
       </div>
+    </>
+  );
+}
+
+/** Number of rows shown at first, and added by each click. */
+const ROWS_PER_STEP = 250;
+
+/** A table of many rows. It shows the first ones, and a button for more. */
+function LongTable<T>({
+  rows,
+  total,
+  ...table
+}: {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  keyOf: (row: T) => string;
+  /** Number of all rows; larger than the length of `rows` if the agent has too many to read all. */
+  total: number;
+}): VNode {
+  const [shown, setShown] = useState(ROWS_PER_STEP);
+  return (
+    <>
+      <Table {...table} rows={rows} limit={shown} />
+      {rows.length > shown && (
+        <p class="empty">
+          <button type="button" onClick={() => setShown(shown + ROWS_PER_STEP)}>
+            Show more: {countText(shown)} of {countText(rows.length)}
+          </button>
+        </p>
+      )}
+      {total > rows.length && (
+        <p class="empty">
+          The first {countText(rows.length)} of {countText(total)} were read. Filter the list or search to
+          find others.
+        </p>
+      )}
     </>
   );
 }

@@ -1,5 +1,4 @@
 import type { VNode } from 'preact';
-import { addressOf } from '../address.ts';
 import { compareNames, countText } from '../format.ts';
 import { ClusterLink, ServiceLink } from './links.tsx';
 import { Chip } from './marks.tsx';
@@ -131,12 +130,4 @@ function Row({
       {hasOthers && <Cell count={others} />}
     </tr>
   );
-}
-
-/** Number of rows in the overview. */
-export const MATRIX_ROWS = 12;
-
-/** A link to the list of all services. */
-export function AllServices({ count }: { count: number }): VNode {
-  return <a href={addressOf('services')}>All {countText(count)} services</a>;
 }

@@ -9,7 +9,7 @@ import { aheadOfBrowser } from '../agent/clock.ts';
 import { isAgent, useShared, useTick, useVersion } from '../agent/live.ts';
 import { counted, countText, timeText } from '../format.ts';
 import { Health } from '../parts/health.tsx';
-import { AllServices, MATRIX_ROWS, Matrix, type MatrixRow } from '../parts/matrix.tsx';
+import { Matrix, type MatrixRow } from '../parts/matrix.tsx';
 import { MeshMap } from '../parts/mesh-map.tsx';
 import { Empty, Panel, Pending, showPanel, Title } from '../parts/panel.tsx';
 import { countByCluster } from '../parts/service-parts.tsx';
@@ -52,6 +52,9 @@ function Figures({ status, conflicts }: { status: StatusDocument; conflicts: num
     </nav>
   );
 }
+
+/** Number of rows of the matrix. */
+const MATRIX_ROWS = 12;
 
 interface Services {
   readonly items: readonly ServiceDocument[];
@@ -156,7 +159,9 @@ function Agent({ status }: { status: StatusDocument }): VNode {
           side={
             <>
               <span class="spacer" />
-              {status.services.announced > MATRIX_ROWS && <AllServices count={status.services.announced} />}
+              {status.services.announced > MATRIX_ROWS && (
+                <a href={addressOf('services')}>All {countText(status.services.announced)} services</a>
+              )}
             </>
           }
         >
