@@ -91,11 +91,6 @@ export function isLoopback(host: string): boolean {
   return LOOPBACK.has(hostName(host)) || (isIP(host) === 4 && host.startsWith('127.'));
 }
 
-interface LimitedServer {
-  readonly server: Server;
-  readonly limit: ConnectionLimit;
-}
-
 /** Serves an application on a unix socket, over TCP, or both. */
 export class ApiServer {
   readonly #options: ApiServerOptions;
@@ -115,13 +110,15 @@ export class ApiServer {
     const { socket, tcp } = this.#options;
     try {
       if (socket !== undefined) {
-        const { server, limit } = this.#socketServer();
-        await this.#add(server, limit, listenOnSocket(server, socket));
+        const server = createServer(LIMITS);
+        await this.#serve(server, true, () => 'accepted', listenOnSocket(server, socket));
       }
       if (tcp !== undefined) {
-        const { server, limit } = this.#tcpServer(tcp);
+        const server = tcpServer(tcp);
         this.#tcp = server;
-        await this.#add(server, limit, listen(server, { host: tcp.host, port: tcp.port }));
+        const { host, port } = tcp;
+        const check = (request: Request): AccessVerdict => this.#check(request, tcp);
+        await this.#serve(server, false, check, listen(server, { host, port }));
       }
     } catch (error) {
       await this.stop();
@@ -172,57 +169,67 @@ export class ApiServer {
     );
   }
 
-  /** Adds a server when it listens. */
-  async #add(server: Server, limit: ConnectionLimit, listening: Promise<void>): Promise<void> {
-    server.setTimeout(this.#options.unreadMs ?? UNREAD_MS, closeUnread);
+  /** Makes a server answer the requests that `check` accepts. Adds the server when it listens. */
+  async #serve(
+    server: Server,
+    isUnixSocket: boolean,
+    check: (request: Request) => AccessVerdict,
+    listening: Promise<void>,
+  ): Promise<void> {
+    const { app, unreadMs = UNREAD_MS } = this.#options;
+    const limit = new ConnectionLimit(server);
+    const answer = listener((request, connection) => {
+      const verdict = check(request);
+      if (verdict instanceof Response) return verdict;
+      const { socket } = connection.incoming;
+      if (verdict === 'accepted' && socket instanceof Socket) limit.verify(socket);
+      return app.fetch(request, { ...connection, isUnixSocket });
+    });
+    server.on('request', answer);
+    server.setTimeout(unreadMs, closeUnread);
     answerMalformed(server);
     // Expectations other than 100-continue are ignored (RFC 9110, 10.1.1). By default, Node.js answers 417.
-    server.on('checkExpectation', (incoming, outgoing) => server.emit('request', incoming, outgoing));
+    server.on('checkExpectation', answer);
     await listening;
     this.#servers.set(server, limit);
   }
 
-  #socketServer(): LimitedServer {
-    const { app } = this.#options;
-    const answer = listener((request, connection) => {
-      const { socket } = connection.incoming;
-      if (socket instanceof Socket) limit.verify(socket);
-      return app.fetch(request, { ...connection, isUnixSocket: true });
-    });
-    const server = createServer(LIMITS, answer);
-    const limit = new ConnectionLimit(server);
-    return { server, limit };
+  /**
+   * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an
+   * authorized user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from
+   * the requested host. If a request has the token, any `Host` is accepted, because a foreign page does not know the
+   * token. A client certificate proves less, because browsers send it automatically.
+   */
+  #check(request: Request, { host, names = [] }: TCPOptions): AccessVerdict {
+    const { token } = this.#credentials;
+    const requested = new URL(request.url);
+    const value = hostName(requested.hostname);
+    const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
+    if (!hasToken && !isServedName(value, host, names)) {
+      const detail = 'Unknown Host: add it with --listen-name.';
+      return problemResponse(problem('forbidden', detail, { field: 'Host', value }));
+    }
+    const origin = request.headers.get('origin');
+    if (origin !== null && !isSameOrigin(origin, requested)) {
+      const detail = 'The Origin differs from the requested host.';
+      return problemResponse(problem('forbidden', detail, { field: 'Origin', value: origin }));
+    }
+    if (token === undefined || hasToken) return 'accepted';
+    if (this.#options.pathsWithoutToken?.has(requested.pathname)) return 'open';
+    const detail = 'No valid token: send Authorization: Bearer with the token of --listen-token.';
+    return problemResponse(problem('unauthorized', detail), { 'www-authenticate': 'Bearer' });
   }
+}
 
-  #tcpServer({ host, names = [], tls }: TCPOptions): LimitedServer {
-    const { app, pathsWithoutToken = new Set() } = this.#options;
-    const answer = listener((request, connection) => {
-      const { token } = this.#credentials;
-      const verdict = checkRequest(request, { host, names, pathsWithoutToken, token });
-      if (verdict instanceof Response) return verdict;
-      const { socket } = connection.incoming;
-      if (verdict === 'accepted' && socket instanceof Socket) limit.verify(socket);
-      return app.fetch(request, connection);
-    });
-    const server =
-      tls === undefined
-        ? createServer(LIMITS, answer)
-        : createTLSServer(
-            { ...LIMITS, handshakeTimeout: HANDSHAKE_MS, ...secureOptions(tls), ...clientOptions(tls) },
-            answer,
-          );
-    const limit = new ConnectionLimit(server);
-    return { server, limit };
-  }
+function tcpServer({ tls }: TCPOptions): Server {
+  if (tls === undefined) return createServer(LIMITS);
+  const access: TlsOptions =
+    tls.clientCA === undefined ? {} : { requestCert: true, rejectUnauthorized: true };
+  return createTLSServer({ ...LIMITS, handshakeTimeout: HANDSHAKE_MS, ...secureOptions(tls), ...access });
 }
 
 function secureOptions({ cert, key, clientCA }: NonNullable<TCPCredentials['tls']>): SecureContextOptions {
   return { cert, key, ...(clientCA !== undefined && { ca: clientCA }) };
-}
-
-/** Returns the TLS options that require client certificates, if there is a `clientCA`. */
-function clientOptions({ clientCA }: NonNullable<TCPCredentials['tls']>): TlsOptions {
-  return clientCA === undefined ? {} : { requestCert: true, rejectUnauthorized: true };
 }
 
 /** Returns a request listener. It answers requests with an invalid URL or Host with a problem. */
@@ -305,54 +312,6 @@ function answerText(document: ProblemDocument): string {
 
 /** Result of an access check. `open`: a path that needs no token. A response: the refusal. */
 type AccessVerdict = 'accepted' | 'open' | Response;
-
-/**
- * Checks the access of a request over TCP. A page of another site must not reach the API through the browser of an
- * authorized user (DNS rebinding). The request of such a page has a foreign `Host`, or an `Origin` that differs from
- * the requested host. If a request has the token, any `Host` is accepted, because a foreign page does not know the
- * token. A client certificate proves less, because browsers send it automatically.
- */
-function checkRequest(
-  request: Request,
-  {
-    host,
-    names,
-    token,
-    pathsWithoutToken,
-  }: {
-    readonly host: string;
-    readonly names: readonly string[];
-    readonly token: string | undefined;
-    readonly pathsWithoutToken: ReadonlySet<string>;
-  },
-): AccessVerdict {
-  const requested = new URL(request.url);
-  const requestedName = hostName(requested.hostname);
-  const hasToken = token !== undefined && isToken(request.headers.get('authorization'), token);
-  if (!hasToken && !isServedName(requestedName, host, names))
-    return problemResponse(
-      problem('forbidden', 'Unknown Host: add it with --listen-name.', {
-        field: 'Host',
-        value: requestedName,
-      }),
-    );
-  const origin = request.headers.get('origin');
-  if (origin !== null && !isSameOrigin(origin, requested))
-    return problemResponse(
-      problem('forbidden', 'The Origin differs from the requested host.', {
-        field: 'Origin',
-        value: origin,
-      }),
-    );
-  if (token === undefined || hasToken) return 'accepted';
-  if (pathsWithoutToken.has(requested.pathname)) return 'open';
-  return problemResponse(
-    problem('unauthorized', 'No valid token: send Authorization: Bearer with the token of --listen-token.'),
-    {
-      'www-authenticate': 'Bearer',
-    },
-  );
-}
 
 /**
  * Returns true if a server that listens on `host`, and has the additional `names`, serves a requested name. Loopback
