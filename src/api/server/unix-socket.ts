@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { lstatSync, rmSync } from 'node:fs';
 import { link, lstat, mkdir, rename, rm } from 'node:fs/promises';
-import { request } from 'node:http';
 import { createConnection, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import { errorCode } from '../../base/failure.ts';
+import { ApiClient } from '../api-client.ts';
 import { listen } from './listen.ts';
 
 /** Thrown if another process listens on the socket. */
@@ -101,23 +101,8 @@ function isServed(path: string): Promise<boolean> {
 }
 
 /** Returns the pid of the process that serves a socket; undefined if it does not report one. */
-function servingPid(path: string): Promise<number | undefined> {
-  return new Promise((resolve) => {
-    const options = {
-      socketPath: path,
-      path: '/healthz',
-      agent: false,
-      signal: AbortSignal.timeout(ANSWER_MS),
-    };
-    const sent = request(options, (answer) => {
-      let text = '';
-      answer.setEncoding('utf8');
-      answer.on('data', (part: string) => {
-        text = (text + part).slice(0, 1_024);
-      });
-      answer.on('close', () => resolve(Number(/"pid":(\d{1,10})/.exec(text)?.[1]) || undefined));
-    });
-    sent.on('error', () => resolve(undefined));
-    sent.end();
-  });
+async function servingPid(path: string): Promise<number | undefined> {
+  const { ask } = new ApiClient(path, AbortSignal.timeout(ANSWER_MS));
+  const { pid }: { readonly pid?: unknown } = Object(await ask('/healthz').catch(() => undefined));
+  return typeof pid === 'number' ? pid : undefined;
 }
