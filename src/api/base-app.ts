@@ -1,4 +1,4 @@
-import { OpenAPIHono } from '@hono/zod-openapi';
+import { OpenAPIHono, type z } from '@hono/zod-openapi';
 import { HTTPException } from 'hono/http-exception';
 import { routePath } from 'hono/route';
 import type { Clock } from '../base/clock.ts';
@@ -66,21 +66,6 @@ export function addDescription(app: ApiApp, version: string, description: string
   });
 }
 
-/** The used fields of an issue of zod. */
-interface SchemaIssue {
-  readonly code: string;
-  readonly path: readonly PropertyKey[];
-  readonly message: string;
-  /** Names of unknown fields. */
-  readonly keys?: readonly string[];
-  /** The kind of the limited value, such as `array`. */
-  readonly origin?: string;
-  readonly maximum?: number | bigint;
-  readonly minimum?: number | bigint;
-  /** The required type. */
-  readonly expected?: string;
-}
-
 /** Returns true if a route serves the path. Middleware for all paths is no route. */
 function serves(app: ApiApp, method: string, path: string): boolean {
   const registered = method === 'HEAD' ? 'GET' : method;
@@ -90,11 +75,12 @@ function serves(app: ApiApp, method: string, path: string): boolean {
 
 /** Returns the problem of the first invalid field. */
 function fieldProblem(
-  [issue]: readonly SchemaIssue[],
+  [issue]: readonly z.core.$ZodIssue[],
   sentValue: (field: string) => string | undefined,
 ): ProblemError {
-  const { path = [], keys = [] } = issue ?? {};
-  const field = [...path, ...keys].map(String).join('.').slice(0, MAX_VALUE_LENGTH) || 'body';
+  const unknown = issue?.code === 'unrecognized_keys' ? issue.keys : [];
+  const field =
+    [...(issue?.path ?? []), ...unknown].map(String).join('.').slice(0, MAX_VALUE_LENGTH) || 'body';
   const value = sentValue(field);
   return new ProblemError('invalid-parameter', `${field} ${issueText(issue)}.`, {
     field,
@@ -115,20 +101,25 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** Returns what is wrong with a field. The messages of zod do not name the allowed values. */
-function issueText(issue: SchemaIssue | undefined): string {
-  const unit = UNITS[issue?.origin ?? ''] ?? '';
+function issueText(issue: z.core.$ZodIssue | undefined): string {
   switch (issue?.code) {
     case 'unrecognized_keys':
       return 'is unknown: see /openapi.json';
     case 'invalid_type':
-      return `must be ${TYPES[issue.expected ?? ''] ?? issue.expected}`;
+      return `must be ${TYPES[issue.expected] ?? issue.expected}`;
     case 'too_big':
-      return unit === '' ? `must be at most ${issue.maximum}` : `must have at most ${issue.maximum}${unit}`;
+      return limitText('at most', issue.maximum, issue.origin);
     case 'too_small':
-      return unit === '' ? `must be at least ${issue.minimum}` : `must have at least ${issue.minimum}${unit}`;
+      return limitText('at least', issue.minimum, issue.origin);
     default:
       return issue?.message.slice(0, MAX_MESSAGE_LENGTH) ?? 'is invalid';
   }
+}
+
+/** Returns the text of a limit. `origin`: the kind of the limited value, such as `array`. */
+function limitText(words: 'at most' | 'at least', limit: number | bigint, origin: string): string {
+  const unit = UNITS[origin];
+  return unit === undefined ? `must be ${words} ${limit}` : `must have ${words} ${limit}${unit}`;
 }
 
 function problemOf(error: unknown, onFault: (error: unknown) => void): ProblemDocument {

@@ -15,27 +15,17 @@ export type SearchModel = Pick<
 /** The detail of a result that was removed during the search. */
 const REMOVED = 'removed';
 
-/** Returns one line about a result. */
-export function resultDetail(model: SearchModel, kind: SearchKind, key: string): string {
-  switch (kind) {
-    case 'prefix':
-      return prefixDetail(model, key);
-    case 'pod':
-      return podDetail(model, key);
-    case 'service':
-      return serviceDetail(model, key);
-    case 'node':
-      return nodeDetail(model, key);
-    case 'identity':
-      return identityDetail(model, Number(key));
-    case 'label':
-      return 'label of identities';
-    case 'namespace':
-      return 'namespace';
-    case 'cluster':
-      return clusterDetail(model, key);
-  }
-}
+/** Functions that return one line about a result, by its kind. */
+export const DETAILS: Readonly<Record<SearchKind, (model: SearchModel, key: string) => string>> = {
+  prefix: prefixDetail,
+  pod: podDetail,
+  service: serviceDetail,
+  node: nodeDetail,
+  identity: identityDetail,
+  label: () => 'label of identities',
+  namespace: () => 'namespace',
+  cluster: clusterDetail,
+};
 
 function prefixDetail(model: SearchModel, prefix: string): string {
   const entry = model.ipcache.lookupByPrefix(prefix);
@@ -81,7 +71,8 @@ function nodeDetail({ nodes }: SearchModel, key: string): string {
   return node?.fields.addresses.map(({ ip }) => ip).join(', ') ?? REMOVED;
 }
 
-function identityDetail(model: SearchModel, identity: number): string {
+function identityDetail(model: SearchModel, key: string): string {
+  const identity = Number(key);
   const name = identityName(model, identity);
   const cluster = model.clusterOf(identity);
   const prefixes = counted(model.ipcache.countByIdentity(identity), 'prefix', 'prefixes');

@@ -4,7 +4,7 @@ import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import { Prefix, prefixOfKey } from '../../net/prefix.ts';
 import { parseServiceKey } from '../../servicecache/service-id.ts';
 import { addressRoles, podCIDRRoles } from '../address-roles.ts';
-import { resultDetail, type SearchModel } from './result-detail.ts';
+import { DETAILS, type SearchModel } from './result-detail.ts';
 import {
   SEARCH_KINDS,
   SEARCH_MATCHES,
@@ -271,7 +271,7 @@ class Search {
       const [best] = results;
       if (best === undefined) continue;
       const items = results.map(({ key, match }) => {
-        const detail = resultDetail(this.#model, kind, key);
+        const detail = DETAILS[kind](this.#model, key);
         return { kind, key, match, title: key, detail };
       });
       groups[rank(best)]?.push({ kind, total, items });
