@@ -82,25 +82,18 @@ export interface CausesDocument {
   readonly held: HeldDocument;
 }
 
-export function causeDocument({
-  at,
-  until,
-  revisions: [first, last],
-  host,
-  node,
-  mark,
-  withdrawal,
-  ...others
-}: CauseGroup): CauseDocument {
+export function causeDocument(group: CauseGroup): CauseDocument {
+  const { at, until, revisions, mark, withdrawal, host, node, ...others } = group;
+  const [first, last] = revisions;
   return {
     at: iso(at),
     until: iso(until),
     ...others,
-    ...(first !== '' && { revisions: { first, last } }),
-    ...(host !== undefined && { host }),
-    ...(node !== undefined && { node }),
-    ...(mark !== undefined && { mark }),
-    ...(withdrawal && { withdrawal: true as const }),
+    revisions: first === '' ? undefined : { first, last },
+    host,
+    node,
+    mark,
+    withdrawal: withdrawal || undefined,
   };
 }
 
@@ -120,11 +113,11 @@ export function pastDocument(
   return {
     at: iso(at),
     certain,
-    ...(reason !== undefined && { reason }),
-    ...(claimsComplete === false && { claimsComplete }),
+    reason,
+    claimsComplete: claimsComplete === false ? claimsComplete : undefined,
     held: heldDocument(held),
-    ...(effectiveSince !== undefined && { effectiveSince: iso(effectiveSince) }),
-    ...(effectiveUntil !== undefined && { effectiveUntil: iso(effectiveUntil) }),
+    effectiveSince: effectiveSince === undefined ? undefined : iso(effectiveSince),
+    effectiveUntil: effectiveUntil === undefined ? undefined : iso(effectiveUntil),
   };
 }
 
@@ -213,38 +206,26 @@ export function recordDocument(record: HistoryRecord): HistoryRecordDocument {
   const at = iso(record.at);
   if (record.kind === 'mark') {
     const { mark, subject, detail } = record;
-    return { sequence, at, kind, mark, ...(subject && { subject }), ...(detail && { detail }) };
+    return { sequence, at, kind, mark, subject: subject || undefined, detail: detail || undefined };
   }
-  const { key, before, after } = record;
-  const cause = record.cause && { cause: record.cause };
+  const { key, cause, before, after } = record;
   if (record.kind !== 'prefix')
-    return {
-      sequence,
-      at,
-      kind,
-      key,
-      ...cause,
-      source: record.writer,
-      ...(before !== undefined && { before }),
-      ...(after !== undefined && { after }),
-    };
+    return { sequence, at, kind, key, cause, source: record.writer, before, after };
   const { writer, effective } = record;
   return {
     sequence,
     at,
     kind,
     key,
-    ...cause,
+    cause,
     source: writer.source,
-    ...(writer.owner && { owner: writer.owner }),
-    ...(record.before !== undefined && { before: claimFields(record.before) }),
-    ...(record.after !== undefined && { after: claimFields(record.after) }),
-    ...(effective !== undefined && {
-      effective: {
-        before: effective.before?.identity ?? null,
-        after: effective.after?.identity ?? null,
-      },
-    }),
+    owner: writer.owner || undefined,
+    before: record.before && claimFields(record.before),
+    after: record.after && claimFields(record.after),
+    effective: effective && {
+      before: effective.before?.identity ?? null,
+      after: effective.after?.identity ?? null,
+    },
   };
 }
 
