@@ -8,6 +8,7 @@ import { prefixOfKey } from '../net/prefix.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { NodeExplanation } from '../nodemanager/node-status.ts';
 import type { AnnouncedService } from '../servicecache/announcement.ts';
+import type { Backend } from '../servicecache/backend.ts';
 import type { BackendVerdict, ServiceExplanation } from '../servicecache/explain.ts';
 import type { Service } from '../servicecache/service.ts';
 import type { AddressRoleDocument } from './address-roles.ts';
@@ -288,25 +289,8 @@ export function identityDocument(
   };
 }
 
-interface BackendFields {
-  readonly address: string;
-  readonly ports: Iterable<readonly [string, PortProtocol]>;
-  readonly cluster: string;
-  readonly nodeName: string;
-  readonly zone: string;
-  readonly state: string;
-  readonly weight: number;
-}
-
-export function backendDocument({
-  address,
-  ports,
-  cluster,
-  nodeName,
-  zone,
-  state,
-  weight,
-}: BackendFields): BackendDocument {
+export function backendDocument(backend: Backend): BackendDocument {
+  const { address, ports, cluster, nodeName, zone, state, weight } = backend;
   return {
     address,
     ports: sortedRecord(ports, portText),

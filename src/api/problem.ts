@@ -63,6 +63,15 @@ export class ProblemError extends Error {
   }
 }
 
+/**
+ * Returns the problem of an invalid parameter. `why` follows the name of the field: `is not a valid IP address`.
+ * `allowed`: the valid values.
+ */
+export function invalidParameter(field: string, value: string, why: string, allowed?: string): ProblemError {
+  const known = allowed === undefined ? {} : { allowed };
+  return new ProblemError('invalid-parameter', `${field} ${why}.`, { field, value, ...known });
+}
+
 export function problem(kind: ProblemKind, detail: string, fields: ProblemDetails = {}): ProblemDocument {
   const [status, title] = PROBLEMS[kind];
   const document = { type: `urn:dpcache:problem:${kind}`, title, status, detail, ...fields };

@@ -1,5 +1,7 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { TurnGate } from '../../base/turn-gate.ts';
+import type { PastFields } from '../../history/document-change.ts';
+import type { DocumentMoment } from '../../history/types.ts';
 import { isNumericIdentity } from '../../model/numeric-identity.ts';
 import type { Node } from '../../nodemanager/node.ts';
 import type { AnnouncedService } from '../../servicecache/announcement.ts';
@@ -143,7 +145,8 @@ export function addEngineRoutes(app: ApiApp, context: RouteContext): void {
   addIdentityRoutes(app, context);
 }
 
-function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+function addServiceRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, feed, clock, instance, gate } = context;
   const { services } = model;
   const pages = new ListPages<ServiceDocument>(clock, feed.endSignal, ({ backends }) => 1 + backends.length);
   const sorted = new SortedView<AnnouncedService>(gate);
@@ -162,10 +165,8 @@ function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: R
     return answerJSON(c, page);
   });
   app.openapi(COUNT_SERVICES, async (c) => {
-    const isMatch = serviceFilter(c.req.valid('query'));
-    const { revision } = feed;
-    const count = await countItems(c, gate, matching(values(services.snapshot()), isMatch));
-    return answerJSON(c, { count, revision });
+    const matches = matching(values(services.snapshot()), serviceFilter(c.req.valid('query')));
+    return answerJSON(c, await countItems(c, context, matches));
   });
   app.openapi(GET_SERVICE, async (c) => {
     const id = c.req.valid('param');
@@ -174,10 +175,7 @@ function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: R
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = announced && { ...documentOf(announced) };
-      const history = historyOf(model);
-      const when = whenParameter(history, 'at', at, clock.wallTime());
-      const past = await history.past.documentAt('service', name, current, when);
-      return answerJSON(c, pastService(past, name, at));
+      return answerJSON(c, pastService(await momentOf(context, 'service', name, current, at), name, at));
     }
     const explanation = services.explain(id);
     if (announced === undefined || explanation === undefined)
@@ -186,7 +184,8 @@ function addServiceRoutes(app: ApiApp, { model, feed, clock, instance, gate }: R
   });
 }
 
-function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+function addNodeRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, feed, clock, instance, gate } = context;
   const { nodes } = model;
   const pages = new ListPages<NodeDocument>(clock, feed.endSignal);
   const sorted = new SortedView<Node>(gate);
@@ -207,10 +206,8 @@ function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
     return answerJSON(c, page);
   });
   app.openapi(COUNT_NODES, async (c) => {
-    const isMatch = nodeFilter(c.req.valid('query'));
-    const { revision } = feed;
-    const count = await countItems(c, gate, matching(nodes.nodes(), isMatch));
-    return answerJSON(c, { count, revision });
+    const matches = matching(nodes.nodes(), nodeFilter(c.req.valid('query')));
+    return answerJSON(c, await countItems(c, context, matches));
   });
   app.openapi(GET_NODE, async (c) => {
     const { cluster, name } = c.req.valid('param');
@@ -219,10 +216,7 @@ function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
     const { at } = c.req.valid('query');
     if (at !== undefined) {
       const current = node && { ...documentOf(node) };
-      const history = historyOf(model);
-      const when = whenParameter(history, 'at', at, clock.wallTime());
-      const past = await history.past.documentAt('node', fullName, current, when);
-      return answerJSON(c, pastNode(past, fullName, at));
+      return answerJSON(c, pastNode(await momentOf(context, 'node', fullName, current, at), fullName, at));
     }
     const explanation = nodes.explain(fullName);
     if (node === undefined || explanation === undefined)
@@ -231,7 +225,8 @@ function addNodeRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
   });
 }
 
-function addIdentityRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+function addIdentityRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, feed, clock, instance, gate } = context;
   const pages = new ListPages<IdentityDocument>(clock, feed.endSignal);
   const identities = new IdentityView(gate, () => model.identities());
   const documentOf = (identity: KnownIdentity): IdentityDocument => identityDocument(identity, model);
@@ -248,10 +243,8 @@ function addIdentityRoutes(app: ApiApp, { model, feed, clock, instance, gate }: 
     return answerJSON(c, page);
   });
   app.openapi(COUNT_IDENTITIES, async (c) => {
-    const isMatch = identityFilter(c.req.valid('query'));
-    const { revision } = feed;
-    const count = await countItems(c, gate, matching(model.identities(), isMatch));
-    return answerJSON(c, { count, revision });
+    const matches = matching(model.identities(), identityFilter(c.req.valid('query')));
+    return answerJSON(c, await countItems(c, context, matches));
   });
   app.openapi(GET_IDENTITY, (c) => {
     const { identity } = c.req.valid('param');
@@ -263,6 +256,18 @@ function addIdentityRoutes(app: ApiApp, { model, feed, clock, instance, gate }: 
       });
     return answerJSON(c, documentOf({ identity, labels: labels ?? [], cluster: model.clusterOf(identity) }));
   });
+}
+
+/** Returns the state of a service or a node at the moment `at`. `current`: its current document. */
+function momentOf(
+  { model, clock }: RouteContext,
+  kind: 'service' | 'node',
+  name: string,
+  current: PastFields | undefined,
+  at: string,
+): Promise<DocumentMoment> {
+  const history = historyOf(model);
+  return history.past.documentAt(kind, name, current, whenParameter(history, 'at', at, clock.wallTime()));
 }
 
 interface IdentityList {

@@ -5,7 +5,7 @@ import type { Labels } from '../../model/labels.ts';
 import type { Source } from '../../model/source.ts';
 import { addressBits } from '../../net/address-words.ts';
 import { Prefix } from '../../net/prefix.ts';
-import { ProblemError } from '../problem.ts';
+import { invalidParameter } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { addressParameter, labelParameter, prefixParameter } from './route-parts.ts';
 
@@ -88,11 +88,7 @@ function contains(cidr: Prefix, key: string): boolean {
 function podParameter(pod: string): readonly [namespace: string, name: string] {
   const [namespace, name, ...rest] = pod.split('/');
   if (namespace !== undefined && name !== undefined && rest.length === 0) return [namespace, name];
-  throw new ProblemError('invalid-parameter', 'pod is not namespace/name.', {
-    field: 'pod',
-    value: pod,
-    allowed: 'namespace/name',
-  });
+  throw invalidParameter('pod', pod, 'is not namespace/name', 'namespace/name');
 }
 
 /** Yields the entries that match, and `undefined` for each other entry read, so that the reader can pause there. */

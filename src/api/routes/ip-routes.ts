@@ -10,7 +10,7 @@ import {
   entryDocument,
   explanationDocument,
 } from '../documents.ts';
-import { ProblemError } from '../problem.ts';
+import { invalidParameter } from '../problem.ts';
 import type { ReadModel } from '../read-model.ts';
 import { ENTRY, EXPLANATION } from '../schemas/engine-schemas.ts';
 import { PAST_FIELD } from '../schemas/history-schemas.ts';
@@ -19,7 +19,7 @@ import { answerJSON } from './answer.ts';
 import { matching, parseFilters } from './ip-filters.ts';
 import { MAX_SORTED, ORDERS, selectSorted } from './ip-order.ts';
 import { type ListPage, ListPages } from './list-pages.ts';
-import { PastLists, pastEntry, pastExplained, prefixMoment, unknownProblem } from './past-entries.ts';
+import { pastEntry, pastExplained, pastLists, prefixMoment, unknownProblem } from './past-entries.ts';
 import {
   AT,
   answers,
@@ -149,10 +149,11 @@ export function addIPRoutes(app: ApiApp, context: RouteContext): void {
 }
 
 /** Adds the routes of many prefixes. */
-function addListRoutes(app: ApiApp, { model, feed, clock, instance, gate }: RouteContext): void {
+function addListRoutes(app: ApiApp, context: RouteContext): void {
+  const { model, feed, clock, instance, gate } = context;
   const pages = new ListPages<EntryDocument>(clock, feed.endSignal);
   const views = new SnapshotViews(model, feed, clock);
-  const pastLists = new PastLists(model, views, clock, instance);
+  const listPast = pastLists(context, views);
   const limitSorts = limitConcurrency(MAX_SORTS, 'sorted lists');
   /** Returns the page after the first `offset` entries. If many lists are held, it may be of a recent snapshot. */
   const pageFrom = async (offset: number, limit: number): Promise<ListPage<EntryDocument>> => {
@@ -170,7 +171,7 @@ function addListRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
     checkOrder(query);
     if (offset !== undefined) return answerJSON(c, await pageFrom(offset, query.limit));
     const page = await readPage(pages, gate, query, async () => {
-      if (at !== undefined) return pastLists.list(c, at, rest);
+      if (at !== undefined) return listPast(c, at, rest);
       const filters = parseFilters(query, model);
       // The indexes by pod and host are those of the current cache, so the snapshot must be current, too.
       const isCurrent = filters.pod !== undefined || filters.host !== undefined;
@@ -196,9 +197,8 @@ function addListRoutes(app: ApiApp, { model, feed, clock, instance, gate }: Rout
       const { entries, shadowed } = model.ipcache.status();
       return answerJSON(c, { count: entries - shadowed, revision: feed.revision });
     }
-    const { snapshot, revision } = views.snapshot('current');
-    const items = matching(model, snapshot, parseFilters(query, model));
-    return answerJSON(c, { count: await countItems(c, gate, items), revision });
+    const { snapshot } = views.snapshot('current');
+    return answerJSON(c, await countItems(c, context, matching(model, snapshot, parseFilters(query, model))));
   });
 }
 
@@ -259,10 +259,7 @@ function explainKey(model: ReadModel, requested: string, entry: KeyedEntry | und
 function checkOrder(query: Readonly<Record<string, string | number | undefined>>): void {
   const { at, sort, after, offset, limit: _, ...filters } = query; // `continue` is refused with all of them
   const refuse = (field: string, why: string): never => {
-    throw new ProblemError('invalid-parameter', `${field} ${why}.`, {
-      field,
-      value: String(query[field]),
-    });
+    throw invalidParameter(field, String(query[field]), why);
   };
   if (sort !== undefined && at !== undefined) refuse('sort', 'cannot be combined with at');
   if (after !== undefined && sort !== 'prefix' && sort !== '-prefix')

@@ -5,7 +5,7 @@ import type { PastClaim, PrefixMoment } from '../../history/types.ts';
 import type { IPCacheSnapshot } from '../../ipcache/snapshot.ts';
 import type { KeyedEntry } from '../../ipcache/types.ts';
 import { prefixOfKey } from '../../net/prefix.ts';
-import type { ApiEnv } from '../api-context.ts';
+import type { ApiContext, ApiEnv } from '../api-context.ts';
 import { type EntryDocument, type ExplanationDocument, entryDocument } from '../documents.ts';
 import {
   historyOf,
@@ -89,31 +89,23 @@ export function pastEntry(
   return { ...entryDocument({ ...past.effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
-/** Creates the lists of earlier moments. */
-export class PastLists {
-  readonly #model: ReadModel;
-  readonly #views: SnapshotViews;
-  readonly #clock: Clock;
-  readonly #instance: string;
-  #count = 0;
-  readonly #limitReads = limitConcurrency(MAX_READS, 'lists of the past');
-
-  constructor(model: ReadModel, views: SnapshotViews, clock: Clock, instance: string) {
-    this.#model = model;
-    this.#views = views;
-    this.#clock = clock;
-    this.#instance = instance;
-  }
-
-  /** Returns the list of the moment `at`. Throws `ProblemError` if it cannot be listed. */
-  async list(c: Context<ApiEnv>, at: string, query: FilterValues): Promise<PagedSource<EntryDocument>> {
-    const history = historyOf(this.#model);
+/**
+ * Returns a function that returns the list of the moment `at`. It throws `ProblemError` if the moment cannot be listed.
+ */
+export function pastLists(
+  { model, clock, instance }: ApiContext,
+  views: SnapshotViews,
+): (c: Context<ApiEnv>, at: string, query: FilterValues) => Promise<PagedSource<EntryDocument>> {
+  const limitReads = limitConcurrency(MAX_READS, 'lists of the past');
+  let count = 0;
+  return async (c, at, query) => {
+    const history = historyOf(model);
     const { past: reader } = history;
-    const filters = parseFilters(query, this.#model);
-    const when = whenParameter(history, 'at', at, this.#clock.wallTime());
-    const { snapshot, revision, changed } = await this.#limitReads(c, async () => {
+    const filters = parseFilters(query, model);
+    const when = whenParameter(history, 'at', at, clock.wallTime());
+    const { snapshot, revision, changed } = await limitReads(c, async () => {
       // Taken in the turn in which the read of the history begins, so that the read changes end at this snapshot.
-      const view = this.#views.snapshot('current');
+      const view = views.snapshot('current');
       return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };
     });
     if (changed === 'earlier') throw notListedProblem(reader.held);
@@ -124,13 +116,12 @@ export class PastLists {
         { field: 'at', value: at },
       );
     // A unique name, so that no two of these lists share a cursor.
-    const title = `ipcache ${++this.#count}`;
-    const name = listName(this.#instance, title, snapshot.revision, { limit: 0, ...query });
+    const name = listName(instance, `ipcache ${++count}`, snapshot.revision, { limit: 0, ...query });
     const past = pastDocument({ ...changed, effectiveSince: undefined, effectiveUntil: undefined });
-    const items = pastEntries(this.#model, { snapshot, changed, filters, past });
+    const items = pastEntries(model, { snapshot, changed, filters, past });
     // The changes of a list are not shared, and use more memory than its snapshot.
     return { name, revision, view: changed, past, items };
-  }
+  };
 }
 
 interface PastList {

@@ -7,8 +7,9 @@ import type { TurnGate } from '../../base/turn-gate.ts';
 import { UNCERTAINTIES } from '../../history/types.ts';
 import { type Labels, parseLabelQuery } from '../../model/labels.ts';
 import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts';
+import type { RouteContext } from '../api-context.ts';
 import { decodedSegment } from '../name-path.ts';
-import { PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts';
+import { invalidParameter, PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts';
 import { HELD } from '../schemas/history-schemas.ts';
 import type { ListPage, ListPages, PagedSource } from './list-pages.ts';
 
@@ -132,13 +133,17 @@ export function disconnectedProblem(): ProblemError {
 }
 
 /** Returns the number of items that are not `undefined`. Counts in turns of the event loop. */
-export async function countItems(c: Context, gate: TurnGate, items: Iterable<unknown>): Promise<number> {
+export async function countItems(
+  c: Context,
+  { gate, feed: { revision } }: Pick<RouteContext, 'gate' | 'feed'>,
+  items: Iterable<unknown>,
+): Promise<CountDocument> {
   let count = 0;
   const add = (item: unknown): void => {
     if (item !== undefined) count++;
   };
   await runWhileConnected(c, gate, slices(items, add));
-  return count;
+  return { count, revision };
 }
 
 /** Passes each item to a function until it returns false, a slice of items in each step. */
@@ -184,12 +189,9 @@ export async function unknownNameProblem(
 export function prefixParameter(field: string, text: string): Prefix {
   const prefix = Prefix.parseAnnotated(text);
   if (prefix !== undefined) return prefix;
-  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address or CIDR.`, {
-    field,
-    value: text,
-    allowed:
-      'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; followed by @ and a cluster id if the address is in the address space of a cluster',
-  });
+  const allowed =
+    'an IPv4 or IPv6 address, or a CIDR such as 10.0.0.0/8; followed by @ and a cluster id if the address is in the address space of a cluster';
+  throw invalidParameter(field, text, 'is not a valid IP address or CIDR', allowed);
 }
 
 /**
@@ -207,22 +209,14 @@ export function endpointParameter(field: string, text: string): string {
 export function addressParameter(field: string, text: string): string {
   const address = canonicalAddress(text);
   if (address !== undefined) return address;
-  throw new ProblemError('invalid-parameter', `${field} is not a valid IP address.`, {
-    field,
-    value: text,
-    allowed: 'an IPv4 or IPv6 address',
-  });
+  throw invalidParameter(field, text, 'is not a valid IP address', 'an IPv4 or IPv6 address');
 }
 
 /** Parses a query for labels. Throws `ProblemError` if it is invalid. */
 export function labelParameter(text: string): (labels: Labels) => boolean {
   const query = parseLabelQuery(text);
   if (query !== undefined) return query;
-  throw new ProblemError('invalid-parameter', 'label has no key.', {
-    field: 'label',
-    value: text,
-    allowed: 'app=web, k8s:app=web or k8s:app',
-  });
+  throw invalidParameter('label', text, 'has no key', 'app=web, k8s:app=web or k8s:app');
 }
 
 /**
@@ -241,14 +235,10 @@ export async function readPage<T>(
   }
   const filter = Object.entries(filters).find(([, value]) => value !== undefined);
   if (filter === undefined) return inTurn(gate, limit, () => pages.next(token, limit));
-  throw new ProblemError(
-    'invalid-parameter',
-    'continue and filters cannot be combined: remove the filters, because the list already has its own.',
-    {
-      field: filter[0],
-      value: String(filter[1]),
-    },
-  );
+  const [field, value] = filter;
+  const detail =
+    'continue and filters cannot be combined: remove the filters, because the list already has its own.';
+  throw new ProblemError('invalid-parameter', detail, { field, value: String(value) });
 }
 
 async function inTurn<T>(gate: TurnGate, weight: number, read: () => T): Promise<T> {

@@ -1,6 +1,6 @@
 import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, RouteContext } from '../api-context.ts';
-import { ProblemError } from '../problem.ts';
+import { invalidParameter } from '../problem.ts';
 import { search } from '../search/search.ts';
 import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from '../search/search-document.ts';
 import { answerJSON } from './answer.ts';
@@ -62,13 +62,6 @@ export function addSearchRoutes(app: ApiApp, { model, gate }: RouteContext): voi
     const query = q.trim();
     const run = (steps: Iterable<unknown>): Promise<void> => runWhileConnected(c, gate, steps);
     if (query !== '') return answerJSON(c, await search(model, run, query, limit));
-    throw new ProblemError(
-      'invalid-parameter',
-      'q is empty: set it to an IP, a number or a part of a name.',
-      {
-        field: 'q',
-        value: q,
-      },
-    );
+    throw invalidParameter('q', q, 'is empty: set it to an IP, a number or a part of a name');
   });
 }

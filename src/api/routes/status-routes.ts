@@ -5,7 +5,7 @@ import { createRoute, z } from '@hono/zod-openapi';
 import type { ApiApp, ApiContext, RouteContext } from '../api-context.ts';
 import { ALL_TYPES, CHANGE_TYPES, type ChangeType } from '../change-types.ts';
 import { CONFLICT_KINDS, ConflictScan } from '../conflicts.ts';
-import { ProblemError } from '../problem.ts';
+import { invalidParameter, ProblemError } from '../problem.ts';
 import { healthProblems } from '../problems.ts';
 import { CLUSTER_DETAIL, CLUSTERMESH, PROBLEMS, STATUS } from '../schemas/status-schemas.ts';
 import { isLocal } from '../server/request-limits.ts';
@@ -211,11 +211,7 @@ function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
   const names = text.split(',');
   const types = names.filter(isType);
   if (types.length === names.length) return new Set(types);
-  throw new ProblemError('invalid-parameter', 'types contains an unknown type.', {
-    field: 'types',
-    value: text,
-    allowed: CHANGE_TYPES.join(', '),
-  });
+  throw invalidParameter('types', text, 'contains an unknown type', CHANGE_TYPES.join(', '));
 }
 
 /**
@@ -224,11 +220,8 @@ function typesParameter(text: string | undefined): ReadonlySet<ChangeType> {
 function fromParameter({ instance, feed }: ApiContext, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const [, run, revision] = /^(?:([0-9a-f-]{1,40})\.)?(\d{1,15})$/.exec(text) ?? [];
+  const allowed = `a number, such as the revision of a list (now ${feed.revision})`;
   if (revision === undefined)
-    throw new ProblemError('invalid-parameter', 'from is not a revision or an event id.', {
-      field: 'from',
-      value: text,
-      allowed: `a number, such as the revision of a list (now ${feed.revision})`,
-    });
+    throw invalidParameter('from', text, 'is not a revision or an event id', allowed);
   return run === undefined || run === instance ? Number(revision) : -1;
 }
