@@ -1,4 +1,4 @@
-import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from 'node:http';
+import http, { type IncomingMessage } from 'node:http';
 import { errorCode, messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
@@ -18,6 +18,9 @@ export class AgentError extends Error {
 
 /** Maximum length of an answer, or of one line of a stream. A service with 100,000 backends has some 40 MB. */
 const MAX_ANSWER_MIB = 64;
+
+/** Origin of the requests over a socket, whose server checks no host. */
+const SOCKET_ORIGIN: ApiOrigin = { origin: 'http://localhost' };
 
 /** Delay after a 429 without `Retry-After`. */
 const RETRY_MS = 1_000;
@@ -121,35 +124,27 @@ export class ApiClient {
 
   async #send(path: string, body?: unknown): Promise<IncomingMessage> {
     const content = body === undefined ? undefined : JSON.stringify(body);
-    const { token } = this.#target ?? {};
-    const headers: Record<string, string> = {
-      ...(content !== undefined && { 'content-type': 'application/json' }),
-      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    const { origin, token, ca } = this.#target ?? SOCKET_ORIGIN;
+    const url = new URL(path, origin);
+    const { request } = url.protocol === 'https:' ? await import('node:https') : http;
+    const options = {
+      method: content === undefined ? 'GET' : 'POST',
+      headers: {
+        ...(content !== undefined && { 'content-type': 'application/json' }),
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      },
+      signal: this.#signal,
+      agent: false, // no pool of connections, because a pooled connection could outlive the server
+      socketPath: this.#target === undefined ? this.#name : undefined,
+      ca,
     };
-    const method = content === undefined ? 'GET' : 'POST';
-    // `agent: false`: no pool of connections, because a pooled connection could outlive the server.
-    const options = { method, signal: this.#signal, headers, agent: false };
-    const open = await this.#opener(path);
     return new Promise((resolve, reject) => {
-      const sent = open(options, resolve);
+      const sent = request(url, options, resolve);
       sent.on('error', (cause) =>
         reject(new AgentError(unreachableText(this.#name, cause), undefined, cause)),
       );
       sent.end(content);
     });
-  }
-
-  /** Returns the function that opens a request for a path: over the socket, http or https. */
-  async #opener(
-    path: string,
-  ): Promise<(options: RequestOptions, onAnswer: (answer: IncomingMessage) => void) => ClientRequest> {
-    if (this.#target === undefined)
-      return (options, onAnswer) => request({ ...options, socketPath: this.#name, path }, onAnswer);
-    const { origin, ca } = this.#target;
-    const url = new URL(path, origin);
-    if (!origin.startsWith('https:')) return (options, onAnswer) => request(url, options, onAnswer);
-    const { request: secureRequest } = await import('node:https');
-    return (options, onAnswer) => secureRequest(url, { ...options, ca }, onAnswer);
   }
 
   #refusalError({ statusCode }: IncomingMessage, document: unknown): AgentError {
