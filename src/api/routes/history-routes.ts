@@ -21,7 +21,7 @@ import { CAUSES, HISTORY } from '../schemas/history-schemas.ts';
 import { limitConcurrency } from '../server/request-limits.ts';
 import { whenText } from '../when.ts';
 import { answerJSON } from './answer.ts';
-import { answers, checkConnected, filterParameter, prefixParameter } from './route-parts.ts';
+import { answers, checkConnected, filterParameter, limitParameter, prefixParameter } from './route-parts.ts';
 
 /**
  * Maximum number of concurrent requests for groups over TCP, and as many over the unix socket. Each reads all records
@@ -54,7 +54,7 @@ const LIST = createRoute({
           .min(1)
           .optional()
           .describe('Continue after the record with this sequence number: only older ones'),
-        limit: z.coerce.number().int().min(1).max(1_000).default(100),
+        limit: limitParameter(1_000, 100),
       })
       .openapi('HistoryFilters'),
   },
@@ -74,7 +74,7 @@ const AROUND = createRoute({
         .max(3_600)
         .default(5)
         .describe('Seconds before and after the moment'),
-      limit: z.coerce.number().int().min(1).max(1_000).default(20),
+      limit: limitParameter(1_000, 20),
     }),
   },
   responses: answers(CAUSES, 'Groups of changes'),

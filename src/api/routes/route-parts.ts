@@ -63,13 +63,10 @@ export const PAGE_PARAMETERS: {
   readonly limit: z.ZodType<number>;
   readonly continue: z.ZodOptional<z.ZodString>;
 } = {
-  limit: z.coerce
-    .number()
-    .int()
-    .min(1)
-    .max(MAX_LIMIT)
-    .default(500)
-    .openapi({ description: 'Maximum number of items of the page', param: { in: 'query', name: 'limit' } }),
+  limit: limitParameter(MAX_LIMIT, 500).openapi({
+    description: 'Maximum number of items of the page',
+    param: { in: 'query', name: 'limit' },
+  }),
   continue: z
     .string()
     .max(40)
@@ -258,6 +255,11 @@ export function listName(instance: string, list: string, version: number, query:
 /** Returns the schema of a text filter. */
 export function filterParameter(description: string): z.ZodOptional<z.ZodString> {
   return z.string().min(1).max(512).optional().openapi({ description });
+}
+
+/** Returns the schema of the maximum number of items of an answer, with its default. */
+export function limitParameter(max: number, preset: number): z.ZodType<number> {
+  return z.coerce.number().int().min(1).max(max).default(preset);
 }
 
 /** Returns the schema of an integer in a path or a query. An empty text is invalid, although `Number('')` is 0. */

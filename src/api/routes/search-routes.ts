@@ -4,7 +4,7 @@ import { invalidParameter } from '../problem.ts';
 import { search } from '../search/search.ts';
 import { SEARCH_KINDS, SEARCH_MATCHES, type SearchDocument } from '../search/search-document.ts';
 import { answerJSON } from './answer.ts';
-import { answers, runWhileConnected } from './route-parts.ts';
+import { answers, limitParameter, runWhileConnected } from './route-parts.ts';
 
 /** Maximum number of results of each kind. */
 const MAX_RESULTS = 50;
@@ -44,13 +44,7 @@ const SEARCH_ALL = createRoute({
           'An IP, a CIDR, the start of an IPv4 address, an identity, a label (`app=web`, `k8s:app=web`), or a part of a name',
         example: 'checkout',
       }),
-      limit: z.coerce
-        .number()
-        .int()
-        .min(1)
-        .max(MAX_RESULTS)
-        .default(8)
-        .describe('Maximum number of results of each kind'),
+      limit: limitParameter(MAX_RESULTS, 8).describe('Maximum number of results of each kind'),
     }),
   },
   responses: answers(SEARCH, 'The results'),
