@@ -87,7 +87,7 @@ describe('the glossary', () => {
 
   it('contains each term once, and none that is not used', () => {
     const words = Array.from(glossary.matchAll(/^\| \*\*([^|]+)\*\* \|/gm), ([, word = '']) => word);
-    expect(words.length).toBeGreaterThan(50);
+    expect(words.length).toBeGreaterThan(40);
     expect(words).toEqual([...new Set(words)]);
     const used = texts.map(({ text }) => onOneLine(text)).join(' ');
     expect(words.filter((word) => !used.toLowerCase().includes(word))).toEqual([]);
