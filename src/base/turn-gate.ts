@@ -24,12 +24,6 @@ export interface TurnGateOptions {
   readonly onFault?: FaultListener | undefined;
 }
 
-interface Piece {
-  readonly weight: number;
-  /** Does the work. Must not throw. */
-  readonly run: () => void;
-}
-
 const WEIGHT_PER_TURN = 2048;
 const MS_PER_TURN = 5;
 /** Slices are short, so that a turn ends soon after its time: a slice of 256 events takes less than 1 ms. */
@@ -47,7 +41,8 @@ const SLICES_PER_TURN = 8;
 export class TurnGate {
   readonly #options: TurnGateOptions;
   readonly #guard: CallbackGuard;
-  readonly #waiting = new KeyedQueue<Piece>();
+  /** The waiting pieces with their weights. A piece does not throw. */
+  readonly #waiting = new KeyedQueue<() => void, number>();
   /** Weight of the pieces started in this turn. */
   #spentWeight = 0;
   /** The result of {@link now} at the beginning of this turn. */
@@ -91,7 +86,7 @@ export class TurnGate {
         this.#waiting.delete(piece);
         resolve(false);
       };
-      const run = (): void => {
+      const piece = (): void => {
         signal?.removeEventListener('abort', stopWaiting);
         try {
           work();
@@ -100,13 +95,12 @@ export class TurnGate {
           reject(error);
         }
       };
-      const piece: Piece = { weight, run };
       if (this.#waiting.size === 0 && this.#hasRoom()) {
-        this.#start(piece);
+        this.#start(piece, weight);
         return;
       }
       signal?.addEventListener('abort', stopWaiting, { once: true });
-      this.#waiting.set(piece, undefined);
+      this.#waiting.set(piece, weight);
     });
   }
 
@@ -163,17 +157,14 @@ export class TurnGate {
     return activeMs === undefined ? clock.now() : activeMs();
   }
 
-  #start({ weight, run }: Piece): void {
+  #start(piece: () => void, weight: number): void {
     if (this.#spentWeight === 0 && this.#options.activeMs === undefined) this.#turnStartedAt = this.now();
     this.#spentWeight += Math.max(1, weight);
-    this.#scheduleTurn();
-    run();
-  }
-
-  #scheduleTurn(): void {
-    if (this.#isTurnScheduled) return;
-    this.#isTurnScheduled = true;
-    this.#options.nextTurn(() => this.#runTurn());
+    if (!this.#isTurnScheduled) {
+      this.#isTurnScheduled = true;
+      this.#options.nextTurn(() => this.#runTurn());
+    }
+    piece();
   }
 
   #runTurn(): void {
@@ -182,8 +173,7 @@ export class TurnGate {
     while (this.#hasRoom()) {
       const next = this.#waiting.shift();
       if (next === undefined) break;
-      const [piece] = next;
-      this.#start(piece);
+      this.#start(...next);
     }
     this.#turnStartedAt = this.now();
   }
