@@ -20,6 +20,9 @@ interface CachedIdentity {
   readonly labels: Labels;
 }
 
+/** The number of a text of labels; a list if there are several numbers, which is rare. */
+type LabelledNumbers = NumericIdentity | SortedMap<NumericIdentity, true>;
+
 /**
  * The identities of one cluster: number ↔ labels. A cluster keeps its cache over reconnects.
  *
@@ -29,8 +32,7 @@ interface CachedIdentity {
 export class IdentityCache {
   readonly #compare: (a: NumericIdentity, b: NumericIdentity) => number;
   readonly #byID = new Map<number, CachedIdentity>();
-  /** The number for each text of labels; a list if there are several numbers, which is rare. */
-  readonly #byLabels = new Map<string, NumericIdentity | SortedMap<NumericIdentity, true>>();
+  readonly #byLabels = new Map<string, LabelledNumbers>();
   readonly #guard: CallbackGuard;
   readonly #listeners: ListenerSet<IdentityListener>;
   #changes = 0;
@@ -101,9 +103,7 @@ export class IdentityCache {
     this.#remove(id);
     this.#changes++;
     this.#byID.set(id, { id, labelsText, labels });
-    const others = this.#byLabels.get(labelsText);
-    if (others === undefined) this.#byLabels.set(labelsText, id);
-    else this.#byLabels.set(labelsText, this.#listWith(others, id));
+    this.#byLabels.set(labelsText, this.#withNumber(this.#byLabels.get(labelsText), id));
     if (previous !== undefined) this.#notifyGone(previous);
     this.#listeners.notify((one, known) => one.onIdentity(id, known), labels);
     return true;
@@ -141,11 +141,9 @@ export class IdentityCache {
     this.#listeners.notify((one, { id, labels }) => one.onIdentityGone(id, labels), entry);
   }
 
-  /** Returns a list of `id` and the other numbers with its labels. */
-  #listWith(
-    others: NumericIdentity | SortedMap<NumericIdentity, true>,
-    id: NumericIdentity,
-  ): SortedMap<NumericIdentity, true> {
+  /** Returns `id`, or a list of it and the other numbers with its labels. */
+  #withNumber(others: LabelledNumbers | undefined, id: NumericIdentity): LabelledNumbers {
+    if (others === undefined) return id;
     const list = typeof others === 'object' ? others : new SortedMap<NumericIdentity, true>(this.#compare);
     if (typeof others !== 'object') list.set(others, true);
     list.set(id, true);
