@@ -116,8 +116,13 @@ export class IdentityAllocator {
       decode: decodeIdentity,
       rejections,
       observer: {
-        onUpdate: (_name, { id, labels }) => this.#recordMaster(id, labels),
-        onDelete: (name) => this.#recordMasterDelete(name),
+        onUpdate: (_name, { id, labels }) => {
+          if (this.cache.upsert(id, labels)) this.#checkOwnNumber(id, labels);
+        },
+        onDelete: (name) => {
+          const id = parseIdentityText(name);
+          if (id !== undefined && this.cache.delete(id)) this.#checkOwnNumber(id, undefined);
+        },
       },
     });
   }
@@ -297,19 +302,9 @@ export class IdentityAllocator {
 
   // ── Maintenance ────────────────────────────────────────────────────────────────────────────────────────
 
-  #recordMaster(id: NumericIdentity, labels: Labels): void {
-    if (this.cache.upsert(id, labels)) this.#checkOwnNumber(id, labels);
-  }
-
-  /** Handles a deleted master key. If this node uses the number, the key is written again. */
-  #recordMasterDelete(name: string): void {
-    const id = parseIdentityText(name);
-    if (id !== undefined && this.cache.delete(id)) this.#checkOwnNumber(id, undefined);
-  }
-
   /**
-   * Queues a check of the keys if this node uses the number for other labels than those of its watched master key. The
-   * check reads the kvstore, because the watch may be behind.
+   * Queues a check of the keys if this node uses the number for other labels than those of its watched master key, or
+   * if the master key was deleted. The check reads the kvstore, because the watch may be behind.
    *
    * @param watched labels of the master key; undefined if it was deleted
    */

@@ -212,14 +212,11 @@ export class FaultyLink implements Transport {
     return this.#call(options, async () => {
       this.onRead(request);
       if (this.#isForbidden(request.start)) throw forbidden();
-      return this.#limited(await run());
+      const response = await run();
+      const bytes = response.kvs.reduce((sum, { value }) => sum + value.length, 0);
+      if (bytes <= this.#maxResponseBytes) return response;
+      throw new KvstoreError('too-large', `${bytes} bytes are more than ${this.#maxResponseBytes}`);
     });
-  }
-
-  #limited(response: RangeResponse): RangeResponse {
-    const bytes = response.kvs.reduce((sum, { value }) => sum + value.length, 0);
-    if (bytes <= this.#maxResponseBytes) return response;
-    throw new KvstoreError('too-large', `${bytes} bytes are more than ${this.#maxResponseBytes}`);
   }
 
   async #answer<T>(run: () => Promise<T>): Promise<T> {
