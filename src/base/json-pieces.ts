@@ -18,7 +18,7 @@ const CLOSERS: ReadonlyMap<string, string> = new Map([
  * Returns the index after the string literal which begins at `from`. If the literal does not end, returns the length of
  * the text.
  */
-function skipString(text: string, from: number): number {
+export function skipString(text: string, from: number): number {
   for (let end = text.indexOf('"', from + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let backslashes = 0;
     while (text.charCodeAt(end - 1 - backslashes) === BACKSLASH) backslashes++;
@@ -46,7 +46,6 @@ class LargeContainer {
   readonly #pieceLength: number;
   /** Number of large containers around this one. */
   readonly #depth: number;
-  readonly #open: string;
   readonly #close: string;
   /** Index of the first scanned member which is not parsed. */
   #pending: number;
@@ -64,7 +63,6 @@ class LargeContainer {
     this.#text = text;
     this.#pieceLength = pieceLength;
     this.#depth = depth;
-    this.#open = text[0] ?? '';
     this.#close = close;
     this.#parsed = close === ']' ? [] : Object.create(null);
     this.#pending = 1;
@@ -118,7 +116,7 @@ class LargeContainer {
     const isWhole = this.#pending === 1 && end === this.#text.length - 1;
     // Only an empty container has no member.
     if (!isWhole && trimSpace(members) === '') throw new SyntaxError('a member is missing');
-    const piece: object = JSON.parse(`${this.#open}${members}${this.#close}`);
+    const piece: object = JSON.parse(`${this.#text[0]}${members}${this.#close}`);
     if (!Array.isArray(this.#parsed))
       for (const [name, value] of Object.entries(piece)) this.#parsed[name] = value;
     else if (Array.isArray(piece)) for (const item of piece) this.#parsed.push(item);

@@ -1,3 +1,4 @@
+import { skipString } from '../base/json-pieces.ts';
 import { type Rejection, rejection } from '../base/rejection.ts';
 import { Fields, isObject } from '../net/fields.ts';
 
@@ -57,7 +58,6 @@ function jsonStart(text: string): number {
 }
 
 const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
@@ -70,7 +70,7 @@ export function* objectsIn(text: string): Generator<string, void, void> {
   let start = -1;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    if (code === QUOTE && depth > 0) at = endOfString(text, at);
+    if (code === QUOTE && depth > 0) at = skipString(text, at) - 1;
     else if (code === OPEN_OBJECT) {
       if (depth === 0) start = at;
       depth++;
@@ -79,14 +79,4 @@ export function* objectsIn(text: string): Generator<string, void, void> {
       if (depth === 0) yield text.slice(start, at + 1);
     }
   }
-}
-
-/** Returns the offset of the quote that ends a string; the length of the text if there is no such quote. */
-function endOfString(text: string, from: number): number {
-  for (let at = from + 1; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === BACKSLASH) at++;
-    else if (code === QUOTE) return at;
-  }
-  return text.length;
 }
