@@ -338,21 +338,16 @@ async function readFile({ path, text: at }: TableOperand, rejections: RejectionL
   if (failure !== undefined)
     throw new InputError(`${path}: the command failed: ${failure.error}: run it again`);
   const context = { at, onReject: rejections.add.bind(rejections) };
-  const none: Tables = { entries: undefined, services: undefined, nodes: undefined };
   const kind = contentKind(text);
-  if (kind === 'services')
-    return requireTable(path, rejections, { ...none, services: readServiceList(text, context) });
-  if (kind === 'nodes')
-    return requireTable(path, rejections, { ...none, nodes: readNodeList(text, context) });
   const entries: TableEntry[] = [];
   const reader = { ...context, onEntry: (entry: TableEntry): unknown => entries.push(entry) };
-  const isRead =
-    kind !== undefined && (kind === 'map' ? readMapList(text, reader) : readIPList(text, reader));
-  return requireTable(path, rejections, { ...none, entries: isRead ? entries : undefined });
-}
-
-/** Returns the tables of a file. Throws `InputError` if there is none. */
-function requireTable(path: string, rejections: RejectionLog, tables: Tables): Tables {
+  const hasEntries =
+    (kind === 'map' && readMapList(text, reader)) || (kind === 'ips' && readIPList(text, reader));
+  const tables: Tables = {
+    entries: hasEntries ? entries : undefined,
+    services: kind === 'services' ? readServiceList(text, context) : undefined,
+    nodes: kind === 'nodes' ? readNodeList(text, context) : undefined,
+  };
   if (Object.values(tables).some((table) => table !== undefined)) return tables;
   const why = rejections.status().recent[0]?.message;
   throw new InputError(

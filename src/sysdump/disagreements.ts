@@ -18,7 +18,8 @@ export class Disagreements {
   /** By prefix and value: the indexes of the nodes in `#nodes`, ascending. */
   readonly #prefixes = new Map<string, Map<string, number[]>>();
   readonly #nodes: string[] = [];
-  #omitted = 0;
+  /** Number of entries not compared, because there are too many prefixes. */
+  omitted = 0;
 
   beginNode(node: string): void {
     this.#nodes.push(node);
@@ -35,17 +36,12 @@ export class Disagreements {
     const index = this.#nodes.length - 1;
     if (values === undefined) {
       if (this.#prefixes.size < MAX_PREFIXES) this.#prefixes.set(prefix, new Map([[value, [index]]]));
-      else this.#omitted++;
+      else this.omitted++;
       return;
     }
     const nodes = values.get(value);
     if (nodes === undefined) values.set(value, [index]);
     else if (nodes.at(-1) !== index) nodes.push(index);
-  }
-
-  /** Number of entries not compared, because there are too many prefixes. */
-  get omitted(): number {
-    return this.#omitted;
   }
 
   /** Yields the prefixes with different values on different nodes. */

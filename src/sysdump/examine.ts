@@ -202,10 +202,6 @@ class Sysdump {
     return allEntries(this.#archive.entries(onBroken), { limits: this.#limits, onBroken });
   }
 
-  #checkSignal(): void {
-    this.#options.signal?.throwIfAborted();
-  }
-
   /** Returns the name and id of the cluster, and the kinds that have the endpoints. */
   async #survey(): Promise<{
     readonly cluster: DumpedCluster;
@@ -221,7 +217,7 @@ class Sysdump {
       onBroken,
       opens: () => false,
     })) {
-      this.#checkSignal();
+      this.#options.signal?.throwIfAborted();
       if (commandFile(entry.name) !== undefined) continue;
       kinds.add(kindOfFile(entry.name));
       if (isConfigFile(entry.name)) settings = (await this.#settingsIn(entry)) ?? settings;
@@ -254,7 +250,7 @@ class Sysdump {
 
   async #clusterOfReports(): Promise<DumpedCluster> {
     const { cluster, note } = await clusterOfReports(this.#entries(), (entry) => {
-      this.#checkSignal();
+      this.#options.signal?.throwIfAborted();
       return this.#text(readWholeEntry(entry, this.#limits));
     });
     if (note !== undefined) this.#notes.push(note);
@@ -265,7 +261,7 @@ class Sysdump {
   async #readObjects(builder: TruthBuilder): Promise<number | undefined> {
     let listedAt: number | undefined;
     for await (const entry of this.#entries()) {
-      this.#checkSignal();
+      this.#options.signal?.throwIfAborted();
       const { name, modifiedAt } = entry;
       const kind = kindOfFile(name);
       if (commandFile(name) !== undefined || kind === undefined || isConfigFile(name)) continue;
@@ -352,7 +348,7 @@ class Sysdump {
   async *#dumps(): AsyncGenerator<NodeDump, void, void> {
     let current: NodeDump | undefined;
     for await (const entry of this.#entries()) {
-      this.#checkSignal();
+      this.#options.signal?.throwIfAborted();
       const command = commandFile(entry.name);
       if (command === undefined) {
         if (kindOfFile(entry.name) === undefined) this.#ignoredFiles++;

@@ -1,5 +1,6 @@
 import type { Rejection } from '../base/rejection.ts';
 import { systemClock } from '../base/system-clock.ts';
+import { fieldsOf } from '../ciliumdump/output-json.ts';
 import { hostPort } from '../ciliumdump/service-list.ts';
 import type {
   KnownFrontend,
@@ -16,7 +17,7 @@ import { readTime } from '../k8s/parse-object.ts';
 import { type KubernetesObject, NO_SOURCE, type ResourceSink } from '../k8s/resource.ts';
 import { type LabelSelector, matchesLabels, parseLabelSelector } from '../model/label-selector.ts';
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
-import { Fields, isObject } from '../net/fields.ts';
+import { isObject } from '../net/fields.ts';
 import { canonicalAddress, prefixOfKey } from '../net/prefix.ts';
 import { NodeManager } from '../nodemanager/node-manager.ts';
 import { isRestricted } from '../servicecache/exposure.ts';
@@ -80,9 +81,10 @@ export class TruthBuilder {
   readonly #claimants = new Map<string, Claimant | Map<string, Claimant>>();
   /** Creation times by prefix. */
   readonly #createdAt = new Map<string, number>();
-  readonly #agents = new Map<string, string>();
+  /** The node of each agent, by the name of the agent's pod. */
+  readonly agents: Map<string, string> = new Map();
   /** Number of objects by kind. */
-  readonly #counts = new Map<string, number>();
+  readonly counts: Map<string, number> = new Map();
   readonly #incomplete = new Set<SourceKind>();
 
   constructor(options: TruthOptions) {
@@ -127,7 +129,7 @@ export class TruthBuilder {
 
   /** Adds an object. Other kinds are ignored. */
   add({ kind, object }: DumpedObject): void {
-    this.#counts.set(kind, (this.#counts.get(kind) ?? 0) + 1);
+    this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
     const list = this.#lists.get(PLURALS.get(kind) ?? '');
     if (list !== undefined) addToList(list, object);
     if (kind === 'CiliumEndpoint') this.#noteEndpoint(object);
@@ -149,15 +151,6 @@ export class TruthBuilder {
     if (source !== undefined) this.#incomplete.add(source);
   }
 
-  get counts(): ReadonlyMap<string, number> {
-    return this.#counts;
-  }
-
-  /** The node of each agent, by the name of the agent's pod. */
-  get agents(): ReadonlyMap<string, string> {
-    return this.#agents;
-  }
-
   /** Returns the creation time of the object with a prefix, in milliseconds since the epoch; 0 if unknown. */
   createdAt(prefix: string): number {
     return this.#createdAt.get(prefix) ?? 0;
@@ -177,7 +170,7 @@ export class TruthBuilder {
     }
     const { clusterName, clusterID, endpoints, serviceEndpoints } = this.#options;
     const hasAny = (plural: string): boolean =>
-      [...this.#counts.keys()].some((kind) => PLURALS.get(kind) === plural);
+      [...this.counts.keys()].some((kind) => PLURALS.get(kind) === plural);
     const kinds = {
       endpoints: hasAny(endpoints),
       nodes: hasAny('ciliumnodes'),
@@ -272,7 +265,7 @@ export class TruthBuilder {
   }
 
   #noteEndpoint(object: Readonly<Record<string, unknown>>): void {
-    const fields = Fields.of(object, ignore, 'object');
+    const fields = fieldsOf(object);
     if (fields === undefined) return;
     const metadata = fields.map('metadata');
     if (metadata.value('deletionTimestamp') !== undefined) return;
@@ -298,7 +291,7 @@ export class TruthBuilder {
   }
 
   #noteNode(object: Readonly<Record<string, unknown>>): void {
-    const fields = Fields.of(object, ignore, 'object');
+    const fields = fieldsOf(object);
     if (fields === undefined) return;
     const spec = fields.map('spec');
     const claimant = {
@@ -330,13 +323,13 @@ export class TruthBuilder {
     const name = isObject(metadata) ? metadata['name'] : undefined;
     const node = isObject(spec) ? spec['nodeName'] : undefined;
     if (typeof name === 'string' && typeof node === 'string' && name.includes('cilium'))
-      this.#agents.set(name, node);
+      this.agents.set(name, node);
   }
 }
 
 /** Adds an object. A missing uid or resource version is added, because a printed list may lack them. */
 function addToList(list: ObjectList, object: Readonly<Record<string, unknown>>): void {
-  const fields = Fields.of(object, ignore, 'object')?.map('metadata');
+  const fields = fieldsOf(object)?.map('metadata');
   if (fields === undefined || !matchesLabels(list.selector, fields.strings('labels'))) return;
   const metadata = isObject(object['metadata']) ? object['metadata'] : {};
   const { name, uid = name, resourceVersion = '0' } = metadata;
@@ -349,8 +342,4 @@ function applyBatch(list: ObjectList): void {
   const events = list.batch.map((object) => ({ type: 'put' as const, object }));
   list.batch = [];
   if (events.length > 0) list.sink.apply(events);
-}
-
-function ignore(): undefined {
-  return undefined;
 }

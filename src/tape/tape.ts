@@ -3,7 +3,6 @@ import { type Failure, failureOf } from '../base/failure.ts';
 import type { StateFolder } from '../base/files/state-folder.ts';
 import { CallbackGuard } from '../base/guard.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
-import type { MeshTap } from '../clustermesh/mesh-tap.ts';
 import { ClaimDigest } from '../compare/claim-digest.ts';
 import { DIGEST_VERSION } from '../compare/digest-sums.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
@@ -67,7 +66,8 @@ export class Tape {
   readonly #writer: TapeWriter;
   readonly #lines: TapeLines;
   readonly #digest: ClaimDigest;
-  readonly #mesh: MeshTape;
+  /** Receives the input from kvstores. */
+  readonly mesh: MeshTape;
   readonly kubernetes: KubernetesTape;
   readonly #begunAt: number;
   readonly #life: string;
@@ -93,15 +93,10 @@ export class Tape {
     this.#digest = new ClaimDigest({ ipcache, labelsOf });
     this.#begunAt = clock.now();
     this.#lines = new TapeLines(this.#writer, () => this.#ms);
-    this.#mesh = new MeshTape(this.#lines, ipcache, settings.clusterName);
+    this.mesh = new MeshTape(this.#lines, ipcache, settings.clusterName);
     this.kubernetes = new KubernetesTape(this.#lines);
     this.#wall = clock.wallTime();
     this.#life = new Date(this.#wall).toISOString();
-  }
-
-  /** Receives the input from kvstores. */
-  get mesh(): MeshTap {
-    return this.#mesh;
   }
 
   /** Begins the tape. Call it before the engines have any state. */
@@ -247,7 +242,7 @@ export class Tape {
     this.#beginPart();
     this.#add({ ev: 'snapshot' });
     const { lost } = this.status();
-    yield* this.#mesh.snapshot();
+    yield* this.mesh.snapshot();
     yield* this.kubernetes.snapshot();
     this.#add({ ev: 'whole' });
     if (this.#lines.lost === lost) this.#writer.markReplayable();

@@ -19,17 +19,13 @@ class ByteSource {
   readonly #path: string;
   readonly #budget: ByteBudget;
   #chunk: Uint8Array = END_OF_STREAM;
-  #position = 0;
+  /** Number of bytes read. */
+  position = 0;
 
   constructor(stream: AsyncIterable<Uint8Array>, path: string, budget: ByteBudget) {
     this.#chunks = stream[Symbol.asyncIterator]();
     this.#path = path;
     this.#budget = budget;
-  }
-
-  /** Number of bytes read. */
-  get position(): number {
-    return this.#position;
   }
 
   async hasEnded(): Promise<boolean> {
@@ -44,12 +40,12 @@ class ByteSource {
 
   /** Yields the bytes before the position `end`. Throws if the stream ends before. */
   async *readTo(end: number): AsyncGenerator<Uint8Array, void, void> {
-    while (this.#position < end) {
+    while (this.position < end) {
       if (await this.hasEnded())
         throw new ArchiveError('truncated', this.#path, 'ends within a file: copy the archive again');
-      const part = this.#chunk.subarray(0, end - this.#position);
+      const part = this.#chunk.subarray(0, end - this.position);
       this.#chunk = this.#chunk.subarray(part.length);
-      this.#position += part.length;
+      this.position += part.length;
       yield part;
     }
   }

@@ -142,13 +142,8 @@ export class LineScrub {
    * Returns the replaced fields `IP` and `Mask` of a prefix; undefined if one is no text. A mask is kept, because it is
    * only a length.
    */
-  #masked({
-    IP: ip,
-    Mask: mask,
-  }: {
-    readonly IP: unknown;
-    readonly Mask: unknown;
-  }): ReadonlyMap<string, string> | undefined {
+  #masked(prefix: { readonly IP: unknown; readonly Mask: unknown }): ReadonlyMap<string, string> | undefined {
+    const { IP: ip, Mask: mask } = prefix;
     if (typeof ip !== 'string' || typeof mask !== 'string') return undefined;
     const length = maskLength(ip.includes(':') ? 6 : 4, mask);
     const replaced = length === undefined ? undefined : this.#addresses.replace(`${ip}/${length}`);
