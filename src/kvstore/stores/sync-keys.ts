@@ -8,7 +8,7 @@ import { charactersOfValue } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
 
-/** The row of a key, or {@link CANARY}. */
+/** The row of a key, {@link CANARY}, or the number of an {@link InheritedLease}, which is less. */
 export type Job = number;
 
 export const CANARY: Job = -1;
@@ -29,16 +29,21 @@ export const FAILED = 16;
 export const DIFFERENT = 32;
 /** The wanted value has changed since the last write began. */
 export const CHANGED = 64;
-/** From the call that queues the key until its last write has settled. */
+/** From the call that changes the key until its last write has settled, or its lease is adopted. */
 export const PENDING = 128;
+/** The key waits for the adoption of its lease: see {@link InheritedLease}. Only with {@link PENDING}. */
+export const WAITING = 256;
 /** The row has a state. */
-const PRESENT = 256;
+const PRESENT = 512;
 
-/** A value that an earlier session has left in the kvstore. */
-interface Inherited {
-  /** The characters of the value. */
-  readonly value: string;
-  readonly lease: LeaseID | undefined;
+/** A lease under which an earlier session has left keys. */
+export interface InheritedLease {
+  readonly id: LeaseID;
+  readonly job: Job;
+  /** The rows of the keys that wait until the lease is adopted. */
+  waiting: number[];
+  /** True if the lease cannot be adopted. */
+  isRefused: boolean;
 }
 
 /**
@@ -54,14 +59,16 @@ const FIRST_ROWS = 16;
 
 /** Objects by job. A `Map` of 100,000 entries takes milliseconds in one turn when it grows. */
 export class JobColumn<T extends object> {
-  readonly #column = new ObjectColumn<T>();
+  readonly #byRow = new ObjectColumn<T>();
+  readonly #others = new ObjectColumn<T>();
 
   get(job: Job): T | undefined {
-    return this.#column.get(job - CANARY);
+    return job < 0 ? this.#others.get(CANARY - job) : this.#byRow.get(job);
   }
 
   set(job: Job, value: T | undefined): void {
-    this.#column.set(job - CANARY, value);
+    if (job < 0) this.#others.set(CANARY - job, value);
+    else this.#byRow.set(job, value);
   }
 
   delete(job: Job): void {
@@ -81,8 +88,11 @@ export class SyncKeys {
   readonly #rows = new Int32Rows(COLUMNS, new SharedPages(), FIRST_ROWS);
   /** The characters of the wanted values. */
   readonly #values = new ObjectColumn<string>();
-  /** The inherited values, while their leases are adopted. */
-  #inherited = new ObjectColumn<Inherited>();
+  /** The characters of the values that an earlier session has left, and their leases, while leases are adopted. */
+  #inherited = new ObjectColumn<string>();
+  #inheritedLeases = new ObjectColumn<InheritedLease>();
+  readonly #leases = new Map<LeaseID, InheritedLease>();
+  readonly #leasesByJob: InheritedLease[] = [];
   #size = 0;
 
   constructor(table: KeyTable) {
@@ -172,7 +182,7 @@ export class SyncKeys {
   /** Sets the wanted value. */
   want(row: number, value: string): void {
     if (this.#values.get(row) === value) return;
-    const inherited = this.#inherited.get(row)?.value;
+    const inherited = this.#inherited.get(row);
     this.update(row, LANDED, WANTED | CHANGED);
     this.#values.set(row, value === inherited ? inherited : value); // one text in memory
   }
@@ -186,22 +196,48 @@ export class SyncKeys {
   /** Records that an earlier session has left the value of an event. */
   inherit(row: number, event: WatchEvent): void {
     const wanted = this.hasValue(row, event.value) ? this.#values.get(row) : undefined;
-    this.#inherited.set(row, { value: wanted ?? charactersOfValue(event), lease: event.lease });
+    const { lease } = event;
+    this.#inherited.set(row, wanted ?? charactersOfValue(event));
+    this.#inheritedLeases.set(row, lease === undefined ? undefined : this.#inheritedLease(lease));
   }
 
-  /** Returns the value that an earlier session has left; `undefined` if there is none. */
-  inheritedAt(row: number): Inherited | undefined {
+  #inheritedLease(id: LeaseID): InheritedLease {
+    let lease = this.#leases.get(id);
+    if (lease === undefined) {
+      lease = { id, job: CANARY - 1 - this.#leasesByJob.length, waiting: [], isRefused: false };
+      this.#leases.set(id, lease);
+      this.#leasesByJob.push(lease);
+    }
+    return lease;
+  }
+
+  /** Returns the characters of the value that an earlier session has left; `undefined` if there is none. */
+  inheritedAt(row: number): string | undefined {
     return this.#inherited.get(row);
+  }
+
+  /** Returns the lease under which an earlier session has left the wanted value; `undefined` if it has not. */
+  leaseOfWanted(row: number): InheritedLease | undefined {
+    const value = this.#values.get(row);
+    return value !== undefined && value === this.#inherited.get(row)
+      ? this.#inheritedLeases.get(row)
+      : undefined;
+  }
+
+  leaseOf(job: Job): InheritedLease | undefined {
+    return this.#leasesByJob[CANARY - 1 - job];
   }
 
   /** Forgets that an earlier session has left a value. */
   disinherit(row: number): void {
     this.#inherited.set(row, undefined);
+    this.#inheritedLeases.set(row, undefined);
   }
 
   /** Forgets all values of earlier sessions. */
   disinheritAll(): void {
     this.#inherited = new ObjectColumn();
+    this.#inheritedLeases = new ObjectColumn();
   }
 
   /** Returns the revision of a stored put whose event is awaited; `undefined` if there is none. */

@@ -15,9 +15,10 @@ import {
   type WatchState,
   type WriteOptions,
 } from '../session/backend.ts';
-import { abortedError } from '../session/errors.ts';
+import { abortedError, asKvstoreError } from '../session/errors.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { nameOf, rowOf } from '../session/table-event.ts';
+import type { LeaseID } from '../session/transport.ts';
 import { Canary } from './canary.ts';
 import { ContestedKeys } from './contested-keys.ts';
 import { type Jobs, RetryQueue } from './retry-queue.ts';
@@ -27,6 +28,7 @@ import {
   CHANGED,
   DIFFERENT,
   FAILED,
+  type InheritedLease,
   type Job,
   JobColumn,
   LANDED,
@@ -34,9 +36,10 @@ import {
   STORED,
   SyncKeys,
   UNKNOWN,
+  WAITING,
   WANTED,
 } from './sync-keys.ts';
-import { type Attempt, adoptLeases } from './write-attempt.ts';
+import type { Attempt } from './write-attempt.ts';
 import { WriteWaits } from './write-waits.ts';
 
 /** Options of {@link SyncStore}. */
@@ -145,10 +148,14 @@ export class SyncStore {
   /** The puts that are being written, by row. */
   readonly #writing = new Map<number, Attempt>();
   #wanted = 0;
+  /** Number of keys to be written, deleted or adopted. */
+  #pending = 0;
   /** Number of landed puts that the watch has not shown yet. */
   #awaitedEchoes = 0;
   #isAdopting: boolean;
-  /** Resolves when writes may begin: the existing keys are known, or cannot be read. */
+  /** True if writes may begin: the existing keys are known, or cannot be read. */
+  #mayWrite = false;
+  /** Resolves when {@link #mayWrite} becomes true. */
   readonly #writesMayBegin = deferred();
   /** Resolves when the watch has delivered all existing keys. */
   readonly #allListed = deferred();
@@ -180,17 +187,19 @@ export class SyncStore {
       concurrency = batched === true ? CONCURRENT_BATCHES : undefined,
     } = this.#options;
     this.#isAdopting = adoptLeases;
-    if (!this.#isAdopting) this.#writesMayBegin.resolve();
+    if (!this.#isAdopting) this.#beginWrites();
     const { backend, canary, leased = true, canaryLeased = leased } = options;
     this.#canary = new Canary({ backend, clock, key: canary, leased: canaryLeased });
-    const weightOf = (job: Job): number => (job === CANARY ? Number.POSITIVE_INFINITY : this.#weightOf(job));
+    const weightOf = (job: Job): number => (job < 0 ? Number.POSITIVE_INFINITY : this.#weightOf(job));
     this.#queue = new RetryQueue({
       clock,
       random,
       concurrency,
       attempt: async (jobs, signal) => {
         if (this.#canary.isFalse) await this.#canary.deleteFalse(signal);
-        if (jobs[0] === CANARY) await this.#syncCanary(signal);
+        const lease = this.#keys.leaseOf(jobs[0]);
+        if (lease !== undefined) await this.#adopt(lease, signal);
+        else if (jobs[0] === CANARY) await this.#syncCanary(signal);
         else await this.#sync(jobs, signal);
       },
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
@@ -345,21 +354,19 @@ export class SyncStore {
     }
     const row = isKnown ? found : this.#keys.add(name ?? nameOf(event, this.#options.prefix), found);
     this.#keys.inherit(row, event);
-    this.#wantInherited(row);
+    if (!this.#keys.is(row, WANTED | PENDING)) this.#wantInherited(row);
+    else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#waitForLease(row);
     return row;
   }
 
-  /**
-   * Makes the inherited value of a key the wanted value, if `onInherited` is set and the owner has neither set nor
-   * deleted the key.
-   */
+  /** Makes the inherited value of a key the wanted value if `onInherited` is set. */
   #wantInherited(row: number): void {
     const { onInherited } = this.#options;
-    if (onInherited === undefined || this.#isListed || this.#keys.is(row, WANTED | PENDING)) return;
     const inherited = this.#keys.inheritedAt(row);
+    if (onInherited === undefined || this.#isListed || inherited === undefined) return;
     const name = this.#keys.nameAt(row);
     onInherited(name);
-    if (inherited !== undefined) this.#enqueue(this.#want(name, inherited.value));
+    this.#enqueue(this.#want(name, inherited));
   }
 
   /** Removes the state of a key that is neither wanted, queued, nor left by an earlier session. */
@@ -376,6 +383,11 @@ export class SyncStore {
   recordListed(): void {
     this.#isListed = true;
     this.#allListed.resolve();
+    this.#beginWrites();
+  }
+
+  #beginWrites(): void {
+    this.#mayWrite = true;
     this.#writesMayBegin.resolve();
   }
 
@@ -392,7 +404,7 @@ export class SyncStore {
     if (!this.#isAdopting) return;
     yield* this.#keys.visit(slice, (row) => {
       const inherited = this.#keys.is(row, WANTED | PENDING) ? undefined : this.#keys.inheritedAt(row);
-      if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited.value));
+      if (inherited !== undefined) visit(this.#keys.nameAt(row), bytesOfCharacters(inherited));
     });
   }
 
@@ -400,7 +412,7 @@ export class SyncStore {
   async endAdoption(): Promise<void> {
     if (!this.#isAdopting) return;
     this.#isAdopting = false;
-    this.#writesMayBegin.resolve();
+    this.#beginWrites();
     const { gate = OPEN_GATE } = this.#options;
     this.#keys.disinheritAll();
     await gate.runSteps(this.#keys.visit(gate.slice, (row) => this.#forgetUnneeded(row)));
@@ -414,7 +426,7 @@ export class SyncStore {
   async watchState(state: WatchState, signal: AbortSignal): Promise<void> {
     this.#isWatching = state === 'watching';
     // Writes do not wait for a broken watch.
-    if (!this.#isWatching && state !== 'listing') this.#writesMayBegin.resolve();
+    if (!this.#isWatching && state !== 'listing') this.#beginWrites();
     if (!this.#isWatching || this.#awaitedEchoes === 0) return;
     const { clock, gate = OPEN_GATE } = this.#options;
     const puts = this.#puts;
@@ -478,8 +490,17 @@ export class SyncStore {
   }
 
   async #runQueue(signal: AbortSignal): Promise<void> {
+    const { adoptLeases = false, gate = OPEN_GATE } = this.#options;
     await Promise.race([this.#writesMayBegin.promise, fired(signal)]);
+    if (adoptLeases && this.#pending > 0) await gate.runSteps(this.#queueHeldBack(gate.slice), signal);
     await this.#queue.run(signal);
+  }
+
+  /** Queues the pending keys which wait for no lease, in steps of `slice` rows. */
+  #queueHeldBack(slice: number): Generator<void, void, void> {
+    return this.#keys.visit(slice, (row) => {
+      if (this.#keys.is(row, PENDING)) this.#add(row);
+    });
   }
 
   async #followKeys(signal: AbortSignal): Promise<void> {
@@ -577,11 +598,6 @@ export class SyncStore {
     void this.markSynced();
   }
 
-  /** Number of names that are queued or being written. */
-  get #pending(): number {
-    return this.#queue.has(CANARY) ? this.#queue.size - 1 : this.#queue.size;
-  }
-
   #enqueue(row: number): void {
     if (!this.#keys.is(row, PENDING)) {
       if (this.#keys.is(row, LANDED)) return;
@@ -592,8 +608,76 @@ export class SyncStore {
   }
 
   #add(row: number): void {
+    if (!this.#keys.is(row, PENDING)) this.#pending++;
     this.#keys.set(row, PENDING);
-    this.#queue.add(row);
+    if (this.#queue.has(row) || !this.#isHeldBack(row)) this.#queue.add(row);
+  }
+
+  /** Returns true if a key must not be queued yet: it waits for its lease, or for the existing keys. */
+  #isHeldBack(row: number): boolean {
+    return this.#waitForLease(row) || !this.#mayWrite;
+  }
+
+  /** Makes a key wait for its lease if the lease may be adopted with it. Returns true if the key waits. */
+  #waitForLease(row: number): boolean {
+    if (this.#keys.is(row, WAITING)) return true;
+    const lease = this.#adoptableLease(row);
+    if (lease === undefined) return false;
+    this.#keys.set(row, WAITING);
+    lease.waiting.push(row);
+    this.#queue.add(lease.job);
+    return true;
+  }
+
+  /** Returns the lease under which an earlier session has left the wanted value, if it may be adopted. */
+  #adoptableLease(row: number): InheritedLease | undefined {
+    const { leased = true } = this.#options;
+    if (!this.#isAdopting || leased !== true || this.#mayBeEqual(row)) return undefined;
+    const lease = this.#keys.leaseOfWanted(row);
+    return lease?.isRefused === false ? lease : undefined;
+  }
+
+  /**
+   * Adopts a lease of an earlier session with all keys that wait for it, in steps. Queues the changed keys, or all keys
+   * if the lease cannot be adopted.
+   */
+  async #adopt(lease: InheritedLease, signal: AbortSignal): Promise<void> {
+    const { prefix, gate = OPEN_GATE } = this.#options;
+    while (lease.waiting.length > 0) {
+      const rows = lease.waiting.slice(0, gate.slice);
+      if (!(await gate.pass(rows.length, signal))) throw abortedError();
+      const due = new Set(rows.filter((row) => this.#adoptableLease(row) === lease));
+      const keys = Array.from(due, (row) => `${prefix}${this.#keys.nameAt(row)}`);
+      if (due.size > 0 && !(await this.#adoptKeys(lease.id, keys, signal))) lease.isRefused = true;
+      lease.waiting.splice(0, rows.length);
+      for (const row of rows) this.#endWait(row, due.has(row) && this.#adoptableLease(row) === lease);
+    }
+  }
+
+  /** Returns false if the lease cannot be adopted. */
+  async #adoptKeys(lease: LeaseID, keys: readonly string[], signal: AbortSignal): Promise<boolean> {
+    try {
+      return (await this.#options.backend.adoptLease?.(lease, keys, { signal })) === true;
+    } catch (thrown) {
+      if (asKvstoreError(thrown).code === 'forbidden') return false;
+      throw thrown;
+    }
+  }
+
+  /** Ends the wait of a key for its lease. Queues the key if it was not adopted. */
+  #endWait(row: number, isAdopted: boolean): void {
+    const keys = this.#keys;
+    keys.update(row, WAITING, 0);
+    if (!isAdopted || this.#queue.has(row)) {
+      this.#add(row);
+      return;
+    }
+    keys.disinherit(row);
+    keys.update(row, DIFFERENT | CHANGED, STORED | LANDED);
+    this.#contested.cancel(row);
+    this.#stopAwaitingEcho(row);
+    if (!this.#isWatching) this.#awaitEcho(row, UNKNOWN_REVISION);
+    this.#settle(row);
   }
 
   #weightOf(row: number): number {
@@ -605,13 +689,13 @@ export class SyncStore {
   async #sync(rows: Jobs<Job>, signal: AbortSignal): Promise<void> {
     const { backend, leased = true, gate = OPEN_GATE } = this.#options;
     if (!(await gate.pass(rows.length * WRITE_WEIGHT, signal))) throw abortedError();
-    const attempts = rows.map((row) => this.#begin(row));
+    const attempts: Attempt[] = [];
+    for (const row of rows) if (!this.#waitForLease(row)) attempts.push(this.#begin(row));
+    if (attempts.length === 0) return;
     try {
-      const due = await adoptLeases(attempts, backend, signal, (attempt) => this.#land(attempt));
-      if (due.length === 0) return;
-      const { revision, isComplete } = await backend.writeAll(due, { fenced: true, leased, signal });
-      this.#writes += due.length;
-      for (const attempt of due)
+      const { revision, isComplete } = await backend.writeAll(attempts, { fenced: true, leased, signal });
+      this.#writes += attempts.length;
+      for (const attempt of attempts)
         this.#land(attempt, isComplete || !attempt.mayBeEqual ? revision : undefined);
     } catch (error) {
       for (const { row } of attempts) if (!this.#keys.is(row, STORED)) this.#recordFailure(row);
@@ -628,25 +712,20 @@ export class SyncStore {
 
   /** Begins a write. Events that the watch delivers from now on are compared with it. */
   #begin(row: number): Attempt {
-    const { prefix, leased = true } = this.#options;
+    const { prefix } = this.#options;
     const keys = this.#keys;
-    const value = keys.valueAt(row);
-    const isPut = value !== undefined;
-    const mayBeEqual = this.#mayBeEqual(row);
-    const inherited = keys.inheritedAt(row);
-    const mayAdopt = leased === true && isPut && !mayBeEqual && inherited?.value === value;
+    const value = this.#wantedAt(row);
     const attempt: Attempt = {
       row,
       key: `${prefix}${keys.nameAt(row)}`,
-      value: this.#wantedAt(row),
-      mayBeEqual,
-      adoptable: mayAdopt ? inherited?.lease : undefined,
+      value,
+      mayBeEqual: this.#mayBeEqual(row),
       wasDelivered: this.#isWatching && !keys.is(row, FAILED),
       watched: undefined,
     };
     keys.disinherit(row);
     keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED, 0);
-    if (isPut) this.#writing.set(row, attempt);
+    if (value !== undefined) this.#writing.set(row, attempt);
     else this.#writing.delete(row);
     this.#contested.cancel(row);
     return attempt;
@@ -670,21 +749,28 @@ export class SyncStore {
     if (watched !== undefined && watched.modRevision >= (revision ?? UNKNOWN_REVISION)) {
       if (!watched.isDesired) this.#contested.recordOverwrite(row); // by another client, after us
     } else if (revision !== undefined || !wasDelivered) {
-      this.#awaitedEchoes++;
-      keys.setEcho(row, revision ?? UNKNOWN_REVISION, this.#puts++);
+      this.#awaitEcho(row, revision ?? UNKNOWN_REVISION);
     }
   }
 
+  #awaitEcho(row: number, revision: number): void {
+    this.#awaitedEchoes++;
+    this.#keys.setEcho(row, revision, this.#puts++);
+  }
+
   #recordDone(jobs: readonly Job[]): void {
-    for (const job of jobs) {
-      if (job === CANARY) continue;
-      this.#keys.update(job, PENDING, 0);
-      this.#forgetUnneeded(job);
-      this.#canaryWaits.forgetQueued(job);
-      this.#landingWaits.forgetQueued(job);
-    }
+    for (const job of jobs) if (job >= 0 && !this.#keys.is(job, WAITING)) this.#settle(job);
     this.#landingWaits.complete(this.#landingWaits.due());
     this.#offerCanary();
+  }
+
+  /** Records that a key is written, deleted or adopted. */
+  #settle(row: number): void {
+    this.#pending--;
+    this.#keys.update(row, PENDING, 0);
+    this.#forgetUnneeded(row);
+    this.#canaryWaits.forgetQueued(row);
+    this.#landingWaits.forgetQueued(row);
   }
 
   /** Queues the canary if it would be true now, or if it exists and is false. */

@@ -154,7 +154,7 @@ describe('the calls of a sync store', () => {
     want('b');
     store.recordListed();
     await settle();
-    expect(backend.take()).toEqual(['adopt own/a', 'adopt own/b']);
+    expect(backend.take()).toEqual(['adopt own/a,own/b']);
   });
 
   it('put back a deleted key immediately, whatever happened to the name that had its row before', async () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../../../src/kvstore/codec/keys.ts';
@@ -25,7 +26,13 @@ class Session {
   readonly #ended = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(server: MemoryServer, clock: ManualClock, leaseSeconds?: number, leased = true) {
+  constructor(
+    server: MemoryServer,
+    clock: ManualClock,
+    leaseSeconds?: number,
+    leased = true,
+    weightPerTurn?: number,
+  ) {
     this.backend = new FaultyMemoryBackend({ server, clock, leaseSeconds });
     this.prefix = new PublishedPrefix({
       backend: this.backend,
@@ -36,6 +43,10 @@ class Session {
       rejections: new RejectionLog(),
       isOwned: (name) => this.examined.push(name) > 0,
       canary: 'synced/p',
+      gate:
+        weightPerTurn === undefined
+          ? undefined
+          : new TurnGate({ clock, nextTurn: setImmediate, weightPerTurn }),
     });
     this.#running = this.prefix.run(this.#ended.signal);
   }
@@ -140,6 +151,62 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     );
   });
 
+  it('has the wanted content, whatever happens to keys, leases, history and link while it adopts them', async () => {
+    const name = fc.constantFrom(...'abcdefgh');
+    const value = fc.constantFrom('1', '2');
+    const change = fc.oneof(
+      fc.record({ type: fc.constant('set' as const), name, value }),
+      fc.record({ type: fc.constant('delete' as const), name }),
+      fc.record({ type: fc.constant('put of another client' as const), name }),
+      fc.record({ type: fc.constant('delete of another client' as const), name }),
+      fc.record({ type: fc.constantFrom('lease ended', 'compacted', 'link down', 'link up') }),
+      fc.record({ type: fc.constant('turns' as const), turns: fc.nat(3) }),
+      fc.record({ type: fc.constant('time' as const), ms: fc.nat(2000) }),
+    );
+    const values = fc.dictionary(name, value, { noNullPrototype: true });
+    const changes = fc.array(change, { maxLength: 20 });
+    await fc.assert(
+      fc.asyncProperty(values, values, values, changes, async (left, leftLater, said, steps) => {
+        clock = new ManualClock();
+        server = new MemoryServer({ clock });
+        await leave(left);
+        await leave({ ...left, ...leftLater }); // the new keys have another lease
+        const session = new Session(server, clock, undefined, true, 16); // a slice has two keys
+        const other = new FaultyMemoryBackend({ server, clock });
+        const wanted = new Map(Object.entries(said));
+        session.set(said);
+        for (const step of steps) {
+          if ('value' in step) {
+            wanted.set(step.name, step.value);
+            session.set({ [step.name]: step.value });
+          } else if (step.type === 'delete') {
+            wanted.delete(step.name);
+            session.prefix.delete(step.name);
+          } else if (step.type === 'put of another client')
+            await other.update(`p/${step.name}`, bytesOfText('3'));
+          else if (step.type === 'delete of another client') await other.delete(`p/${step.name}`);
+          else if (step.type === 'lease ended') server.expireLease(server.leases[0] ?? '');
+          else if (step.type === 'compacted') server.compact();
+          else if (step.type === 'link down') session.backend.link.down();
+          else if (step.type === 'link up') session.backend.link.up();
+          else if ('turns' in step) await settle(step.turns);
+          else if ('ms' in step) await advance(clock, step.ms);
+        }
+        session.backend.link.up();
+        void session.prefix.markSynced();
+        await advance(clock, 120_000);
+        expect(session.prefix.status()).toMatchObject({ synced: true, pending: 0, keys: wanted.size });
+        expect(content()).toEqual(Object.fromEntries(wanted));
+        await advance(clock, HOUR_MS);
+        expect(content()).toEqual(Object.fromEntries(wanted));
+        await session.end(false);
+        await other.close();
+        expect(content()).toEqual({}); // all keys belong to the session
+      }),
+      { numRuns: Math.ceil((fc.readConfigureGlobal().numRuns ?? 1000) / 10) },
+    );
+  });
+
   it('ends the fence of the earlier session, so that its delayed writes fail', async () => {
     await leave({ a: '1' });
     const fences = below(INIT_LOCKS_PREFIX).map(({ key }) => key);
@@ -183,7 +250,7 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     };
     session.set({ a: '1', b: '1', c: '1' });
     await session.prefix.markSynced();
-    expect(session.prefix.status()).toMatchObject({ writes: 0 });
+    expect(session.prefix.status()).toMatchObject({ writes: 1 });
     await other.update('p/a', bytesOfText('2'));
     await other.delete('p/b');
     await advance(clock, 60_000);

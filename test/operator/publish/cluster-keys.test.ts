@@ -203,6 +203,7 @@ describe('the keys of a cluster beside other writers', () => {
       publisher.upsertIP({ key: 'FD00:0::/64', identity: 65_793, encryptKey: 0 });
       publisher.upsertIP({ key: '10.0.0.1.2', identity: 65_792, encryptKey: 0 });
       await advance(clock, 1000);
+      await settle();
       expect(Object.keys(values('ip/v1/default/'))).toEqual(['fd00::/64', 'fd00::1']);
       expect(rejected).toEqual([expect.stringMatching(/^invalid-key .*10\.0\.0\.1\.2/)]);
       publisher.deleteIP('fD00::1');
