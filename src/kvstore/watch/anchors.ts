@@ -28,7 +28,6 @@ export class Anchors {
   #arrived: Anchor[] = [];
   /** Number of anchors that have replaced an older one. */
   #replacements = 0;
-  #newest = 0;
 
   get newestFirst(): readonly Anchor[] {
     return [...this.#older, ...this.#latest, ...this.#arrived].toReversed();
@@ -41,18 +40,15 @@ export class Anchors {
 
   /** The revision of the newest anchor; 0 if there is none. */
   get newest(): number {
-    return this.#newest;
+    return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
   /**
-   * Records a put of a key, unless a later put is recorded. Call {@link drop} for the previous version of the key
-   * before.
+   * Records a put of a key, unless a later put is recorded. Call {@link drop} before, if an earlier version of the key
+   * or this one may be recorded.
    */
   put(anchor: Anchor): void {
-    const { modRevision } = anchor;
-    if (modRevision < this.#newest) return;
-    if (modRevision === this.#newest) this.drop(anchor, modRevision); // a listing repeats keys
-    this.#newest = modRevision;
+    if (anchor.modRevision < this.newest) return;
     this.#arrived.push(anchor);
     if (this.#arrived.length > LATEST) this.#arrived.shift();
   }
@@ -64,7 +60,6 @@ export class Anchors {
     remove(this.#older, kv, modRevision);
     remove(this.#latest, kv, modRevision);
     remove(this.#arrived, kv, modRevision);
-    if (modRevision === undefined || modRevision === this.#newest) this.#newest = this.#lastRevision();
   }
 
   /** Copies the values of the batch, so that its message does not stay in memory. Call it after each batch. */
@@ -86,11 +81,6 @@ export class Anchors {
     this.#older = [];
     this.#latest = [];
     this.#arrived = [];
-    this.#newest = 0;
-  }
-
-  #lastRevision(): number {
-    return (this.#arrived.at(-1) ?? this.#latest.at(-1) ?? this.#older.at(-1))?.modRevision ?? 0;
   }
 
   /**

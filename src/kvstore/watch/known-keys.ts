@@ -78,6 +78,7 @@ export class KnownKeys {
     if (row < 0 || !this.#keys.isKnown(row) || this.#keys.revisionOf(row) !== kv.modRevision) return false;
     if (this.#keys.checksumOf(row) !== checksumOf(kv)) return false;
     this.#confirmRow(row);
+    if (kv.modRevision === this.anchors.newest) this.anchors.drop(kv, kv.modRevision); // listings repeat keys
     this.anchors.put(kv);
     return true;
   }

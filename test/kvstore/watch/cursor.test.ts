@@ -68,6 +68,14 @@ describe('a header of another history', () => {
   });
 });
 
+describe('the anchors of a cursor', () => {
+  it('include a key once if several lists contain it', () => {
+    const { cursor } = listed(20, kv('p/a', 5), kv('p/b', 9), kv('p/c', 9));
+    for (const each of [kv('p/b', 9), kv('p/c', 9)]) cursor.applyListed(each, true);
+    expect(cursor.knownKeys.anchors.newestFirst.map(({ key }) => key)).toEqual(['p/c', 'p/b', 'p/a']);
+  });
+});
+
 describe('a key in a list that contradicts the followed history', () => {
   it('is detected: it was last written before the cursor, with another revision or value', () => {
     const { cursor, queue } = listed(20, kv('p/a', 5), kv('p/b', 9));
