@@ -45,7 +45,7 @@ const PROGRESS_BYTES_PER_MS = 1;
 // because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
-export const passThrough = (bytes: Buffer): Buffer => bytes;
+const passThrough = (bytes: Buffer): Buffer => bytes;
 
 /**
  * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives
@@ -83,10 +83,9 @@ const CLOSED = /Connection dropped|Failed to connect|the connection was closed|S
 type ToCallError = (thrown: Error, contentType: string | undefined) => KvstoreError;
 
 /** A call that is ready to be sent. */
-export interface UnaryCall<T> {
+export interface UnaryCall {
   readonly path: string;
   readonly request: Buffer;
-  readonly decode: (answer: Buffer) => T;
 }
 
 /** Time limit of an operation. */
@@ -253,37 +252,33 @@ export class EtcdConnection {
     return stream;
   }
 
-  /** Makes a call and returns its decoded answer. Rejects with a `KvstoreError`. */
-  async unary<T>(
-    call: UnaryCall<T>,
+  /** Makes a call and returns its answer. Rejects with a `KvstoreError`. */
+  async unary(
+    call: UnaryCall,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
-  ): Promise<T> {
+  ): Promise<Buffer> {
     // Node keeps the HTTP/2 stream of a call, with the objects of grpc-js and the promise of the request, until the
     // next collection of the old generation: 60 MB of answers later. None of them must therefore refer to the answer.
-    const received: { answer?: T | undefined } = {};
-    const decode = (bytes: Buffer): object => {
-      received.answer = call.decode(bytes);
-      return received;
-    };
-    await this.#request({ ...call, decode }, metadata, limits, () => received.answer !== undefined);
+    const received: { answer?: Buffer | undefined } = {};
+    await this.#request(call, metadata, limits, received);
     const { answer } = received;
     received.answer = undefined;
     assert(answer !== undefined, 'a call without an error has an answer');
     return answer;
   }
 
-  /**
-   * Sends a call. Resolves when it has succeeded.
-   *
-   * @param isAnswered returns true if the answer was decoded
-   */
+  /** Sends a call. Resolves when it has succeeded and `received` has the answer. */
   #request(
-    { path, request, decode }: UnaryCall<object>,
+    { path, request }: UnaryCall,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
-    isAnswered: () => boolean,
+    received: { answer?: Buffer | undefined },
   ): Promise<void> {
+    const decode = (answer: Buffer): object => {
+      received.answer = answer;
+      return received;
+    };
     const signal = allowManyListeners(limits.signal);
     const client = this.#acquireClient();
     return new Promise((resolve, reject) => {
@@ -291,7 +286,7 @@ export class EtcdConnection {
       let contentType: string | undefined;
       const errorOf = (thrown: Error | null): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
-        if (thrown === null && isAnswered()) return undefined;
+        if (thrown === null && received.answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
         return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
       };

@@ -12,10 +12,15 @@ interface MethodDefinition {
   readonly responseDeserialize: (answer: Buffer) => unknown;
 }
 
+/** A call in the encoding of etcd3. */
+export interface EncodedCall<T> extends UnaryCall {
+  readonly decode: (answer: Buffer) => T;
+}
+
 /** The service definitions of etcd3. Its clients are never called, so they open no connection. */
 class EtcdDefinitions extends Etcd3 {
-  /** Returns a call in the encoding of etcd3. */
-  async call<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
+  /** Returns a call in the encoding of etcd3, for rare calls. Longs are decimal text. */
+  async call<T>(service: EtcdService, method: string, payload: object): Promise<EncodedCall<T>> {
     const definition = await this.pool.withConnection('KV', ({ resource }) => {
       const client: object = resource.getServiceClient(service);
       // grpc-js adds these properties to the method.
@@ -28,9 +33,4 @@ class EtcdDefinitions extends Etcd3 {
   }
 }
 
-const definitions = new EtcdDefinitions();
-
-/** Returns a call in the encoding of etcd3, for rare calls. Longs are decimal text. */
-export function encodedCall<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
-  return definitions.call<T>(service, method, payload);
-}
+export const definitions: EtcdDefinitions = new EtcdDefinitions();

@@ -7,11 +7,10 @@ import {
   type Deadline,
   EtcdConnection,
   type EtcdStream,
-  passThrough,
   type StreamObserver,
   type UnaryCall,
 } from './etcd-connection.ts';
-import type { EtcdService } from './etcd-definitions.ts';
+import type { EncodedCall, EtcdService } from './etcd-definitions.ts';
 import { etcdDeadlineError } from './etcd-errors.ts';
 
 const NO_USERS = 'authentication is not enabled';
@@ -20,9 +19,9 @@ const NO_USERS = 'authentication is not enabled';
  * Returns a call in the encoding of etcd3. Loads etcd3 on demand, because this takes 150 ms and a client without a user
  * does not need it.
  */
-async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<UnaryCall<T>> {
-  const { encodedCall } = await import('./etcd-definitions.ts');
-  return encodedCall<T>(service, method, payload);
+async function encoded<T>(service: EtcdService, method: string, payload: object): Promise<EncodedCall<T>> {
+  const { definitions } = await import('./etcd-definitions.ts');
+  return definitions.call<T>(service, method, payload);
 }
 
 /**
@@ -59,11 +58,12 @@ export class EtcdEndpoint {
 
   /** Calls a method in the encoding of etcd3, for rare calls. Longs are decimal text. */
   async call<T>(service: EtcdService, method: string, payload: object, options?: CallOptions): Promise<T> {
-    return this.#unary(await encoded<T>(service, method, payload), options);
+    const call = await encoded<T>(service, method, payload);
+    return call.decode(await this.#unary(call, options));
   }
 
   /**
-   * Calls a method and returns the undecoded answer, for large answers.
+   * Calls a method and returns the undecoded answer.
    *
    * @param startedAt start of the call, by `performance.now`; its deadline counts from there
    */
@@ -74,8 +74,7 @@ export class EtcdEndpoint {
     options?: CallOptions,
     startedAt?: number,
   ): Promise<Buffer> {
-    const call = { path: `/etcdserverpb.${service}/${method}`, request, decode: passThrough };
-    return this.#unary(call, options, startedAt);
+    return this.#unary({ path: `/etcdserverpb.${service}/${method}`, request }, options, startedAt);
   }
 
   /** Opens a stream. Closing the endpoint cancels it. */
@@ -161,7 +160,7 @@ export class EtcdEndpoint {
     const payload = { name: this.#auth.username, password: this.#auth.password };
     const call = await encoded<{ readonly token: string }>('Auth', 'authenticate', payload);
     try {
-      const { token } = await this.#send(call, metadata);
+      const { token } = call.decode(await this.#send(call, metadata));
       metadata.set('token', token);
     } catch (error) {
       // A cluster without users accepts every client and name. The clients of etcd behave the same.
@@ -170,11 +169,11 @@ export class EtcdEndpoint {
     return metadata;
   }
 
-  async #unary<T>(
-    call: UnaryCall<T>,
+  async #unary(
+    call: UnaryCall,
     options: CallOptions = {},
     startedAt: number = performance.now(),
-  ): Promise<T> {
+  ): Promise<Buffer> {
     if (options.signal?.aborted === true) throw abortedError();
     const metadata = await this.#metadataWithin(options, startedAt);
     return this.#send(call, metadata, options, startedAt);
@@ -198,12 +197,12 @@ export class EtcdEndpoint {
   }
 
   /** @param startedAt start of the call, by `performance.now`; its deadline counts from there */
-  async #send<T>(
-    call: UnaryCall<T>,
+  async #send(
+    call: UnaryCall,
     metadata: Metadata,
     { signal, deadlineMs }: CallOptions = {},
     startedAt?: number,
-  ): Promise<T> {
+  ): Promise<Buffer> {
     if (this.#isClosed) throw disconnectedError();
     try {
       return await this.#connection.unary(call, metadata, {
