@@ -19,6 +19,7 @@ export type {
   DesiredItems,
   KernelTable,
   MapUse,
+  PlannedChange,
   TableChange,
 } from './datapath/linux/kernel-table.ts';
 export type {
@@ -30,7 +31,6 @@ export type {
   WantedPart,
 } from './datapath/linux/linux-datapath.ts';
 export type { NodePathsOptions } from './datapath/linux/paths/node-paths.ts';
-export type { PlannedChange } from './datapath/linux/plan.ts';
 export type { DatapathPart, PartAnswer, ProbeAnswer } from './datapath/linux/probe.ts';
 export type { ServiceInputs } from './datapath/linux/services/desired-services.ts';
 export { SyscallError } from './datapath/linux/syscall/syscall-error.ts';

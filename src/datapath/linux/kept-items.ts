@@ -1,6 +1,5 @@
 import type { KeptTable, KeptTableStatus } from './kept-table.ts';
-import type { KernelTable } from './kernel-table.ts';
-import type { PlannedChange } from './plan.ts';
+import type { KernelTable, PlannedChange } from './kernel-table.ts';
 
 /** A difference between a table and its desired content, as text. */
 export interface PrintedStep {

@@ -1,9 +1,15 @@
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
 import { type FailingKey, FailingKeys } from './failing-keys.ts';
-import type { ApplyOutcome, DesiredItems, KernelTable, MapUse, TableChange } from './kernel-table.ts';
+import type {
+  ApplyOutcome,
+  DesiredItems,
+  KernelTable,
+  MapUse,
+  PlannedChange,
+  TableChange,
+} from './kernel-table.ts';
 import { KeyQueue } from './key-queue.ts';
-import { differences, type PlannedChange } from './plan.ts';
 import { RankedKeys } from './ranked-keys.ts';
 import { SyscallError } from './syscall/syscall-error.ts';
 import { WaitingDeletes } from './waiting-deletes.ts';
@@ -212,8 +218,10 @@ export class KeptTable<Item> implements Disposable {
       // Failing keys which are correct now are written again, because only a write ends their failure.
       await this.inTurns(this.#failing.keys(), (key) => this.mark(key));
       const { capacity = Number.POSITIVE_INFINITY } = this.#table;
-      const room = Math.max(0, Math.min(this.#noRoom.size, capacity - found.size));
-      await this.inTurns(new Array(room).keys(), () => this.#retryWithoutRoom(1));
+      for (let room = capacity - found.size; room > 0 && this.#noRoom.size > 0; room -= CHUNK) {
+        this.#retryWithoutRoom(Math.min(room, CHUNK));
+        await this.#nextTurn();
+      }
       return changed;
     });
     await this.#written();
@@ -283,7 +291,7 @@ export class KeptTable<Item> implements Disposable {
     this.#resolveWritten();
   }
 
-  /** Upper limit of the number of keys to handle in later turns. 0 only if there are none. */
+  /** Number of keys to handle in later turns. Found keys already marked may count twice. */
   get #queued(): number {
     const unmarked = this.#unmarkedFound === undefined ? 0 : this.#foundItems.size;
     return this.#dirty.size + this.#deletes.size + unmarked;
@@ -601,11 +609,17 @@ export class KeptTable<Item> implements Disposable {
   async #differences(found: ReadonlyMap<string, Item>): Promise<readonly PlannedChange<Item>[]> {
     const upserts: PlannedChange<Item>[][] = [];
     const deletes: PlannedChange<Item>[][] = [];
-    await this.inTurns(differences(this.#table, this.#desired, found), (step) => {
-      if (step === undefined) return;
-      const [byOrder, order] = [step.desired === undefined ? deletes : upserts, this.#orderOf(step.key)];
+    const add = (byOrder: PlannedChange<Item>[][], change: PlannedChange<Item>): void => {
+      const order = this.#orderOf(change.key);
       while (byOrder.length <= order) byOrder.push([]);
-      byOrder[order]?.push(step);
+      byOrder[order]?.push(change);
+    };
+    await this.inTurns(this.#desired.entries(), ([key, desired]) => {
+      const actual = found.get(key);
+      if (actual === undefined || !this.#table.equal(actual, desired)) add(upserts, { key, actual, desired });
+    });
+    await this.inTurns(found, ([key, actual]) => {
+      if (this.#desired.get(key) === undefined) add(deletes, { key, actual, desired: undefined });
     });
     const none: PlannedChange<Item>[] = [];
     return none.concat(...upserts, ...deletes.reverse()); // `flat` takes ten times as long

@@ -7,6 +7,15 @@ export interface TableChange<Item> {
   readonly item: Item | undefined;
 }
 
+/** A difference between a table and its desired content. */
+export interface PlannedChange<Item> {
+  readonly key: string;
+  /** The current item; undefined if it is to be added. */
+  readonly actual: Item | undefined;
+  /** The desired item; undefined if it is to be deleted. */
+  readonly desired: Item | undefined;
+}
+
 /**
  * The outcome of a change: undefined, or the error. `unfinished`: a part was applied, and the change must be applied
  * again in a later turn. A table with {@link KernelTable.rank} never returns `unfinished`.
