@@ -295,16 +295,15 @@ export function baseChains(family: Family): readonly NftChain[] {
   ];
 }
 
-const PICK = 'pick-';
-
 /** Returns the name of the chain for services with this number of backends; see {@link pickChain}. */
 export function pickName(backends: number): string {
-  return `${PICK}${backends}`;
+  return `pick-${backends}`;
 }
 
 /** Returns the number of backends of the chain with this name; `undefined` if it is another chain. */
 export function pickSizeOf(chain: string): number | undefined {
-  return chain.startsWith(PICK) ? Number(chain.slice(PICK.length)) : undefined;
+  const [, backends] = /^pick-([1-9]\d{0,14})$/.exec(chain) ?? [];
+  return backends === undefined ? undefined : Number(backends);
 }
 
 /** Returns the chain for all services with this number of backends. It picks one of the backends at random. */

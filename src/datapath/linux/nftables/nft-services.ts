@@ -73,6 +73,8 @@ interface PreparedChange {
   readonly change: TableChange<ServiceItem>;
   readonly family: Family;
   readonly steps: NftSteps;
+  /** Encoded size of the steps. */
+  readonly bytes: number;
   /** The chains that the steps create. */
   readonly newChains: readonly string[];
 }
@@ -218,10 +220,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
         return;
       }
       const prepared = this.#prepare(change, at);
-      const size = sizeOf(prepared.steps.flat());
-      if (bytes + size > BATCH_BYTES) flush();
+      if (bytes + prepared.bytes > BATCH_BYTES) flush();
       batch.push(prepared);
-      bytes += size;
+      bytes += prepared.bytes;
     });
     flush();
     for (const family of FAMILIES) this.#deleteUnused(family);
@@ -300,7 +301,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
     } else if (ofProtocol === undefined) {
       const frontend = this.#frontendAt(family, readFrontend(key, family));
-      const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain) || undefined;
+      const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain);
       const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
       if (isForeign) frontend.foreign.push({ set, key });
       else frontend.backendCount = backendCount;
@@ -379,12 +380,12 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
    * have been applied, everything is read now, because unknown ranges could admit clients later.
    */
   #recordFailure(
-    { at, change, family, steps }: PreparedChange,
+    { at, change, family, bytes }: PreparedChange,
     error: SyscallError,
     outcomes: (SyscallError | undefined)[],
   ): void {
     outcomes[at] = error;
-    if (sizeOf(steps.flat()) > BATCH_BYTES) for (const _ of this.#readAll());
+    if (bytes > BATCH_BYTES) for (const _ of this.#readAll());
     this.#closeUnlimited(change);
     this.#structure[family] = undefined;
     if (this.#failed.has(change.key)) return;
@@ -472,7 +473,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     const frontend = parseEndpoint(key);
     const family = familyOf(frontend.ip);
     const current = this.#frontends[family].get(key);
-    if (item === undefined && current === undefined) return { at, change, family, steps: [], newChains: [] };
+    if (item === undefined && current === undefined)
+      return { at, change, family, steps: [], bytes: 0, newChains: [] };
     const pick = item === undefined || item.backends.length === 0 ? [] : [pickName(item.backends.length)];
     const chains = new Set([...pick, ...neededSourceChains(current, item?.sources)]);
     const newChains = [...chains].filter((name) => !this.#users[family].has(name));
@@ -481,7 +483,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
       ...newChains.flatMap((name) => createTarget(family, name)),
       ...changeRequests(tableOf(family), frontend, current, item),
     ];
-    return { at, change, family, steps, newChains };
+    return { at, change, family, steps, bytes: sizeOf(steps.flat()), newChains };
   }
 }
 

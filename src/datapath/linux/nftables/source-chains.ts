@@ -19,12 +19,12 @@ import type { NftChain, NftExpression, NftSet } from './nft-message.ts';
 
 const ADMIT = 'admit';
 const DENY = 'deny';
-const SOURCE_CHAIN = /^(?:admit|deny)((?:-(?:\d+|any))*)$/;
+const SOURCE_CHAIN = /^(?:admit|deny)((?:-(?:0|[1-9]\d*|any))*)$/;
 /** Replaces the list of lengths if the name of a chain would be too long (`NFT_NAME_MAXLEN`). */
 const ANY = 'any';
 /** Maximum number of lengths in a name: all lengths of IPv4. */
 const MAX_LISTED = 33;
-const FROM = 'from-';
+const RANGE_SET = /^from-(0|[1-9]\d*)$/;
 /** Codes of verdicts (`NF_*`). */
 const NF = { drop: 0, accept: 1 } as const;
 /** Offset of the source address in the network header. */
@@ -59,13 +59,13 @@ function lengthsOf(family: Family, chain: string): readonly number[] | undefined
 
 /** Returns the name of the set of ranges of a length. */
 export function rangeSetName(length: number): string {
-  return FROM + length;
+  return `from-${length}`;
 }
 
 /** Returns the length of the ranges in a set; `undefined` if it is another set. */
 export function rangeLengthOf(family: Family, set: string): number | undefined {
-  const length = set.startsWith(FROM) ? Number(set.slice(FROM.length)) : undefined;
-  return length !== undefined && length <= addressBits(family) ? length : undefined;
+  const [, length] = RANGE_SET.exec(set) ?? [];
+  return length !== undefined && Number(length) <= addressBits(family) ? Number(length) : undefined;
 }
 
 /** Returns the definition of the set of ranges of a length. Each element is a frontend and a range of its clients. */

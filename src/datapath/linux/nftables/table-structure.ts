@@ -138,9 +138,9 @@ export function targetChain(
   name: string,
 ): { readonly chain: NftChain; readonly sets: readonly NftSet[] } | undefined {
   const backends = pickSizeOf(name);
-  if (backends === undefined) return sourceChain(family, name);
-  if (!Number.isSafeInteger(backends) || backends <= 0) return undefined;
-  return { chain: pickChain(family, backends), sets: [] };
+  return backends === undefined
+    ? sourceChain(family, name)
+    : { chain: pickChain(family, backends), sets: [] };
 }
 
 /** Returns true if a set has the desired keys and values, or is foreign. */

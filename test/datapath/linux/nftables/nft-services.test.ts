@@ -412,6 +412,24 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     set('10.96.0.2:80/TCP', undefined);
   });
 
+  it('find chains and sets of leading zeros foreign (regression: pick-07 was reported as a missing pick-7)', () => {
+    const key = '10.96.0.1:80/TCP';
+    const item = { backends: ['10.0.0.1:8080/TCP'], affinitySeconds: 0 };
+    services.apply([{ key, item }]);
+    const type = 'type ipv4_addr . inet_proto . inet_service . ipv4_addr;';
+    host.run(
+      'nft',
+      `add chain ip ${TABLE} pick-07; add chain ip ${TABLE} admit-08; add set ip ${TABLE} from-08 { ${type} elements = { 10.96.0.1 . tcp . 80 . 10.0.0.0 } }`,
+    );
+    expect(entries(services)).toEqual([
+      [
+        `rules of ip ${TABLE}`,
+        { backends: ['chain pick-07 is foreign', 'chain admit-08 is foreign'], affinitySeconds: 0 },
+      ],
+      [key, { ...item, masquerade: false }],
+    ]);
+  });
+
   it('keep no chain that no service uses (regression: one for each number of backends ever used)', () => {
     const picks = (): readonly string[] =>
       [...host.run('nft', 'list', 'chains', 'ip').matchAll(/chain (pick-\d+)/g)].map(([, name = '']) => name);
