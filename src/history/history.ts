@@ -13,6 +13,7 @@ import { ChangeLog, type ChangeLogCounts, type UncertainSpan } from './change-lo
 import { type HistoryDisk, SegmentArchive } from './disk/segment-archive.ts';
 import { SegmentWriter } from './disk/segment-writer.ts';
 import type { DocumentChange } from './document-change.ts';
+import { currentLife, type Life } from './lives.ts';
 import { PastLookups } from './past/past-lookups.ts';
 import { PastReader } from './past/past-reader.ts';
 import {
@@ -20,7 +21,8 @@ import {
   momentOf,
   NOT_HELD,
   type PointInTime,
-  pointIn,
+  pointOfSequence,
+  pointOfWall,
   type RequestedMoment,
   unheldMoment,
   WHEN,
@@ -289,15 +291,14 @@ export class History {
       6: this.#lengths(6),
     });
     const register = prefixRegister();
-    const { clock } = this.#options;
-    const log = this.#log;
-    log?.noticeClockStep();
+    this.#log?.noticeClockStep();
+    const lives = this.#lives();
+    const now = this.#options.clock.wallTime();
     let found = 0;
     for (let i = 0; i < count; i++) {
       const ip = addresses[i] as string; // below count
       identities[i] = 0;
-      const { point, reason } =
-        log === undefined ? NOT_HELD : pointIn(log, times[i] ?? Number.NaN, clock.wallTime());
+      const { point, reason } = pointOfWall(lives, times[i] ?? Number.NaN, now);
       if (certain !== undefined) certain[i] = reason === undefined ? 1 : 0;
       if (point === undefined || !parseKey(ip, register) || register.form !== 'endpoint') continue;
       const identity = lookups.identityAt(ip, register, point.lifeMs);
@@ -317,7 +318,14 @@ export class History {
     const log = this.#log;
     if (log === undefined) return NOT_HELD;
     log.noticeClockStep();
-    return pointIn(log, when, this.#options.clock.wallTime());
+    return typeof when === 'number'
+      ? pointOfWall(this.#lives(), when, this.#options.clock.wallTime())
+      : pointOfSequence(log, when.sequence);
+  }
+
+  /** Returns the current life with the records in memory; empty before the start. */
+  #lives(): readonly Life[] {
+    return this.#log === undefined ? [] : [currentLife([], 0, this.#log)];
   }
 
   /** Yields the changes of the keys of a prefix, newest first. Each is read when it is requested. */

@@ -1,7 +1,7 @@
 import { type Check, NUMBER, objectWith } from '../base/arguments.ts';
 import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
-import { isBeforeFirstRecord, uncertaintyAt } from './lives.ts';
+import { isBeforeFirstRecord, type Life, uncertaintyAt } from './lives.ts';
 import { cidrOf, type IsLater, type PastPrefix } from './prefix-timeline.ts';
 import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
 
@@ -11,6 +11,12 @@ export interface PointInTime {
   readonly lifeMs: number;
   /** Sequence number of the first later record. If undefined, the records with a time after `lifeMs` are later. */
   readonly endSequence: number | undefined;
+}
+
+/** A point between two records of several lives. */
+export interface PointInLife extends PointInTime {
+  /** Index of the life in a list of lives. */
+  readonly life: number;
 }
 
 export interface RequestedMoment<C extends PointInTime = PointInTime> {
@@ -27,25 +33,47 @@ export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'bef
 export const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
 
-/** Returns the point of a moment in memory. `now` is the wall time. First call `noticeClockStep` of the log. */
-export function pointIn(log: ChangeLog, when: When, now: number): RequestedMoment {
-  if (typeof when === 'object') return pointOfSequence(log, when.sequence);
-  const { clock } = log.life;
-  const times = clock.timesOf(when).filter((one) => one >= 0); // not before the life
-  const ms = times.at(-1);
-  if (ms === undefined) {
-    // The clock was set forward over this time. The state is that of the moment when the clock was set.
-    const skipped = clock.skippedAt(when, log.floorMs);
-    if (skipped === undefined) return NOT_HELD;
-    return { point: { lifeMs: skipped - 1, endSequence: undefined }, reason: 'clock' };
+/**
+ * Returns the point of a wall time in the lives, which are ordered, oldest first, and why answers for it are not
+ * certain. `now` is the present wall time.
+ */
+export function pointOfWall(lives: readonly Life[], when: number, now: number): RequestedMoment<PointInLife> {
+  if (!Number.isFinite(when)) return NOT_HELD;
+  let point: PointInLife | undefined;
+  let times = 0;
+  // The newest moment counts: a clock that was set back has shown `when` several times.
+  for (let life = lives.length - 1; life >= 0; life--) {
+    const { clock, floorMs, endMs } = lives[life] as Life; // below the length
+    for (const ms of clock.timesOf(when).toReversed()) {
+      if (ms < 0 || ms >= endMs) continue;
+      times++;
+      if (ms >= floorMs) point ??= { life, lifeMs: ms, endSequence: undefined };
+    }
   }
-  if (ms < log.floorMs || !Number.isFinite(ms)) return NOT_HELD;
-  const point = { lifeMs: ms, endSequence: undefined };
-  const isUnclear = times.length > 1 || clock.isUnclear(ms) || when > now;
-  return { point, reason: isUnclear ? 'clock' : uncertaintyAt(log, point) };
+  if (point === undefined) return pointOutside(lives, when);
+  if (times > 1 || when > now) return { point, reason: 'clock' };
+  return { point, reason: uncertaintyAt(lives[point.life] as Life, point) };
 }
 
-function pointOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
+/**
+ * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was
+ * set forward over it.
+ */
+function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
+  for (let life = lives.length - 1; life >= 0; life--) {
+    const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
+    if (clock.wallOf(floorMs) > when) continue;
+    const skipped = clock.skippedAt(when, floorMs);
+    if (skipped !== undefined && skipped < endMs)
+      return { point: { life, lifeMs: skipped - 1, endSequence: undefined }, reason: 'clock' };
+    if (isLive) continue;
+    return { point: { life, lifeMs: endMs, endSequence: undefined }, reason: afterEnd };
+  }
+  return NOT_HELD;
+}
+
+/** Returns the point directly after a record in memory. */
+export function pointOfSequence(log: ChangeLog, sequence: number): RequestedMoment {
   const [first] = log.segments;
   const isBeforeFirst = first !== undefined && isBeforeFirstRecord(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);

@@ -87,18 +87,33 @@ export function mayOverlap(
   );
 }
 
-/** Returns a test for the records of a range. */
-export function recordFilter({
-  from,
-  to,
-  fromSequence,
-  beforeSequence,
-}: HistoryRange): (record: { readonly sequence: number; readonly at: number }) => boolean {
-  return ({ sequence, at }) =>
-    (from === undefined || at >= from) &&
-    (to === undefined || at <= to) &&
-    (fromSequence === undefined || sequence >= fromSequence) &&
-    (beforeSequence === undefined || sequence < beforeSequence);
+/** Selects the records of a range, at most `limit` of them. Records are passed newest first. */
+export class RangeFilter {
+  readonly #range: HistoryRange;
+  #remaining: number;
+
+  constructor(range: HistoryRange) {
+    this.#range = range;
+    this.#remaining = range.limit ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** True if the limit is reached. */
+  get isFull(): boolean {
+    return this.#remaining <= 0;
+  }
+
+  /** Returns true if a record is in the range and the limit is not reached. Counts the record then. */
+  accepts(sequence: number, at: number): boolean {
+    const { from, to, fromSequence, beforeSequence } = this.#range;
+    const isAccepted =
+      !this.isFull &&
+      (from === undefined || at >= from) &&
+      (to === undefined || at <= to) &&
+      (fromSequence === undefined || sequence >= fromSequence) &&
+      (beforeSequence === undefined || sequence < beforeSequence);
+    if (isAccepted) this.#remaining--;
+    return isAccepted;
+  }
 }
 
 function causeOf(segment: Segment, position: number): ChangeCause | undefined {

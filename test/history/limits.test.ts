@@ -397,6 +397,17 @@ describe('a look-up', () => {
 });
 
 describe('records', () => {
+  it('of a range with NaN are rejected (regression: an empty list)', () => {
+    const { history } = recorded();
+    for (const name of ['from', 'to', 'fromSequence', 'beforeSequence', 'limit']) {
+      const range = { [name]: Number.NaN };
+      const message = `range.${name} must be a number, not NaN`;
+      expect(() => history.past.records(range)).toThrow(message);
+      expect(() => history.past.of('10.0.0.1', range)).toThrow(message);
+      expect(() => history.past.documentsOf('service', 'a/b', range)).toThrow(message);
+    }
+  });
+
   it('end after a limit that is no integer, rounded up (regression: all others were read, too)', async () => {
     const { cache, history } = recorded();
     for (let i = 0; i < 1000; i++) cache.upsert('10.0.0.1', podClaim(i));

@@ -1,8 +1,8 @@
 import { type DocumentChange, type PastFields, UndoneDocument } from '../document-change.ts';
 import { isLostBetween } from '../lives.ts';
-import { isLaterThan } from '../point-in-time.ts';
+import { isLaterThan, type PointInLife } from '../point-in-time.ts';
 import { changeAt } from '../records.ts';
-import type { PointInLife, Reading } from './reading.ts';
+import type { Reading } from './reading.ts';
 
 /** A service (`namespace/name`) or a node (`cluster/name`), and its current fields. */
 interface CurrentDocument {

@@ -8,6 +8,7 @@ import {
   TEXT,
 } from '../../base/arguments.ts';
 import type { Clock } from '../../base/clock.ts';
+import { showValue } from '../../base/show-value.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
@@ -26,7 +27,14 @@ import {
   type SegmentPart,
   uncertaintyAt,
 } from '../lives.ts';
-import { isLaterThan, momentOf, type RequestedMoment, unheldMoment, WHEN } from '../point-in-time.ts';
+import {
+  isLaterThan,
+  momentOf,
+  type PointInLife,
+  type RequestedMoment,
+  unheldMoment,
+  WHEN,
+} from '../point-in-time.ts';
 import { covering, lengthsOf } from '../prefix-lengths.ts';
 import {
   type ClaimsByKey,
@@ -37,7 +45,7 @@ import {
   type TimelineChange,
 } from '../prefix-timeline.ts';
 import { type ClaimChange, KIND } from '../record-reader.ts';
-import { mayOverlap, prefixRecord, recordAt, recordFilter, textRecord } from '../records.ts';
+import { mayOverlap, prefixRecord, RangeFilter, recordAt, textRecord } from '../records.ts';
 import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
@@ -51,7 +59,7 @@ import type {
 } from '../types.ts';
 import { EarlierLifeState } from './earlier-life-state.ts';
 import { documentIn } from './past-documents.ts';
-import { type PointInLife, Reading } from './reading.ts';
+import { Reading } from './reading.ts';
 
 /** Number of prefixes that {@link PastReader.changedSince} evaluates in one slice. */
 const PREFIXES_PER_SLICE = 128;
@@ -227,8 +235,7 @@ export class PastReader {
     if (!parseKey(key, register)) return;
     const reading = this.#newReading();
     const keys = keysOf(register);
-    const isInRange = recordFilter(range);
-    let remaining = limitOf(range);
+    const wanted = new RangeFilter(range);
     const state = new PastState(this.#claimsOf(register));
     const undo = (life: Life, change: TimelineChange): PrefixRecord['effective'] => {
       const effective = state.undo(change);
@@ -236,14 +243,14 @@ export class PastReader {
     };
     for (const life of reading.lives.toReversed()) {
       for await (const changes of reading.changesOf(life, keys)) {
-        const records = changes.map((change) => {
+        const slice: PrefixRecord[] = [];
+        for (const change of changes) {
           const effective = life.isLive ? undo(life, change) : recordedEffect(change, keys.length);
-          return prefixRecord(change, life.clock, effective);
-        });
-        const slice = records.filter(isInRange).slice(0, remaining);
-        remaining -= slice.length;
+          const record = prefixRecord(change, life.clock, effective);
+          if (wanted.accepts(record.sequence, record.at)) slice.push(record);
+        }
         yield slice;
-        if (remaining <= 0) return;
+        if (wanted.isFull) return;
       }
     }
   }
@@ -253,19 +260,18 @@ export class PastReader {
     const reading = this.#newReading();
     const beforeSequence = Math.min(range.beforeSequence ?? Number.POSITIVE_INFINITY, reading.nextSequence);
     const bounded: HistoryRange = { ...range, beforeSequence };
-    const isInRange = recordFilter(bounded);
-    let remaining = limitOf(range);
+    const wanted = new RangeFilter(bounded);
     for (const life of reading.lives.toReversed()) {
       const isWanted = (part: SegmentPart): boolean => mayOverlap(part, bounded, life.clock);
       for await (const { segment, heads } of reading.headsOf(life, isWanted)) {
-        const slice = heads
-          .filter(({ kind }) => kind !== KIND.batch)
-          .map(({ position, ms, sequence }) => ({ position, sequence, at: life.clock.wallOf(ms) }))
-          .filter(isInRange)
-          .slice(0, remaining);
-        remaining -= slice.length;
-        yield slice.map(({ position, sequence, at }) => recordAt(segment, position, sequence, at));
-        if (remaining <= 0) return;
+        const slice: HistoryRecord[] = [];
+        for (const { position, kind, ms, sequence } of heads) {
+          if (kind === KIND.batch) continue;
+          const at = life.clock.wallOf(ms);
+          if (wanted.accepts(sequence, at)) slice.push(recordAt(segment, position, sequence, at));
+        }
+        yield slice;
+        if (wanted.isFull) return;
       }
     }
   }
@@ -300,20 +306,18 @@ export class PastReader {
     range: HistoryRange = {},
   ): AsyncGenerator<readonly HistoryRecord[], void, void> {
     const reading = this.#newReading();
-    const isInRange = recordFilter(range);
-    let remaining = limitOf(range);
+    const wanted = new RangeFilter(range);
     for (const life of reading.lives.toReversed()) {
       for await (const places of reading.placesOf(life, kind, key)) {
-        const slice = places
-          .map(({ segment, position, ms }) => {
-            const sequence = segment.sequenceOf(position);
-            return { segment, position, sequence, at: life.clock.wallOf(ms), kind: KIND[kind] };
-          })
-          .filter(isInRange)
-          .slice(0, remaining);
-        remaining -= slice.length;
-        yield slice.map(({ segment, position, ...head }) => textRecord(segment, position, head));
-        if (remaining <= 0) return;
+        const slice: HistoryRecord[] = [];
+        for (const { segment, position, ms } of places) {
+          const sequence = segment.sequenceOf(position);
+          const at = life.clock.wallOf(ms);
+          if (wanted.accepts(sequence, at))
+            slice.push(textRecord(segment, position, { sequence, at, kind: KIND[kind] }));
+        }
+        yield slice;
+        if (wanted.isFull) return;
       }
     }
   }
@@ -427,10 +431,6 @@ function recordedEffect(
   return isVisible ? { before, after } : undefined;
 }
 
-function limitOf({ limit = Number.POSITIVE_INFINITY }: HistoryRange): number {
-  return Math.max(0, Math.ceil(limit));
-}
-
 function claimChange(
   segment: Segment,
   position: number,
@@ -440,14 +440,14 @@ function claimChange(
   return [formatKey(register), change];
 }
 
+/** Accepts a bound of a range. NaN would exclude all records. */
+const BOUND: Check = optional((value) =>
+  typeof value === 'number' && !Number.isNaN(value)
+    ? undefined
+    : ` must be a number, not ${showValue(value)}`,
+);
 const RANGE: Check = optional(
-  objectWith({
-    from: optional(NUMBER),
-    to: optional(NUMBER),
-    fromSequence: optional(NUMBER),
-    beforeSequence: optional(NUMBER),
-    limit: optional(NUMBER),
-  }),
+  objectWith({ from: BOUND, to: BOUND, fromSequence: BOUND, beforeSequence: BOUND, limit: BOUND }),
 );
 
 checkArguments(PastReader, {

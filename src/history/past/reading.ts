@@ -4,7 +4,7 @@ import type { PrefixRegister } from '../../net/prefix.ts';
 import { DamagedError } from '../byte-buffer.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isBeforeFirstRecord, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
-import { NOT_HELD, type PointInTime, type RequestedMoment } from '../point-in-time.ts';
+import { NOT_HELD, type PointInLife, pointOfWall, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn } from '../records.ts';
@@ -13,12 +13,6 @@ import type { HeldInterval, Uncertainty, When } from '../types.ts';
 
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
 const RECORDS_PER_SLICE = 128;
-
-/** A point between two records of all lives. */
-export interface PointInLife extends PointInTime {
-  /** Index of the life in {@link Reading.lives}. */
-  readonly life: number;
-}
 
 /** A slice of the heads of the records of a segment, newest first. */
 export interface SegmentHeads {
@@ -80,23 +74,9 @@ export class Reading {
 
   /** Returns the point of a moment between the records, and why answers for it are not certain. */
   async pointOf(when: When): Promise<RequestedMoment<PointInLife>> {
-    if (typeof when === 'object') return this.#pointOfSequence(when.sequence);
-    if (!Number.isFinite(when)) return NOT_HELD;
-    const { lives } = this;
-    let point: PointInLife | undefined;
-    let times = 0;
-    // The newest moment counts: a clock that was set back has shown `when` several times.
-    for (let life = lives.length - 1; life >= 0; life--) {
-      const { clock, floorMs, endMs } = lives[life] as Life; // below the length
-      for (const ms of clock.timesOf(when).toReversed()) {
-        if (ms < 0 || ms >= endMs) continue;
-        times++;
-        if (ms >= floorMs) point ??= { life, lifeMs: ms, endSequence: undefined };
-      }
-    }
-    if (point === undefined) return pointOutside(lives, when);
-    if (times > 1 || when > this.#options.now()) return { point, reason: 'clock' };
-    return { point, reason: uncertaintyAt(this.lifeOf(point), point) };
+    return typeof when === 'number'
+      ? pointOfWall(this.lives, when, this.#options.now())
+      : this.#pointOfSequence(when.sequence);
   }
 
   async #pointOfSequence(sequence: number): Promise<RequestedMoment<PointInLife>> {
@@ -200,22 +180,4 @@ export class Reading {
     if (stored !== undefined) this.#options.drop(stored);
     this.isLost = true;
   }
-}
-
-/**
- * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was
- * set forward over it.
- */
-function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
-  for (let life = lives.length - 1; life >= 0; life--) {
-    const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
-    if (clock.wallOf(floorMs) > when) continue;
-    // The clock was set forward over this time: the state is that of the moment at which it was set.
-    const skipped = clock.skippedAt(when, floorMs);
-    if (skipped !== undefined && skipped < endMs)
-      return { point: { life, lifeMs: skipped - 1, endSequence: undefined }, reason: 'clock' };
-    if (isLive) continue;
-    return { point: { life, lifeMs: endMs, endSequence: undefined }, reason: afterEnd };
-  }
-  return NOT_HELD;
 }
