@@ -456,7 +456,10 @@ export class IPCache extends CacheReads {
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
-  /** Yields the claims that wait for room, in the order of their admission. */
+  /**
+   * Yields the claims that wait for room, in the order of their admission. The cache must not be written during the
+   * iteration.
+   */
   waiting(): Generator<WaitingClaim, void, void> {
     return this.#waiting.list();
   }
@@ -500,14 +503,13 @@ export class IPCache extends CacheReads {
     const outcome = this.#state.put(this.#key, claim, host);
     if (outcome === 'capacity')
       this.#waiting.put(formatKey(this.#key), this.#state.rows.toCompleteClaim(claim, host));
-    else if (this.#waiting.size > 0) this.#admitOthers(formatKey(this.#key), claim);
+    else if (this.#waiting.size > 0) {
+      // Now that the key is stored, the claims of other writers that wait for it need no room.
+      const stored = formatKey(this.#key);
+      this.#waiting.remove(stored, claim);
+      this.#admitKey(stored);
+    }
     return outcome;
-  }
-
-  /** Admits the claims of other writers that wait for a key on which `stored` has just been stored. */
-  #admitOthers(key: string, stored: Claim): void {
-    this.#waiting.remove(key, stored);
-    this.#admitKey(key);
   }
 
   /**

@@ -1,4 +1,4 @@
-import { KeyedQueue } from '../../base/keyed-queue.ts';
+import { SortedMap } from '../../base/sorted-map.ts';
 import { sourceRank } from '../../model/source.ts';
 import type { CompleteClaim } from '../row-reader.ts';
 import type { PrefixDeleteOptions, Writer } from '../types.ts';
@@ -10,10 +10,14 @@ export interface WaitingClaim extends CompleteClaim {
   readonly key: string;
 }
 
-/** The claims that wait for one key. */
 interface WaitingKey {
   /** Strongest first, at least one. */
   readonly claims: readonly WaitingClaim[];
+  readonly place: WaitingPlace;
+}
+
+/** The place of a key in the order of admission. */
+interface WaitingPlace {
   /** Rank of the strongest claim. */
   readonly rank: number;
   /** Increases with every key that starts to wait or changes its rank. */
@@ -28,8 +32,8 @@ export class WaitingClaims {
   readonly #limit: number;
   readonly #waiting = new Map<string, WaitingKey>();
   readonly #byWriter = new ByWriter<string>(() => new Map());
-  /** Keys by rank, in order of arrival. */
-  readonly #ranks = new Map<number, KeyedQueue<string>>();
+  /** The keys in the order of admission. */
+  readonly #order = new SortedMap<WaitingPlace, string>((a, b) => b.rank - a.rank || a.arrival - b.arrival);
   /** The keys that the innermost batch has changed, as they were before it; undefined outside batches. */
   #previousImages: Map<string, WaitingKey | undefined> | undefined;
   #arrivals = 0;
@@ -86,7 +90,8 @@ export class WaitingClaims {
 
   /** Returns the key that is admitted next; undefined if none waits. */
   next(): string | undefined {
-    return this.#ranks.get(Math.max(...this.#ranks.keys()))?.first;
+    const { first } = this.#order;
+    return first && this.#order.get(first);
   }
 
   /** Removes and returns the claims on a key, strongest first. */
@@ -97,11 +102,10 @@ export class WaitingClaims {
     return claims;
   }
 
-  /** Yields all waiting claims in the order of admission. */
+  /** Yields all waiting claims in the order of admission. They must not change during the iteration. */
   *list(): Generator<WaitingClaim, void, void> {
-    for (const rank of [...this.#ranks.keys()].sort((a, b) => b - a)) {
-      for (const [key] of this.#ranks.get(rank) ?? []) yield* this.#claimsOn(key);
-    }
+    const { first } = this.#order;
+    if (first !== undefined) for (const [, key] of this.#order.from(first)) yield* this.#claimsOn(key);
   }
 
   /** Runs `write`, which may be nested. If it throws, its changes here are rolled back (I8). */
@@ -136,43 +140,27 @@ export class WaitingClaims {
       return;
     }
     const rank = sourceRank(strongest.source);
-    const arrival = waiting?.rank === rank ? waiting.arrival : this.#arrivals++;
-    this.#store(key, { claims, rank, arrival });
+    const place = waiting?.place.rank === rank ? waiting.place : { rank, arrival: this.#arrivals++ };
+    this.#store(key, { claims, place });
   }
 
-  /** Stores or deletes the claims on a key, and updates the index by rank. */
+  /** Stores or deletes the claims on a key, and updates the order. */
   #store(key: string, waiting: WaitingKey | undefined): void {
     const previous = this.#waiting.get(key);
-    if (previous !== undefined && previous.arrival !== waiting?.arrival) {
-      const remaining = this.#ranks.get(previous.rank);
-      remaining?.delete(key);
-      if (remaining?.size === 0) this.#ranks.delete(previous.rank);
+    if (previous !== undefined && previous.place !== waiting?.place) this.#order.delete(previous.place);
+    if (waiting === undefined) this.#waiting.delete(key);
+    else {
+      this.#waiting.set(key, waiting);
+      this.#order.set(waiting.place, key);
     }
-    if (waiting === undefined) {
-      this.#waiting.delete(key);
-      return;
-    }
-    this.#waiting.set(key, waiting);
-    const keys = this.#ranks.get(waiting.rank) ?? new KeyedQueue<string>();
-    keys.set(key, undefined);
-    this.#ranks.set(waiting.rank, keys);
   }
 
-  /** Restores keys to their images. They are added to the end of their ranks, so these ranks are sorted again. */
+  /** Restores keys to their images. */
   #rollBack(images: ReadonlyMap<string, WaitingKey | undefined>): void {
-    const ranks = new Set<number>();
     for (const [key, waiting] of images) {
       for (const claim of this.#claimsOn(key)) this.#byWriter.delete(claim, key);
       for (const claim of waiting?.claims ?? []) this.#byWriter.add(claim, key);
       this.#store(key, waiting);
-      if (waiting !== undefined) ranks.add(waiting.rank);
-    }
-    const arrivalOf = (key: string): number => this.#waiting.get(key)?.arrival ?? 0;
-    for (const rank of ranks) {
-      const keys = Array.from(this.#ranks.get(rank) ?? [], ([key]) => key);
-      const sorted = new KeyedQueue<string>();
-      for (const key of keys.sort((a, b) => arrivalOf(a) - arrivalOf(b))) sorted.set(key, undefined);
-      if (sorted.size > 0) this.#ranks.set(rank, sorted);
     }
   }
 }
