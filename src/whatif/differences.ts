@@ -1,5 +1,4 @@
-import { assert } from '../base/assert.ts';
-import { mix } from '../columns/mix.ts';
+import { SplitMap } from '../columns/split-map.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { Node } from '../nodemanager/node.ts';
 import type { ServiceEvent } from '../servicecache/events.ts';
@@ -54,17 +53,11 @@ export interface ServiceDifference {
   readonly lost: number;
 }
 
-/**
- * Number of maps over which the keys are distributed, because a single map of 250,000 keys would block the event loop
- * for 10 ms when it grows.
- */
-const SHARDS = 64;
-
 /** Differences by key. All are counted; the first ones of each kind are kept. */
 export class Differences<D extends { readonly kind: string }> {
   readonly #limit: number;
   /** The kind of each difference, so that a key can be evaluated again. */
-  readonly #kinds: readonly Map<string, D['kind']>[] = Array.from({ length: SHARDS }, () => new Map());
+  readonly #kinds = new SplitMap<D['kind']>();
   readonly #kept = new Map<string, D>();
   readonly #counts = new Map<D['kind'], { all: number; kept: number }>();
 
@@ -74,18 +67,17 @@ export class Differences<D extends { readonly kind: string }> {
 
   /** Replaces the difference of a key; `undefined` means none. */
   set(key: string, difference: D | undefined): void {
-    const kinds = this.#kindsOf(key);
-    const previousKind = kinds.get(key);
+    const previousKind = this.#kinds.get(key);
     if (previousKind !== undefined) {
       const counts = this.#countsOf(previousKind);
       counts.all--;
       if (this.#kept.delete(key)) counts.kept--;
-      if (difference === undefined) kinds.delete(key);
+      if (difference === undefined) this.#kinds.delete(key);
     }
     if (difference === undefined) return;
     const counts = this.#countsOf(difference.kind);
     counts.all++;
-    kinds.set(key, difference.kind);
+    this.#kinds.set(key, difference.kind);
     if (counts.kept >= this.#limit) return;
     counts.kept++;
     this.#kept.set(key, difference);
@@ -97,14 +89,6 @@ export class Differences<D extends { readonly kind: string }> {
 
   get kept(): readonly D[] {
     return [...this.#kept.values()];
-  }
-
-  #kindsOf(key: string): Map<string, D['kind']> {
-    let hash = 0;
-    for (let i = 0; i < key.length; i++) hash = mix(hash, key.charCodeAt(i));
-    const kinds = this.#kinds[hash & (SHARDS - 1)];
-    assert(kinds, 'each shard exists');
-    return kinds;
   }
 
   #countsOf(kind: D['kind']): { all: number; kept: number } {
