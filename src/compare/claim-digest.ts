@@ -113,7 +113,6 @@ function setClaim({ hostIP, encryptKey, k8s }: CompleteClaim, identity: number, 
   claimB = b | 0;
 }
 
-/** The sums of one group of writers. */
 interface WriterGroup {
   /** Its index in `#groupList`. */
   readonly index: number;
@@ -146,7 +145,6 @@ const GROUP = 2;
 const PLACE = 3;
 const ROW_STRIDE = 4;
 
-/** Options of {@link ClaimDigest}. */
 export interface ClaimDigestOptions {
   readonly ipcache: IPCache;
   /**
@@ -386,13 +384,11 @@ export class ClaimDigest {
   }
 }
 
-/** Adds the hash of a claim to the bucket of its place. */
 function addClaim(group: WriterGroup, place: number, a: number, b: number): void {
   addToSum(group.sums, (place >>> 8) * 2, a, b);
   group.claims++;
 }
 
-/** Subtracts the hash of a claim from the bucket of its place. */
 function subtractClaim(group: WriterGroup, place: number, a: number, b: number): void {
   addToSum(group.sums, (place >>> 8) * 2, -a, -b);
   group.claims--;

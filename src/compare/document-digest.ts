@@ -31,7 +31,6 @@ export interface ListedDocument extends Pick<ComparedDocument, 'writer' | 'key'>
   readonly readFields: () => ComparedDocument['fields'];
 }
 
-/** Options of {@link DocumentDigest}. */
 export interface DocumentDigestOptions {
   /** Yields all documents. The state may change during the iteration. */
   readonly documents: () => Iterable<ListedDocument>;
@@ -41,7 +40,6 @@ export interface DocumentDigestOptions {
 
 /** The places of one group with their sums, and the sums of its buckets. */
 interface DocumentGroup {
-  /** Number of documents. */
   claims: number;
   readonly buckets: Int32Array;
   readonly places: Map<number, Int32Array>;

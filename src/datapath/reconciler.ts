@@ -21,7 +21,6 @@ export interface ChangeComparer<Entry, Change> {
   deleteOf(key: string, previous: Entry): Change;
 }
 
-/** A part of a datapath. */
 export interface ReconciledListener<Change> {
   onChanges(changes: readonly Change[]): ListenerResult;
   onEnded?(): ListenerResult;

@@ -225,7 +225,6 @@ export class ByteBuffer {
     return text;
   }
 
-  /** Advances over a text. */
   skipText(): void {
     const length = this.readNumber();
     this.at += length;

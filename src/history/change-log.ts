@@ -99,7 +99,6 @@ export class ChangeLog implements CertaintyInputs {
   #secondEndMs = 1000;
   #changesInSecond = 0;
   #fastSeconds = 0;
-  /** Lost changes since the start. */
   #lostByRate = 0;
   #lostBySize = 0;
   /** The current interval of changes lost by their rate, and their number. */

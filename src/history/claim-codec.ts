@@ -41,7 +41,6 @@ export function writerText({ source, owner }: ClaimWriter): string {
   return owner === '' ? source : `${source} ${owner}`;
 }
 
-/** Returns the writer of {@link writerText}. */
 export function parseWriter(text: string): ClaimWriter {
   const space = text.indexOf(' ');
   const source = space < 0 ? text : text.slice(0, space);

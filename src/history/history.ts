@@ -62,7 +62,6 @@ export interface HistoryOptions {
 
 /** Status of the segments on disk. */
 export interface HistoryDiskStatus {
-  /** Size of the files in bytes. */
   readonly bytes: number;
   readonly maxBytes: number;
   /** Segments that could not be read and were dropped. */

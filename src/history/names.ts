@@ -88,7 +88,6 @@ export class Names {
     return this.#write(length);
   }
 
-  /** Writes the number of a name in place of its text. */
   writeNumber(number: number): void {
     this.#bytes.writeNumber(number);
   }
@@ -215,7 +214,6 @@ export class Names {
     return number === UNNUMBERED ? 0 : FIRST_NUMBER + indexAtMost(this.#positions, this.#count, position);
   }
 
-  /** Advances over a name. */
   skip(): void {
     if (this.#bytes.readNumber() < FIRST_NUMBER) this.#bytes.skipText();
   }

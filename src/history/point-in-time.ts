@@ -3,7 +3,7 @@ import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, type Life, uncertaintyAt } from './lives.ts';
 import { cidrOf, type IsLater, type PastPrefix } from './prefix-timeline.ts';
-import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty, When } from './types.ts';
+import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty } from './types.ts';
 
 /** A point between two records of a life. The state at the point is the state after all earlier records. */
 export interface PointInTime {
@@ -29,7 +29,6 @@ export interface RequestedMoment<C extends PointInTime = PointInTime> {
 /** The result for a moment that is not held. */
 export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'before-held' };
 
-/** Accepts a {@link When}. */
 export const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
 

@@ -10,7 +10,6 @@ import { type ClaimChange, keyHash } from './record-reader.ts';
 import type { Segment } from './segment.ts';
 import type { PastClaim, PrefixRecord } from './types.ts';
 
-/** The place and the time of a record. */
 export interface RecordPlace {
   readonly segment: Segment;
   readonly position: number;
@@ -37,7 +36,6 @@ export function cidrOf(key: Readonly<PrefixRegister>): string {
   return formatKey({ ...copyRegister(key), form: 'cidr' });
 }
 
-/** The claims on the keys of a prefix, by key. */
 export type ClaimsByKey = ReadonlyMap<string, readonly CompleteClaim[]>;
 
 export function claimsByKey(

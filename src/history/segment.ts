@@ -44,7 +44,6 @@ export interface RecordHead {
   readonly ms: number;
 }
 
-/** The lists that lead to the records of a segment. */
 export interface SegmentIndex {
   /** Position of the newest record of each bucket. The number of buckets is a power of two. */
   readonly buckets: Int32Array;

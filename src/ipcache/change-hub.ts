@@ -42,7 +42,6 @@ export class ChangeHub {
     return this.#revision;
   }
 
-  /** Number of listeners and readers of changes. */
   get listeners(): number {
     return this.#listeners.size + this.#readers.size;
   }

@@ -223,7 +223,6 @@ export class ChangeJournal implements ClaimSink {
     return changes.length === 1 || this.#distinct ? changes : netChanges(changes);
   }
 
-  /** Removes and returns the net owner changes. */
   takeOwnerChanges(): readonly OwnerChange[] {
     if (this.#ownerChanges.length === 0) return NO_OWNER_CHANGES;
     const changes = this.#ownerChanges;

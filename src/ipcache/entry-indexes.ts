@@ -11,7 +11,6 @@ export interface EntryIndex {
   isSame(old: IPCacheEntry, entry: IPCacheEntry): boolean;
 }
 
-/** Index of entries by host IP. */
 export class HostIndex implements EntryIndex {
   /** The list of each host in `#slots`: its first slot + 1. */
   readonly #hosts = new Map<string, number>();

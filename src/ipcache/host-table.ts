@@ -49,7 +49,6 @@ export class HostTable {
     return this.#lastHost;
   }
 
-  /** Adds a reference to a host. */
   retain(host: HostID): void {
     if (host !== NO_HOST) this.#references.set(host - 1, 0, this.#references.get(host - 1, 0) + 1);
   }

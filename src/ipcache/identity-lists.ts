@@ -36,7 +36,6 @@ export class IdentityLists {
     return new IdentityLists(this.#seed, this.#heads.fork(), this.#counts.fork(), this.#links.fork());
   }
 
-  /** Yields the slots of an identity. */
   of(identity: number): Generator<number, void, void> {
     return this.#links.of(this.#heads.get(identity ^ this.#seed));
   }
@@ -46,7 +45,6 @@ export class IdentityLists {
     for (const key of this.#heads.keys()) yield (key ^ this.#seed) >>> 0;
   }
 
-  /** Returns the number of slots of an identity. */
   count(identity: number): number {
     return this.#counts.get(identity ^ this.#seed);
   }

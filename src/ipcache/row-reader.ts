@@ -26,7 +26,6 @@ export const FLAG = {
   contested: 2,
 } as const;
 
-/** One of {@link FLAG}. */
 export type Flag = (typeof FLAG)[keyof typeof FLAG];
 
 /** Width of the flags in the word that they share with the writer. */
@@ -66,7 +65,6 @@ export class RowReader {
    * forked, so that the fork has them.
    */
   readonly #usesLists: { value: boolean };
-  /** Hash seed of the lists. */
   readonly #seed: number;
 
   constructor(columns: EntryColumns, seed = 0, usesLists: { value: boolean } = { value: false }) {

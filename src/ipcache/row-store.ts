@@ -106,7 +106,6 @@ export class RowStore extends RowReader {
     rows.set(slot, WRITER_AND_FLAGS, rows.get(slot, WRITER_AND_FLAGS) | flags);
   }
 
-  /** Empties a row. */
   clear(slot: number): void {
     const { rows, k8s } = this.columns;
     const page = rows.writablePageOf(slot);

@@ -15,7 +15,6 @@ export class SlotLinks {
     this.#links = links;
   }
 
-  /** Memory in bytes. */
   get bytes(): number {
     return this.#links.bytes;
   }

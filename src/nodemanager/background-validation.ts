@@ -4,7 +4,6 @@ import type { Runtime } from '../base/system-clock.ts';
 /** Shortest time between two ticks. With many items, a tick validates several. */
 const MIN_TICK_MS = 100;
 
-/** Options of {@link BackgroundValidation}. */
 export interface ValidationOptions<T> extends Runtime {
   /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;

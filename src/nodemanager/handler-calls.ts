@@ -34,12 +34,10 @@ const SUCCEEDED: CallOutcome = { state: 'succeeded' };
 
 /** The failures of a call, which is retried until it succeeds. */
 export interface RetryState {
-  /** Consecutive failures. */
   failures: number;
   error: Failure | undefined;
 }
 
-/** Options of {@link HandlerCalls}. */
 export interface HandlerCallsOptions extends Runtime {
   onFault(fault: HandlerFault): void;
   /** Called when an asynchronous call ended, because others may start now. */
@@ -61,7 +59,6 @@ export class HandlerCalls {
     this.#options = options;
   }
 
-  /** Number of running asynchronous calls. */
   get running(): number {
     return this.#running;
   }

@@ -25,7 +25,6 @@ export interface AnnouncedNode {
   readonly announced: Node | undefined;
 }
 
-/** Options of {@link HandlerFeed}. */
 export interface HandlerFeedOptions extends Omit<HandlerCallsOptions, 'resume'> {
   /** Runs every handler call, so that no call starts inside another one. */
   readonly deliveries: DeliveryQueue;

@@ -10,7 +10,6 @@ import type { HandlerFault, HandlerStatus, NodeHandler, SweepOutcome } from './n
 import type { NodeLane } from './node-lane.ts';
 import type { NodeSubscribeOptions } from './node-manager-options.ts';
 
-/** Options of {@link HandlerFeeds}. */
 export interface HandlerFeedsOptions extends Runtime {
   readonly guard: CallbackGuard;
   onFault(fault: HandlerFault): void;
@@ -23,7 +22,6 @@ export interface FeedStart {
   readonly revision: number;
 }
 
-/** A change of an announced node. */
 export interface NodeChange {
   readonly fullName: string;
   readonly old: Node | undefined;

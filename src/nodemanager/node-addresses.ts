@@ -30,7 +30,6 @@ export interface LostAddress {
   readonly stronger: boolean;
 }
 
-/** Options of {@link NodeAddresses}. */
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
   /**
@@ -79,7 +78,6 @@ export class NodeAddresses {
     return this.#writing;
   }
 
-  /** The current settings. */
   get configuration(): NodeConfiguration {
     return this.#configuration;
   }
@@ -121,7 +119,6 @@ export class NodeAddresses {
     return Array.from(entry.lost ?? [], (ip) => this.#lostAddress(entry, ip));
   }
 
-  /** Returns the claims of a node under a configuration. */
   claimsOf(node: Node | undefined, configuration: NodeConfiguration): NodeClaims {
     if (node === undefined) return NO_CLAIMS;
     const cached = configuration === this.#configuration ? this.#cachedClaims.get(node) : undefined;

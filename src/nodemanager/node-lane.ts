@@ -35,9 +35,7 @@ export class NodeLane {
   residue: Node | undefined;
   /** True if the handler must validate the node when it is up to date. */
   needsValidation = false;
-  /** The running call. */
   running: NodeStep | undefined;
-  /** Consecutive failures of calls. */
   failures = 0;
   /** The last failure; undefined after a success. */
   error: Failure | undefined;
@@ -82,7 +80,6 @@ export class NodeLane {
     this.#targetAtBegin = this.target;
   }
 
-  /** Records a successful call. */
   recordSuccess(step: NodeStep): void {
     this.running = undefined;
     this.failures = 0;

@@ -28,7 +28,6 @@ export interface PlainNode extends Omit<NodeFields, 'labels' | 'annotations'> {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** Returns the node as plain data. */
 export function plainNode(fields: NodeFields): PlainNode {
   // `fromEntries` is safe for untrusted names: even `__proto__` becomes an ordinary property.
   return {

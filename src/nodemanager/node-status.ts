@@ -45,7 +45,6 @@ export interface NodeExplanation {
   readonly handlers: readonly NodeHandlerState[];
 }
 
-/** Returns the explanation of one node. */
 export function explainNode(
   entry: NodeEntry,
   addresses: NodeAddresses,

@@ -3,7 +3,6 @@ import type { NodeAddress } from '../model/cluster-node.ts';
 import type { Source } from '../model/source.ts';
 import { type NodeFields, nodeFullName, type PlainNode, plainNode, sameNode } from './node-spec.ts';
 
-/** The collections of a node as immutable values. */
 interface NodeCollections {
   readonly addresses: List<NodeAddress>;
   readonly ipv4SecondaryAllocCIDRs: List<string>;

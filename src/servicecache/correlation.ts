@@ -33,7 +33,6 @@ export interface Correlation {
   readonly preferred: PreferredSide | undefined;
 }
 
-/** No origins, no backends. */
 export const NO_CORRELATION: Correlation = {
   backends: NO_BACKENDS,
   contested: ImmutableMap(),
@@ -106,7 +105,6 @@ class SideDraft {
   }
 }
 
-/** A mutable draft of a correlation. */
 class Correlator {
   readonly #original: Correlation;
   readonly #change: OriginChange;

@@ -46,7 +46,6 @@ export class FrontendIndex {
   readonly #isIndexed: (frontend: Frontend) => boolean;
   /** The claims on each frontend, as formatted by {@link formatFrontend}, by rank. */
   readonly #claims = new Map<string, FrontendClaim[]>();
-  /** The indexed services by key. */
   readonly #indexed = new Map<string, Service>();
   /** The frontends of each IP, as formatted by {@link formatFrontend}. */
   readonly #byAddress = new Map<string, Set<string>>();
@@ -57,7 +56,6 @@ export class FrontendIndex {
     this.#isIndexed = isIndexed;
   }
 
-  /** Returns the frontends of a service that are indexed. */
   indexedFrontendsOf(service: Service): readonly Frontend[] {
     return frontendsOf(service, this.#nodePort).filter(this.#isIndexed);
   }
@@ -116,7 +114,6 @@ export class FrontendIndex {
     return this.#claims.keys();
   }
 
-  /** Number of frontends. */
   get size(): number {
     return this.#claims.size;
   }

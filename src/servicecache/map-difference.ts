@@ -64,7 +64,6 @@ function childAt<V>({ nodes = [], bitmap }: TrieNode<V>, slot: number): TrieNode
   return (bitmap & bit) === 0 ? undefined : nodes[bitCount(bitmap & (bit - 1))];
 }
 
-/** Returns the number of bits that are set. */
 function bitCount(bits: number): number {
   let count = 0;
   for (let rest = bits; rest !== 0; rest &= rest - 1) count++;
@@ -95,7 +94,6 @@ function everyEntryDifference<V>(
   return true;
 }
 
-/** Returns the entries below a node. */
 function entriesOf<V>(node: TrieNode<V> | undefined): readonly Entry<V>[] {
   if (node === undefined) return [];
   const { nodes, entry, entries } = node;

@@ -31,7 +31,6 @@ export type ServicePart =
       readonly slice: EndpointSlice;
     };
 
-/** Yields the parts of a service. */
 export function* servicePartsOf({
   id,
   service,

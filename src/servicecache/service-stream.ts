@@ -26,7 +26,6 @@ export class ServiceStreamClosedError extends Error {
   }
 }
 
-/** The latest state of a service. */
 interface LatestState {
   readonly id: ServiceID;
   /** Undefined if the service is no longer announced. */

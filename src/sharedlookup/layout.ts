@@ -43,7 +43,6 @@ export const STATE_WORDS = 4;
 // Numbers of batches have 31 bits and wrap.
 const BATCH_MASK = 0x7fff_ffff;
 
-/** Returns the number of the batch after another. */
 export function nextBatch(batch: number): number {
   return (batch + 1) & BATCH_MASK;
 }
@@ -95,17 +94,14 @@ const LEAF_SLOTS = 20;
 export const MAX_SIZE_CLASS = 11;
 const CLASS_MASK = 15;
 
-/** Returns the position of the leaf of a reference. */
 export function leafOf(reference: number): number {
   return reference & ~CLASS_MASK;
 }
 
-/** Returns the size class of the leaf of a reference. */
 export function sizeClassOf(reference: number): number {
   return reference & CLASS_MASK;
 }
 
-/** Returns the number of slots of a leaf. */
 export function capacityOf(sizeClass: number): number {
   return LEAF_SLOTS << sizeClass;
 }
@@ -180,7 +176,6 @@ export function depthOf(words: Readonly<Int32Array>, reference: number): number 
   return (words[leafOf(reference) + LEAF.shape] ?? 0) >>> DEPTH_SHIFT;
 }
 
-/** Returns the number of entries of a leaf. */
 export function countOf(words: Readonly<Int32Array>, reference: number): number {
   return (words[leafOf(reference) + LEAF.shape] ?? 0) & ((1 << DEPTH_SHIFT) - 1);
 }

@@ -185,7 +185,6 @@ export class SharedLookup {
     if (deleted > 0 && this.#waiting.size > 0) this.#admit(TRIES_PER_DELETE * deleted);
   }
 
-  /** Writes the changes of the group. */
   #write(): void {
     const count = this.#count;
     this.#count = 0;

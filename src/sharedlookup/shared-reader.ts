@@ -84,7 +84,6 @@ export class SharedReader {
   #words: Int32Array;
   #wordCount: number;
   readonly #key: PrefixRegister = prefixRegister();
-  /** The addresses of a group. */
   readonly #block = new PrefixBlock();
   readonly #prefetch = new LeafPrefetch();
   /** The prefix tried by a longest match. */

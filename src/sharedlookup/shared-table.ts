@@ -12,7 +12,6 @@ import { SharedHeap } from './shared-memory.ts';
 /** Reserved memory besides that of the entries. */
 const SPARE_BYTES: number = 16 << 20;
 
-/** The attributes of a prefix for readers. */
 export interface SharedAttributes {
   readonly identity: number;
   readonly hostIP: string | undefined;
@@ -64,7 +63,6 @@ export class SharedTable {
     return this.#heap.buffer;
   }
 
-  /** Number of prefixes. */
   get size(): number {
     return this.#ipv4.leaves.size + this.#ipv6.leaves.size;
   }

@@ -23,7 +23,6 @@ interface KeyEdit {
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 
-/** A visible claim and the form of its key. */
 export interface OverlaidClaim {
   readonly claim: CompleteClaim;
   readonly form: KeyForm;

@@ -127,7 +127,6 @@ export async function whatIf(
   return preview.answer();
 }
 
-/** An edit and its index. */
 type IndexedEdit = readonly [index: number, edit: Edit];
 
 /** Returns the service in an edit; undefined if it names none. */
@@ -543,7 +542,6 @@ function* take(items: Set<string>, count: number): Generator<string, void, void>
   }
 }
 
-/** The numbers of addresses and pod CIDRs of a node. */
 type NodeSizes = Pick<NodeDifference, 'addresses' | 'podCIDRs'>;
 
 function sizesOf({ fields }: Node): NodeSizes {

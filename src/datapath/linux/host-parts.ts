@@ -22,7 +22,6 @@ import { NodePaths, type NodePathsOptions } from './paths/node-paths.ts';
 import { PathTable } from './paths/path-table.ts';
 import { guardPins, mapPins } from './pin-guard.ts';
 
-/** Opens the part of nodes under its lock. */
 export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
   return access.openLocked('routes', () => openPaths(access, mode));
 }

@@ -47,7 +47,6 @@ export interface IPCacheItem {
   readonly strength: number;
 }
 
-/** Path and properties of the map. */
 export interface IPCacheMapOptions {
   /** A file in a bpffs. */
   readonly path: string;
@@ -65,7 +64,6 @@ const MAX_ENTRIES = 512_000;
 const KEY_BYTES = 24;
 /** Bits before the address, which are part of the prefix length. */
 const STATIC_BITS = 32;
-/** Codes of the families in a key. */
 const KEY_FAMILY = { 4: 1, 6: 2 } as const;
 /**
  * Size of a value, and offset of the encryption key in it. Except in 1.8, flags follow the key. 1.18 has 16 bytes of

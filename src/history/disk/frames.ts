@@ -21,7 +21,6 @@ export const CHECKSUM_BYTES = 4;
 /** Bytes of a frame in addition to its payload. */
 export const FRAME_BYTES: number = FRAME_HEAD_BYTES + CHECKSUM_BYTES;
 
-/** Kinds of frames. */
 export const FRAME = {
   /** A `SegmentHead` as JSON. Always the first frame. */
   head: 1,
@@ -31,7 +30,6 @@ export const FRAME = {
   end: 3,
 } as const;
 
-/** One of {@link FRAME}. */
 export type FrameKind = (typeof FRAME)[keyof typeof FRAME];
 
 /** Thrown if a later version has written the file. */

@@ -134,7 +134,6 @@ export class SegmentArchive {
     return this.#stored.reduce((next, { endSequence }) => Math.max(next, endSequence), 1);
   }
 
-  /** Size of the files in bytes. */
   get bytes(): number {
     return this.#stored.reduce((sum, { facts }) => sum + facts.bytes, 0);
   }
@@ -162,7 +161,6 @@ export class SegmentArchive {
     await this.makeRoom(0);
   }
 
-  /** Adds a segment that was written. */
   add(facts: StoredFacts): void {
     this.#stored = [...this.#stored, new StoredSegment(facts, this.#cache)];
   }

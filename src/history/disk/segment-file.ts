@@ -18,7 +18,6 @@ import {
 /** The first frame of a segment. */
 export interface SegmentHead
   extends Pick<SegmentOptions, 'number' | 'firstSequence' | 'startMs' | 'maxBytes'> {
-  /** Number of the life that wrote it. */
   readonly life: number;
 }
 
@@ -153,7 +152,6 @@ const MAX_STORED_BYTES: number = 64 << 20;
 const FRAMES_PER_STEP = 64;
 const BYTES_PER_STEP: number = 256 << 10;
 
-/** A segment that was read from a file. */
 export interface ReadSegment {
   readonly segment: Segment;
   readonly facts: StoredFacts;

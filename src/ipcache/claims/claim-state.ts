@@ -129,7 +129,6 @@ export class ClaimState {
     return this.#highWater;
   }
 
-  /** Number of shadowed CIDRs. */
   get shadowed(): number {
     return this.#shadowed;
   }

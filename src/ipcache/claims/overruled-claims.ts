@@ -9,7 +9,6 @@ export class OverruledClaims {
   readonly #byWriter = new ByWriter<number>(() => new PagedMap());
   #count = 0;
 
-  /** Total number of overruled claims. */
   get count(): number {
     return this.#count;
   }

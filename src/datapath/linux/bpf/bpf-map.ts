@@ -243,7 +243,6 @@ export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 're
   });
 }
 
-/** The shape of a map without its capacity. */
 export type PinnedShape = Pick<MapShape, 'type' | 'keySize' | 'valueSize'>;
 
 /**

@@ -87,7 +87,6 @@ export class Bpf implements Disposable {
   }
 }
 
-/** Returns the error of a refused call. */
 export function refusal(command: BpfCommand, errno: number, subject = ''): SyscallError {
   return new SyscallError(`bpf(${command})`, errno, subject);
 }

@@ -61,7 +61,6 @@ export function mapInfo(bpf: Bpf, fd: number): MapInfo {
   };
 }
 
-/** The type of a link to a cgroup. */
 export const CGROUP_LINK = 3;
 
 /** The kernel's description of a link. All fields except type and program apply to cgroup links only. */

@@ -10,7 +10,6 @@ export const AF = { unspecified: 0, inet: 2, bridge: 7, inet6: 10, netlink: 16 }
 /** The result of the last call of {@link parse}. */
 const parsed = prefixRegister();
 
-/** Returns the number of a family. */
 export function familyNumber(family: Family): number {
   return family === 4 ? AF.inet : AF.inet6;
 }

@@ -23,7 +23,6 @@ export interface Vxlan {
   /** The network identifier, 24 bits. */
   readonly id: number;
   readonly port: number;
-  /** The local address of the tunnel. */
   readonly local: string | undefined;
 }
 

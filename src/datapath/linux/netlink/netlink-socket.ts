@@ -46,7 +46,6 @@ export interface NetlinkSocketOptions {
   readonly protocol?: number | undefined;
   /** Path of a network namespace, such as `/run/netns/a`; default that of the process. */
   readonly namespace?: string | undefined;
-  /** Multicast groups, by number. */
   readonly groups?: readonly number[] | undefined;
 }
 

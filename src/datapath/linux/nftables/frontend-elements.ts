@@ -27,7 +27,6 @@ import { sourceSteps } from './source-elements.ts';
 /** Takes the place of a backend whose element another process deleted. */
 export const EMPTY_SLOT = '';
 
-/** State in the kernel of a frontend. */
 export interface KernelFrontend {
   /** True if it refuses all ports without a service ({@link isAnyPort}). It has no backends. */
   readonly isAny: boolean;

@@ -42,7 +42,6 @@ interface Protocol {
   readonly header: number;
 }
 
-/** The supported protocols of services. */
 export const PROTOCOLS: readonly Protocol[] = [
   { name: 'tcp', number: 6, header: 8 },
   { name: 'udp', number: 17, header: 6 },
@@ -351,7 +350,6 @@ export function portKey({ ip, port }: Pick<Endpoint, 'ip' | 'port'>): Uint8Array
   return bytes;
 }
 
-/** Returns the key of a cluster IP, for refused ports of a protocol. */
 export function clusterIPKey(ip: string, protocol: number): Uint8Array {
   const { bytes, view, at } = keyOf(ip, 4);
   view.setUint8(at, protocol);

@@ -67,7 +67,6 @@ const MAP_FLAG = 8;
 const VERDICT_DATA = 0xffffff00;
 const GOTO = -4;
 
-/** A table, by family and name. */
 export interface NftTable {
   readonly family: number;
   readonly name: string;
@@ -100,11 +99,9 @@ export interface NftElement {
 export interface NftExpression {
   readonly name: string;
   readonly numbers?: Readonly<Record<number, number>> | undefined;
-  /** Register numbers, by attribute. */
   readonly registers?: Readonly<Record<number, number>> | undefined;
   /** The name of a set, the first attribute. */
   readonly set?: string | undefined;
-  /** An attribute of one byte. */
   readonly byte?: readonly [type: number, value: number] | undefined;
   /** Values such as the operand of a comparison, by attribute. */
   readonly values?: Readonly<Record<number, Uint8Array>> | undefined;

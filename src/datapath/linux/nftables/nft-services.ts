@@ -75,7 +75,6 @@ interface PreparedChange {
   readonly steps: NftSteps;
   /** Encoded size of the steps. */
   readonly bytes: number;
-  /** The chains that the steps create. */
   readonly newChains: readonly string[];
 }
 
@@ -531,7 +530,6 @@ function* readSet(
   }
 }
 
-/** Returns the chains that a frontend refers to. */
 function chainsOf({ backendCount = 0, sourceChain }: KernelFrontend): readonly string[] {
   return [
     ...(backendCount === 0 ? [] : [pickName(backendCount)]),
@@ -573,7 +571,6 @@ function protocolError({ key, item }: TableChange<ServiceItem>): SyscallError | 
 /** The writer by which {@link sizeOf} measures requests. */
 const measured = new MessageWriter();
 
-/** Returns the encoded size of requests in bytes. */
 function sizeOf(requests: readonly NetlinkRequest[]): number {
   measured.clear();
   for (const request of requests) {

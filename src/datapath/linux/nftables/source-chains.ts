@@ -57,7 +57,6 @@ function lengthsOf(family: Family, chain: string): readonly number[] | undefined
   return lengths.every((length) => length < all.length) ? lengths : undefined;
 }
 
-/** Returns the name of the set of ranges of a length. */
 export function rangeSetName(length: number): string {
   return `from-${length}`;
 }

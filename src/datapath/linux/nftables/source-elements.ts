@@ -23,7 +23,6 @@ export interface SourceSteps {
   readonly after: NftSteps;
 }
 
-/** The chain and the ranges of a frontend in the kernel. */
 type KernelSources = Pick<KernelFrontend, 'sourceChain' | 'ranges'>;
 
 /** Returns the chains that must exist before the steps of {@link sourceSteps}. */

@@ -113,7 +113,6 @@ function hasLayout(chains: FoundChains, family: Family): boolean {
   });
 }
 
-/** Returns the rules of a table by chain. */
 function readRules(socket: NetlinkSocket, table: NftTable): ReadonlyMap<string, Rules> {
   const rules = new Map<string, (readonly FoundExpression[])[]>();
   for (const { chain, expressions } of socket.dump(dumpRules(table), (message) => readRule(message, table))) {

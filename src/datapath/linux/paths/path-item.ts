@@ -10,7 +10,6 @@ export interface DeviceItem {
   /** The network identifier. */
   readonly vni: number;
   readonly port: number;
-  /** The local address of the tunnel. */
   readonly local: string;
   readonly mtu: number;
   readonly mac: string;

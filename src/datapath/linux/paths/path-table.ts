@@ -50,7 +50,6 @@ const MAX_PROBLEMS = 16;
 /** Number of IPv4 routes which double the time of adding one. 256 routes beside 2,048 take about 20 ms. */
 const ROUTES_PER_CHANGE = 2_048;
 
-/** The consequences of an event of the kernel. */
 export interface PathEvent {
   /** Key of our changed item. */
   readonly key?: string | undefined;
@@ -208,7 +207,6 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return found && this.#links.get(found.interface)?.mtu;
   }
 
-  /** Applies an event, and returns its consequences. */
   applyMessage(message: NetlinkMessage): PathEvent {
     const isGone = [RTM_ROUTE.delete, RTM_NEIGHBOR.delete, RTM_LINK.delete].some(
       (type) => type === message.type,

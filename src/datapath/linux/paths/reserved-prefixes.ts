@@ -1,7 +1,6 @@
 import { HashPrefixTable } from '../../../lpm/hash-prefix-table.ts';
 import { Prefix, type PrefixRegister, prefixRegister } from '../../../net/prefix.ts';
 
-/** A reserved prefix, and one of its owners. */
 export interface ReservedPrefix {
   readonly prefix: string;
   readonly owner: string;

@@ -28,7 +28,6 @@ export class RouteLedger {
     this.#foreign.clear();
   }
 
-  /** Stores a route of the kernel. */
   add(route: Route): void {
     const ledger = this.#ledgerOf(route);
     const previous = ledger.get(route.destination) ?? [];

@@ -70,7 +70,6 @@ export interface DesiredServicesOptions {
   readonly limitsNodePorts?: boolean | undefined;
 }
 
-/** Labels of the local node by key. */
 export interface NodeLabels {
   get(key: string): string | undefined;
 }

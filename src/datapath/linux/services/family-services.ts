@@ -8,7 +8,6 @@ import type { ServiceMaps } from './service-maps.ts';
 const MAX_NUMBER = 0x7fff_ffff;
 const NONE: readonly string[] = [];
 
-/** Limits of {@link FamilyServices}. */
 export interface ServiceLimits {
   /** Maximum number of entries written or deleted by a call of `apply`, without frontends. */
   readonly entriesPerCall: number;

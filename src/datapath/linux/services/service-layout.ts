@@ -4,7 +4,6 @@ import { formatFrontend } from '../../../servicecache/frontends.ts';
 import type { MapShape } from '../bpf/info.ts';
 import { readAddressAt } from '../netlink/address-bytes.ts';
 
-/** The families of the maps. */
 export const FAMILIES: readonly Family[] = [4, 6];
 
 /** The maps of one family, by their names in the programs. */
@@ -12,7 +11,6 @@ export const SERVICE_MAPS = ['services', 'backends', 'members', 'clients', 'peer
 
 export type ServiceMapName = (typeof SERVICE_MAPS)[number];
 
-/** Capacity of the maps of a family. */
 export interface ServiceCapacity {
   /** Frontends, and slots of their backends. */
   readonly slots: number;
