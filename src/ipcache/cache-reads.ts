@@ -2,11 +2,11 @@ import { checkArguments, NUMBER, OBJECT, optional } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import type { PrefixTable } from '../lpm/prefix-table.ts';
 import type { NumericIdentity } from '../model/numeric-identity.ts';
-import { addressBits } from '../net/address-words.ts';
 import {
   comparePrefixes,
   formatKey,
   formatKeyOf,
+  isFullLength,
   type PrefixRegister,
   parseKey,
   prefixRegister,
@@ -152,7 +152,7 @@ export class CacheReads {
    * Changes the form of `key`.
    */
   protected visibleSlot(key: PrefixRegister): number {
-    if (key.length === addressBits(key.family)) {
+    if (isFullLength(key)) {
       key.form = 'endpoint';
       const endpoint = this.table.find(key);
       if (endpoint >= 0) return endpoint;

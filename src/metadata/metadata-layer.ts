@@ -8,10 +8,11 @@ import { HashPrefixTable } from '../lpm/hash-prefix-table.ts';
 import { formatLabels, type Label, type Labels } from '../model/labels.ts';
 import { RESERVED_IDENTITIES } from '../model/numeric-identity.ts';
 import { isSource, type Source } from '../model/source.ts';
-import { addressBits, maskWords } from '../net/address-words.ts';
+import { maskWords } from '../net/address-words.ts';
 import {
   copyRegister,
   formatKey,
+  isFullLength,
   Prefix,
   type PrefixRegister,
   parsePrefix,
@@ -461,10 +462,6 @@ function sortedLabels(prefix: LabeledPrefix): SortedLabels {
   assert(strongest !== undefined, 'the prefix has labels of a resource');
   prefix.sorted = { source: strongest.source, labels: resources.flatMap(({ labels }) => labels) };
   return prefix.sorted;
-}
-
-function isFullLength({ family, length }: PrefixRegister): boolean {
-  return length === addressBits(family);
 }
 
 function isWorld(identity: number): boolean {

@@ -39,6 +39,11 @@ export function copyRegister({
   return { family, w0, w1, w2, w3, length, form, clusterID };
 }
 
+/** Returns true if a prefix has the length of an address. */
+export function isFullLength({ family, length }: Pick<PrefixRegister, 'family' | 'length'>): boolean {
+  return length === addressBits(family);
+}
+
 /** Returns true if two registers hold the same key. */
 export function sameKey(a: Readonly<PrefixRegister>, b: Readonly<PrefixRegister>): boolean {
   return (
@@ -173,7 +178,7 @@ export class Prefix implements Readonly<AddressWords> {
 
   /** True if the prefix contains a single address. */
   get isFullLength(): boolean {
-    return this.length === addressBits(this.family);
+    return isFullLength(this);
   }
 
   /** Returns true if every address of `other` is in this prefix; false if the address spaces differ. */

@@ -1,7 +1,7 @@
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
-import { addressBits, type Family, maskWords } from '../../net/address-words.ts';
-import { formatKey, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
+import { type Family, maskWords } from '../../net/address-words.ts';
+import { formatKey, isFullLength, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
 import { claimsBefore, keysOf } from '../prefix-timeline.ts';
 import { keyHash } from '../record-reader.ts';
 import type { Segment } from '../segment.ts';
@@ -73,8 +73,7 @@ export class PastLookups {
       return claimsBefore(key, claimsOf(formatKey(key)), this.#segments, (place) => place.ms > ms)[0]
         ?.identity;
     }
-    const isFullCIDR = key.form === 'cidr' && key.length === addressBits(key.family);
-    if (isFullCIDR && !this.#hasFullCIDR[key.family]) return undefined;
+    if (key.form === 'cidr' && isFullLength(key) && !this.#hasFullCIDR[key.family]) return undefined;
     return this.#ipcache.claimsOf(formatKey(key))[0]?.identity;
   }
 
