@@ -1,14 +1,7 @@
+import { samePorts } from '../net/port.ts';
 import type { K8sMetadata, NamedPorts } from './types.ts';
 
-function sameNamedPorts(a: NamedPorts | undefined, b: NamedPorts | undefined): boolean {
-  if (a === b) return true;
-  if ((a?.size ?? 0) !== (b?.size ?? 0)) return false;
-  for (const [name, port] of a ?? []) {
-    const other = b?.get(name);
-    if (other?.port !== port.port || other.protocol !== port.protocol) return false;
-  }
-  return true;
-}
+const NO_PORTS: NamedPorts = new Map();
 
 /**
  * Returns true if two results of {@link metadataOrNone} are equal. Missing named ports equal an empty map.
@@ -20,7 +13,7 @@ export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefi
     a.podName === b.podName &&
     a.namespace === b.namespace &&
     a.serviceAccount === b.serviceAccount &&
-    sameNamedPorts(a.namedPorts, b.namedPorts)
+    samePorts(a.namedPorts ?? NO_PORTS, b.namedPorts ?? NO_PORTS)
   );
 }
 

@@ -29,3 +29,20 @@ export interface PortProtocol {
   readonly port: number;
   readonly protocol: number;
 }
+
+/** Ports by name: a `Map`, or an immutable one. */
+export interface PortsByName extends Iterable<readonly [name: string, port: PortProtocol]> {
+  readonly size: number;
+  get(name: string): PortProtocol | undefined;
+}
+
+/** Returns true if two maps have the same ports. Fast if they are the same object. */
+export function samePorts(a: PortsByName, b: PortsByName): boolean {
+  if (a === b) return true;
+  if (a.size !== b.size) return false;
+  for (const [name, { port, protocol }] of a) {
+    const other = b.get(name);
+    if (other?.port !== port || other.protocol !== protocol) return false;
+  }
+  return true;
+}

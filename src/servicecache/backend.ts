@@ -2,7 +2,7 @@ import { Map as ImmutableMap, Set as ImmutableSet, is } from 'immutable';
 import type { Optional } from '../base/arguments.ts';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { EndpointConditions } from '../model/cluster-endpoint-slice.ts';
-import type { PortProtocol } from '../net/port.ts';
+import { type PortProtocol, samePorts } from '../net/port.ts';
 import type { ServiceID } from './service-id.ts';
 
 /** Ports by name, which may be empty. Several names may share one port and protocol. */
@@ -179,16 +179,6 @@ export function createEndpointSlice({
   return { service, name, ...backendsByReadiness(backends) };
 }
 
-/** Returns true if two port maps are equal. Fast if they are the same object. */
-export function equalPorts(a: Ports, b: Ports): boolean {
-  if (a === b) return true;
-  if (a.size !== b.size) return false;
-  return a.every((port, name) => {
-    const other = b.get(name);
-    return other !== undefined && other.port === port.port && other.protocol === port.protocol;
-  });
-}
-
 /** Returns true if two backends of one address are equal except for their ports. */
 function equalButPorts(a: Backend, b: Backend): boolean {
   return (
@@ -204,7 +194,7 @@ function equalButPorts(a: Backend, b: Backend): boolean {
 
 /** Returns true if two backends are equal (I3). */
 export function equalBackends(a: Backend, b: Backend): boolean {
-  return a === b || (a.address === b.address && equalButPorts(a, b) && equalPorts(a.ports, b.ports));
+  return a === b || (a.address === b.address && equalButPorts(a, b) && samePorts(a.ports, b.ports));
 }
 
 /**
@@ -214,14 +204,14 @@ export function equalBackends(a: Backend, b: Backend): boolean {
 export function backendComparison(): (a: Backend, b: Backend) => boolean {
   let portsA: Ports | undefined;
   let portsB: Ports | undefined;
-  let samePorts = false;
+  let haveSamePorts = false;
   return (a, b) => {
     if (a === b) return true;
     if (a.ports !== portsA || b.ports !== portsB) {
       portsA = a.ports;
       portsB = b.ports;
-      samePorts = equalPorts(portsA, portsB);
+      haveSamePorts = samePorts(portsA, portsB);
     }
-    return samePorts && equalButPorts(a, b);
+    return haveSamePorts && equalButPorts(a, b);
   };
 }

@@ -1,8 +1,8 @@
 import { Map as ImmutableMap, Set as ImmutableSet } from 'immutable';
 import { DEFAULT_WEIGHT } from '../model/backend-weight.ts';
 import type { BackendZone, ClusterService } from '../model/cluster-service.ts';
-import type { PortProtocol } from '../net/port.ts';
-import { type Backend, backendOf, NO_PORTS, NO_ZONES, type Ports } from './backend.ts';
+import { type PortsByName, samePorts } from '../net/port.ts';
+import { type Backend, backendOf, NO_PORTS, NO_ZONES } from './backend.ts';
 import { OrderedMatcher } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
@@ -10,19 +10,10 @@ const NONE: readonly never[] = [];
 /** The zone of a backend for which its cluster publishes none. */
 const NO_ZONE: BackendZone = { zone: '' };
 
-function samePorts(a: ReadonlyMap<string, PortProtocol>, b: Ports): boolean {
-  if (a.size !== b.size) return false;
-  for (const [name, port] of a) {
-    const other = b.get(name);
-    if (other === undefined || other.port !== port.port || other.protocol !== port.protocol) return false;
-  }
-  return true;
-}
-
 /** Returns true if a backend of an earlier offer equals the one that an offer has at the same address. */
 function isSameBackend(
   backend: Backend,
-  ports: ReadonlyMap<string, PortProtocol>,
+  ports: PortsByName,
   hostname: string,
   { zone, forZones = NONE }: BackendZone,
 ): boolean {

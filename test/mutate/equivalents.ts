@@ -328,6 +328,9 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
       'a slash or the end follows, and neither is a dot; a read after the end of a text is only slow',
     ],
   ],
+  'src/net/port.ts': [
+    ['samePorts', ['_ === _ → false'], 'an object is equal to itself; affects only the time'],
+  ],
   'src/net/prefix.ts': [
     ['parsePrefix', ['_ < 0 → _ <= 0'], 'an IPv4 address has at least seven characters'],
     ['parseIPv6Prefix', ['_ < 0 → _ <= 0'], 'a text that begins with a slash is rejected in both cases'],
@@ -722,7 +725,6 @@ const BY_FILE: Readonly<Record<string, readonly EquivalentOfFile[]>> = {
     ['shareAnnounced', ['_ === undefined → false'], 'an absent state is also not announced'],
   ],
   'src/servicecache/backend.ts': [
-    ['equalPorts', ['_ === _ → false'], 'an object is equal to itself; affects only the time'],
     ['backendComparison', ['_ === _ → false'], 'an object is equal to itself; affects only the time'],
     ['equalBackends', ['_ === _ → false'], 'an object is equal to itself; affects only the time'],
     ['equalButPorts', ['_ === _ → false'], 'an object is equal to itself; affects only the time'],

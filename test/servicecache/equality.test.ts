@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { hash, Map as ImmutableMap, Set as ImmutableSet, List, OrderedMap } from 'immutable';
 import { describe, expect, it } from 'vitest';
 import type { ClusterService } from '../../src/model/cluster-service.ts';
+import { samePorts } from '../../src/net/port.ts';
 import { announcedPart, changeBetween, shareAnnounced } from '../../src/servicecache/announcement.ts';
 import {
   type Backend,
@@ -10,7 +11,6 @@ import {
   createBackend,
   createEndpointSlice,
   equalBackends,
-  equalPorts,
   type Ports,
 } from '../../src/servicecache/backend.ts';
 import { equalBackendMaps, everyDifference, shareSlice } from '../../src/servicecache/offer-difference.ts';
@@ -88,7 +88,7 @@ describe('equality of values', () => {
         for (const [a, b] of pairs) {
           expect(equalBackends(a, b)).toBe(text(a) === text(b));
           expect(equalBackends(a, a)).toBe(true);
-          expect(equalPorts(a.ports, b.ports)).toBe(text(a.ports) === text(b.ports));
+          expect(samePorts(a.ports, b.ports)).toBe(text(a.ports) === text(b.ports));
         }
       }),
       EACH_FIELD,
