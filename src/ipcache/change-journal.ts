@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { copyRegister, formatKey, type PrefixRegister } from '../net/prefix.ts';
 import { netChanges, prefixChange, prefixHash, sameEntry } from './change.ts';
-import type { ClaimObserver, ClaimSink, KeyImage } from './claims/claim-state.ts';
+import type { ClaimObserver, KeyImage } from './claims/claim-state.ts';
 import type { CompleteClaim } from './row-reader.ts';
 import type { ClaimWriter, IPCacheChange, IPCacheEntry, OwnerChange } from './types.ts';
 
@@ -39,8 +39,11 @@ export interface EntryMirror {
 /** Sets the claims of a key as they were; undefined means none. */
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
-/** Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). */
-export class ChangeJournal implements ClaimSink {
+/**
+ * Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). Keys are
+ * reused registers.
+ */
+export class ChangeJournal {
   #changes: IPCacheChange[] = NO_CHANGES;
   /**
    * Hashes of the prefixes that the current batch changed. The end of a batch replaces the set: after `clear`, its
@@ -74,10 +77,12 @@ export class ChangeJournal implements ClaimSink {
     return this.#previousImages !== undefined;
   }
 
+  /** Receives the changes of claims; undefined if there is no observer. */
   get claimObserver(): ClaimObserver | undefined {
     return this.#observers.length === 0 ? undefined : this.#claimChanged;
   }
 
+  /** Records the claims of a key before they change; undefined if there are none. Has no effect outside batches. */
   willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void {
     const images = this.#previousImages;
     if (images === undefined) return;
@@ -89,6 +94,7 @@ export class ChangeJournal implements ClaimSink {
     images.push({ key: copyRegister(key), image });
   }
 
+  /** Records a change of the visible entry of the prefix of `key`. The two entries may be equal. */
   visibleChanged(
     key: Readonly<PrefixRegister>,
     old: IPCacheEntry | undefined,
@@ -108,6 +114,7 @@ export class ChangeJournal implements ClaimSink {
     else this.#noteHash(prefixHash(key));
   }
 
+  /** Records a change of the owner of a contested key. */
   ownerChanged(
     key: Readonly<PrefixRegister>,
     from: ClaimWriter | undefined,

@@ -145,7 +145,9 @@ export class PodIndex implements EntryIndex {
 
   /** Adds a pod without slots. Returns its row. */
   #addPod(namespace: Namespace, hash: number): number {
-    const row = this.#takeRow();
+    const row = this.#free === 0 ? this.#limit++ : this.#free - 1;
+    if (this.#free === 0) this.#rows.reserve(row);
+    else this.#free = this.#rows.get(row, CHAIN);
     this.#rowLinks.addFirst(row, namespace.rows);
     namespace.rows = row + 1;
     namespace.podCount++;
@@ -161,16 +163,5 @@ export class PodIndex implements EntryIndex {
     namespace.podCount--;
     this.#rows.set(row, CHAIN, this.#free);
     this.#free = row + 1;
-  }
-
-  #takeRow(): number {
-    if (this.#free !== 0) {
-      const row = this.#free - 1;
-      this.#free = this.#rows.get(row, CHAIN);
-      return row;
-    }
-    const row = this.#limit++;
-    this.#rows.reserve(row);
-    return row;
   }
 }

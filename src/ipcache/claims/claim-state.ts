@@ -1,9 +1,9 @@
 import { HashPrefixTable } from '../../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../../lpm/prefix-table.ts';
 import { compareWriters, mayOverwrite } from '../../model/source.ts';
-import { addressBits } from '../../net/address-words.ts';
-import type { PrefixRegister } from '../../net/prefix.ts';
+import { isFullLength, type PrefixRegister } from '../../net/prefix.ts';
 import { sameEntry } from '../change.ts';
+import type { ChangeJournal } from '../change-journal.ts';
 import type { EntryIndex } from '../entry-indexes.ts';
 import { type CompleteClaim, FLAG } from '../row-reader.ts';
 import { RowStore } from '../row-store.ts';
@@ -25,31 +25,6 @@ export interface KeyImage {
   /** Strongest first. */
   readonly overruled: readonly CompleteClaim[];
   readonly contested: boolean;
-}
-
-/**
- * Receives the changes of a {@link ClaimState}. Keys are reused registers: copy them to keep them. It must not write to
- * the state.
- */
-export interface ClaimSink {
-  /** True in a batch. Only then is {@link ClaimSink.willChange} called. */
-  readonly inBatch: boolean;
-  /** Receives the changes of claims; undefined if there is no observer. */
-  readonly claimObserver: ClaimObserver | undefined;
-  /** Called before the claims of `key` change. `image` has the current claims; undefined if there are none. */
-  willChange(key: Readonly<PrefixRegister>, image: KeyImage | undefined): void;
-  /** Called if the visible entry of the prefix of `key` may have changed. The two entries may be equal. */
-  visibleChanged(
-    key: Readonly<PrefixRegister>,
-    old: IPCacheEntry | undefined,
-    next: IPCacheEntry | undefined,
-  ): void;
-  /** Called when the owner of a contested key changed. */
-  ownerChanged(
-    key: Readonly<PrefixRegister>,
-    from: ClaimWriter | undefined,
-    to: ClaimWriter | undefined,
-  ): void;
 }
 
 /**
@@ -81,7 +56,7 @@ const BEFORE_AND_AFTER: number = EFFECT.before | EFFECT.after;
 const SCANNED_PER_CLAIM = 128;
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
-  return key.form === 'cidr' && key.length === addressBits(key.family);
+  return key.form === 'cidr' && isFullLength(key);
 }
 
 /**
@@ -100,7 +75,7 @@ export class ClaimState {
   readonly overruled: OverruledClaims = new OverruledClaims();
   /** Each set receives the slots whose claims may have changed, also in a batch that throws. */
   changedSlots: readonly ChangedRows[] = [];
-  readonly #sink: ClaimSink;
+  readonly #journal: ChangeJournal;
   readonly #retainOverruled: boolean;
   readonly #maxEntries: number;
   /** Number of full-length CIDRs. If it is 0, endpoints have no counterparts. */
@@ -110,7 +85,7 @@ export class ClaimState {
   #indexes: readonly EntryIndex[] = [];
 
   constructor(
-    sink: ClaimSink,
+    journal: ChangeJournal,
     options: {
       readonly retainOverruled: boolean;
       readonly maxEntries: number;
@@ -119,7 +94,7 @@ export class ClaimState {
   ) {
     this.table = new HashPrefixTable(options.hashSeed);
     this.rows = new RowStore(new HashPrefixTable(options.hashSeed), options.hashSeed);
-    this.#sink = sink;
+    this.#journal = journal;
     this.#retainOverruled = options.retainOverruled;
     this.#maxEntries = options.maxEntries;
   }
@@ -197,7 +172,7 @@ export class ClaimState {
     return { withdrawn, next };
   }
 
-  /** Restores the claims of a key from `image`; undefined means none. The sink receives no owner changes. */
+  /** Restores the claims of a key from `image`; undefined means none. No owner changes are recorded. */
   restore(key: PrefixRegister, image: KeyImage | undefined): void {
     const slot = this.table.find(key);
     if (slot >= 0) {
@@ -218,7 +193,7 @@ export class ClaimState {
    * none.
    */
   counterpart(key: PrefixRegister): number {
-    if (key.length !== addressBits(key.family)) return -1;
+    if (!isFullLength(key)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
     const form = key.form;
     key.form = form === 'cidr' ? 'endpoint' : 'cidr';
@@ -239,7 +214,7 @@ export class ClaimState {
   }
 
   #willChange(key: Readonly<PrefixRegister>, slot: number): void {
-    if (this.#sink.inBatch) this.#sink.willChange(key, slot < 0 ? undefined : this.#image(slot));
+    if (this.#journal.inBatch) this.#journal.willChange(key, slot < 0 ? undefined : this.#image(slot));
   }
 
   /** Returns the current claims on the key of a slot in use. */
@@ -257,7 +232,7 @@ export class ClaimState {
     this.#willChange(key, -1);
     const slot = this.#appear(key, claim, host);
     this.#markChanged(slot);
-    if (this.#sink.claimObserver !== undefined)
+    if (this.#journal.claimObserver !== undefined)
       this.#observe(key, undefined, this.rows.claim(slot), BEFORE_AND_AFTER);
     return 'applied';
   }
@@ -267,7 +242,7 @@ export class ClaimState {
     if (this.rows.hasAttributes(slot, claim, host)) return 'unchanged';
     this.#willChange(key, slot);
     this.#markChanged(slot);
-    const before = this.#sink.claimObserver && this.rows.claim(slot);
+    const before = this.#journal.claimObserver && this.rows.claim(slot);
     const old = this.rows.entry(slot);
     this.rows.update(slot, claim, host);
     this.#entryChanged(slot, key, old);
@@ -292,7 +267,7 @@ export class ClaimState {
       if (this.#retainOverruled) this.#putOverruled(slot, key, this.rows.toCompleteClaim(claim, host));
       return 'overruled';
     }
-    const before = this.#sink.claimObserver && this.overruled.find(slot, challenger);
+    const before = this.#journal.claimObserver && this.overruled.find(slot, challenger);
     if (this.#retainOverruled) {
       this.overruled.remove(slot, challenger);
       this.overruled.put(slot, holder);
@@ -300,21 +275,21 @@ export class ClaimState {
     const old = this.rows.entry(slot);
     this.rows.replace(slot, claim, host);
     this.#entryChanged(slot, key, old);
-    this.#sink.ownerChanged(key, holder, challenger);
-    if (this.#sink.claimObserver !== undefined)
+    this.#journal.ownerChanged(key, holder, challenger);
+    if (this.#journal.claimObserver !== undefined)
       this.#observe(key, before, this.rows.claim(slot), EFFECT.after);
     return 'applied';
   }
 
   #putOverruled(slot: number, key: PrefixRegister, claim: CompleteClaim): void {
-    const before = this.#sink.claimObserver && this.overruled.find(slot, claim);
+    const before = this.#journal.claimObserver && this.overruled.find(slot, claim);
     this.overruled.put(slot, claim);
     if (before === undefined || !sameEntry(before, claim)) this.#observe(key, before, claim, 0);
   }
 
   #removeOverruled(slot: number, key: PrefixRegister, by: Writer): void {
     this.#markChanged(slot);
-    const before = this.#sink.claimObserver && this.overruled.find(slot, by);
+    const before = this.#journal.claimObserver && this.overruled.find(slot, by);
     this.overruled.remove(slot, by);
     if (before !== undefined) this.#observe(key, before, undefined, 0);
   }
@@ -326,7 +301,7 @@ export class ClaimState {
     effect: number,
   ): void {
     const writer = after ?? before;
-    if (writer !== undefined) this.#sink.claimObserver?.(key, writer, before, after, effect);
+    if (writer !== undefined) this.#journal.claimObserver?.(key, writer, before, after, effect);
   }
 
   /**
@@ -335,7 +310,7 @@ export class ClaimState {
    */
   #removeEffective(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     this.#markChanged(slot);
-    const before = this.#sink.claimObserver && this.rows.claim(slot);
+    const before = this.#journal.claimObserver && this.rows.claim(slot);
     const isContested = this.rows.hasFlag(slot, FLAG.contested);
     const holder = isContested ? this.rows.writers.writer(this.rows.writerID(slot)) : undefined;
     const next = isContested ? this.overruled.of(slot)[0] : undefined;
@@ -345,7 +320,7 @@ export class ClaimState {
       this.rows.replace(slot, next, this.rows.hosts.resolve(next.hostIP));
       this.#entryChanged(slot, key, old);
     }
-    if (isContested) this.#sink.ownerChanged(key, holder, next);
+    if (isContested) this.#journal.ownerChanged(key, holder, next);
     const effect = next === undefined ? BEFORE_AND_AFTER : EFFECT.before;
     if (before !== undefined) this.#observe(key, before, undefined, effect);
   }
@@ -359,10 +334,10 @@ export class ClaimState {
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs++;
     const counterpart = this.counterpart(key);
     if (counterpart < 0) {
-      this.#sink.visibleChanged(key, undefined, this.rows.entry(slot));
+      this.#journal.visibleChanged(key, undefined, this.rows.entry(slot));
     } else if (key.form === 'endpoint') {
       this.#setShadowed(counterpart, true);
-      this.#sink.visibleChanged(key, this.rows.entry(counterpart), this.rows.entry(slot));
+      this.#journal.visibleChanged(key, this.rows.entry(counterpart), this.rows.entry(slot));
     } else {
       this.#setShadowed(slot, true);
     }
@@ -380,7 +355,7 @@ export class ClaimState {
     if (isFullLengthCIDR(key)) this.#fullLengthCIDRs--;
     if (shadowed) return;
     if (counterpart >= 0) this.#setShadowed(counterpart, false);
-    this.#sink.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
+    this.#journal.visibleChanged(key, old, counterpart < 0 ? undefined : this.rows.entry(counterpart));
   }
 
   /** Reports that the effective entry of a key changed from `old`. */
@@ -391,7 +366,7 @@ export class ClaimState {
       index.remove(slot, old);
       index.add(slot, entry);
     }
-    if (!this.rows.hasFlag(slot, FLAG.shadowed)) this.#sink.visibleChanged(key, old, entry);
+    if (!this.rows.hasFlag(slot, FLAG.shadowed)) this.#journal.visibleChanged(key, old, entry);
   }
 
   #setShadowed(slot: number, on: boolean): void {
