@@ -227,18 +227,14 @@ export class HandlerFeed {
   /** Starts waiting calls. Must be called within a delivery. */
   #startReady(): void {
     this.#endWaits(); // before new calls start, because the present waiters do not wait for these
-    this.#startNodes();
-    this.#endWaits();
-  }
-
-  #startNodes(): void {
     if (this.#calls.running === 0) this.#startConfiguration();
     while (!this.stopped && this.#mayStart()) {
       const lane = this.#ready.get();
-      if (lane === undefined) return;
+      if (lane === undefined) break;
       this.#ready.done(lane);
       this.#start(lane);
     }
+    this.#endWaits();
   }
 
   #startConfiguration(): void {
@@ -253,17 +249,13 @@ export class HandlerFeed {
         if (this.#configuration === configuration) this.#configuration = undefined;
       },
       (error) =>
-        this.#calls.recordFailure(attempt, 'configuration', undefined, error, (ms) =>
-          this.#configureAfter(ms),
-        ),
+        this.#calls.recordFailure(attempt, 'configuration', undefined, error, (delayMs) => {
+          this.#configurationTimer = this.#options.clock.after(delayMs, () => {
+            this.#configurationTimer = undefined;
+            this.#resume();
+          });
+        }),
     );
-  }
-
-  #configureAfter(delayMs: number): void {
-    this.#configurationTimer = this.#options.clock.after(delayMs, () => {
-      this.#configurationTimer = undefined;
-      this.#resume();
-    });
   }
 
   #start(lane: NodeLane): void {

@@ -159,17 +159,12 @@ export class ServiceTable {
   /** Stores a state; deletes it if it is empty. */
   #write(key: string, state: ServiceState | undefined): void {
     this.#changes++;
-    if (this.observers.size > 0) this.#observe(key, state);
-    if (state === undefined || isEmptyState(state)) this.#states.delete(key);
-    else this.#states.set(key, state);
-    this.#changedKeys?.add(key);
-    this.#index?.update(key, state?.service);
-  }
-
-  #observe(key: string, state: ServiceState | undefined): void {
-    const before = this.#states.get(key);
     const after = state === undefined || isEmptyState(state) ? undefined : state;
-    for (const observer of this.observers) observer(key, before, after);
+    for (const observer of this.observers) observer(key, this.#states.get(key), after);
+    if (after === undefined) this.#states.delete(key);
+    else this.#states.set(key, after);
+    this.#changedKeys?.add(key);
+    this.#index?.update(key, after?.service);
   }
 
   /**

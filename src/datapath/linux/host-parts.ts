@@ -23,30 +23,28 @@ import { PathTable } from './paths/path-table.ts';
 import { guardPins, mapPins } from './pin-guard.ts';
 
 export function openNodes(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
-  return access.openLocked('routes', () => openPaths(access, mode));
-}
-
-function openPaths(access: HostAccess, mode: NodePathsOptions['mode']): LinuxPart {
-  const { clusterName, nodeName } = access.context;
-  const table = new PathTable(access.kernel);
-  access.disableDryRunWrites(table);
-  const hold = new DeleteHold(access.tableContext.clock, access.routeUsers);
-  const { remoteCIDRs } = access.options;
-  const paths = new NodePaths(
-    table,
-    { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
-    { ...access.tableContext, whenDeletesAllowed: () => hold.deletesAllowed() },
-  );
-  return {
-    tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
-    datapath: { nodes: paths },
-    problems: () => [...table.problems(), ...paths.problems()],
-    [Symbol.dispose]: () => {
-      paths[Symbol.dispose]();
-      hold[Symbol.dispose]();
-      table[Symbol.dispose]();
-    },
-  };
+  return access.openLocked('routes', () => {
+    const { clusterName, nodeName } = access.context;
+    const table = new PathTable(access.kernel);
+    access.disableDryRunWrites(table);
+    const hold = new DeleteHold(access.tableContext.clock, access.routeUsers);
+    const { remoteCIDRs } = access.options;
+    const paths = new NodePaths(
+      table,
+      { mode, localNode: `${clusterName}/${nodeName}`, remoteCIDRs },
+      { ...access.tableContext, whenDeletesAllowed: () => hold.deletesAllowed() },
+    );
+    return {
+      tables: [{ ...keptItems(table, paths.kept), adopt: () => paths.start() }],
+      datapath: { nodes: paths },
+      problems: () => [...table.problems(), ...paths.problems()],
+      [Symbol.dispose]: () => {
+        paths[Symbol.dispose]();
+        hold[Symbol.dispose]();
+        table[Symbol.dispose]();
+      },
+    };
+  });
 }
 
 export function openIPCache(access: HostAccess): LinuxPart {

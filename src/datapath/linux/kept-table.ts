@@ -380,11 +380,8 @@ export class KeptTable<Item> implements Disposable {
   #deleteUndesired(key: string): void {
     this.#noRoom.delete(key);
     if (!this.#actual.has(key)) this.#failing.delete(key);
-    else if (!this.#mustStay(key, undefined)) this.#delete(key);
-  }
-
-  #delete(key: string): void {
-    if (this.#waiting === undefined) this.#deletes.add(this.#orderOf(key), key);
+    else if (this.#mustStay(key, undefined)) return;
+    else if (this.#waiting === undefined) this.#deletes.add(this.#orderOf(key), key);
     else this.#waiting.add(key);
   }
 

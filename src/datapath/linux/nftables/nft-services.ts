@@ -260,8 +260,17 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   *#readAll(): Generator<undefined, void, void> {
     for (const family of FAMILIES) {
       this.#forget(family);
-      if (this.#readStructure(family).state === 'none') continue;
-      yield* this.#readSets(family);
+      const { state, sets } = this.#readStructure(family);
+      if (state === 'none') continue;
+      using socket = this.#open();
+      const names = setsOf(family).map((set) => set.name);
+      for (const name of sets) {
+        if (!names.includes(name) && rangeLengthOf(family, name) === undefined) continue;
+        for (const piece of yield* readSet(socket, tableOf(family), name)) {
+          for (const element of piece) this.#recordElement(family, name, element);
+          yield;
+        }
+      }
       for (const frontend of this.#frontends[family].values()) this.#countUser(family, frontend, 1);
     }
   }
@@ -272,18 +281,6 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     for (const chain of structure.targets)
       if (!this.#users[family].has(chain)) this.#users[family].set(chain, 0);
     return structure;
-  }
-
-  *#readSets(family: Family): Generator<undefined, void, void> {
-    using socket = this.#open();
-    const names = setsOf(family).map((set) => set.name);
-    for (const name of this.#structure[family]?.sets ?? []) {
-      if (!names.includes(name) && rangeLengthOf(family, name) === undefined) continue;
-      for (const piece of yield* readSet(socket, tableOf(family), name)) {
-        for (const element of piece) this.#recordElement(family, name, element);
-        yield;
-      }
-    }
   }
 
   #recordElement(family: Family, set: string, element: NftElement): void {

@@ -184,7 +184,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     const match = this.#index.get(key);
     if (match !== undefined) return this.#itemOf(match);
     this.#lists.delete(key);
-    return this.#ipUsers.size > 0 && this.#isClusterIP(key) ? REFUSED : undefined;
+    const ip = this.#ipUsers.size > 0 ? ANY_PORT.exec(key)?.[1] : undefined;
+    return ip !== undefined && this.#ipUsers.has(ip) ? REFUSED : undefined;
   }
 
   *entries(): Generator<readonly [string, ServiceItem], void, void> {
@@ -222,12 +223,12 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     for (const frontend of touched) mark(frontend);
   }
 
-  #namesOf(isWanted: (service: Service) => boolean): readonly string[] {
-    return [...this.#services].flatMap(([name, { service }]) => (isWanted(service) ? [name] : []));
-  }
-
   #backendsOf(id: ServiceID): Backends {
     return this.#services.get(formatServiceID(id))?.backends ?? NO_BACKENDS;
+  }
+
+  #namesOf(isWanted: (service: Service) => boolean): readonly string[] {
+    return [...this.#services].flatMap(([name, { service }]) => (isWanted(service) ? [name] : []));
   }
 
   /** Returns true if the local node has the frontends of a service. */
@@ -243,38 +244,26 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   #setFrontends(name: string, service: Service | undefined, touched: Set<string>): void {
     const here = service !== undefined && this.#isHere(service) ? service : undefined;
     this.#index.update(name, here);
-    const clusterIPs = here !== undefined && isExposed(here, 'ClusterIP') ? here.clusterIPs : NONE;
-    this.#setClusterIPs(name, clusterIPs, (ip) => touched.add(anyPortOf(ip)));
-  }
-
-  #frontendsOf(service: Service): readonly string[] {
-    return this.#index.indexedFrontendsOf(service).map(formatFrontend);
-  }
-
-  /** Stores the cluster IPs of a service; calls `changed` for each gained or lost IP. */
-  #setClusterIPs(name: string, ips: Iterable<string>, changed: (ip: string) => void): void {
     if (this.#options.frontends === 'external') return;
     const before = new Set(this.#clusterIPs.get(name));
-    const after = new Set(ips);
+    const after = new Set(here !== undefined && isExposed(here, 'ClusterIP') ? here.clusterIPs : NONE);
     if (after.size === 0) this.#clusterIPs.delete(name);
     else this.#clusterIPs.set(name, after);
     for (const ip of after) {
       if (before.delete(ip)) continue;
       this.#ipUsers.set(ip, (this.#ipUsers.get(ip) ?? 0) + 1);
-      changed(ip);
+      touched.add(anyPortOf(ip));
     }
     for (const ip of before) {
       const left = (this.#ipUsers.get(ip) ?? 0) - 1;
       if (left > 0) this.#ipUsers.set(ip, left);
       else this.#ipUsers.delete(ip);
-      changed(ip);
+      touched.add(anyPortOf(ip));
     }
   }
 
-  /** Returns true if a key stands for all ports of a current cluster IP. */
-  #isClusterIP(key: string): boolean {
-    const ip = ANY_PORT.exec(key)?.[1];
-    return ip !== undefined && this.#ipUsers.has(ip);
+  #frontendsOf(service: Service): readonly string[] {
+    return this.#index.indexedFrontendsOf(service).map(formatFrontend);
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
