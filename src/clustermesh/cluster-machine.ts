@@ -1,6 +1,7 @@
-import { showValue } from '../base/show-value.ts';
+import { listText, showValue } from '../base/show-value.ts';
 import { isClusterName } from '../model/cluster-name.ts';
 import type {
+  ClusterAnswer,
   ClusterEffect,
   ClusterFollow,
   ClusterInput,
@@ -19,9 +20,8 @@ const CONFIGURATION_DELETED =
 const MAX_OTHERS = 8;
 
 function foreignConfigurations(others: readonly string[]): string {
-  const names = others.slice(0, MAX_OTHERS).map((name) => (isClusterName(name) ? name : showValue(name)));
-  const more = others.length > MAX_OTHERS ? ` and ${others.length - MAX_OTHERS} more` : '';
-  return `its kvstore does not contain its configuration, only that of ${names.join(', ')}${more}: check the name`;
+  const names = others.map((name) => (isClusterName(name) ? name : showValue(name)));
+  return `its kvstore does not contain its configuration, only that of ${listText(names, MAX_OTHERS)}: check the name`;
 }
 
 /** Enters a phase, which begins with one effect. Earlier effects become stale. */
@@ -181,7 +181,7 @@ function afterWithdrawal(state: ClusterState): ClusterStep {
 }
 
 /** Processes an input if the current phase expects it. Ignores it otherwise. */
-function answer(state: ClusterState, input: ClusterInput): ClusterStep {
+function answer(state: ClusterState, input: ClusterAnswer): ClusterStep {
   const { phase } = state;
   const isFollowing = phase === 'watching' || phase === 'unconfigured';
   switch (input.type) {
@@ -222,7 +222,6 @@ function answer(state: ClusterState, input: ClusterInput): ClusterStep {
     case 'retry':
       if (phase !== 'failed') break;
       return start(state, 'handshake');
-    default:
   }
   return stay(state);
 }

@@ -96,28 +96,28 @@ export interface ClusterState {
 /** A failure without its time, which the state machine does not know. */
 export type FailureReason = Pick<Failure, 'code' | 'message'>;
 
-/** An input of the state machine. Inputs with an `attempt` answer an effect of that attempt. */
+/** The answer to an effect. */
+export type ClusterAnswer =
+  | { readonly type: 'connected' | 'drained' | 'left' | 'retry' }
+  | ({ readonly type: 'config' } & ConfigReading)
+  /** `objection` is the reason why the cluster may not be part of the mesh. */
+  | { readonly type: 'validated'; readonly objection: string | undefined }
+  /** Every resource has been listed and the resulting deletes have been applied. */
+  | { readonly type: 'complete' }
+  /** The time to refill a kvstore without canaries is over. */
+  | { readonly type: 'refilled' }
+  /** The configuration differs from the handshake, or the kvstore was replaced (`diverged`). */
+  | { readonly type: 'outdated'; readonly diverged: boolean }
+  | { readonly type: 'failed'; readonly reason: FailureReason };
+
+/** An input of the state machine. An answer has the number of the attempt whose effect it answers. */
 export type ClusterInput =
+  | (ClusterAnswer & { readonly attempt: number })
   /** Follow the cluster with a new client. */
   | { readonly type: 'connect' }
-  | { readonly type: 'connected'; readonly attempt: number }
-  | ({ readonly type: 'config'; readonly attempt: number } & ConfigReading)
-  /** `objection` is the reason why the cluster may not be part of the mesh. */
-  | { readonly type: 'validated'; readonly attempt: number; readonly objection: string | undefined }
-  | { readonly type: 'drained'; readonly attempt: number }
-  /** Every resource has been listed and the resulting deletes have been applied. */
-  | { readonly type: 'complete'; readonly attempt: number }
-  /** The time to refill a kvstore without canaries is over. */
-  | { readonly type: 'refilled'; readonly attempt: number }
-  /** The configuration differs from the handshake, or the kvstore was replaced (`diverged`). */
-  | { readonly type: 'outdated'; readonly attempt: number; readonly diverged: boolean }
-  | { readonly type: 'failed'; readonly attempt: number; readonly reason: FailureReason }
-  | { readonly type: 'left'; readonly attempt: number }
-  | { readonly type: 'retry'; readonly attempt: number }
   /** The services were not followed for the service TTL. */
   | { readonly type: 'expired' }
-  | { readonly type: 'stop' }
-  | { readonly type: 'remove' };
+  | { readonly type: 'stop' | 'remove' };
 
 /** Result of a handshake. */
 export interface ConfigReading {

@@ -17,6 +17,7 @@ import { HEARTBEAT_INTERVAL_MS, KvstoreHealth } from '../kvstore/session/health.
 import { IdentityCache } from '../model/identity-cache.ts';
 import { stepCluster } from './cluster-machine.ts';
 import type {
+  ClusterAnswer,
   ClusterEffect,
   ClusterFollow,
   ClusterInput,
@@ -80,6 +81,9 @@ export interface FollowedClusterOptions extends Pick<FollowingOptions, 'gate' | 
 }
 
 type TaskEffect = Exclude<ClusterEffect, { readonly do: 'leave' | 'validate' }>;
+
+/** Passes an answer to the effect of an attempt to the state machine. */
+type OnAnswer = (answer: ClusterAnswer) => void;
 
 /**
  * Weight of a new client at the gate. The creation, with the TLS handshake, takes about 2 ms, as long as this number of
@@ -265,43 +269,40 @@ export class FollowedCluster {
   }
 
   #perform(effect: ClusterEffect, attempt: number): void {
-    if (effect.do === 'leave') this.#leave(attempt, effect.closeClient);
-    else if (effect.do === 'validate') {
-      const objection = this.#options.objection(effect.config);
-      this.#dispatch({ type: 'validated', attempt, objection });
-    } else this.#runTask(attempt, effect.do, (signal) => this.#runEffect(effect, attempt, signal));
+    const { objection, clock } = this.#options;
+    const answer: OnAnswer = (answered) => this.#dispatch({ ...answered, attempt });
+    if (effect.do === 'leave') this.#leave(effect.closeClient, answer);
+    else if (effect.do === 'validate') answer({ type: 'validated', objection: objection(effect.config) });
+    else
+      this.#tasks
+        .run(effect.do, (signal) => this.#runEffect(effect, answer, signal))
+        .then(answer, (error: unknown) => answer({ type: 'failed', reason: failureOf(error, clock) }));
   }
 
-  #runEffect(effect: TaskEffect, attempt: number, signal: AbortSignal): Promise<void> {
+  /** Performs an effect as a task. `leave` ends it; its answer is then ignored. */
+  #runEffect(effect: TaskEffect, answer: OnAnswer, signal: AbortSignal): Promise<ClusterAnswer> {
     switch (effect.do) {
       case 'connect':
-        return this.#createClient(attempt, signal);
+        return this.#createClient(signal);
       case 'read-config':
-        return this.#readConfig(attempt, signal);
+        return this.#readConfig(signal);
       case 'withdraw':
-        return this.#withdraw(attempt, effect.scope, signal);
+        return this.#withdraw(effect.scope, signal);
       case 'follow':
-        return this.#follow(attempt, effect, signal);
+        return this.#follow(effect, answer, signal);
       case 'await-config':
-        return this.#awaitConfig(attempt, signal);
+        return this.#awaitConfig(signal);
       case 'wait':
-        return this.#wait(attempt, effect.streak, signal);
+        return this.#wait(effect.streak, signal);
     }
   }
 
-  /** Runs `work` as a task. `leave` ends it. */
-  #runTask(attempt: number, name: string, work: Work<void>): void {
-    this.#tasks.run(name, work).catch((error: unknown) => {
-      this.#dispatch({ type: 'failed', attempt, reason: failureOf(error, this.#options.clock) });
-    });
-  }
-
-  #leave(attempt: number, closeClient: boolean): void {
+  #leave(closeClient: boolean, answer: OnAnswer): void {
     const stopped = this.#tasks.stop();
     this.#leaving = Promise.all([this.#leaving, stopped]).then(async () => {
       this.#watchStates.clear();
       if (closeClient) await this.#closeClient();
-      this.#dispatch({ type: 'left', attempt });
+      answer({ type: 'left' });
     });
   }
 
@@ -318,16 +319,18 @@ export class FollowedCluster {
     );
   }
 
-  async #createClient(attempt: number, leaving: AbortSignal): Promise<void> {
-    await this.#options.gate?.pass(CONNECT_WEIGHT, leaving);
-    if (leaving.aborted) return;
-    const make = (signal: AbortSignal): KvstoreBackend | Promise<KvstoreBackend> | undefined =>
-      this.#connect?.(signal);
-    const discard = (late: KvstoreBackend | undefined): unknown => late?.close();
-    const reason = 'its kvstore client was not created';
-    this.#backend = await this.#runWithin(CONNECT_MS, reason, make, { leaving, discard });
-    if (this.#options.retries !== undefined) this.#backend?.retryInTurn(this.#options.retries);
-    this.#dispatch({ type: 'connected', attempt });
+  async #createClient(leaving: AbortSignal): Promise<ClusterAnswer> {
+    const { gate, retries } = this.#options;
+    await gate?.pass(CONNECT_WEIGHT, leaving);
+    leaving.throwIfAborted();
+    this.#backend = await this.#runWithin(
+      CONNECT_MS,
+      'its kvstore client was not created',
+      (signal) => this.#connect?.(signal),
+      { leaving, discard: (late) => late?.close() },
+    );
+    if (retries !== undefined) this.#backend?.retryInTurn(retries);
+    return { type: 'connected' };
   }
 
   /**
@@ -352,83 +355,79 @@ export class FollowedCluster {
     }
   }
 
-  async #wait(attempt: number, streak: number, signal: AbortSignal): Promise<void> {
+  async #wait(streak: number, signal: AbortSignal): Promise<ClusterAnswer> {
     const { clock, random, retries } = this.#options;
     if (streak === 1) this.#failingSince = clock.now();
     const since = this.#failingSince;
     const backoff = isRecentOutage(since, clock) ? RECENT_BACKOFF : BACKOFF;
     await sleep(clock, backoffDelay(streak, backoff, random), signal);
     await retries?.turn(since, signal);
-    this.#dispatch({ type: 'retry', attempt });
+    return { type: 'retry' };
   }
 
-  async #readConfig(attempt: number, signal: AbortSignal): Promise<void> {
+  async #readConfig(signal: AbortSignal): Promise<ClusterAnswer> {
     const { read, config, others } = await readHandshake(this.#client, this.name, signal);
-    if (signal.aborted) return;
+    signal.throwIfAborted();
     if (config?.ok === false) {
       this.#rejections.add(config.rejection);
       const { reason: code, message } = config.rejection;
-      this.#dispatch({ type: 'failed', attempt, reason: { code, message } });
-      return;
+      return { type: 'failed', reason: { code, message } };
     }
     for (const detail of config?.dropped ?? []) this.#rejections.add(detail);
     this.#options.retries?.succeeded();
     const replaced = isReplaced(this.#handshake, read);
     this.#handshake = read;
-    this.#dispatch({ type: 'config', attempt, config: config?.value, replaced, others });
+    return { type: 'config', config: config?.value, replaced, others };
   }
 
-  async #withdraw(attempt: number, scope: Withdrawal, signal: AbortSignal): Promise<void> {
+  /** Withdraws state. If an engine fails, the withdrawal is repeated, and finally abandoned. */
+  async #withdraw(scope: Withdrawal, signal: AbortSignal): Promise<ClusterAnswer> {
     const { clock, random } = this.#options;
-    for (let tries = 1; !(await this.#tryWithdraw(scope, signal)) && !signal.aborted; tries++) {
+    for (let tries = 1; ; tries++) {
+      try {
+        if (scope === 'services') await this.#stores.withdrawServices(signal);
+        else await this.#stores.withdraw(signal);
+        break;
+      } catch (error) {
+        this.#recordFailure(error, 'an engine failed to delete the state of the cluster: ');
+      }
+      signal.throwIfAborted();
       if (tries === MAX_WITHDRAWALS) {
         this.#stores.abandonWithdrawal();
         break;
       }
       await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);
     }
-    if (signal.aborted) return;
+    signal.throwIfAborted();
     if (scope === 'everything') this.#status.recordWithdrawal();
-    this.#dispatch({ type: 'drained', attempt });
+    return { type: 'drained' };
   }
 
-  /** Resolves to false if an engine failed. */
-  async #tryWithdraw(scope: Withdrawal, signal: AbortSignal): Promise<boolean> {
-    try {
-      if (scope === 'services') await this.#stores.withdrawServices(signal);
-      else await this.#stores.withdraw(signal);
-      return true;
-    } catch (error) {
-      this.#recordFailure(error, 'an engine failed to delete the state of the cluster: ');
-      return false;
-    }
-  }
-
-  async #follow(attempt: number, options: ClusterFollow, signal: AbortSignal): Promise<void> {
+  async #follow(options: ClusterFollow, answer: OnAnswer, signal: AbortSignal): Promise<ClusterAnswer> {
     const { clock, random, refillMs = REFILL_MS } = this.#options;
     await this.#stores.configure(options.config, signal);
     const onComplete = (): void => {
       this.#isComplete = true;
-      this.#dispatch({ type: 'complete', attempt });
+      answer({ type: 'complete' });
     };
     const refill = async (leaving: AbortSignal): Promise<void> => {
       // An empty kvstore deletes nothing, however long it is empty.
       do {
         await sleep(clock, refillMs, leaving);
       } while (!leaving.aborted && this.#stores.watchedKeys === 0);
-      this.#dispatch({ type: 'refilled', attempt });
+      answer({ type: 'refilled' });
     };
     // The signal may have fired during `configure`.
     if (options.isRefilling) void this.#tasks.runWithRestart('refill', refill, { signal });
     void this.#tasks.runWithRestart('heartbeat', (leaving) => this.#health.run(leaving), { signal });
     const cluster = { ...this.#readParams, stores: this.#stores, options, clock, random, onComplete };
     const end = await followCluster(cluster, signal);
-    this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
+    return { type: 'outdated', diverged: end === 'diverged' };
   }
 
-  async #awaitConfig(attempt: number, signal: AbortSignal): Promise<void> {
+  async #awaitConfig(signal: AbortSignal): Promise<ClusterAnswer> {
     const end = await watchConfig(this.#readParams, signal);
-    this.#dispatch({ type: 'outdated', attempt, diverged: end === 'diverged' });
+    return { type: 'outdated', diverged: end === 'diverged' };
   }
 
   // ── Status ─────────────────────────────────────────────────────────────────────────────────────────────
