@@ -13,7 +13,7 @@ import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
-import { unsubscribeOnce } from '../base/subscription.ts';
+import type { Unsubscribe } from '../base/subscription.ts';
 import type { TurnGate } from '../base/turn-gate.ts';
 import { incompleteClusterTexts, manyIncompleteText } from '../client/cluster-text.ts';
 import type { EngineContents } from '../client/state-document.ts';
@@ -38,16 +38,9 @@ import { parseManifestObject } from '../recording/manifest-object.ts';
 import type { PlayStage } from '../recording/play.ts';
 import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
-import {
-  agentStatus,
-  clusterDetail,
-  clusterMetrics,
-  clusterStatus,
-  clusterStatuses,
-  type FollowedClusters,
-} from './agent-status.ts';
+import { agentStatus } from './agent-status.ts';
 import { claimOrigin } from './claim-origin.ts';
-import { ClusterReport, type ReportedClusters } from './cluster-report.ts';
+import { ClusterReport } from './cluster-report.ts';
 import { DatapathKeeper } from './datapath-keeper.ts';
 import { HistoryKeeper, type HistoryKeeperOptions } from './history-keeper.ts';
 import { KubernetesFollower } from './kubernetes-follower.ts';
@@ -68,20 +61,6 @@ export interface AgentParts extends AgentContext {
   readonly engines: AgentEngines;
   /** Counts and logs a rejection. */
   readonly onReject: (rejection: Rejection) => void;
-}
-
-function reportedClusters(followed: FollowedClusters): ReportedClusters {
-  const { local, mesh } = followed;
-  return {
-    names: [...local.names, ...mesh.names],
-    statusOf: (name) => clusterStatus(followed, name),
-    onChange: (callback) => {
-      const subscriptions = [local.onChange(callback), mesh.onChange(callback)];
-      return unsubscribeOnce(() => {
-        for (const unsubscribe of subscriptions) unsubscribe();
-      });
-    },
-  };
 }
 
 /** Returns the folder and maximum size of the stored history; undefined if it is not stored. */
@@ -205,7 +184,7 @@ export class Agent implements ReadModel, PlayStage {
       tape: this.#tape?.tape.kubernetes,
       recorded: this.#recordedKubernetes?.transport,
       followed: () => this.#mesh.followed,
-      restoredIdentities: () => this.#stateKeeper?.identities() ?? [],
+      restoredIdentities: () => this.#stateKeeper?.restoration.identities() ?? [],
     });
   }
 
@@ -230,7 +209,7 @@ export class Agent implements ReadModel, PlayStage {
       importFrom,
       clusterName,
       nodeName,
-      identities: () => this.#reportedIdentities.entries(),
+      identities: () => this.identities(),
       identityVersion: () => this.#reportedIdentities.version,
       staleClusters: () => this.#staleAtStop ?? this.#staleClusters(),
     });
@@ -269,8 +248,7 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   #clusters(): readonly ClusterDocument[] {
-    const { followed } = this.#mesh;
-    return followed === undefined ? [] : clusterStatuses(followed);
+    return this.#mesh.followed?.statuses() ?? [];
   }
 
   /**
@@ -291,7 +269,7 @@ export class Agent implements ReadModel, PlayStage {
       [this.#readFirstManifests()],
       [recorded && this.#readRecordedObjects(recorded)],
       [mesh.localKvstore(timeout)],
-      [mesh.clusters(), this.#stateKeeper && this.#releaseStep()],
+      [mesh.clusters()],
       [this.#kubernetes?.follow(() => this.#releaseCompleteClusters())],
       [mesh.localSync(timeout), mesh.remoteSync(timeout), this.#kubernetes?.sync(timeout)],
       [this.#endOfInitialSync()],
@@ -310,25 +288,8 @@ export class Agent implements ReadModel, PlayStage {
     };
   }
 
-  /**
-   * Returns the step which withdraws the restored state of each cluster when its sources are complete or it has left
-   * the mesh.
-   */
-  #releaseStep(): Step {
-    let ends: (() => void) | undefined;
-    return {
-      name: 'restored clusters',
-      start: () => {
-        const { followed } = this.#mesh;
-        if (followed !== undefined)
-          ends = reportedClusters(followed).onChange((cluster) => this.#releaseIfComplete(cluster));
-      },
-      stop: () => ends?.(),
-    };
-  }
-
   #releaseCompleteClusters(): void {
-    for (const cluster of this.#stateKeeper?.clusters ?? []) this.#releaseIfComplete(cluster);
+    for (const cluster of this.#stateKeeper?.restoration.clusters ?? []) this.#releaseIfComplete(cluster);
   }
 
   /** Withdraws the restored state of a cluster. Never rejects. */
@@ -352,15 +313,14 @@ export class Agent implements ReadModel, PlayStage {
   #releaseIfComplete(cluster: string): void {
     const { followed } = this.#mesh;
     if (this.#stateKeeper === undefined || this.#syncedMs === undefined || followed === undefined) return;
-    const { local, mesh } = followed;
-    const isLocal = local.names.includes(cluster);
-    const progress = isLocal ? local.progressOf(cluster) : mesh.progressOf(cluster);
+    const isLocal = followed.isLocal(cluster);
+    const progress = followed.progressOf(cluster);
     // An empty kvstore in memory has no further keys. An empty etcd may have lost its data.
     const isEmpty = isLocal && this.#options.kvstore === 'memory' && progress?.settled === true;
     const isComplete = progress === undefined ? !this.#mesh.mayContain(cluster) : progress.synced || isEmpty;
     const isKubernetesComplete = !isLocal || this.#kubernetes === undefined || this.#kubernetes.synced;
     if (isComplete && isKubernetesComplete) void this.#releaseRestored(this.#stateKeeper, cluster);
-    else if (mesh.statusOf(cluster)?.servicesExpired === true)
+    else if (followed.mesh.statusOf(cluster)?.servicesExpired === true)
       this.#stateKeeper.releaseRestoredOffers(cluster);
   }
 
@@ -387,12 +347,13 @@ export class Agent implements ReadModel, PlayStage {
   }
 
   /**
-   * Returns the step which marks the inputs of the service cache as complete. It runs when they are, or when the wait
-   * for them has timed out.
+   * Returns the step which marks the inputs of the service cache as complete, and from then on withdraws the restored
+   * state of complete clusters. It runs when the inputs are complete, or when the wait for them has timed out.
    */
   #endOfInitialSync(): Step {
     const { log, clock } = this.#context;
     const begun = clock.now();
+    let unsubscribe: Unsubscribe | undefined;
     return {
       name: 'end of the initial sync',
       start: () => {
@@ -401,14 +362,15 @@ export class Agent implements ReadModel, PlayStage {
         this.#tape?.tape.markSynced();
         this.#syncedMs = Math.round(clock.now() - begun);
         const { followed } = this.#mesh;
-        const clusters = followed && reportedClusters(followed);
-        for (const reported of [clusters, this.#kubernetes?.reported])
+        for (const reported of [followed, this.#kubernetes?.reported])
           if (reported !== undefined) this.#reports.push(new ClusterReport(reported, log, clock));
         for (const report of this.#reports) report.start();
-        this.#history?.start(clusters, this.#kubernetes?.kinds);
+        this.#history?.start(followed, this.#kubernetes?.kinds);
+        unsubscribe = followed?.onChange((cluster) => this.#releaseIfComplete(cluster));
         this.#releaseCompleteClusters();
       },
       stop: () => {
+        unsubscribe?.();
         this.#history?.stop();
         for (const report of this.#reports) report.stop();
       },
@@ -458,7 +420,7 @@ export class Agent implements ReadModel, PlayStage {
 
   /** Returns the labels of an identity, or the restored ones if no source has them. */
   readonly labelsOf = (identity: number): Labels | undefined =>
-    this.#reportedIdentities.labelsOf(identity) ?? this.#stateKeeper?.labelsOf(identity);
+    this.#reportedIdentities.labelsOf(identity) ?? this.#stateKeeper?.restoration.labelsOf(identity);
 
   readonly restoredOf = (cluster: string): RestoredDocument | undefined =>
     this.#stateKeeper?.restored(cluster || this.#options.clusterName);
@@ -468,41 +430,39 @@ export class Agent implements ReadModel, PlayStage {
     return claimOrigin(claim, {
       clusterName,
       isInProcess: (cluster) => this.#mesh.isInProcess(cluster),
-      versionOf: (cluster, resource, name) => {
-        const { local, mesh } = this.#mesh.followed ?? {};
-        return cluster === clusterName
-          ? local?.versionOf(resource, name)
-          : mesh?.versionOf(cluster, resource, name);
-      },
-      conditionOf: (cluster) => this.#mesh.followed && clusterStatus(this.#mesh.followed, cluster),
+      versionOf: (cluster, resource, name) => this.#mesh.followed?.versionOf(cluster, resource, name),
+      conditionOf: (cluster) => this.#mesh.followed?.statusOf(cluster),
     });
   };
 
   readonly restoredIdentity = (identity: number): RestoredDocument | undefined => {
     if (this.#reportedIdentities.labelsOf(identity) !== undefined) return undefined;
-    const cluster = this.#stateKeeper?.clusterOf(identity);
+    const cluster = this.#stateKeeper?.restoration.clusterOf(identity);
     return cluster === undefined ? undefined : this.restoredOf(cluster);
   };
 
   readonly clusterOf = (identity: number): string => {
     if (reservedIdentityName(identity) !== undefined) return '';
-    return this.#reportedIdentities.clusterOf(identity) ?? this.#stateKeeper?.clusterOf(identity) ?? '';
+    const restored = this.#stateKeeper?.restoration;
+    return this.#reportedIdentities.clusterOf(identity) ?? restored?.clusterOf(identity) ?? '';
   };
 
   *identities(): Generator<KnownIdentity, void, void> {
-    yield* this.#reportedIdentities.entries();
-    for (const known of this.#stateKeeper?.identities() ?? []) {
-      if (this.#reportedIdentities.labelsOf(known.identity) === undefined) yield known;
+    const reported = new Set<number>();
+    for (const known of this.#reportedIdentities.entries()) {
+      reported.add(known.identity);
+      yield known;
     }
+    const restored = this.#stateKeeper?.restoration.identities() ?? [];
+    for (const known of restored) if (!reported.has(known.identity)) yield known;
   }
 
   cluster(name: string): ClusterDetailDocument | undefined {
-    const { followed } = this.#mesh;
-    return followed && clusterDetail(followed, name);
+    return this.#mesh.followed?.detailOf(name);
   }
 
-  *clusterMetrics(): Generator<ClusterMetrics, void, void> {
-    if (this.#mesh.followed !== undefined) yield* clusterMetrics(this.#mesh.followed);
+  clusterMetrics(): Iterable<ClusterMetrics> {
+    return this.#mesh.followed?.metrics() ?? [];
   }
 
   rejections(): RejectionStatus {

@@ -3,7 +3,7 @@ import type { Unsubscribe } from '../base/subscription.ts';
 import { type ClusterCondition, problemText } from '../client/cluster-text.ts';
 import type { ClusterSet } from '../clustermesh/cluster-set.ts';
 import type { Logger } from '../process/log.ts';
-import { clusterCondition } from './agent-status.ts';
+import { clusterCondition } from './followed-clusters.ts';
 
 const GRACE_MS = 1_000;
 /** Time after which a cluster is logged if it is connected again, but incomplete. */

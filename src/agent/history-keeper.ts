@@ -8,8 +8,8 @@ import { History } from '../history/history.ts';
 import type { KubernetesFeed } from '../k8s/feed/kubernetes-feed.ts';
 import type { Step } from '../process/start-step.ts';
 import type { AgentParts } from './agent.ts';
-import { isoTime } from './agent-status.ts';
 import type { ReportedClusters } from './cluster-report.ts';
+import { isoTime } from './followed-clusters.ts';
 import { recordDocuments } from './recorded-documents.ts';
 import { StateFiles } from './state-files.ts';
 

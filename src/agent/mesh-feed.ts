@@ -21,7 +21,7 @@ import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import type { AgentParts } from './agent.ts';
-import { clusterStatuses, type FollowedClusters } from './agent-status.ts';
+import { FollowedClusters } from './followed-clusters.ts';
 import { KvstoreRates } from './kvstore-rates.ts';
 import type { AgentOptions } from './options.ts';
 
@@ -236,7 +236,7 @@ export class MeshFeed {
   }
 
   #incompleteClusters(kind: 'local' | 'remote'): readonly string[] {
-    const clusters = this.#followed === undefined ? [] : clusterStatuses(this.#followed);
+    const clusters = this.#followed?.statuses() ?? [];
     return incompleteClusterTexts(clusters.filter(({ local }) => local === (kind === 'local')));
   }
 
@@ -310,7 +310,7 @@ export class MeshFeed {
     const remote = { clusterID: localID, maxConnectedClusters, serviceTTLMs, serviceV2 };
     const mesh = new ClusterMesh({ ...common, ...engines, services, ...remote });
     const identities = new IdentityResolver({ local, clusterID, mesh, maxConnectedClusters });
-    this.#followed = { local, localID, mesh, identities };
+    this.#followed = new FollowedClusters(local, localID, mesh, identities);
     local.start();
     for (const cluster of this.#recorded.clusters) if (cluster !== clusterName) await this.join(cluster);
   }

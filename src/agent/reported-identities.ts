@@ -1,19 +1,13 @@
 import type { KnownIdentity } from '../api/read-model.ts';
-import type { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
-import type { IdentityResolver } from '../clustermesh/identity-resolver.ts';
-import type { LocalCluster } from '../clustermesh/local-cluster.ts';
 import type { Labels } from '../model/labels.ts';
+import type { FollowedClusters } from './followed-clusters.ts';
 import type { KubernetesFollower } from './kubernetes-follower.ts';
 
 /** The sources of {@link ReportedIdentities}. Each is undefined before it is followed. */
 export interface IdentitySources {
   readonly clusterName: string;
   readonly followed: () =>
-    | {
-        readonly local: Pick<LocalCluster, 'identities'>;
-        readonly mesh: Pick<ClusterMesh, 'names' | 'identitiesOf'>;
-        readonly identities: Pick<IdentityResolver, 'resolve'>;
-      }
+    | Pick<FollowedClusters, 'names' | 'identitiesOf' | 'labelsOf' | 'clusterOf'>
     | undefined;
   readonly kubernetes: () =>
     | Pick<KubernetesFollower, 'labelsOf' | 'identities' | 'identityChanges'>
@@ -31,37 +25,32 @@ export class ReportedIdentities {
   /** Returns the labels of an identity from the kvstore of its cluster or from a CiliumIdentity. */
   labelsOf(identity: number): Labels | undefined {
     const { followed, kubernetes } = this.#sources;
-    return followed()?.identities.resolve(identity) ?? kubernetes()?.labelsOf(identity);
+    return followed()?.labelsOf(identity) ?? kubernetes()?.labelsOf(identity);
   }
 
   clusterOf(identity: number): string | undefined {
     const { clusterName, followed, kubernetes } = this.#sources;
-    const { local, mesh } = followed() ?? {};
-    const isLocal =
-      local?.identities.lookupByID(identity) !== undefined || kubernetes()?.labelsOf(identity) !== undefined;
-    if (isLocal) return clusterName;
-    return mesh?.names.find((name) => mesh.identitiesOf(name)?.lookupByID(identity) !== undefined);
+    return kubernetes()?.labelsOf(identity) === undefined ? followed()?.clusterOf(identity) : clusterName;
   }
 
   /** Yields all identities. An identity of the local kvstore hides the CiliumIdentity with the same number. */
   *entries(): Generator<KnownIdentity, void, void> {
-    const { clusterName: cluster, followed, kubernetes } = this.#sources;
-    const { local, mesh } = followed() ?? {};
-    if (local === undefined || mesh === undefined) return;
-    for (const [identity, labels] of local.identities.entries()) yield { identity, labels, cluster };
+    const { clusterName, followed, kubernetes } = this.#sources;
+    const clusters = followed();
+    if (clusters === undefined) return;
+    for (const cluster of clusters.names)
+      for (const [identity, labels] of clusters.identitiesOf(cluster)?.entries() ?? [])
+        yield { identity, labels, cluster };
+    const local = clusters.identitiesOf(clusterName);
     for (const [identity, labels] of kubernetes()?.identities() ?? [])
-      if (local.identities.lookupByID(identity) === undefined) yield { identity, labels, cluster };
-    for (const name of mesh.names) {
-      for (const [identity, labels] of mesh.identitiesOf(name)?.entries() ?? [])
-        yield { identity, labels, cluster: name };
-    }
+      if (local?.lookupByID(identity) === undefined) yield { identity, labels, cluster: clusterName };
   }
 
   /** A text that changes with {@link entries}, and when a cluster joins or leaves. */
   get version(): string {
     const { followed, kubernetes } = this.#sources;
-    const { local, mesh } = followed() ?? {};
-    const remote = mesh?.names.map((name) => `${name} ${mesh.identitiesOf(name)?.changes ?? 0}`) ?? [];
-    return [local?.identities.changes ?? 0, kubernetes()?.identityChanges ?? 0, ...remote].join(' ');
+    const clusters = followed();
+    const changes = clusters?.names.map((name) => `${name} ${clusters.identitiesOf(name)?.changes ?? 0}`);
+    return [kubernetes()?.identityChanges ?? 0, ...(changes ?? [])].join(' ');
   }
 }

@@ -3,14 +3,13 @@ import type { KnownIdentity, RestoredDocument } from '../api/read-model.ts';
 import type { CheckpointDocument } from '../api/status-document.ts';
 import { messageOf } from '../base/failure.ts';
 import { counted } from '../base/show-value.ts';
-import type { Labels } from '../model/labels.ts';
 import { READ_MS, STOP_MS, type Step } from '../process/start-step.ts';
 import { type CheckpointEngines, checkpointSections } from '../restore/checkpoint.ts';
 import { Checkpointer } from '../restore/checkpointer.ts';
 import { Restoration, type RestoreOutcome } from '../restore/restoration.ts';
 import type { AgentParts } from './agent.ts';
-import { isoTime } from './agent-status.ts';
 import { importedState, readCiliumState } from './cilium-state.ts';
+import { isoTime } from './followed-clusters.ts';
 import { StateFiles } from './state-files.ts';
 import { StateLock } from './state-lock.ts';
 
@@ -22,7 +21,7 @@ export interface StateKeeperOptions extends Pick<AgentParts, 'clock' | 'gate' | 
   readonly clusterName: string;
   readonly nodeName: string;
   readonly engines: CheckpointEngines;
-  /** Returns the identities of sources, without restored ones. */
+  /** Returns all identities, restored ones included. */
   readonly identities: () => Iterable<KnownIdentity>;
   /** Returns a text that changes with the identities. */
   readonly identityVersion: () => string;
@@ -39,8 +38,8 @@ const WRITE_MS = 60_000;
  * state.
  */
 export class StateKeeper {
+  readonly restoration: Restoration;
   readonly #options: StateKeeperOptions;
-  readonly #restoration: Restoration;
   readonly #checkpointer: Checkpointer;
   readonly #lock: StateLock;
 
@@ -49,7 +48,7 @@ export class StateKeeper {
     this.#options = options;
     this.#lock = new StateLock(path, log);
     const folder = new StateFiles(resolve(path));
-    this.#restoration = new Restoration({ ...engines, folder, clusterName, gate, onReject });
+    this.restoration = new Restoration({ ...engines, folder, clusterName, gate, onReject });
     this.#checkpointer = new Checkpointer({
       folder,
       clock,
@@ -57,9 +56,9 @@ export class StateKeeper {
         const header = {
           cluster: clusterName,
           writtenAt: clock.wallTime(),
-          knownAt: new Map([...options.staleClusters(), ...this.#restoration.ages]),
+          knownAt: new Map([...options.staleClusters(), ...this.restoration.ages]),
         };
-        return checkpointSections(engines, this.#identities(), header);
+        return checkpointSections(engines, options.identities(), header);
       },
       stateVersion: () => this.#stateVersion(),
       onChange: (failure) => {
@@ -89,7 +88,7 @@ export class StateKeeper {
       waitsFor: () => [`reading --state-dir ${this.#options.path}`],
       start: async ({ signal, progress }) => {
         await this.#lock.acquire();
-        const outcome = await this.#restoration.read(signal, progress);
+        const outcome = await this.restoration.read(signal, progress);
         this.#logOutcome(outcome);
         if (outcome.kind !== 'restored' && outcome.kind !== 'interrupted') await this.#importCiliumState();
         // After an interrupted restore, the engines contain only a part of the checkpoint, so a new one would lose the
@@ -105,52 +104,34 @@ export class StateKeeper {
     };
   }
 
-  /** Clusters with restored state. */
-  get clusters(): readonly string[] {
-    return this.#restoration.clusters;
-  }
-
   /** Withdraws the restored state of a cluster, because its sources are complete or it is no longer followed. */
   async releaseRestored(cluster: string): Promise<void> {
-    if (this.#restoration.knownAt(cluster) === undefined) return;
-    await this.#restoration.release(cluster);
+    if (this.restoration.knownAt(cluster) === undefined) return;
+    await this.restoration.release(cluster);
     this.#options.log.info({ cluster }, `cluster ${cluster}: restore complete`);
   }
 
   /** Withdraws the restored services of a remote cluster after its service TTL. */
   releaseRestoredOffers(cluster: string): void {
     const { log } = this.#options;
-    this.#restoration.releaseOffers(cluster).catch((error: unknown) => {
+    this.restoration.releaseOffers(cluster).catch((error: unknown) => {
       log.error({ err: error, cluster }, `cluster ${cluster}: cannot remove the restored state`);
     });
   }
 
   /** Returns the age of the restored state of a cluster; undefined if there is none. */
   restored(cluster: string): RestoredDocument | undefined {
-    const knownAt = this.#restoration.knownAt(cluster);
+    const knownAt = this.restoration.knownAt(cluster);
     if (knownAt === undefined) return undefined;
     const ageMs = Math.max(0, this.#options.clock.wallTime() - knownAt);
     return { knownAt: new Date(knownAt).toISOString(), ageSeconds: Math.round(ageMs / 1000) };
-  }
-
-  labelsOf(identity: number): Labels | undefined {
-    return this.#restoration.labelsOf(identity);
-  }
-
-  clusterOf(identity: number): string | undefined {
-    return this.#restoration.clusterOf(identity);
-  }
-
-  /** Returns all restored identities, even if a source provides them by now. */
-  identities(): Iterable<KnownIdentity> {
-    return this.#restoration.identities();
   }
 
   status(): CheckpointDocument {
     const { written, bytes, writtenAt, failure } = this.#checkpointer.status();
     return {
       folder: this.#options.path,
-      restored: this.clusters.flatMap((cluster) => {
+      restored: this.restoration.clusters.flatMap((cluster) => {
         const age = this.restored(cluster);
         return age === undefined ? [] : [{ cluster, ...age }];
       }),
@@ -161,20 +142,11 @@ export class StateKeeper {
     };
   }
 
-  *#identities(): Generator<KnownIdentity, void, void> {
-    const reported = new Set<number>();
-    for (const known of this.#options.identities()) {
-      reported.add(known.identity);
-      yield known;
-    }
-    for (const known of this.#restoration.identities()) if (!reported.has(known.identity)) yield known;
-  }
-
   /** Returns a text that changes with the state, so that an unchanged state is not written again. */
   #stateVersion(): string {
     const { engines, identityVersion, staleClusters } = this.#options;
     const { ipcache, nodes, services } = engines;
-    const clusters = [...this.clusters, ...staleClusters()].join(' ');
+    const clusters = [...this.restoration.clusters, ...staleClusters()].join(' ');
     return [ipcache.revision, nodes.revision, services.revision, identityVersion(), clusters].join('/');
   }
 
@@ -189,7 +161,7 @@ export class StateKeeper {
       const state = await readCiliumState(importFrom);
       for (const { rejection } of state.problems) onReject(rejection);
       const imported = importedState(state, { cluster: clusterName, name: nodeName });
-      const { entries, nodes } = await this.#restoration.adopt(imported);
+      const { entries, nodes } = await this.restoration.adopt(imported);
       const identities = imported.identities.length;
       log.info(
         `${option}: imported ${counted(entries, 'entry', 'entries')}, ${counted(nodes, 'node')}, ${counted(identities, 'identity', 'identities')}`,

@@ -1,18 +1,22 @@
 import { expect, it } from 'vitest';
-import { clusterDetail, clusterMetrics, type FollowedClusters } from '../../src/agent/agent-status.ts';
-import { IdentityResolver } from '../../src/clustermesh/identity-resolver.ts';
+import { FollowedClusters } from '../../src/agent/followed-clusters.ts';
+import type { LocalCluster } from '../../src/clustermesh/local-cluster.ts';
 import { newCluster, OWN, write, writeIP } from '../clustermesh/support/mesh-world.ts';
 import { agent, agentForEachTest, clock } from '../clustermesh/support/set-up.ts';
 import { settle } from '../kvstore/support/settle.ts';
 
 agentForEachTest();
 
+function followedClusters(local: LocalCluster): FollowedClusters {
+  return new FollowedClusters(local, 9, agent.mesh, { resolve: () => undefined });
+}
+
 it('measures the local cluster and each remote one, including one that is unreachable', async () => {
   const own = agent.followOwnOn(agent.connect(OWN, newCluster(clock, OWN, 9)));
   await agent.add('a', newCluster(clock, 'a', 1));
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
-  const figures = [...clusterMetrics({ local: own, mesh: agent.mesh })];
+  const figures = [...followedClusters(own).metrics()];
   expect(
     figures.map(({ name, watches, firstSyncMs, lastSyncMs }) => [
       ...[name, watches.length, firstSyncMs, lastSyncMs],
@@ -33,27 +37,19 @@ it('shows the progress of each store of a cluster, and its configuration', async
   await agent.add('a', server);
   await agent.mesh.add('b', () => Promise.reject(new Error('no such certificate')));
   await settle(8);
-  const followed: FollowedClusters = {
-    local: own,
-    localID: 9,
-    mesh: agent.mesh,
-    identities: new IdentityResolver({ local: own, mesh: agent.mesh }),
-  };
-  expect(clusterDetail(followed, OWN)).toMatchObject({ local: true, id: 9 });
-  expect([OWN, 'a'].map((name) => clusterDetail(followed, name)?.servicesExpired)).toEqual([
-    undefined,
-    false,
-  ]);
-  expect(clusterDetail(followed, 'nobody')).toBeUndefined();
-  expect(clusterDetail(followed, 'b')?.config).toBeUndefined();
-  expect(clusterDetail(followed, 'b')?.stores[0]).toMatchObject({ state: 'stopped', complete: false });
+  const followed = followedClusters(own);
+  expect(followed.detailOf(OWN)).toMatchObject({ local: true, id: 9 });
+  expect([OWN, 'a'].map((name) => followed.detailOf(name)?.servicesExpired)).toEqual([undefined, false]);
+  expect(followed.detailOf('nobody')).toBeUndefined();
+  expect(followed.detailOf('b')?.config).toBeUndefined();
+  expect(followed.detailOf('b')?.stores[0]).toMatchObject({ state: 'stopped', complete: false });
 
-  const { revision = 0 } = clusterDetail(followed, 'a') ?? {};
+  const { revision = 0 } = followed.detailOf('a') ?? {};
   expect(revision).toBeGreaterThan(0);
   writeIP(server, '10.1.0.1', 65_792);
   write(server, 'cilium/state/ip/v1/default/10.1.0.2', 'no JSON');
   await settle(8);
-  const detail = clusterDetail(followed, 'a');
+  const detail = followed.detailOf('a');
   expect(detail?.config).toMatchObject({ id: 1, capabilities: { cached: false } });
   const ip = detail?.stores.find(({ resource }) => resource === 'ip');
   expect(ip).toMatchObject({

@@ -13,14 +13,10 @@ it('a cluster that leaves while others get identities changes the version (regre
   const reported = new ReportedIdentities({
     clusterName: 'own',
     followed: () => ({
-      local: { identities: new IdentityCache() },
-      mesh: {
-        get names() {
-          return [...caches.keys()];
-        },
-        identitiesOf: (name) => caches.get(name),
-      },
-      identities: { resolve: () => undefined },
+      names: [...caches.keys()],
+      identitiesOf: (name) => caches.get(name),
+      labelsOf: () => undefined,
+      clusterOf: () => undefined,
     }),
     kubernetes: () => undefined,
   });

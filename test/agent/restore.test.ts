@@ -302,14 +302,15 @@ describe('a checkpoint', () => {
     const { keeper } = keeperOf(stateDir, clock);
     const second = keeper.step();
     await second.start(context);
-    expect(keeper.clusters).toEqual(['baltic']);
+    expect(keeper.restoration.clusters).toEqual(['baltic']);
     await keeper.releaseRestored('baltic');
     await second.stop?.();
 
     const { keeper: third } = keeperOf(stateDir, clock);
     const step = third.step();
     await step.start(context);
-    expect([third.clusters, [...third.identities()]]).toEqual([[], []]);
+    const { restoration } = third;
+    expect([restoration.clusters, [...restoration.identities()]]).toEqual([[], []]);
     await step.stop?.();
   });
 });
