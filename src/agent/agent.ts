@@ -10,6 +10,7 @@ import type {
   RestoredDocument,
 } from '../api/read-model.ts';
 import type { ClusterDetailDocument, ClusterDocument, StatusDocument } from '../api/status-document.ts';
+import type { Timer } from '../base/clock.ts';
 import { messageOf } from '../base/failure.ts';
 import type { RateLimitOptions } from '../base/rate-limit.ts';
 import { type Rejection, type RejectionStatus, rejection } from '../base/rejection.ts';
@@ -324,6 +325,13 @@ export class Agent implements ReadModel, PlayStage {
       this.#stateKeeper.releaseRestoredOffers(cluster);
   }
 
+  /** Withdraws the restored services of clusters that are not followed, and therefore have no service TTL. */
+  #releaseUnfollowed(): void {
+    for (const cluster of this.#stateKeeper?.restoration.clusters ?? [])
+      if (this.#mesh.followed?.progressOf(cluster) === undefined)
+        this.#stateKeeper?.releaseRestoredOffers(cluster);
+  }
+
   #readRecordedObjects(kubernetes: RecordedKubernetes): Step {
     return {
       name: 'recorded Kubernetes',
@@ -353,7 +361,9 @@ export class Agent implements ReadModel, PlayStage {
   #endOfInitialSync(): Step {
     const { log, clock } = this.#context;
     const begun = clock.now();
+    const { serviceTTLMs } = this.#options;
     let unsubscribe: Unsubscribe | undefined;
+    let timer: Timer | undefined;
     return {
       name: 'end of the initial sync',
       start: () => {
@@ -367,10 +377,12 @@ export class Agent implements ReadModel, PlayStage {
         for (const report of this.#reports) report.start();
         this.#history?.start(followed, this.#kubernetes?.kinds);
         unsubscribe = followed?.onChange((cluster) => this.#releaseIfComplete(cluster));
+        if (serviceTTLMs !== undefined) timer = clock.after(serviceTTLMs, () => this.#releaseUnfollowed());
         this.#releaseCompleteClusters();
       },
       stop: () => {
         unsubscribe?.();
+        timer?.cancel();
         this.#history?.stop();
         for (const report of this.#reports) report.stop();
       },

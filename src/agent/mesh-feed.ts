@@ -202,8 +202,9 @@ export class MeshFeed {
    */
   mayContain(cluster: string): boolean {
     if (this.#followed === undefined || !this.#isListed) return true;
-    const problems = this.#folder?.status().problems ?? {};
-    return this.#followed.mesh.progressOf(cluster) !== undefined || Object.hasOwn(problems, cluster);
+    return (
+      this.#followed.mesh.progressOf(cluster) !== undefined || this.#folder?.mayContain(cluster) === true
+    );
   }
 
   recordedKvstore(cluster: string): KvstoreBackend | undefined {

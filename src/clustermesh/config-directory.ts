@@ -15,6 +15,8 @@ export type ConfigListing = ReadonlyMap<string, ConfigFile>;
 export interface DirectoryState {
   /** The clusters followed because of the directory. */
   readonly clusters: ReadonlyMap<string, FollowedConfig>;
+  /** Names of all files. */
+  readonly files: ReadonlySet<string>;
   /** Current problems by file name, one sentence each. */
   readonly problems: ReadonlyMap<string, string>;
 }
@@ -27,7 +29,11 @@ interface FollowedConfig {
   readonly invalidSince: number | undefined;
 }
 
-export const EMPTY_DIRECTORY: DirectoryState = { clusters: new Map(), problems: new Map() };
+export const EMPTY_DIRECTORY: DirectoryState = {
+  clusters: new Map(),
+  files: new Set(),
+  problems: new Map(),
+};
 
 /** A change of a cluster. */
 export type DirectoryChange =
@@ -55,12 +61,12 @@ export const GRACE_MS = 10_000;
  * `failures` has the problem of each failed change by name. Pure.
  */
 export function withFailedChanges(
-  { clusters, problems }: DirectoryState,
+  state: DirectoryState,
   failures: ReadonlyMap<string, string>,
 ): DirectoryState {
-  const next = new Map(clusters);
+  const next = new Map(state.clusters);
   for (const name of failures.keys()) next.set(name, { hash: undefined, invalidSince: undefined });
-  return { clusters: next, problems: new Map([...problems, ...failures]) };
+  return { ...state, clusters: next, problems: new Map([...state.problems, ...failures]) };
 }
 
 /**
@@ -115,5 +121,6 @@ export function stepDirectory(
     }
   }
   for (const name of clusters.keys()) if (!next.has(name)) changes.push({ type: 'remove', name });
-  return { state: { clusters: next, problems }, changes, unsettled, nextScanAt };
+  const state = { clusters: next, files: new Set(listing.keys()), problems };
+  return { state, changes, unsettled, nextScanAt };
 }

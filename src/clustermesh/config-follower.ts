@@ -104,6 +104,14 @@ export class ConfigFollower {
     await this.#tasks.stop();
   }
 
+  /**
+   * Returns true if the directory contains a file of this name, or has not been read yet. A file without `endpoints:`
+   * may be a half-written configuration.
+   */
+  mayContain(name: string): boolean {
+    return !this.#isListed || this.#state.files.has(name);
+  }
+
   status(): ConfigFollowerStatus {
     const { clusters } = this.#state;
     return {

@@ -5,7 +5,6 @@ import { type Rejection, rejection } from '../base/rejection.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { ClusterMesh } from '../clustermesh/cluster-mesh.ts';
 import type { OnClusterChange, RemoteClusterStatus } from '../clustermesh/cluster-status.ts';
-import type { ConfigListing } from '../clustermesh/config-directory.ts';
 import { ConfigFollower, type ConfigSource } from '../clustermesh/config-follower.ts';
 import type { MeshEngines } from '../clustermesh/engines.ts';
 import type { Duty, DutyState, DutyStatus } from './duty.ts';
@@ -38,7 +37,6 @@ export class RemoteClusters implements Duty {
   #state: DutyState = 'waiting';
   #mesh: ClusterMesh | undefined;
   #configs: ConfigFollower | undefined;
-  #files: ConfigListing = new Map();
 
   constructor(options: RemoteClustersOptions) {
     this.#options = options;
@@ -75,12 +73,12 @@ export class RemoteClusters implements Duty {
     if (progress?.synced === true) return 'complete';
     if (this.statusOf(cluster)?.servicesExpired === true) return 'expired';
     if (progress !== undefined) return 'incomplete';
-    const hasFile = this.#files.has(cluster) && cluster !== this.#options.clusterName;
-    return this.#configs?.status().listed === true && !hasFile ? 'gone' : 'incomplete';
+    const mayReturn = cluster !== this.#options.clusterName && this.#configs?.mayContain(cluster) !== false;
+    return mayReturn ? 'incomplete' : 'gone';
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clusterName, clusterID, maxConnectedClusters, serviceTTLMs } = this.#options;
+    const { clusterName, clusterID, maxConnectedClusters, serviceTTLMs, source } = this.#options;
     const { clock, random, gate, onReject } = this.#options;
     const mesh = new ClusterMesh({
       ...this.#engines,
@@ -97,16 +95,13 @@ export class RemoteClusters implements Duty {
     });
     const onProblem = (name: string, reason: string): void =>
       onReject(rejection('unusable-config', 'file', name, reason, 'the configurations of remote clusters'));
-    const source: ConfigSource = {
-      list: () => this.#list(signal),
-      watch: (onChange) => this.#options.source.watch(onChange),
-    };
-    const configs = new ConfigFollower({ source, mesh, clock, onProblem });
+    // A cluster may have been unknown to the mesh when its file was deleted.
+    const onScan = (): void => this.#listeners.call('');
+    const configs = new ConfigFollower({ source, mesh, clock, onProblem, onScan });
     this.#mesh = mesh;
     this.#configs = configs;
     this.#state = 'running';
     const leave = mesh.onChange((name) => this.#listeners.call(name));
-    void configs.listed.then(() => this.#listeners.call(''));
     // The first list may hang, for example that of a folder in a network file system.
     await Promise.race([configs.start(), fired(signal)]);
     await fired(signal);
@@ -114,16 +109,6 @@ export class RemoteClusters implements Duty {
     await mesh.stop();
     leave();
     this.#state = 'ended';
-  }
-
-  /** Lists the files. If a file was deleted, notifies the readers, because the mesh may not know its cluster. */
-  async #list(signal: AbortSignal): Promise<ConfigListing> {
-    const files = await this.#options.source.list();
-    if (signal.aborted) return files;
-    const wasDeleted = [...this.#files.keys()].some((name) => !files.has(name));
-    this.#files = files;
-    if (wasDeleted) this.#listeners.call('');
-    return files;
   }
 
   status(): DutyStatus {

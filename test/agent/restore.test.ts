@@ -481,6 +481,27 @@ describe('an agent that is restarted', () => {
     expect(agent.ipcache.get('10.2.0.1')).toBeUndefined();
   });
 
+  it('keeps the restored state of a cluster whose configuration is being rewritten at the start (regression: released)', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const clustermeshConfig = temporaryFolder({ baltic: '' });
+    const { agent } = await startAgent(OWN, CART, { stateDir, clustermeshConfig });
+    const clusters = (): readonly string[] =>
+      agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
+    await expect.poll(clusters).toEqual(['baltic']);
+    rmSync(join(clustermeshConfig, 'baltic'));
+    await expect.poll(clusters).toEqual([]);
+  });
+
+  it('withdraws the restored services of a cluster with an unusable configuration after the service TTL (regression: never)', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const clustermeshConfig = temporaryFolder({ baltic: 'endpoints: 7\n' });
+    const { agent, state } = await startAgent(OWN, CART, { stateDir, clustermeshConfig, serviceTTLMs: 50 });
+    await expect.poll(() => state().services).toEqual({ 'shop/cart': {} });
+    expect(agent.ipcache.get('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
+  });
+
   it('keeps the restored state of remote clusters if their folder cannot be read at the start (regression: released)', async () => {
     vi.spyOn(ConfigFolder.prototype, 'list').mockRejectedValue(new Error('busy'));
     onTestFinished(() => void vi.restoreAllMocks());
