@@ -73,7 +73,6 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'operator/kvstoremesh/mirror.ts markSynced',
     'operator/mirrored-slices/followed-list.ts stop',
     'operator/publish/producer.ts stop',
-    'operator/remote-clusters.ts listed',
   ],
   'is a server for tests': ['kvstore/memory/memory-server.ts #start'],
 };
