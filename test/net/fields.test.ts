@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeWith, Fields, type RejectField, rejectInput } from '../../src/net/fields.ts';
 
 type Lenient = Fields<undefined>;
+type Reader = (fields: Lenient) => unknown;
 
 /** Reads `json` leniently. Returns the fields, and rejections as `reason path`. */
 function read<T>(
@@ -20,135 +21,99 @@ function read<T>(
 }
 
 describe('a field', () => {
-  it.each([
-    ['string', (fields: Lenient) => fields.string('a')],
-    ['word', (fields: Lenient) => fields.word('a', ['x'])],
-    ['boolean', (fields: Lenient) => fields.boolean('a')],
-    ['number', (fields: Lenient) => fields.number('a', 0, 9)],
-    ['integer', (fields: Lenient) => fields.integer('a', 0, 9)],
-    ['address', (fields: Lenient) => fields.address('a')],
-    ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a')],
-    ['cidr', (fields: Lenient) => fields.cidr('a')],
-    ['object', (fields: Lenient) => fields.object('a')],
-  ])(
-    'that is absent or null is undefined, and not rejected: %s',
-    (_name, reader: (fields: Lenient) => unknown) => {
-      expect(read({}, reader)).toEqual({ value: undefined, rejected: [] });
-      expect(read({ a: null }, reader)).toEqual({ value: undefined, rejected: [] });
-    },
-  );
+  it.each<[string, Reader]>([
+    ['string', (fields) => fields.string('a')],
+    ['word', (fields) => fields.word('a', ['x'])],
+    ['boolean', (fields) => fields.boolean('a')],
+    ['number', (fields) => fields.number('a', 0, 9)],
+    ['integer', (fields) => fields.integer('a', 0, 9)],
+    ['address', (fields) => fields.address('a')],
+    ['addressOf', (fields) => fields.addressOf(4, 'a')],
+    ['cidr', (fields) => fields.cidr('a')],
+    ['object', (fields) => fields.object('a')],
+  ])('that is absent or null is undefined, and not rejected: %s', (_name, reader) => {
+    expect(read({}, reader)).toEqual({ value: undefined, rejected: [] });
+    expect(read({ a: null }, reader)).toEqual({ value: undefined, rejected: [] });
+  });
 
-  it.each([
-    ['string', (fields: Lenient) => fields.string('a'), 1, 'wrong-type a 1: must be a string'],
-    ['text', (fields: Lenient) => fields.text('a'), 7, 'wrong-type a 7: must be a string'],
-    ['number', (fields: Lenient) => fields.number('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
-    [
-      'number',
-      (fields: Lenient) => fields.number('a', 1, 9),
-      0.9,
-      'out-of-range a 0.9: must be a number from 1 to 9',
-    ],
-    [
-      'number',
-      (fields: Lenient) => fields.number('a', 1, 9),
-      9.1,
-      'out-of-range a 9.1: must be a number from 1 to 9',
-    ],
-    ['text', (fields: Lenient) => fields.text('a'), '', 'missing-field a "": must not be empty'],
-    ['text', (fields: Lenient) => fields.text('a'), undefined, 'missing-field a undefined: is missing'],
-    [
-      'word',
-      (fields: Lenient) => fields.word('a', ['x', 'y']),
-      'X',
-      'unknown-value a "X": must be one of x, y',
-    ],
-    [
-      'boolean',
-      (fields: Lenient) => fields.boolean('a'),
-      'true',
-      'wrong-type a "true": must be true or false',
-    ],
-    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
+  it.each<[string, Reader, unknown, string]>([
+    ['string', (fields) => fields.string('a'), 1, 'wrong-type a 1: must be a string'],
+    ['text', (fields) => fields.text('a'), 7, 'wrong-type a 7: must be a string'],
+    ['number', (fields) => fields.number('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
+    ['number', (fields) => fields.number('a', 1, 9), 0.9, 'out-of-range a 0.9: must be a number from 1 to 9'],
+    ['number', (fields) => fields.number('a', 1, 9), 9.1, 'out-of-range a 9.1: must be a number from 1 to 9'],
+    ['text', (fields) => fields.text('a'), '', 'missing-field a "": must not be empty'],
+    ['text', (fields) => fields.text('a'), undefined, 'missing-field a undefined: is missing'],
+    ['word', (fields) => fields.word('a', ['x', 'y']), 'X', 'unknown-value a "X": must be one of x, y'],
+    ['boolean', (fields) => fields.boolean('a'), 'true', 'wrong-type a "true": must be true or false'],
+    ['integer', (fields) => fields.integer('a', 0, 9), '5', 'wrong-type a "5": must be a number'],
+    ['integer', (fields) => fields.integer('a', 1, 9), 0, 'out-of-range a 0: must be an integer from 1 to 9'],
     [
       'integer',
-      (fields: Lenient) => fields.integer('a', 1, 9),
-      0,
-      'out-of-range a 0: must be an integer from 1 to 9',
-    ],
-    [
-      'integer',
-      (fields: Lenient) => fields.integer('a', 1, 9),
+      (fields) => fields.integer('a', 1, 9),
       10,
       'out-of-range a 10: must be an integer from 1 to 9',
     ],
     [
       'integer',
-      (fields: Lenient) => fields.integer('a', 1, 9),
+      (fields) => fields.integer('a', 1, 9),
       1.5,
       'out-of-range a 1.5: must be an integer from 1 to 9',
     ],
     [
       'address',
-      (fields: Lenient) => fields.address('a'),
+      (fields) => fields.address('a'),
       '10.0.0',
       'invalid-address a "10.0.0": is not a valid IP address',
     ],
     [
       'address',
-      (fields: Lenient) => fields.address('a'),
+      (fields) => fields.address('a'),
       '10.0.0.0/8',
       'invalid-address a "10.0.0.0/8": is not a valid IP address',
     ],
     [
       'addressOf',
-      (fields: Lenient) => fields.addressOf(4, 'a'),
+      (fields) => fields.addressOf(4, 'a'),
       'fd00::1',
       'wrong-family a "fd00::1": must be an IPv4 address',
     ],
     [
       'addressOf',
-      (fields: Lenient) => fields.addressOf(6, 'a'),
+      (fields) => fields.addressOf(6, 'a'),
       '10.0.0.1',
       'wrong-family a "10.0.0.1": must be an IPv6 address',
     ],
+    ['cidr', (fields) => fields.cidr('a'), '10.0.0.1', 'invalid-cidr a "10.0.0.1": is not a valid CIDR'],
     [
       'cidr',
-      (fields: Lenient) => fields.cidr('a'),
-      '10.0.0.1',
-      'invalid-cidr a "10.0.0.1": is not a valid CIDR',
-    ],
-    [
-      'cidr',
-      (fields: Lenient) => fields.cidr('a'),
+      (fields) => fields.cidr('a'),
       '10.0.0.0/33',
       'invalid-cidr a "10.0.0.0/33": is not a valid CIDR',
     ],
-    ['object', (fields: Lenient) => fields.object('a'), [], 'wrong-type a []: must be an object'],
-    ['item', (fields: Lenient) => fields.item('a'), undefined, 'wrong-type a null: must be an object'],
-  ])(
-    'of a wrong form is rejected, and undefined: %s',
-    (_name, reader: (fields: Lenient) => unknown, value, rejection) => {
-      expect(read({ a: value }, reader)).toEqual({ value: undefined, rejected: [rejection] });
-    },
-  );
+    ['object', (fields) => fields.object('a'), [], 'wrong-type a []: must be an object'],
+    ['item', (fields) => fields.item('a'), undefined, 'wrong-type a null: must be an object'],
+  ])('of a wrong form is rejected, and undefined: %s', (_name, reader, value, rejection) => {
+    expect(read({ a: value }, reader)).toEqual({ value: undefined, rejected: [rejection] });
+  });
 
-  it.each([
-    ['string', (fields: Lenient) => fields.string('a'), '', ''],
-    ['text', (fields: Lenient) => fields.text('a'), 'x', 'x'],
-    ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), 'y', 'y'],
-    ['word', (fields: Lenient) => fields.word('a', ['x', 'y']), '', undefined],
-    ['boolean', (fields: Lenient) => fields.boolean('a'), false, false],
-    ['number', (fields: Lenient) => fields.number('a', 0, 9), 1.5, 1.5],
-    ['number', (fields: Lenient) => fields.number('a', 0, 9), 0, 0],
-    ['number', (fields: Lenient) => fields.number('a', 0, 9), 9, 9],
-    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 0, 0],
-    ['integer', (fields: Lenient) => fields.integer('a', 0, 9), 9, 9],
-    ['address', (fields: Lenient) => fields.address('a'), '::ffff:10.0.0.1', '10.0.0.1'],
-    ['address', (fields: Lenient) => fields.address('a'), '', undefined],
-    ['addressOf', (fields: Lenient) => fields.addressOf(6, 'a'), 'FD00::0:1', 'fd00::1'],
-    ['addressOf', (fields: Lenient) => fields.addressOf(4, 'a'), '10.0.0.1', '10.0.0.1'],
-    ['cidr', (fields: Lenient) => fields.cidr('a'), ' 10.1.2.3/16\n', '10.1.0.0/16'],
-  ])('of the right form is returned: %s', (_name, reader: (fields: Lenient) => unknown, value, expected) => {
+  it.each<[string, Reader, unknown, unknown]>([
+    ['string', (fields) => fields.string('a'), '', ''],
+    ['text', (fields) => fields.text('a'), 'x', 'x'],
+    ['word', (fields) => fields.word('a', ['x', 'y']), 'y', 'y'],
+    ['word', (fields) => fields.word('a', ['x', 'y']), '', undefined],
+    ['boolean', (fields) => fields.boolean('a'), false, false],
+    ['number', (fields) => fields.number('a', 0, 9), 1.5, 1.5],
+    ['number', (fields) => fields.number('a', 0, 9), 0, 0],
+    ['number', (fields) => fields.number('a', 0, 9), 9, 9],
+    ['integer', (fields) => fields.integer('a', 0, 9), 0, 0],
+    ['integer', (fields) => fields.integer('a', 0, 9), 9, 9],
+    ['address', (fields) => fields.address('a'), '::ffff:10.0.0.1', '10.0.0.1'],
+    ['address', (fields) => fields.address('a'), '', undefined],
+    ['addressOf', (fields) => fields.addressOf(6, 'a'), 'FD00::0:1', 'fd00::1'],
+    ['addressOf', (fields) => fields.addressOf(4, 'a'), '10.0.0.1', '10.0.0.1'],
+    ['cidr', (fields) => fields.cidr('a'), ' 10.1.2.3/16\n', '10.1.0.0/16'],
+  ])('of the right form is returned: %s', (_name, reader, value, expected) => {
     expect(read({ a: value }, reader)).toEqual({ value: expected, rejected: [] });
   });
 

@@ -1,63 +1,25 @@
-import type { Clock, Timer } from '../../../src/base/clock.ts';
+import { ManualClock, WALL_TIME_AT_0 } from '../../base/support/manual-clock.ts';
+import { settle as settleTurns } from '../../kvstore/support/settle.ts';
 
-interface Due {
-  readonly at: number;
-  readonly callback: () => void;
-}
-
-/** The wall time at which every {@link FakeClock} starts. */
-const STARTED_AT = Date.UTC(2026, 10, 20, 12);
-
-/**
- * A clock that only a test advances. Its monotonic time has another origin than its wall time, as that of a machine.
- */
-export class FakeClock implements Clock {
-  readonly #timers = new Set<Due>();
-  readonly #origin: number;
-  #now: number;
-
-  /** Starts with the monotonic time `uptimeMs`. */
+/** A {@link ManualClock} of a machine that runs since `uptimeMs`. Pending promises run after each timer. */
+export class FakeClock extends ManualClock {
   constructor(uptimeMs = 98_765_432) {
-    this.#now = uptimeMs;
-    this.#origin = STARTED_AT - uptimeMs;
+    super(WALL_TIME_AT_0 - uptimeMs);
+    super.advance(uptimeMs);
   }
 
-  now(): number {
-    return this.#now;
-  }
-
-  wallTime(): number {
-    return this.#origin + this.#now;
-  }
-
-  after(delayMs: number, callback: () => void): Timer {
-    const due = { at: this.#now + delayMs, callback };
-    this.#timers.add(due);
-    return { cancel: () => this.#timers.delete(due) };
-  }
-
-  /** Timers that are set. */
-  get pending(): number {
-    return this.#timers.size;
-  }
-
-  /** Advances the clock and runs due timers, in order; pending promises run after each. */
-  async advance(ms: number): Promise<void> {
-    const end = this.#now + ms;
-    for (;;) {
-      const [next] = [...this.#timers].filter(({ at }) => at <= end).sort((a, b) => a.at - b.at);
-      if (next === undefined) break;
-      this.#now = Math.max(this.#now, next.at);
-      this.#timers.delete(next);
-      next.callback();
+  override async advance(ms: number): Promise<void> {
+    const end = this.now() + ms;
+    for (let next = this.nextAt; next !== undefined && next <= end; next = this.nextAt) {
+      super.advance(next - this.now());
       await settle();
     }
-    this.#now = end;
+    super.advance(end - this.now());
     await settle();
   }
 }
 
-/** Runs everything that waits only for a turn. */
-export async function settle(): Promise<void> {
-  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+/** Runs everything that waits only for a turn, of all parts of an agent. */
+export function settle(): Promise<void> {
+  return settleTurns(20);
 }
