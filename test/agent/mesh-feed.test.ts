@@ -393,16 +393,18 @@ describe('the parts of a mesh feed', () => {
     const step = feed.clusters();
     const startup = new Startup(context);
     const started = startup.start([[step], [feed.remoteSync(timeout)]], run.signal);
-    await vi.waitFor(() => expect(list).toHaveBeenCalledOnce());
+    await vi.waitFor(() => expect(list).toHaveBeenCalledOnce(), 60_000);
     const reason = `--clustermesh-config ${clustermeshConfig}: not read yet`;
     const stateOf = (): unknown => startup.status().map(({ state, waitsFor }) => [state, ...waitsFor]);
     expect(stateOf()).toEqual([['running', reason], ['pending']]);
     context.clock.advance(READ_MS);
-    await vi.waitFor(() =>
-      expect(stateOf()).toEqual([
-        ['overdue', reason],
-        ['running', reason],
-      ]),
+    await vi.waitFor(
+      () =>
+        expect(stateOf()).toEqual([
+          ['overdue', reason],
+          ['running', reason],
+        ]),
+      60_000,
     );
     expect(await startup.stop()).toEqual([]);
     expect(await started).toBe(false);
@@ -422,7 +424,7 @@ describe('the parts of a mesh feed', () => {
     await feed.localKvstore(timeout).start(run);
     const clusters = feed.clusters();
     await clusters.start(run);
-    await vi.waitFor(() => expect(feed.folderProblems()).toHaveLength(1));
+    await vi.waitFor(() => expect(feed.folderProblems()).toHaveLength(1), 60_000);
     expect(context.countRejection.mock.calls).toMatchObject([[{ reason: 'unusable-config', field: 'file' }]]);
     expect(context.onReject).not.toHaveBeenCalled();
     await clusters.stop?.();

@@ -21,6 +21,7 @@ import { createLog } from '../../src/process/log.ts';
 import { Restoration } from '../../src/restore/restoration.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
+import { until } from '../base/support/until.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
 import { settle } from './support/fake-clock.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
@@ -232,7 +233,7 @@ describe('a checkpoint', () => {
     await step.start({ signal: new AbortController().signal, progress: () => {} });
     const written = async (): Promise<number> => {
       clock.advance(60_000);
-      await vi.waitFor(() => expect(clock.pending).toBe(1));
+      await until('the next timer is set', () => clock.pending === 1);
       return keeper.status().written;
     };
     const before = await written();
@@ -249,7 +250,7 @@ describe('a checkpoint', () => {
     const { agent } = await startAgent([...OWN, ...BALTIC], CART, { stateDir: temporaryFolder({}) }, clock);
     clock.advance(60_000);
     const written = (): number | undefined => agent.status().checkpoint?.written;
-    await vi.waitFor(() => expect(written()).toBe(1));
+    await until('the checkpoint is written', () => written() === 1);
     await agent.stop();
     expect(written()).toBe(1);
   });

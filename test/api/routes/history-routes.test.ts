@@ -112,7 +112,7 @@ describe('at', () => {
     });
     const path = `/v1/ipcache?at=${iso(begun + 1500)}`;
     const lists = Array.from({ length: 4 }, () => ask(path));
-    await vi.waitFor(() => expect(waiting).toHaveLength(4));
+    await vi.waitFor(() => expect(waiting).toHaveLength(4), 60_000);
     expect(await ask(path)).toMatchObject({
       status: 429,
       body: { type: 'urn:dpcache:problem:too-many', detail: expect.stringContaining('4 concurrent') },

@@ -55,7 +55,7 @@ describe('a client that gets 429', () => {
       const { ask, sent, clock } = await client(2, header);
       const answer = ask();
       for (const attempt of [1, 2]) {
-        await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]));
+        await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]), 60_000);
         await clock.advance(delay - 1);
         expect(sent()).toBe(attempt);
         await clock.advance(1);
@@ -68,7 +68,7 @@ describe('a client that gets 429', () => {
     const { ask, sent, clock } = await client(100);
     const refused = expect(ask()).rejects.toThrow('try again later');
     for (const attempt of [1, 2, 3, 4, 5, 6]) {
-      await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]));
+      await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([attempt, 1]), 60_000);
       await clock.advance(1_500);
     }
     await refused;

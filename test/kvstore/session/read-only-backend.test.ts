@@ -286,7 +286,7 @@ describe('a read-only backend', () => {
     source.failure = new Error('broken');
     const watch = source.watch('a/');
     const reading = events(watch)();
-    await vi.waitFor(() => expect(watch.status().failures).toBe(1));
+    await vi.waitFor(() => expect(watch.status().failures).toBe(1), 60_000);
     expect(source.status().requests).toMatchObject({ internal: 1 });
     await source.close();
     await reading;
@@ -306,7 +306,7 @@ describe('a read-only backend', () => {
     source.failure = new Error('broken');
     const watch = source.watch('a/');
     const reading = events(watch)();
-    await vi.waitFor(() => expect(watch.status().failures).toBe(1));
+    await vi.waitFor(() => expect(watch.status().failures).toBe(1), 60_000);
     expect(source.signals.map(({ aborted }) => aborted)).toEqual([true]);
     await source.close();
     await reading;
