@@ -1,8 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { ApiClient } from '../src/api/api-client.ts';
 import type { DatapathDiffDocument } from '../src/api/datapath-document.ts';
 import type { ServiceDocument } from '../src/api/documents.ts';
@@ -10,15 +8,12 @@ import type { StatusDocument } from '../src/api/status-document.ts';
 import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
 import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.ts';
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
+import { PROGRAM, say } from './demo/demonstration.ts';
 
 // `npm run demo:datapath`, as root: three clusters on this machine. Each is a network namespace with an agent that
 // manages its kernel tables; each pod is a network namespace, too. A client reaches a service of all three clusters by
 // its cluster IP. One cluster is removed, and the client has no error. Removes everything at the end.
 
-const { program } = parseArgs({ options: { program: { type: 'string' } } }).values;
-const path = (name: string): string => fileURLToPath(new URL(`../${name}`, import.meta.url));
-/** The built program, or the one of `--program`. */
-const PROGRAM = program ?? path('dist/cli/main.js');
 const CLUSTER_IP = '172.16.0.10';
 const PORT = 8080;
 const CLUSTERS = ['atlantic', 'baltic', 'caspian'] as const;
@@ -47,10 +42,6 @@ const once = () => {
   socket.on('close', (failed) => { if (!failed) console.log(answer); setTimeout(once, 5); });
 };
 once();`;
-
-function say(text = ''): void {
-  process.stdout.write(`${text}\n`);
-}
 
 async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
   for (let left = 3_000; left > 0; left--) {
