@@ -87,7 +87,12 @@ export class FaultyLink implements Transport {
       onEnded: () => this.#streams.delete(stream),
     });
     this.#streams.add(stream);
-    this.#applyFaults(stream);
+    if (this.#link === 'down') stream.end(unavailable('connection refused'));
+    if (this.#link === 'black-hole') this.#drop(stream);
+    else if (this.#isStalled(stream)) stream.stall();
+    if (this.#isForbidden(stream.prefix)) stream.end(forbidden());
+    if (this.#cutNextWatchAfter !== undefined) stream.cutAfter(this.#cutNextWatchAfter);
+    this.#cutNextWatchAfter = undefined;
     return stream;
   }
 
@@ -192,16 +197,6 @@ export class FaultyLink implements Transport {
 
   #isForbidden(key: string): boolean {
     return [...this.#forbiddenPrefixes].some((prefix) => key.startsWith(prefix));
-  }
-
-  #applyFaults(stream: FaultyStream): void {
-    if (this.#link === 'down') stream.end(unavailable('connection refused'));
-    if (this.#link === 'black-hole') this.#drop(stream);
-    else if (this.#isStalled(stream)) stream.stall();
-    if (this.#isForbidden(stream.prefix)) stream.end(forbidden());
-    if (this.#cutNextWatchAfter === undefined) return;
-    stream.cutAfter(this.#cutNextWatchAfter);
-    this.#cutNextWatchAfter = undefined;
   }
 
   #read(

@@ -67,7 +67,10 @@ export class FaultyStream implements WatchStream {
   }
 
   cancel(): void {
-    this.#close();
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#stream.cancel();
+    this.#link.onEnded();
   }
 
   /** Delays everything without an error, like a black hole or a slow link. */
@@ -115,14 +118,7 @@ export class FaultyStream implements WatchStream {
 
   #finish(reason: unknown): void {
     if (!this.#isOpen) return;
-    this.#close();
+    this.cancel();
     this.#observer.onEnd(reason);
-  }
-
-  #close(): void {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    this.#stream.cancel();
-    this.#link.onEnded();
   }
 }

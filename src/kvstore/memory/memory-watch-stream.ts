@@ -79,7 +79,9 @@ export class MemoryWatchStream {
   }
 
   cancel(): void {
-    this.#close();
+    if (!this.#isRunning) return;
+    this.#isRunning = false;
+    this.#onEnded();
   }
 
   /** Ends the stream. The observer receives the reason in a microtask, even if the stream is paused. */
@@ -113,25 +115,19 @@ export class MemoryWatchStream {
     });
   }
 
-  #close(): void {
-    if (!this.#isRunning) return;
-    this.#isRunning = false;
-    this.#onEnded();
-  }
-
   #finish(reason: unknown): void {
-    this.#close();
+    this.cancel();
     this.#observer.onEnd(reason);
   }
 
   /** Delivers one item per microtask, so that observers interleave as over a network. */
   #deliver(): void {
     if (!this.#isRunning) return;
-    if (this.#endReason !== undefined) this.#finish(this.#endReason);
-    else if (!this.#isPaused) this.#deliverNext();
-  }
-
-  #deliverNext(): void {
+    if (this.#endReason !== undefined) {
+      this.#finish(this.#endReason);
+      return;
+    }
+    if (this.#isPaused) return;
     try {
       if (this.#isCreated) this.#deliverEvents();
       else this.#deliverCreated();
@@ -154,21 +150,21 @@ export class MemoryWatchStream {
    */
   #deliverEvents(): void {
     const header = this.#store.header;
-    if (this.#nextVersion !== undefined) {
-      this.#deliverSlice(header);
-      this.#continue();
-    } else if (this.#nextRevision <= header.revision) {
+    if (this.#nextVersion === undefined) {
+      if (this.#nextRevision > header.revision) {
+        if (this.#progressRequests === 0) return;
+        this.#progressRequests--;
+        this.#observer.onProgress(header, true);
+        this.wake();
+        return;
+      }
       const revisions = this.#store.versionsFrom(this.#nextRevision, REVISIONS_PER_RESPONSE);
       this.#nextRevision += revisions.length;
       this.#laterVersions = versionsBelow(this.#request.prefix, revisions);
       this.#advance();
-      this.#deliverSlice(header);
-      this.#continue();
-    } else if (this.#progressRequests > 0) {
-      this.#progressRequests--;
-      this.#observer.onProgress(header, true);
-      this.wake();
     }
+    this.#deliverSlice(header);
+    this.#continue();
   }
 
   #deliverSlice(header: ResponseHeader): void {
