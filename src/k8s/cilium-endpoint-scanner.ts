@@ -1,6 +1,12 @@
 import { MAX_IDENTITY } from '../model/numeric-identity.ts';
 import { canonicalAddress } from '../net/prefix.ts';
-import { type EndpointClaim, endpointClaim, MAX_ADDRESSES, type SharedParts } from './endpoint-claim.ts';
+import {
+  type EndpointClaim,
+  endpointClaim,
+  MAX_ADDRESSES,
+  type SharedParts,
+  withIP,
+} from './endpoint-claim.ts';
 import {
   FieldGroup,
   leaveToDecoder,
@@ -21,9 +27,9 @@ export function ciliumEndpointScanner(shared: SharedParts): ObjectScanner<Endpoi
   let createdAt = 0;
   let identity = -1;
   let hostIP = '';
-  let ips: string[] = [];
+  let ips: readonly string[] = [];
   const scanIP = scanAddress((ip) => {
-    if (!ips.includes(ip)) ips.push(ip);
+    ips = withIP(ips, ip);
   });
   return objectScanner({
     metadata: {
