@@ -392,9 +392,9 @@ export class KubernetesFeed {
   }
 
   #addPolicies(): void {
-    const { metadata, policies = true, world = 'single-stack' } = this.#options;
+    const { metadata, policies = true, world = 'single-stack', gate } = this.#options;
     if (metadata === undefined || !policies) return;
-    const table = new PolicyCIDRTable(metadata, world, (rejected) => this.#rejections.add(rejected));
+    const table = new PolicyCIDRTable(metadata, world, (rejected) => this.#rejections.add(rejected), gate);
     this.#add('networkpolicies', table.networkPolicies());
     this.#add('ciliumnetworkpolicies', table.ciliumPolicies());
     this.#add('ciliumclusterwidenetworkpolicies', table.clusterwidePolicies());

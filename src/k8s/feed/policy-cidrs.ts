@@ -1,4 +1,5 @@
 import { type Rejection, rejection } from '../../base/rejection.ts';
+import type { TurnGate } from '../../base/turn-gate.ts';
 import { cidrGroupLabels, cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
 import { cutOut } from '../../net/cut-out.ts';
 import type { Prefix } from '../../net/prefix.ts';
@@ -11,11 +12,14 @@ import {
   readCiliumPolicyCIDRs,
   readNetworkPolicyCIDRs,
 } from '../parse-policy-cidrs.ts';
-import type { KindReader } from './object-feed.ts';
+import { type KindReader, runSteps } from './object-feed.ts';
 import type { PrefixMetadata } from './prefix-metadata.ts';
 
 /** Maximum number of CIDRs per policy, so that one policy cannot fill the IPCache. */
 const MAX_CIDRS = 65_536;
+
+/** Changes of CIDRs per step; 256 take about 1 ms. */
+const CHANGES_PER_STEP = 256;
 
 /** A policy and the CIDRs written for it. */
 interface WrittenPolicy {
@@ -37,6 +41,9 @@ interface GroupChange {
   readonly removed: CIDRsByText;
 }
 
+/** Work that yields after each change of a CIDR. */
+type Steps = Generator<undefined, void, void>;
+
 const NO_CIDRS: CIDRsByText = new Map();
 
 /** Returns the CIDRs which are not in `others`. */
@@ -54,23 +61,40 @@ function* remainders(cidrs: CIDRsByText, except: readonly Prefix[]): Generator<s
  * The CIDRs of policies, each with a node-local identity (KUBERNETES 48 to 50). Their source is `generated`, which is
  * weaker than the source of a pod. Each policy is a resource, so a CIDR stays while any policy contains it. Exceptions
  * are subtracted. A policy may arrive before its CIDR groups (KUBERNETES 54). Each group is a resource, too, and adds
- * its labels to its CIDRs.
+ * its labels to its CIDRs. A change of a group is applied in steps, because hundreds of policies may refer to it; the
+ * groups of a first list are applied immediately, so that a caller that waits for the list finds their labels.
  */
 export class PolicyCIDRTable {
   readonly #metadata: PrefixMetadata;
   readonly #world: WorldLabels;
   readonly #policies = new Map<string, WrittenPolicy>();
-  /** The CIDRs of each group, by text. */
+  /** The CIDRs of each group, by text. A received group that is not applied yet has its previous CIDRs. */
   readonly #groups = new Map<string, CIDRsByText>();
+  /** The groups that are not applied yet; undefined for a deleted group. */
+  readonly #received = new Map<string, ParsedCIDRGroup | undefined>();
+  /** Applies the received groups; undefined if there are none. */
+  #steps: Steps | undefined;
+  /** True while a list of groups arrives. */
+  #isListing = false;
   /** Policies by the group that they refer to. */
   readonly #byGroup = new Map<string, Set<string>>();
   readonly #onReject: (rejection: Rejection) => void;
+  readonly #gate: TurnGate | undefined;
 
-  /** @param onReject receives a policy when it first exceeds the limit of 65,536 CIDRs */
-  constructor(metadata: PrefixMetadata, world: WorldLabels, onReject: (rejection: Rejection) => void) {
+  /**
+   * @param onReject receives a policy when it first exceeds the limit of 65,536 CIDRs
+   * @param gate distributes the changes of groups over turns of the event loop. Default: one turn
+   */
+  constructor(
+    metadata: PrefixMetadata,
+    world: WorldLabels,
+    onReject: (rejection: Rejection) => void,
+    gate?: TurnGate,
+  ) {
     this.#metadata = metadata;
     this.#world = world;
     this.#onReject = onReject;
+    this.#gate = gate;
   }
 
   networkPolicies(): KindReader<PolicyCIDRs> {
@@ -90,34 +114,61 @@ export class PolicyCIDRTable {
       kind: 'CiliumCIDRGroup',
       fields: CIDR_GROUP_FIELDS,
       read: readCIDRGroup,
+      start: () => {
+        this.#isListing = true;
+      },
+      listed: () => {
+        this.#isListing = false;
+      },
       change: (current, previous) => {
-        const group = (current ?? previous)?.name ?? '';
-        const before = this.#groups.get(group) ?? NO_CIDRS;
-        const after = new Map(current?.cidrs.map((cidr) => [cidr.toString(), cidr]));
-        const change = { group, added: without(after, before), removed: without(before, after) };
-        this.#labelGroup(change, after.keys(), current?.labels ?? new Map());
-        if (current === undefined) this.#groups.delete(group);
-        else this.#groups.set(group, after);
-        for (const resource of this.#byGroup.get(group) ?? []) {
-          const written = this.#policies.get(resource);
-          if (written !== undefined) this.#writeGroup(resource, written, change);
-        }
+        this.#received.set((current ?? previous)?.name ?? '', current);
+        const isRunning = this.#steps !== undefined;
+        this.#steps ??= this.#applyReceived();
+        if (this.#isListing && current !== undefined) runSteps(undefined, this.#steps);
+        else if (!isRunning) runSteps(this.#gate, this.#steps);
       },
     };
   }
 
+  *#applyReceived(): Steps {
+    let changes = 0;
+    for (const [group, received] of this.#received) {
+      this.#received.delete(group);
+      for (const _ of this.#applyGroup(group, received)) if (++changes % CHANGES_PER_STEP === 0) yield;
+    }
+    this.#steps = undefined;
+  }
+
+  *#applyGroup(group: string, received: ParsedCIDRGroup | undefined): Steps {
+    const before = this.#groups.get(group) ?? NO_CIDRS;
+    const after = new Map(received?.cidrs.map((cidr) => [cidr.toString(), cidr]));
+    const change = { group, added: without(after, before), removed: without(before, after) };
+    if (received === undefined) this.#groups.delete(group);
+    else this.#groups.set(group, after);
+    const policies = [...(this.#byGroup.get(group) ?? [])].map(
+      (resource) => [resource, this.#policies.get(resource)] as const,
+    );
+    yield* this.#labelGroup(change, after.keys(), received?.labels ?? new Map());
+    for (const [resource, written] of policies)
+      if (written !== undefined) yield* this.#writeGroup(resource, written, change);
+  }
+
   /** Sets the labels of a group on its CIDRs, whether a policy refers to the group or not. */
-  #labelGroup(
+  *#labelGroup(
     { group, removed }: GroupChange,
     cidrs: Iterable<string>,
     labels: ParsedCIDRGroup['labels'],
-  ): void {
+  ): Steps {
     const resource = `cidrgroup/${group}`;
     for (const cidr of cidrs) {
       const groupLabels = cidrGroupLabels(group, labels, cidr, this.#world);
       this.#metadata.upsertMetadata(cidr, 'generated', resource, groupLabels);
+      yield;
     }
-    for (const cidr of removed.keys()) this.#metadata.removeMetadata(cidr, resource);
+    for (const cidr of removed.keys()) {
+      this.#metadata.removeMetadata(cidr, resource);
+      yield;
+    }
   }
 
   #reader(
@@ -200,13 +251,19 @@ export class PolicyCIDRTable {
     for (const cidr of previous.keys()) if (!current.has(cidr)) this.#metadata.removeMetadata(cidr, resource);
   }
 
-  /** Applies a change of a group to a policy. Linear in the changed CIDRs, unless the policy exceeds the limit. */
-  #writeGroup(resource: string, written: WrittenPolicy, { group, added, removed }: GroupChange): void {
-    const { cidrs, policy, exceedsLimit } = written;
+  /**
+   * Applies a change of a group to a policy. Linear in the changed CIDRs, unless the policy exceeds the limit. Ends if
+   * the policy changes in the meantime, because its CIDRs are then computed from the changed group.
+   */
+  *#writeGroup(resource: string, written: WrittenPolicy, { group, added, removed }: GroupChange): Steps {
+    const { policy } = written;
     function* remaindersOf(changed: CIDRsByText): Generator<string, void, void> {
       for (const { group: name, except } of policy.groups)
         if (name === group) yield* remainders(changed, except);
     }
+    const isCurrent = (): boolean => this.#policies.get(resource) === written;
+    if (!isCurrent()) return;
+    const { cidrs, exceedsLimit } = written;
     if (exceedsLimit) {
       this.#write(resource, written);
       return;
@@ -219,6 +276,8 @@ export class PolicyCIDRTable {
       }
       cidrs.set(cidr, count + 1);
       if (count === 0) this.#add(resource, cidr);
+      yield;
+      if (!isCurrent()) return;
     }
     for (const cidr of remaindersOf(removed)) {
       const remaining = (cidrs.get(cidr) ?? 0) - 1;
@@ -227,6 +286,8 @@ export class PolicyCIDRTable {
         cidrs.delete(cidr);
         this.#metadata.removeMetadata(cidr, resource);
       }
+      yield;
+      if (!isCurrent()) return;
     }
   }
 
