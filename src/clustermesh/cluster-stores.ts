@@ -175,7 +175,11 @@ export class ClusterStores extends ResourceStores {
     const skipped = new Set<CopiedResource>(SERVICE_RESOURCES.filter((resource) => resource !== format));
     if (!exportsResource('serviceexports', config?.capabilities ?? {})) skipped.add('serviceexports');
     this.skipped = skipped;
-    await this.#skipExports(config !== undefined, signal);
+    if (skipped.has('serviceexports')) {
+      this.exportsSkipped.resolve();
+      // Those of an earlier configuration are withdrawn.
+      if (config !== undefined) await this.stores.get('serviceexports')?.drain(signal);
+    }
     if (format !== undefined || !this.stores.has('services')) return;
     const reason = `exports its services only as slices, which the setting service-v2 ${serviceV2} does not read`;
     rejections.add(
@@ -184,16 +188,6 @@ export class ClusterStores extends ResourceStores {
     this.servicesSkipped.resolve();
     // Otherwise the old services would stay forever, because they are withdrawn only when another format is complete.
     await this.#withdrawSkipped(signal);
-  }
-
-  /**
-   * If the cluster does not export `serviceexports`, stops waiting for them and withdraws those of an earlier
-   * configuration.
-   */
-  async #skipExports(isConfigured: boolean, signal: AbortSignal): Promise<void> {
-    if (!this.skipped.has('serviceexports')) return;
-    this.exportsSkipped.resolve();
-    if (isConfigured) await this.stores.get('serviceexports')?.drain(signal);
   }
 
   /**
@@ -298,11 +292,7 @@ export class ClusterStores extends ResourceStores {
     return gate.run(gate.slice, work, signal);
   }
 
-  override abandonWithdrawal(): void {
-    this.#reportEnd();
-  }
-
-  #reportEnd(): void {
+  override endWithdrawal(): void {
     if (!this.#isWithdrawalReported) return;
     this.#isWithdrawalReported = false;
     this.#options.engines.onWithdrawal?.(this.#options.cluster, false);
@@ -325,7 +315,7 @@ export class ClusterStores extends ResourceStores {
       await runAllSteps(signal, steps);
       if (signal.aborted) return;
       tap?.onWithdrawn(cluster, scope);
-      this.#reportEnd();
+      this.endWithdrawal();
     } finally {
       this.#isWithdrawing = false;
     }

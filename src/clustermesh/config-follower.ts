@@ -187,22 +187,18 @@ export class ConfigFollower {
 
   /** Applies changes concurrently. Returns the problem of each failed change, by the name of its cluster. */
   async #applyAll(changes: readonly DirectoryChange[]): Promise<ReadonlyMap<string, string>> {
+    const { mesh } = this.#options;
     const failures = new Map<string, string>();
     const apply = async (change: DirectoryChange): Promise<void> => {
       try {
-        await this.#apply(change);
+        if (change.type === 'remove') await mesh.remove(change.name);
+        else await mesh.add(change.name, change.connect);
       } catch (error) {
         failures.set(change.name, `could not be applied: ${messageOf(error)}`);
       }
     };
     await Promise.all(changes.map(apply));
     return failures;
-  }
-
-  async #apply(change: DirectoryChange): Promise<void> {
-    const { mesh } = this.#options;
-    if (change.type === 'remove') await mesh.remove(change.name);
-    else await mesh.add(change.name, change.connect);
   }
 
   /** Reports the new or changed problems. Returns true if there are any. */

@@ -393,7 +393,7 @@ export class FollowedCluster {
       }
       signal.throwIfAborted();
       if (tries === MAX_WITHDRAWALS) {
-        this.#stores.abandonWithdrawal();
+        this.#stores.endWithdrawal();
         break;
       }
       await sleep(clock, backoffDelay(tries, BACKOFF, random), signal);

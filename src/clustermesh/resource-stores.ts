@@ -168,8 +168,8 @@ export abstract class ResourceStores {
    */
   abstract withdraw(signal: AbortSignal): Promise<void>;
 
-  /** Must be called if a withdrawal that rejected is not repeated. */
-  abandonWithdrawal(): void {}
+  /** Reports the end of a withdrawal. Must be called if a withdrawal that rejected is not repeated. */
+  endWithdrawal(): void {}
 
   /** Follows one resource until the signal fires or the kvstore turns out to be replaced. */
   follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {

@@ -10,6 +10,7 @@ import type { ConfigSource } from '../clustermesh/config-follower.ts';
 import type { EtcdConfig } from '../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfig, MAX_CONFIG_BYTES, type ReadPem, readPem } from '../kvstore/etcd/etcd-config-file.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { unreadable } from './input-error.ts';
 
 const BROKEN_LINK: ConfigFile = { kind: 'unusable', reason: 'broken symbolic link' };
 
@@ -165,9 +166,13 @@ async function isUnchanged(previous: KnownConfig, content: string, read: ReadPem
   }
 }
 
-/** Reads a folder once, without connections to its kvstores. */
-export function listConfigFolder(path: string): Promise<ConfigListing> {
-  return new ConfigFolder(path, () => {
-    throw new Error('only the files are listed');
-  }).list();
+/** Reads the folder of `--clustermesh-config` once, without connections to its kvstores. Throws `InputError`. */
+export async function listConfigFolder(path: string): Promise<ConfigListing> {
+  try {
+    return await new ConfigFolder(path, () => {
+      throw new Error('only the files are listed');
+    }).list();
+  } catch (cause) {
+    throw unreadable('--clustermesh-config', path, cause);
+  }
 }

@@ -63,7 +63,7 @@ async function folderProblems(path: string): Promise<readonly string[]> {
       file.kind === 'unusable' ? [remoteEtcdProblem(path, name, file.reason)] : [],
     );
   } catch (error) {
-    return [unreadable('--clustermesh-config', path, error).message];
+    return [messageOf(error)];
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../base/clock.ts';
 import { type Rejection, RejectionLog, type RejectionStatus } from '../base/rejection.ts';
+import { counted } from '../base/show-value.ts';
 import type { Logger } from './log.ts';
 
 /**
@@ -93,5 +94,5 @@ export function rejectedText({ total, byReason }: Pick<RejectionStatus, 'total' 
   if (total === 0) return 'no items were rejected';
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   const reasons = counts.map(([reason, count]) => `${count} ${reason}`).join(', ');
-  return `${total} ${total === 1 ? 'item was' : 'items were'} rejected: ${reasons}`;
+  return `${counted(total, 'item was', 'items were')} rejected: ${reasons}`;
 }

@@ -86,33 +86,28 @@ function charactersOf({ ports, nodeName, zone, hostname, forZones }: Backend): n
   return size;
 }
 
+/** Returns a service as JSON. All fields except the collections are written unchanged. */
 function serviceRecord(service: Service): object {
-  const { id: _, clusterIPs, ports, externalIPs, ingressIPs, sourceRanges, labels, selector } = service;
-  const { type, addressing, externalTrafficPolicy, internalTrafficPolicy, healthCheckNodePort } = service;
-  const { sessionAffinitySeconds, publishNotReady, global, shared, affinity, trafficDistribution } = service;
+  const {
+    id: _,
+    clusterIPs,
+    ports,
+    externalIPs,
+    ingressIPs,
+    sourceRanges,
+    labels,
+    selector,
+    ...rest
+  } = service;
   return {
-    type,
-    addressing,
-    externalTrafficPolicy,
-    internalTrafficPolicy,
-    healthCheckNodePort,
-    sessionAffinitySeconds,
-    publishNotReady,
-    global,
-    shared,
-    affinity,
-    trafficDistribution,
     clusterIPs: [...clusterIPs],
     ports: Array.from(ports, ([name, { port, protocol, nodePort }]) => ({ name, port, protocol, nodePort })),
     externalIPs: [...externalIPs],
     ingressIPs: [...ingressIPs],
     sourceRanges: sourceRanges && [...sourceRanges],
-    nodeSelector: service.nodeSelector,
-    sourceRangesPolicy: service.sourceRangesPolicy,
-    nodeLabel: service.nodeLabel,
-    exposedType: service.exposedType,
     labels: [...labels],
     selector: [...selector],
+    ...rest,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { counted } from '../../base/show-value.ts';
 import { parseTime } from '../../base/system-clock.ts';
 import type { KubernetesObject, ResourceKind } from '../../k8s/resource.ts';
 import { type PatchOperation, pointer } from '../../k8s/rest/object-writer.ts';
@@ -130,7 +131,7 @@ export class PolicyStatusCollector implements Collector {
     if (stale.size === 0) return;
     const place = placeOfObject(policies, policy);
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
-    const reason = `the kvstore does not contain ${stale.size === 1 ? '1 node' : `${stale.size} nodes`} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
+    const reason = `the kvstore does not contain ${counted(stale.size, 'node')} of the status, ${rounds}: ${[...stale.keys()].slice(0, 10).join(', ')}`;
     for (const operations of removalPatches(stale)) {
       const write = { verb: 'patch', place, part: 'status', operations } as const;
       if ((await performWrite(writer, write, reason, report, signal)) === 'done')

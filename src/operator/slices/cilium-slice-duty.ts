@@ -1,3 +1,4 @@
+import { counted } from '../../base/show-value.ts';
 import { sleep } from '../../base/sleep.ts';
 import { OPEN_GATE } from '../../base/turn-gate.ts';
 import { CILIUM_ENDPOINT_SLICES } from '../../k8s/feed/kinds.ts';
@@ -208,7 +209,7 @@ export class CiliumSliceDuty implements Duty {
       this.#slices.recordWrite(name, written);
       return true;
     }
-    const reason = `the desired slice has ${written.size === 1 ? '1 endpoint' : `${written.size} endpoints`} of ${slice.namespace}`;
+    const reason = `the desired slice has ${counted(written.size, 'endpoint')} of ${slice.namespace}`;
     const key = `/${name}`;
     const known = this.#latest.get(key);
     this.#latest.beginRequest(key);

@@ -4,7 +4,7 @@ import { counted } from '../../base/show-value.ts';
 import type { EtcdConfig } from '../../kvstore/etcd/etcd-config.ts';
 import { loadEtcdConfigFile } from '../../kvstore/etcd/etcd-config-file.ts';
 import { listConfigFolder } from '../config-folder.ts';
-import { InputError, unreadable } from '../input-error.ts';
+import { InputError } from '../input-error.ts';
 import { printable } from '../terminal.ts';
 import { Check, type CheckResult } from './check.ts';
 import { checkClientCertificate, checkEndpoint, isPassed } from './endpoint-checks.ts';
@@ -81,10 +81,7 @@ async function listTargets(options: TroubleshootOptions): Promise<readonly Targe
 }
 
 async function listFolder(folder: string, clusterName: string): Promise<readonly Target[]> {
-  const files = await listConfigFolder(folder).catch((cause: unknown) => {
-    throw unreadable('--clustermesh-config', folder, cause);
-  });
-  return [...files].flatMap(([cluster, file]) => {
+  return [...(await listConfigFolder(folder))].flatMap(([cluster, file]) => {
     if (file.kind === 'other' || cluster === clusterName) return [];
     const target = { cluster, path: join(folder, cluster), local: false };
     return [file.kind === 'unusable' ? { ...target, problem: file.reason } : target];
