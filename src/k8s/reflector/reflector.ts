@@ -15,7 +15,7 @@ import type {
   ResourceStatus,
 } from '../resource.ts';
 import { ApiError, asApiError } from '../rest/api-error.ts';
-import { type ApiRequest, type ApiTransport, textOf } from '../rest/api-transport.ts';
+import type { ApiRequest, ApiTransport } from '../rest/api-transport.ts';
 import { Exchange } from '../rest/exchange.ts';
 import { resourceName, rightToGrant } from '../rest/resource-path.ts';
 import { FieldTree } from './field-tree.ts';
@@ -462,9 +462,8 @@ export class Reflector implements FollowedResource {
     if (lastPut === undefined) return { type: 'proven', same: isQuick };
     using exchange = this.#newExchange();
     exchange.allowSilence(LIST_SILENCE_MS);
-    const answer = await exchange.open({ path: lastPutPath(this.#kind, lastPut) });
-    const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
-    const list = parseList(text);
+    const path = lastPutPath(this.#kind, lastPut);
+    const list = parseList(await exchange.text({ path }, MAX_OBJECT_BYTES));
     const items: readonly unknown[] = Array.isArray(list['items']) ? list['items'] : [];
     const same = items.some(
       (item) =>

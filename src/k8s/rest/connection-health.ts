@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { type Failure, failureOf } from '../../base/failure.ts';
 import { sleep } from '../../base/sleep.ts';
 import { type ApiError, asApiError } from './api-error.ts';
-import { type ApiAnswer, type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
+import type { ApiAnswer, ApiRequest, ApiTransport } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 
 /** Time without data from the server before a health check, and timeout of the check (KUBERNETES 11). */
@@ -68,7 +68,7 @@ export class ConnectionHealth implements ApiTransport {
     using exchange = new Exchange({ transport: this.#transport, clock: this.#clock, signal });
     exchange.allowTime(QUIET_MS);
     try {
-      await textOf(exchange.read(await exchange.open({ path: '/healthz' })));
+      await exchange.text({ path: '/healthz' });
     } catch (thrown) {
       this.#onFailedProbe(asApiError(thrown));
     }

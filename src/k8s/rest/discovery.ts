@@ -1,7 +1,6 @@
 import { isObject, parseJson } from '../../net/fields.ts';
 import type { ResourceKind } from '../resource.ts';
 import { ApiError } from './api-error.ts';
-import { textOf } from './api-transport.ts';
 import { Exchange, type ExchangeOptions } from './exchange.ts';
 import { groupPath } from './resource-path.ts';
 
@@ -13,8 +12,7 @@ async function servedPlurals(kind: ResourceKind, options: ExchangeOptions): Prom
   using exchange = new Exchange(options);
   exchange.allowTime(DISCOVERY_MS);
   try {
-    const text = await textOf(exchange.read(await exchange.open({ path: groupPath(kind) })));
-    return new Set(namesIn(text));
+    return new Set(namesIn(await exchange.text({ path: groupPath(kind) })));
   } catch (error) {
     if (error instanceof ApiError && error.code === 'missing') return new Set();
     throw error;

@@ -51,6 +51,11 @@ export class Exchange implements Disposable {
     throw errorOfAnswer(answer.status, text, answer.retryAfterMs);
   }
 
+  /** Sends the request and resolves to the text of the response, at most `maxLength` characters. */
+  async text(request: Omit<ApiRequest, 'signal'>, maxLength?: number): Promise<string> {
+    return textOf(this.read(await this.open(request)), maxLength);
+  }
+
   /** Yields the bytes of a response as they arrive. */
   read({ body }: ApiAnswer): AsyncIterable<Uint8Array> {
     return chunksUntil(body, this.#end.signal);

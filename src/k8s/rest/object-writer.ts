@@ -7,7 +7,7 @@ import { isKubernetesObject } from '../reflector/known-objects.ts';
 import { MAX_OBJECT_BYTES } from '../reflector/list-query.ts';
 import type { KubernetesObject, ResourceKind } from '../resource.ts';
 import { ApiError, asApiError } from './api-error.ts';
-import { type ApiRequest, type ApiTransport, textOf } from './api-transport.ts';
+import type { ApiRequest, ApiTransport } from './api-transport.ts';
 import { Exchange } from './exchange.ts';
 import { resourceName, resourcePath, rightToGrant } from './resource-path.ts';
 
@@ -196,8 +196,7 @@ export class ApiObjectWriter implements ObjectWriter {
       fieldManager === undefined || write.verb === 'delete'
         ? ''
         : `?fieldManager=${encodeURIComponent(fieldManager)}`;
-    const answer = await exchange.open({ ...request, path: request.path + query });
-    const text = await textOf(exchange.read(answer), MAX_OBJECT_BYTES);
+    const text = await exchange.text({ ...request, path: request.path + query }, MAX_OBJECT_BYTES);
     if (write.verb === 'delete') return undefined;
     const object = parseJson(text);
     if (isKubernetesObject(object)) return object;
