@@ -5,6 +5,7 @@ import { type FamilyStems, newStems } from '../../src/lpm/stem-index.ts';
 import { type AddressWords, type Family, maskWords } from '../../src/net/address-words.ts';
 import { containsWords } from '../../src/net/prefix.ts';
 import { leastCpuTime } from '../base/support/cpu-time.ts';
+import { fewerRuns } from '../base/support/fewer-runs.ts';
 
 interface Prefix {
   readonly words: AddressWords;
@@ -105,6 +106,7 @@ describe('the index of stems', () => {
             }
           }
         }),
+        fewerRuns(150),
       );
     },
   );
