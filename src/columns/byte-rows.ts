@@ -137,11 +137,7 @@ export class ByteRows {
 
   /** Returns the text of a row, which must not be changed; `undefined` if the row is free. */
   textAt(row: number): Uint8Array | undefined {
-    const offset = this.rows.get(row, this.#text) - 1;
-    const page = this.#pages[row >>> PAGE_BITS];
-    if (offset < 0 || page === undefined) return undefined;
-    const start = page.startOf(offset);
-    return page.bytes.subarray(start, start + page.lengthAt(offset));
+    return this.read(row, (bytes, from, to) => bytes.subarray(from, to));
   }
 
   /** Returns true if the text of a row is `bytes[from, to)`. */
@@ -155,20 +151,43 @@ export class ByteRows {
     return true;
   }
 
+  /** Calls `read` with the bytes of the text of a row, `bytes[from, to)`; returns `undefined` if the row is free. */
+  read<R>(row: number, read: (bytes: Uint8Array, from: number, to: number) => R): R | undefined {
+    const offset = this.rows.get(row, this.#text) - 1;
+    const page = this.#pages[row >>> PAGE_BITS];
+    if (offset < 0 || page === undefined) return undefined;
+    const start = page.startOf(offset);
+    return read(page.bytes, start, start + page.lengthAt(offset));
+  }
+
   /** Returns the row of the text `bytes[from, to)`, or -1. */
   find(bytes: Uint8Array, from: number, to: number): number {
+    return this.#find(bytes, from, to, hashOf(bytes, from, to, this.#seed));
+  }
+
+  /** Adds the text `bytes[from, to)`, which is not in the table. Returns its row. */
+  add(bytes: Uint8Array, from: number, to: number): number {
+    return this.#add(bytes, from, to, hashOf(bytes, from, to, this.#seed));
+  }
+
+  /** Returns the row of the text `bytes[from, to)`. Adds the text if the table does not have it. */
+  ensure(bytes: Uint8Array, from: number, to: number): number {
     const hash = hashOf(bytes, from, to, this.#seed);
+    const row = this.#find(bytes, from, to, hash);
+    return row < 0 ? this.#add(bytes, from, to, hash) : row;
+  }
+
+  #find(bytes: Uint8Array, from: number, to: number, hash: number): number {
     let row = this.#chains.first(hash);
     while (row >= 0 && !this.isAt(row, bytes, from, to)) row = this.#chains.after(row, hash);
     return row;
   }
 
-  /** Adds the text `bytes[from, to)`, which is not in the table. Returns its row. */
-  add(bytes: Uint8Array, from: number, to: number): number {
+  #add(bytes: Uint8Array, from: number, to: number, hash: number): number {
     const row = this.#takeRow();
     const page = this.#pageWithRoom(row >>> PAGE_BITS, storedLength(to - from));
     this.rows.set(row, this.#text, page.append(bytes, from, to) + 1);
-    this.#chains.add(row, hashOf(bytes, from, to, this.#seed));
+    this.#chains.add(row, hash);
     return row;
   }
 

@@ -20,6 +20,11 @@ class TextTable {
     return this.table.add(bytes, 7, bytes.length - 3);
   }
 
+  ensure(key: string): number {
+    const bytes = Buffer.from(`prefix/${key}…`);
+    return this.table.ensure(bytes, 7, bytes.length - 3);
+  }
+
   find(key: string): number {
     const bytes = Buffer.from(`prefix/${key}…`);
     return this.table.find(bytes, 7, bytes.length - 3);
@@ -42,7 +47,7 @@ describe('rows that are found by a text', () => {
           const row = model.get(key);
           expect(texts.find(key)).toBe(row ?? -1);
           if (isAdded && row === undefined) {
-            const added = texts.add(key);
+            const added = model.size % 2 === 0 ? texts.add(key) : texts.ensure(key);
             expect([table.rows.get(added, 0), table.rows.get(added, 1)]).toEqual([0, 0]);
             table.rows.set(added, 1, 9);
             model.set(key, added);
@@ -55,7 +60,8 @@ describe('rows that are found by a text', () => {
         expect(table.size).toBe(model.size);
         expect(new Set(model.values()).size).toBe(model.size);
         for (const [key, row] of model)
-          expect([texts.find(key), table.has(row), texts.textAt(row)]).toEqual([row, true, key]);
+          expect([texts.find(key), texts.ensure(key), texts.textAt(row)]).toEqual([row, row, key]);
+        expect(table.size).toBe(model.size);
       }),
     );
   });

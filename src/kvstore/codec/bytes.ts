@@ -38,6 +38,12 @@ export function keyOfBytes(bytes: Uint8Array): string {
   return textOfBytes(bytes) ?? escapedText(bytes);
 }
 
+/** Returns {@link keyOfBytes} of `bytes[from, to)`, without creating a view of these bytes. */
+export function keyIn(bytes: Uint8Array, from: number, to: number): string {
+  const text = utf8Slice.call(bytes, from, to);
+  return text.includes('\ufffd') ? keyOfBytes(bytes.subarray(from, to)) : text;
+}
+
 /** The inverse of {@link keyOfBytes}. */
 export function bytesOfKey(key: string): Uint8Array {
   if (!LONE_SURROGATE.test(key)) return Buffer.from(key);

@@ -1,6 +1,6 @@
 import { ByteRows } from '../../columns/byte-rows.ts';
 import { setWideAt, wideAt } from '../../columns/int32-rows.ts';
-import { keyOfBytes } from '../codec/bytes.ts';
+import { keyIn } from '../codec/bytes.ts';
 import type { KeyBytes } from './wire-key-value.ts';
 
 // Columns of a row. The mod revision has two words.
@@ -65,10 +65,14 @@ export class KeyTable {
     return this.#names.add(buffer, keyAt + prefixLength, keyEnd);
   }
 
+  /** Like {@link KeyTable.find}, but adds a row if the table does not have the name. */
+  ensure({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
+    return this.#names.ensure(buffer, keyAt + prefixLength, keyEnd);
+  }
+
   /** Returns the name of a row; `undefined` if the row is free. */
   nameAt(row: number): string | undefined {
-    const bytes = this.#names.textAt(row);
-    return bytes && keyOfBytes(bytes);
+    return this.#names.read(row, keyIn);
   }
 
   /** Returns the number of bytes of the name of a row. */

@@ -196,7 +196,7 @@ export class LeaseKeeper {
     const lease = this.#leases.get(id) ?? (await untilAborted(this.#adopt(id, prepare), signal));
     if (lease?.isHeld !== true || lease.isExpired) return false;
     for (const key of keys) {
-      const { row } = this.#bindTo(lease, key, this.#keys.find(key));
+      const { row } = this.#bindTo(lease, key, this.#keys.ensure(key));
       this.#keys.setWrittenAt(row, 0); // an earlier session has written the key at an unknown revision
     }
     return true;
@@ -469,7 +469,7 @@ export class LeaseKeeper {
 
   /** @param known the row of the key, or -1 */
   #bindTo(lease: HeldLease, key: string, known: number): Binding {
-    const row = known < 0 ? this.#keys.add(key) : known;
+    const row = known < 0 ? this.#keys.ensure(key) : known;
     this.#bindingCount = (this.#bindingCount + 1) | 0;
     if (this.#bindingCount === 0) this.#bindingCount = 1; // 0 is the order of a free row
     const order = this.#bindingCount;

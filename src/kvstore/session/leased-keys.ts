@@ -56,13 +56,15 @@ export class LeasedKeys {
     return this.#rows.find(this.#buffer, 0, end);
   }
 
-  /** Adds a row, without a lease, for a key without a row. */
-  add(key: string): number {
+  /** Returns the row of a key. Adds a row without a lease if the key has none. */
+  ensure(key: string): number {
     const folder = this.#select(key) ?? this.#addFolder();
     const end = this.#encode(folder, key);
-    const row = this.#rows.add(this.#buffer, 0, end);
-    this.#rows.rows.set(row, FOLDER, folder.number);
-    folder.keys++;
+    const row = this.#rows.ensure(this.#buffer, 0, end);
+    if (this.#rows.rows.get(row, FOLDER) === 0) {
+      this.#rows.rows.set(row, FOLDER, folder.number);
+      folder.keys++;
+    }
     return row;
   }
 

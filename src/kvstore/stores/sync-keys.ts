@@ -119,22 +119,17 @@ export class SyncKeys {
 
   /** Returns the row of a name, with a new state if it has none. */
   ensure(name: string): number {
-    const row = this.rowOf(name);
-    return this.has(row) ? row : this.add(name, row);
+    const row = this.table.ensure(bytesOf({ key: name }), 0);
+    if (!this.has(row)) this.add(row);
+    return row;
   }
 
-  /**
-   * Adds a state for a name without one. Returns its row.
-   *
-   * @param row see {@link SyncKeys.rowOf}
-   */
-  add(name: string, row: number): number {
-    const at = row < 0 ? this.table.add(bytesOf({ key: name }), 0) : row;
-    this.table.setWritten(at, true);
-    this.#rows.reserve(at);
-    this.update(at, 0, PRESENT);
+  /** Adds a state for a row without one. */
+  add(row: number): void {
+    this.table.setWritten(row, true);
+    this.#rows.reserve(row);
+    this.update(row, 0, PRESENT);
     this.#size++;
-    return at;
   }
 
   /** Removes a state that was not removed before. */

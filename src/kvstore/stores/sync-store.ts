@@ -345,14 +345,14 @@ export class SyncStore {
 
   /** Records the value in the kvstore and its lease, which may be adopted. Returns the row of the key, or -1. */
   #recordFound(found: number, name: string | undefined, event: WatchEvent): number {
-    const isKnown = this.#keys.has(found);
     if (event.type === 'delete') {
-      if (!isKnown) return found;
+      if (!this.#keys.has(found)) return found;
       this.#keys.disinherit(found);
       this.#forgetUnneeded(found);
       return found;
     }
-    const row = isKnown ? found : this.#keys.add(name ?? nameOf(event, this.#options.prefix), found);
+    const row = found < 0 ? this.#keys.ensure(name ?? nameOf(event, this.#options.prefix)) : found;
+    if (!this.#keys.has(row)) this.#keys.add(row);
     this.#keys.inherit(row, event);
     if (!this.#keys.is(row, WANTED | PENDING)) this.#wantInherited(row);
     else if (this.#keys.is(row, PENDING) && !this.#queue.has(row)) this.#waitForLease(row);
