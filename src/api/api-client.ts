@@ -22,7 +22,10 @@ const MAX_ANSWER_MIB = 64;
 /** Origin of the requests over a socket, whose server checks no host. */
 const SOCKET_ORIGIN: ApiOrigin = { origin: 'http://localhost' };
 
-/** Delay after a 429 without `Retry-After`. */
+/** Statuses of too many requests, and of a request that the agent did not receive completely in time. */
+const RETRIED: ReadonlySet<number | undefined> = new Set([429, 408]);
+
+/** Delay after a refusal without `Retry-After`. */
 const RETRY_MS = 1_000;
 
 /** Maximum total delay of the retries of a request. */
@@ -59,7 +62,7 @@ export class ApiClient {
   }
 
   /**
-   * Returns the document at a path. Sends a POST if there is a body. Retries a request refused with 429, which
+   * Returns the document at a path. Sends a POST if there is a body. Retries a request refused with 429 or 408, which
    * the agent sends before it does any work: after `Retry-After`, with jitter, for at most 10 s. Throws `AgentError`.
    */
   readonly ask: Ask = async (path, body) => {
@@ -71,7 +74,8 @@ export class ApiClient {
       const retryAfterMs = Number(answer.headers['retry-after'] ?? 0) * 1000;
       const delayMs = (retryAfterMs > 0 ? retryAfterMs : RETRY_MS) * (1 + random());
       waitedMs += delayMs;
-      if (answer.statusCode !== 429 || waitedMs > MAX_RETRY_MS) throw this.#refusalError(answer, document);
+      if (!RETRIED.has(answer.statusCode) || waitedMs > MAX_RETRY_MS)
+        throw this.#refusalError(answer, document);
       await sleep(clock, delayMs, this.#signal);
     }
   };

@@ -25,17 +25,18 @@ function largeBody(): { readonly body: ReadableStream<Uint8Array>; readonly byte
   return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), bytesRead: () => read };
 }
 
-describe('a client that gets 429', () => {
-  /** Serves 429 to the first `busy` requests. Returns a client of it, and the number of requests. */
+describe('a client that gets 429 or 408', () => {
+  /** Refuses the first `busy` requests. Returns a client of it, and the number of requests. */
   async function client(
     busy: number,
     header?: string,
+    status = 429,
   ): Promise<{ ask: () => Promise<unknown>; sent: () => number; clock: FakeClock }> {
     let sent = 0;
     const socket = join(temporaryFolder({}), 'busy.sock');
     const server = createServer((_, response) => {
-      if (++sent <= busy) response.writeHead(429, header === undefined ? {} : { 'retry-after': header });
-      response.end(JSON.stringify(sent <= busy ? { status: 429, detail: 'Try again later.' } : { sent }));
+      if (++sent <= busy) response.writeHead(status, header === undefined ? {} : { 'retry-after': header });
+      response.end(JSON.stringify(sent <= busy ? { status, detail: 'Try again later.' } : { sent }));
     });
     await once(server.listen(socket), 'listening');
     onTestFinished(() => void server.close());
@@ -63,6 +64,14 @@ describe('a client that gets 429', () => {
       expect(await answer).toEqual({ sent: 3 });
     },
   );
+
+  it('sends a request again that the agent did not receive in time (regression: it failed with 408)', async () => {
+    const { ask, sent, clock } = await client(1, undefined, 408);
+    const answer = ask();
+    await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([1, 1]));
+    await clock.advance(1_500);
+    expect(await answer).toEqual({ sent: 2 });
+  });
 
   it('throws the refusal instead of a wait of more than 10 s in total', async () => {
     const { ask, sent, clock } = await client(100);
