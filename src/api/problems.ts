@@ -65,54 +65,51 @@ function waitsText({ waitsFor }: StepDocument, others: readonly ReportedProblem[
 }
 
 /**
- * Returns the problem of a step; none if the step is pending, done or stopped. `label`: number and name of the step, as
+ * Yields the problem of a step; none if the step is pending, done or stopped. `label`: number and name of the step, as
  * in its blocker.
  */
-function stepProblem(
+function* stepProblem(
   step: StepDocument,
   label: string,
   others: readonly ReportedProblem[],
   now: number,
-): readonly ReportedProblem[] {
+): Generator<ReportedProblem, void, void> {
   const { name, state, ms, idleMs = 0, waitsFor, failure } = step;
-  if (state === 'pending' || state === 'done' || state === 'stopped') return [];
+  if (state === 'pending' || state === 'done' || state === 'stopped') return;
   const idle = state === 'running' && idleMs > 1_000 ? `, no progress for ${durationText(idleMs)}` : '';
-  return [
-    {
-      severity: state === 'running' || state === 'stopping' ? 'warning' : 'error',
-      subject: name,
-      text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
-      since: state === 'running' ? isoBefore(now, ms) : undefined,
-      remedy: state === 'failed' || state === 'hanging' ? 'See the whole error in the log.' : undefined,
-      blockerPrefixes: [`${label}: `, ...waitsFor],
-    },
-  ];
+  yield {
+    severity: state === 'running' || state === 'stopping' ? 'warning' : 'error',
+    subject: name,
+    text: [`${state}${idle}`, failure, waitsText(step, others)].filter(Boolean).join(': '),
+    since: state === 'running' ? isoBefore(now, ms) : undefined,
+    remedy: state === 'failed' || state === 'hanging' ? 'See the whole error in the log.' : undefined,
+    blockerPrefixes: [`${label}: `, ...waitsFor],
+  };
 }
 
-function clusterProblem(cluster: ClusterDocument, now: number): readonly ReportedProblem[] {
+function* clusterProblem(cluster: ClusterDocument, now: number): Generator<ReportedProblem, void, void> {
   const { name, ready, connected, knownAt, servicesExpired, heartbeat } = cluster;
   const subject = `cluster ${name}`;
   if (ready) {
-    if (heartbeat !== 'stale') return [];
+    if (heartbeat !== 'stale') return;
     const text = 'The heartbeat in its kvstore has not changed for 2 min. Its state may be old.';
     const remedy = 'Check that its operator, clustermesh-apiserver or kvstoremesh runs.';
-    return [{ severity: 'warning', subject, text, remedy }];
+    yield { severity: 'warning', subject, text, remedy };
+    return;
   }
   const { text, since, remedy } = incompleteProblem(cluster, now);
   const isServed = servicesExpired !== true && (connected || knownAt !== undefined);
   const without = servicesExpired === true ? ', without services, whose TTL has ended' : '';
   const served =
     knownAt === undefined ? '' : ` The state of ${sinceText(now, knownAt)} ago is served${without}.`;
-  return [
-    {
-      severity: isServed ? 'warning' : 'error',
-      subject,
-      text: `${text}${served}`,
-      since,
-      remedy,
-      blockerPrefixes: [`cluster ${name} is incomplete: `],
-    },
-  ];
+  yield {
+    severity: isServed ? 'warning' : 'error',
+    subject,
+    text: `${text}${served}`,
+    since,
+    remedy,
+    blockerPrefixes: [`cluster ${name} is incomplete: `],
+  };
 }
 
 /** Returns why a cluster is not ready. */
@@ -136,41 +133,40 @@ function incompleteProblem(
   return { text: `Not complete${lacks}.`, since: knownAt };
 }
 
-function checkpointProblems(
+function* checkpointProblems(
   { folder, restored, failure, writtenAt }: CheckpointDocument,
   localCluster: string,
   now: number,
-): readonly ReportedProblem[] {
-  const problems: ReportedProblem[] = restored.map(({ cluster, knownAt, ageSeconds }) => ({
-    severity: 'warning',
-    subject: `cluster ${cluster || localCluster}`,
-    text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
-    since: knownAt,
-  }));
-  if (failure !== undefined)
-    problems.push({
+): Generator<ReportedProblem, void, void> {
+  for (const { cluster, knownAt, ageSeconds } of restored)
+    yield {
       severity: 'warning',
-      subject: 'checkpoint',
-      text: `${failure}${writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`}`,
-      remedy: `Check the free space and the permissions of ${folder}.`,
-    });
-  return problems;
+      subject: `cluster ${cluster || localCluster}`,
+      text: `Restored state that no source has confirmed, ${durationText(ageSeconds * 1_000)} old.`,
+      since: knownAt,
+    };
+  if (failure === undefined) return;
+  const last = writtenAt === undefined ? '' : `; the last one was written ${sinceText(now, writtenAt)} ago`;
+  yield {
+    severity: 'warning',
+    subject: 'checkpoint',
+    text: `${failure}${last}`,
+    remedy: `Check the free space and the permissions of ${folder}.`,
+  };
 }
 
-function kindProblem(kind: KindDocument, now: number): readonly ReportedProblem[] {
+function* kindProblem(kind: KindDocument, now: number): Generator<ReportedProblem, void, void> {
   const { name, state, behindMs, lastFailure } = kind;
-  if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return [];
+  if (state !== 'forbidden' && state !== 'stopped' && behindMs === undefined) return;
   const behind = behindMs === undefined ? '' : `, behind for ${durationText(behindMs)}`;
-  return [
-    {
-      severity: 'error',
-      subject: `Kubernetes ${name}`,
-      text: `${state}${behind}${lastFailure === undefined ? '' : `: ${lastFailure}`}`,
-      since: isoBefore(now, behindMs),
-      remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
-      blockerPrefixes: [`Kubernetes: ${name} are not complete `],
-    },
-  ];
+  yield {
+    severity: 'error',
+    subject: `Kubernetes ${name}`,
+    text: `${state}${behind}${lastFailure === undefined ? '' : `: ${lastFailure}`}`,
+    since: isoBefore(now, behindMs),
+    remedy: state === 'forbidden' ? `Allow the service account to list and watch ${name}.` : undefined,
+    blockerPrefixes: [`Kubernetes: ${name} are not complete `],
+  };
 }
 
 function* datapathProblems({
@@ -259,9 +255,9 @@ export function healthProblems(
   now: number,
 ): readonly HealthProblem[] {
   const others = [...agentProblems(status, now)];
-  const steps = status.steps.flatMap((step, index) =>
-    stepProblem(step, `step ${index + 1} of ${status.steps.length}, ${step.name}`, others, now),
-  );
+  const steps = status.steps.flatMap((step, index) => [
+    ...stepProblem(step, `step ${index + 1} of ${status.steps.length}, ${step.name}`, others, now),
+  ]);
   const known = [...steps, ...others];
   const prefixes = known.flatMap((problem) => problem.blockerPrefixes ?? []);
   const unknown = blockers
