@@ -25,16 +25,16 @@ export interface AppOptions extends ApiContext {
 /** Creates the application with all routes of the agent. It answers requests from a socket or direct calls. */
 export function createApp(options: AppOptions): ApiApp {
   const app = createBaseApp({ ...options, socketOnly: SOCKET_ONLY_PATHS });
-  const gate = processGate(options.clock);
-  addIPRoutes(app, { ...options, gate });
-  addLookupRoutes(app, { ...options, gate });
-  addEngineRoutes(app, { ...options, gate });
-  addHistoryRoutes(app, { ...options, gate });
-  addSearchRoutes(app, { ...options, gate });
-  addStatusRoutes(app, { ...options, gate });
-  addWhatIfRoutes(app, { ...options, gate });
-  addDigestRoutes(app, { ...options, gate });
-  addDatapathRoutes(app, options);
+  const context = { ...options, gate: processGate(options.clock) };
+  addIPRoutes(app, context);
+  addLookupRoutes(app, context);
+  addEngineRoutes(app, context);
+  addHistoryRoutes(app, context);
+  addSearchRoutes(app, context);
+  addStatusRoutes(app, context);
+  addWhatIfRoutes(app, context);
+  addDigestRoutes(app, context);
+  addDatapathRoutes(app, context);
   addSettingsRoute(app, options.settings);
   if (options.page !== undefined) addUIRoutes(app, options.page);
   addDescription(app, options.version, 'IP, service and node caches of a cluster mesh.');
