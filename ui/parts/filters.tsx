@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { adjust } from '../address.ts';
+import { adjust, useAddress } from '../address.ts';
 
 /** Time after the last key stroke until a filter is applied. */
 const SETTLED_MS = 250;
@@ -9,14 +9,13 @@ const SETTLED_MS = 250;
 export function TextFilter({
   name,
   label,
-  value,
   example,
 }: {
   name: string;
   label: string;
-  value: string;
   example: string;
 }): VNode {
+  const value = useAddress().parameters.get(name) ?? '';
   const [text, setText] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   const input = useRef<HTMLInputElement>(null);
@@ -51,16 +50,15 @@ export function TextFilter({
 export function Choice({
   name,
   label,
-  value,
   options,
   text = (option) => option,
 }: {
   name: string;
   label: string;
-  value: string;
   options: readonly string[];
   text?: (option: string) => string;
 }): VNode {
+  const value = useAddress().parameters.get(name) ?? '';
   const all = value === '' || options.includes(value) ? options : [value, ...options];
   return (
     <label>

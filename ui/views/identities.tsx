@@ -51,7 +51,6 @@ const COLUMNS: readonly Column<IdentityDocument>[] = [
 
 /** Shows all identities with their labels. */
 export function Identities({ parameters }: { parameters: URLSearchParams }): VNode {
-  const parameter = (name: string): string => parameters.get(name) ?? '';
   return (
     <Listing
       view="identities"
@@ -63,8 +62,8 @@ export function Identities({ parameters }: { parameters: URLSearchParams }): VNo
       keyOf={({ identity, cluster = '' }) => `${cluster} ${identity}`}
       hint="Identities come from the kvstore of each cluster, or from Kubernetes."
     >
-      <TextFilter name="label" label="label" value={parameter('label')} example="app=checkout" />
-      <TextFilter name="cluster" label="cluster" value={parameter('cluster')} example="baltic" />
+      <TextFilter name="label" label="label" example="app=checkout" />
+      <TextFilter name="cluster" label="cluster" example="baltic" />
     </Listing>
   );
 }

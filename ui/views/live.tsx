@@ -95,12 +95,11 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
         <Choice
           name="type"
           label="type"
-          value={kind}
           options={TYPES}
           text={(name) => (name === 'mark' ? 'event' : name)}
         />
-        <Choice name="change" label="change" value={sign} options={['added', 'changed', 'removed']} />
-        <TextFilter name="contains" label="key contains" value={contains} example="10.10." />
+        <Choice name="change" label="change" options={['added', 'changed', 'removed']} />
+        <TextFilter name="contains" label="key contains" example="10.10." />
       </search>
       {feed.missedAt !== undefined && (
         <p class="health warn">

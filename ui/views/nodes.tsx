@@ -56,7 +56,6 @@ const COLUMNS: readonly Column<NodeDocument>[] = [
 
 /** Shows all nodes. */
 export function Nodes({ parameters }: { parameters: URLSearchParams }): VNode {
-  const cluster = parameters.get('cluster') ?? '';
   const clusters = useStatus()?.clusters.map(({ name }) => name) ?? [];
   return (
     <Listing
@@ -69,7 +68,7 @@ export function Nodes({ parameters }: { parameters: URLSearchParams }): VNode {
       keyOf={(node) => `${node.cluster}/${node.name}`}
       hint="Nodes come from the kvstore of each cluster, or from Kubernetes."
     >
-      <Choice name="cluster" label="cluster" value={cluster} options={clusters} />
+      <Choice name="cluster" label="cluster" options={clusters} />
     </Listing>
   );
 }

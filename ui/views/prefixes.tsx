@@ -165,7 +165,6 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
     if (all !== undefined && rows !== undefined) rows.setTotal(all);
   }, [all, rows]);
   const clusters = (status?.clusters ?? []).filter(({ local }) => !local).map(({ name }) => name);
-  const parameter = (name: string): string => parameters.get(name) ?? '';
   return (
     <>
       <Title
@@ -188,20 +187,14 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         Prefixes
       </Title>
       <search class="filters" aria-label="Filters of the prefixes">
-        <TextFilter name="within" label="within CIDR" value={parameter('within')} example="10.10.0.0/24" />
-        <TextFilter name="identity" label="identity" value={parameter('identity')} example="66536" />
-        <TextFilter name="label" label="label" value={parameter('label')} example="app=checkout" />
-        <TextFilter name="pod" label="pod" value={parameter('pod')} example="shop/web-0" />
-        <TextFilter name="node" label="host IP" value={parameter('node')} example="192.168.10.1" />
-        <Choice name="source" label="source" value={parameter('source')} options={SOURCES} />
-        <Choice name="cluster" label="remote cluster" value={parameter('cluster')} options={clusters} />
-        <Choice
-          name="family"
-          label="family"
-          value={parameter('family')}
-          options={['4', '6']}
-          text={(name) => `IPv${name}`}
-        />
+        <TextFilter name="within" label="within CIDR" example="10.10.0.0/24" />
+        <TextFilter name="identity" label="identity" example="66536" />
+        <TextFilter name="label" label="label" example="app=checkout" />
+        <TextFilter name="pod" label="pod" example="shop/web-0" />
+        <TextFilter name="node" label="host IP" example="192.168.10.1" />
+        <Choice name="source" label="source" options={SOURCES} />
+        <Choice name="cluster" label="remote cluster" options={clusters} />
+        <Choice name="family" label="family" options={['4', '6']} text={(name) => `IPv${name}`} />
       </search>
       {problem !== undefined && <Problem>{problem}</Problem>}
       <div class="panel">

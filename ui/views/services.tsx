@@ -64,7 +64,6 @@ const COLUMNS: readonly Column<ServiceDocument>[] = [
 
 /** Shows all services. */
 export function Services({ parameters }: { parameters: URLSearchParams }): VNode {
-  const parameter = (name: string): string => parameters.get(name) ?? '';
   return (
     <Listing
       view="services"
@@ -76,17 +75,11 @@ export function Services({ parameters }: { parameters: URLSearchParams }): VNode
       keyOf={({ namespace, name }) => `${namespace}/${name}`}
       hint="Services come from Kubernetes and --manifests; remote clusters add backends to global services."
     >
-      <TextFilter name="namespace" label="namespace" value={parameter('namespace')} example="shop" />
-      <TextFilter
-        name="cluster"
-        label="backends in remote cluster"
-        value={parameter('cluster')}
-        example="baltic"
-      />
+      <TextFilter name="namespace" label="namespace" example="shop" />
+      <TextFilter name="cluster" label="backends in remote cluster" example="baltic" />
       <Choice
         name="served"
         label="served by"
-        value={parameter('served')}
         options={['nowhere', 'one-cluster']}
         text={(name) => (name === 'nowhere' ? 'no cluster' : 'one cluster')}
       />
