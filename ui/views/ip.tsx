@@ -1,11 +1,6 @@
 import type { VNode } from 'preact';
 import type { AddressRoleDocument } from '../../src/api/address-roles.ts';
-import type {
-  ClaimDocument,
-  ExplanationDocument,
-  NodeDocument,
-  ServiceDocument,
-} from '../../src/api/documents.ts';
+import type { ClaimDocument, ExplanationDocument, ServiceDocument } from '../../src/api/documents.ts';
 import { namePath } from '../../src/api/name-path.ts';
 import { addressOf } from '../address.ts';
 import { useAnswer, withQuery } from '../agent/ask.ts';
@@ -87,16 +82,12 @@ function RoleText({ role }: { role: AddressRoleDocument }): VNode {
   );
 }
 
-/** The current node with this address; undefined if there is none or it is not known yet. */
-function useNodeOf(ip: string | undefined): NodeDocument | undefined {
-  const { document } = useAnswer<{ roles?: readonly AddressRoleDocument[] }>(
+/** Returns the name of the current node with this address; undefined if there is none or it is not known yet. */
+function useNodeOf(ip: string | undefined): string | undefined {
+  const { document } = useAnswer<ExplanationDocument>(
     ip === undefined ? undefined : `/v1/ipcache/explain/${namePath(ip)}`,
   );
-  const name = document?.roles?.find(({ kind, as }) => kind === 'node' && as !== 'pod-cidr')?.name;
-  const { document: node } = useAnswer<NodeDocument>(
-    name === undefined ? undefined : `/v1/nodes/${namePath(name)}`,
-  );
-  return node;
+  return document?.roles?.find(({ kind, as }) => kind === 'node' && as !== 'pod-cidr')?.name;
 }
 
 /** Returns the service with the address; undefined if there is none. */
@@ -205,7 +196,7 @@ function CardOf({ document }: { document: ExplanationDocument }): VNode {
                   {node !== undefined && (
                     <>
                       {' '}
-                      <NodeLink name={`${node.cluster}/${node.name}`} />
+                      <NodeLink name={node} />
                     </>
                   )}
                 </>
