@@ -113,7 +113,7 @@ function Conflicts({ conflicts, total }: { conflicts: ConflictsDocument | undefi
       ) : (
         <ul class="lines">
           {conflicts.items.slice(0, MAX_CONFLICTS).map(({ kind, subject, sides }) => (
-            <li key={`${kind} ${subject}`}>
+            <li key={`${kind} ${subject} ${sides.map(({ cluster }) => cluster)}`}>
               <a class="mono" href={kind === 'cluster-id' ? addressOf('clusters') : addressOf('ip', subject)}>
                 {subject}
               </a>{' '}

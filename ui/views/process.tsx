@@ -151,8 +151,8 @@ export function Process({ status }: { status: ProcessStatus }): VNode {
       {rejected !== undefined && rejected.total > 0 && (
         <Panel title="Rejected">
           <ul>
-            {rejected.recent.map((message) => (
-              <li key={message}>{message}</li>
+            {rejected.recent.map((message, at) => (
+              <li key={`${at}${message}`}>{message}</li>
             ))}
           </ul>
         </Panel>
