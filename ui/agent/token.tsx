@@ -15,17 +15,16 @@ function storedToken(): string | null {
 }
 
 let isNeeded = false;
-const listeners = new Set<() => void>();
+let onNeeded = (): void => {};
 
 /** Returns true if the agent requires a token and none is set. */
 export function isTokenNeeded(): boolean {
   return isNeeded;
 }
 
-/** Calls the listener when a token is required. Returns the function to unsubscribe it. */
-export function onTokenNeeded(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
+/** Calls the listener when a token is required. There is one listener. */
+export function onTokenNeeded(listener: () => void): void {
+  onNeeded = listener;
 }
 
 /**
@@ -47,7 +46,7 @@ export async function fetchAgent(path: string, signal?: AbortSignal, body?: obje
   noteDate(answer.headers.get('date'));
   if (answer.status === 401 && !isNeeded) {
     isNeeded = true;
-    for (const listener of listeners) listener();
+    onNeeded();
   }
   return answer;
 }
