@@ -160,40 +160,24 @@ function addRemoteClusterOptions(command: Command): Command {
     );
 }
 
+/** The options of the intervals of garbage collection. */
+const INTERVALS = [
+  ['endpoint-gc', 'CiliumEndpoints of deleted pods (default: 5m)'],
+  ['identity-gc', 'CiliumIdentities that no endpoint uses (default: 15m)'],
+  ['nodes-gc', 'CiliumNodes without a Node (default: 5m)'],
+  ['kvstore-identity-gc', 'identities in the kvstore that no node uses (default: 15m)'],
+  ['lock-gc', 'locks in the kvstore that were not released (default: 25s)'],
+  ['cnp-status-gc', 'status of policies from deleted nodes (default: 0)'],
+  ['unmanaged-kube-dns', 'restart DNS pods that have no endpoint (default: 0)'],
+] as const;
+
 function addCollectorOptions(command: Command): Command {
-  return command
-    .optionsGroup('Garbage collection (intervals; 0: disabled):')
-    .option('--endpoint-gc-interval <time>', 'CiliumEndpoints of deleted pods (default: 5m)', parseDuration)
-    .option(
-      '--identity-gc-interval <time>',
-      'CiliumIdentities that no endpoint uses (default: 15m)',
-      parseDuration,
-    )
-    .option('--nodes-gc-interval <time>', 'CiliumNodes without a Node (default: 5m)', parseDuration)
-    .option(
-      '--kvstore-identity-gc-interval <time>',
-      'identities in the kvstore that no node uses (default: 15m)',
-      parseDuration,
-    )
-    .option(
-      '--lock-gc-interval <time>',
-      'locks in the kvstore that were not released (default: 25s)',
-      parseDuration,
-    )
-    .option(
-      '--cnp-status-gc-interval <time>',
-      'status of policies from deleted nodes (default: 0)',
-      parseDuration,
-    )
-    .option(
-      '--unmanaged-kube-dns-interval <time>',
-      'restart DNS pods that have no endpoint (default: 0)',
-      parseDuration,
-    )
-    .option(
-      '--delete-all-endpoints',
-      'delete all CiliumEndpoints once, even if they are in use, because agents no longer write them; requires interval 0 for endpoints and identities',
-    );
+  command.optionsGroup('Garbage collection (intervals; 0: disabled):');
+  for (const [name, text] of INTERVALS) command.option(`--${name}-interval <time>`, text, parseDuration);
+  return command.option(
+    '--delete-all-endpoints',
+    'delete all CiliumEndpoints once, even if they are in use, because agents no longer write them; requires interval 0 for endpoints and identities',
+  );
 }
 
 /** Adds the options of {@link OperatorFlags} except those of all processes. */
