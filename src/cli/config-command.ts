@@ -1,17 +1,11 @@
 import { type Command, Option } from 'commander';
 import { assert } from '../base/assert.ts';
 import { printable } from '../process/terminal.ts';
-import { addConfiguration, contradictions } from './configuration.ts';
+import { addAskingCommand, contradictions } from './configuration.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import type { MeshFlags } from './mesh-options.ts';
 import { addHelp, outputOption, parsePath } from './option-table.ts';
-import {
-  addSocketOption,
-  askProcess,
-  type ServeFlags,
-  type SocketFlags,
-  serveSource,
-} from './serve-options.ts';
+import { askProcess, type ServeFlags, type SocketFlags, serveSource } from './serve-options.ts';
 import { settingsOf } from './settings.ts';
 
 /** The commands with their own `--config`. */
@@ -71,21 +65,17 @@ interface ShowFlags extends SocketFlags {
 }
 
 function addShowCommand(config: Command, io: CommandIO, run: RunAction): void {
-  const command = config
-    .command('show')
-    .description('print the settings that a running process uses, and where each was set')
-    .addOption(outputOption())
-    .action((flags: ShowFlags) =>
-      run(async () => {
-        const { askSettings } = await import('../client/settings-answers.ts');
-        const view = { wide: false, width: io.stdout.columns };
-        const answer = await askProcess(flags, io, ({ ask }) => askSettings(ask, view));
-        writeAnswer(io.stdout, flags.output, answer);
-        return EXIT.ok;
-      }),
-    );
   const help =
     'Durations are in milliseconds (kvstore-lease-ttl: in seconds), sizes in bytes. To ask an operator or a ' +
     'kvstoremesh, set --socket to its socket.';
-  addConfiguration(addSocketOption(addHelp(command, 'after', help)), io);
+  const description = 'print the settings that a running process uses, and where each was set';
+  addHelp(addAskingCommand(config, io, 'show', description), 'after', help).action((flags: ShowFlags) =>
+    run(async () => {
+      const { askSettings } = await import('../client/settings-answers.ts');
+      const view = { wide: false, width: io.stdout.columns };
+      const answer = await askProcess(flags, io, ({ ask }) => askSettings(ask, view));
+      writeAnswer(io.stdout, flags.output, answer);
+      return EXIT.ok;
+    }),
+  );
 }

@@ -15,9 +15,10 @@ import {
   type MeshFlags,
 } from './mesh-options.ts';
 import { type OperatorFlags, operatorContradiction } from './operator-options.ts';
-import { parsePath } from './option-table.ts';
+import { outputOption, parsePath } from './option-table.ts';
 import {
   addListenOptions,
+  addSocketOption,
   addStateOptions,
   type StateFlags,
   serveProblems,
@@ -92,11 +93,6 @@ export async function contradictions(command: Command): Promise<readonly string[
   return found.filter((text) => text !== undefined);
 }
 
-/** Like {@link addConfiguration}, for a process other than the agent. The file contains the options of its command. */
-export function addProcessConfiguration(command: Command, io: CommandIO): Command {
-  return addConfiguration(command, io, () => settingsOf(command.options));
-}
-
 /**
  * Adds `--config` to a command. Before the command runs, options without a flag are set from the environment, then from
  * the file. The result must not contain contradictions. `settings`: the settings that the file may contain; default:
@@ -130,6 +126,12 @@ export function addConfiguration(
         throw new InputError(`--config ${path}: ${reason}`);
       command.error(`dpcache: ${reason}`);
     });
+}
+
+/** Adds a command that asks a running agent and prints the answer as text or JSON. */
+export function addAskingCommand(parent: Command, io: CommandIO, name: string, description: string): Command {
+  const command = parent.command(name).description(description).addOption(outputOption());
+  return addConfiguration(addSocketOption(command), io);
 }
 
 /** The result of reading the configuration file again. */

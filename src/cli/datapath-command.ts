@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { AgentError, isUnservedSocket } from '../api/api-client.ts';
 import type { Answer, Question } from '../client/answer.ts';
 import { InputError } from '../process/input-error.ts';
-import { addConfiguration } from './configuration.ts';
+import { addAskingCommand } from './configuration.ts';
 import { addPinOptions, type DatapathFlags, DEFAULT_PIN_FOLDER } from './datapath-options.ts';
 import {
   type CommandIO,
@@ -12,8 +12,8 @@ import {
   type RunAction,
   writeAnswer,
 } from './io.ts';
-import { addHelp, outputOption } from './option-table.ts';
-import { addSocketOption, askProcess, type SocketFlags, socketPath } from './serve-options.ts';
+import { addHelp } from './option-table.ts';
+import { askProcess, type SocketFlags, socketPath } from './serve-options.ts';
 
 interface KernelFlags extends SocketFlags, Pick<DatapathFlags, 'datapathPins' | 'datapathCgroup'> {
   readonly output: OutputFormat;
@@ -29,10 +29,8 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
     .command('datapath')
     .description('compare the kernel of this machine with the caches');
   addHelp(datapath, 'after', HELP);
-  const command = (name: string, description: string): Command => {
-    const added = datapath.command(name).description(description).addOption(outputOption());
-    return addConfiguration(addSocketOption(added), io);
-  };
+  const command = (name: string, description: string): Command =>
+    addAskingCommand(datapath, io, name, description);
   const ask = (flags: KernelFlags, question: Question): Promise<Answer> =>
     askProcess(flags, io, (client) => question(client.ask, { wide: false, width: io.stdout.columns }));
   const show = (answer: Answer, { output }: KernelFlags): ExitStatus => {

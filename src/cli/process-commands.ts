@@ -3,7 +3,7 @@ import type { Question } from '../client/answer.ts';
 import type { LogLevel } from '../process/log-options.ts';
 import type { RunContext } from '../process/run-context.ts';
 import type { RunOptions } from '../process/served-process.ts';
-import { addProcessConfiguration, processReloads, settingsInUse } from './configuration.ts';
+import { addConfiguration, processReloads, settingsInUse } from './configuration.ts';
 import { type CommandIO, EXIT, type OutputFormat, type RunAction, writeAnswer } from './io.ts';
 import { addLogOptions, type LogFlags, openLog } from './mesh-options.ts';
 import { outputOption } from './option-table.ts';
@@ -15,6 +15,7 @@ import {
   type SocketFlags,
   serveOptions,
 } from './serve-options.ts';
+import { settingsOf } from './settings.ts';
 
 /** A process other than the agent, with its own socket. */
 export interface AskedProcess {
@@ -58,7 +59,7 @@ export function addProcessOptions(
 ): void {
   addListenOptions(command, process.socketName);
   addLogOptions(command, defaultLogLevel);
-  addProcessConfiguration(command, io);
+  addConfiguration(command, io, () => settingsOf(command.options));
   addProcessStatus(command, process, io, run);
 }
 

@@ -5,7 +5,7 @@ import { SOURCES } from '../../model/source.ts';
 import { isObject } from '../../net/fields.ts';
 import { canonicalAddress } from '../../net/prefix.ts';
 import { InputError } from '../../process/input-error.ts';
-import { addConfiguration } from '../configuration.ts';
+import { addAskingCommand } from '../configuration.ts';
 import {
   type CommandIO,
   EXIT,
@@ -14,9 +14,9 @@ import {
   type RunAction,
   writeAnswer,
 } from '../io.ts';
-import { addHelp, outputOption, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
+import { addHelp, parseEncryptKey, parseName, parsePath } from '../option-table.ts';
 import { parseIdentity, parseIP, parseTwoNames } from '../questions/question-arguments.ts';
-import { addSocketOption, askProcess, type SocketFlags } from '../serve-options.ts';
+import { askProcess, type SocketFlags } from '../serve-options.ts';
 
 interface WhatIfFlags extends SocketFlags {
   readonly output: OutputFormat;
@@ -81,10 +81,8 @@ export function addWhatIfCommands(program: Command, io: CommandIO, run: RunActio
     .command('whatif')
     .description('print what a change would do to prefixes, nodes and services, without making it');
   addHelp(whatif, 'after', HELP);
-  const command = (name: string, description: string): Command => {
-    const added = whatif.command(name).description(description).addOption(outputOption());
-    return addConfiguration(addSocketOption(added), io);
-  };
+  const command = (name: string, description: string): Command =>
+    addAskingCommand(whatif, io, name, description);
   const evaluate = async (flags: WhatIfFlags, edit: object): Promise<ExitStatus> => {
     const { askWhatIf } = await import('../../client/whatif-answers.ts');
     const answer = await askProcess(flags, io, (client) => askWhatIf(client.ask, [edit]));
