@@ -8,10 +8,11 @@ import {
   type DifferingDocument,
   type DiffReason,
   DiffReasons,
+  type Pair,
   type Side,
   type WithReason,
 } from './diff-reasons.ts';
-import { type DifferingPart, differingParts, NO_SUM, type Pair } from './differing-parts.ts';
+import { type DifferingPart, differingParts, NO_SUM } from './differing-parts.ts';
 
 /** Maximum number of listed differences; further ones are counted. */
 const MAX_LISTED = 10_000;

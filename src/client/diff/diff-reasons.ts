@@ -28,28 +28,32 @@ export interface WithReason {
   readonly detail: string;
 }
 
+/** The two agents. */
+const SIDES = ['a', 'b'] as const;
+
 /** One of the two agents. */
-export type Side = 'a' | 'b';
+export type Side = (typeof SIDES)[number];
 
 export interface ComparedClaim extends DigestClaim {
   /** True if the claim was restored from a checkpoint, and no source has confirmed it. */
   readonly restored?: boolean;
 }
 
-export interface DifferingClaim {
-  /** The group of writers. */
-  readonly writer: string;
+/** A claim, service or node in both agents. */
+export interface Pair<T> {
   readonly key: string;
-  readonly a: ComparedClaim | undefined;
-  readonly b: ComparedClaim | undefined;
+  readonly a: T | undefined;
+  readonly b: T | undefined;
 }
 
-export interface DifferingDocument {
+export interface DifferingClaim extends Pair<ComparedClaim> {
+  /** The group of writers. */
+  readonly writer: string;
+}
+
+export interface DifferingDocument extends Pair<DigestItem['fields']> {
   /** `services` for those of the local cluster, `services baltic`, `nodes baltic`. */
   readonly writer: string;
-  readonly key: string;
-  readonly a: DigestItem['fields'] | undefined;
-  readonly b: DigestItem['fields'] | undefined;
 }
 
 interface RejectionsDocument {
@@ -126,10 +130,10 @@ export class DiffReasons {
   #knownReason(pair: DifferingClaim): readonly [DiffReason, string] | undefined {
     const setting = this.#differentSettings(pair);
     if (setting !== undefined) return ['setting', setting];
-    for (const side of ['a', 'b'] as const)
+    for (const side of SIDES)
       if (pair[side]?.restored === true)
         return ['incomplete', `${side}: the claim is restored and not confirmed`];
-    for (const side of ['a', 'b'] as const) {
+    for (const side of SIDES) {
       const incomplete = incompleteText(this.#agents[side].status, pair);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }
@@ -144,7 +148,7 @@ export class DiffReasons {
     ]);
     const behind = behindText(pair, a, b);
     if (behind !== undefined) return ['revision-behind', behind];
-    for (const side of ['a', 'b'] as const) {
+    for (const side of SIDES) {
       const rejected = this.#agents[side].rejections.recent.find(({ message }) =>
         containsKey(message, pair.key),
       );
@@ -152,7 +156,7 @@ export class DiffReasons {
     }
     const other = otherSource(pair, a, b);
     if (other !== undefined) return ['other-source', other];
-    for (const side of ['a', 'b'] as const)
+    for (const side of SIDES)
       if (await this.#isRecent(side, pair.key))
         return ['recent', `${side} changed it less than ${RECENT_MS / 1000} s ago`];
     return ['none-found', ''];
@@ -162,7 +166,7 @@ export class DiffReasons {
   reasonOfDocument({ writer }: DifferingDocument): readonly [DiffReason, string] {
     const [type = '', cluster = this.#agents.a.status.cluster] = writer.split(' ');
     const kinds = type === 'nodes' ? NODE_KINDS : SERVICE_KINDS;
-    for (const side of ['a', 'b'] as const) {
+    for (const side of SIDES) {
       const incomplete = incompleteItem(this.#agents[side].status, kinds, cluster);
       if (incomplete !== undefined) return ['incomplete', `${side}: ${incomplete}`];
     }

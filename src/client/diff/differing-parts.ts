@@ -2,7 +2,7 @@ import { AgentError, type Ask } from '../../api/api-client.ts';
 import type { DigestClaim, DigestItem, GroupDigestDocument } from '../../api/routes/digest-routes.ts';
 import { addSumTexts, PLACES } from '../../compare/digest-sums.ts';
 import { identityScope } from '../../model/numeric-identity.ts';
-import type { ComparedClaim } from './diff-reasons.ts';
+import type { ComparedClaim, Pair } from './diff-reasons.ts';
 
 /**
  * Maximum number of ranges of places in a request: the limit of the agent. A place is the hash of a key; see
@@ -30,13 +30,6 @@ export interface DifferingPart {
 /** A part of the digest of groups compared as one. */
 interface ComparedGroup extends Omit<GroupDigestDocument, 'writer' | 'claims'> {
   readonly claims?: readonly ComparedClaim[];
-}
-
-/** A claim, service or node in both agents. */
-export interface Pair<T> {
-  readonly key: string;
-  readonly a: T | undefined;
-  readonly b: T | undefined;
 }
 
 /** The same part of the digests of both agents. */
