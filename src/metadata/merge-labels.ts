@@ -56,6 +56,7 @@ export function resolveLabels(cidr: string, merged: LabelsByKey, world: WorldLab
   }
   if (has('health')) return { kind: 'reserved', identity: health };
   if (has('ingress')) return { kind: 'reserved', identity: ingress };
+  // All remaining addresses are outside the cluster.
   const outside = new Map(
     [...merged].filter(([key, { source }]) => source !== 'reserved' || !WORLD.has(key)),
   );

@@ -10,8 +10,8 @@ export function withClusterLabel(labels: Labels, cluster: string): Labels {
 }
 
 /**
- * Returns a fault if the cluster label names another cluster; undefined if it names `cluster` or is missing. Upstream
- * (pkg/identity/cache, `clusterNameValidator`) also ignores identities without the label.
+ * Returns a fault if the cluster label has another source than `k8s` or names another cluster; otherwise undefined.
+ * Upstream (pkg/identity/cache, `clusterNameValidator`) also ignores identities without the label.
  */
 export function clusterLabelFault(labels: Labels, cluster: string): string | undefined {
   const label = clusterLabelOf(labels);

@@ -1,7 +1,7 @@
 /** Maximum length of the name of a published cluster (enforced by Cilium since 1.17). */
 const MAX_LENGTH = 32;
 
-/** Requirement for the name of a published cluster, because it is a part of keys and labels. */
+/** The rule for the name of a published cluster. Keys and labels contain the name. */
 export const CLUSTER_NAME_RULE: string = `must have at most ${MAX_LENGTH} characters of a-z, 0-9 and -, and begin and end with a letter or digit`;
 
 /** Returns true if Cilium accepts the name of a published cluster. */
@@ -9,7 +9,7 @@ export function isClusterName(name: string): boolean {
   return name.length <= MAX_LENGTH && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(name);
 }
 
-/** The error for a cluster name that readers of Cilium reject. */
+/** The error for a name that Cilium rejects for a published cluster. */
 export class ClusterNameError extends Error {
   override readonly name = 'ClusterNameError';
   readonly code = 'invalid-cluster-name';

@@ -63,8 +63,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
   readonly #seen = new Map<string, AnnouncedService>();
   readonly #unacknowledged = new Map<string, DeliveredEvent>();
   /**
-   * The sequence up to which a service must be acknowledged before `servicesSynced` resolves, for each service known
-   * when the inputs were complete.
+   * The sequence up to which each service must be acknowledged before `servicesSynced` resolves. Contains the services
+   * that were pending or unacknowledged when the inputs were complete.
    */
   readonly #awaited = new Map<string, number>();
   readonly #waiters: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
@@ -81,7 +81,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
         for (const event of events) this.#push(event);
         this.#reader.wake();
       },
-      onInputsComplete: () => this.#awaitAll(),
+      onInputsComplete: () => this.#recordAwaited(),
     });
   }
 
@@ -176,8 +176,8 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     this.#resolveIfSynced();
   }
 
-  /** Called when the inputs are complete. Collects the services that must be acknowledged. */
-  #awaitAll(): void {
+  /** Called when the inputs are complete. Records the services that must be acknowledged. */
+  #recordAwaited(): void {
     this.#inputsComplete = true;
     for (const [key, { sequence }] of this.#unacknowledged) this.#awaited.set(key, sequence);
     for (const [key, { sequence }] of this.#reader.waiting) this.#awaited.set(key, sequence);

@@ -249,7 +249,7 @@ export class ListAndWatch implements Watch {
         whenNotFull: () => this.#waitForReader(session),
       });
       this.#outage = undefined;
-      this.#compareAt = clock.now();
+      this.#compareAt = clock.now(); // the lifetime has ended: a comparison is due
     } finally {
       this.#followedUntil = clock.now();
       if (this.#followedUntil - followedSince >= STABLE_MS) this.#outage = undefined;
@@ -368,7 +368,7 @@ export class ListAndWatch implements Watch {
     const { clock } = this.#options;
     const opened = await this.#waitUntilOpened(session);
     if (this.#state !== 'watching') this.#enter('listing');
-    // If this sync fails, the next session also syncs: it reads changes first, and compares all keys later.
+    // If this sync fails, the next session must sync, too, but compares all keys only when that is due again.
     this.#mustSync = true;
     if (isDue) this.#compareAt = this.#rereadTime();
     const comparisonWhenDue = this.#isDoubtful ? 'values' : 'revisions';
@@ -396,7 +396,7 @@ export class ListAndWatch implements Watch {
     this.#flush();
   }
 
-  /** Ends a batch: copies the values of anchors, which outlive the message, and delivers the queued events. */
+  /** Ends a batch: copies the values of the anchors, so that they do not keep the message, and delivers the events. */
   #flush(): void {
     this.#cursor.knownKeys.anchors.copyValues();
     this.#queue.flush();
