@@ -16,7 +16,6 @@ import {
 import { totalsText } from '../client/summary.ts';
 import type { IPCacheChange } from '../ipcache/types.ts';
 import type { Source } from '../model/source.ts';
-import type { NodeHandler } from '../nodemanager/node-handler.ts';
 import { alignColumns, printable, type Terminal, type Tone } from '../process/terminal.ts';
 import { changedBackends, type ServiceEvent } from '../servicecache/events.ts';
 
@@ -88,7 +87,12 @@ export class LiveView {
       }
     };
     const subscriptions = [
-      nodes.subscribe(nodeListener(onChange)),
+      nodes.subscribe({
+        name: 'live-view',
+        nodeAdd: (node) => onChange('node', '+', () => nodeChangeText(undefined, node)),
+        nodeUpdate: (old, node) => onChange('node', '~', () => nodeChangeText(old, node)),
+        nodeDelete: (node) => onChange('node', '-', () => nodeChangeText(node, undefined)),
+      }),
       services.subscribe({
         onEvents: (events) => {
           for (const event of events)
@@ -160,15 +164,6 @@ function sourceOf(ipcache: EngineViews['ipcache'], prefix: string): Source | und
   const address = /^(.*)\/(?:32|128)$/.exec(prefix)?.[1];
   const endpoint = address === undefined ? undefined : ipcache.get(address);
   return (endpoint ?? ipcache.get(prefix))?.source;
-}
-
-function nodeListener(onChange: OnChange): NodeHandler {
-  return {
-    name: 'live-view',
-    nodeAdd: (node) => onChange('node', '+', () => nodeChangeText(undefined, node)),
-    nodeUpdate: (old, node) => onChange('node', '~', () => nodeChangeText(old, node)),
-    nodeDelete: (node) => onChange('node', '-', () => nodeChangeText(node, undefined)),
-  };
 }
 
 /** Maximum number of backends listed by address. If there are more, only their number is shown. */

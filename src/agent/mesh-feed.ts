@@ -17,7 +17,7 @@ import { MemoryBackend } from '../kvstore/memory/memory-backend.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
 import { InputError, unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
-import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
+import { remoteEtcdProblems, remoteEtcds } from '../process/remote-etcds.ts';
 import { REACH_MS, READ_MS, type Step } from '../process/start-step.ts';
 import { RecordedMesh } from '../recording/recorded-mesh.ts';
 import type { AgentParts } from './agent.ts';
@@ -83,17 +83,12 @@ export class MeshFeed {
 
   /** Returns the current problems of the configuration files of etcds. */
   problems(): readonly string[] {
-    return this.#etcdProblem === undefined
-      ? this.folderProblems()
-      : [this.#etcdProblem, ...this.folderProblems()];
+    return [...(this.#etcdProblem === undefined ? [] : [this.#etcdProblem]), ...this.folderProblems()];
   }
 
   /** Returns one sentence for each unusable configuration of a remote cluster. */
   folderProblems(): readonly string[] {
-    const path = this.#options.clustermeshConfig ?? '';
-    return Object.entries(this.#folder?.status().problems ?? {}).map(([name, reason]) =>
-      remoteEtcdProblem(path, name, reason),
-    );
+    return remoteEtcdProblems(this.#options.clustermeshConfig ?? '', this.#folder);
   }
 
   recordedMesh(): Step {

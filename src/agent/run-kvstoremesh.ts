@@ -17,7 +17,7 @@ import { SetMap } from '../operator/set-map.ts';
 import { unreadable } from '../process/input-error.ts';
 import { openLocalEtcd, readClusterID } from '../process/local-etcd.ts';
 import { loggedGate } from '../process/logged-gate.ts';
-import { remoteEtcdProblem, remoteEtcds } from '../process/remote-etcds.ts';
+import { remoteEtcdProblem, remoteEtcdProblems, remoteEtcds } from '../process/remote-etcds.ts';
 import type { RunContext } from '../process/run-context.ts';
 import {
   type ProcessContext,
@@ -137,10 +137,7 @@ class KvstoreMeshProcess implements ServedProcess {
   }
 
   #configProblems(): readonly string[] {
-    const { clustermeshConfig } = this.#options;
-    const files = Object.entries(this.#folder?.status().problems ?? {}).map(([name, reason]) =>
-      remoteEtcdProblem(clustermeshConfig, name, reason),
-    );
+    const files = remoteEtcdProblems(this.#options.clustermeshConfig, this.#folder);
     return this.#etcdProblem === undefined ? files : [this.#etcdProblem, ...files];
   }
 

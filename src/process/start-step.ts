@@ -94,10 +94,6 @@ export class StartStep {
     return Math.max(this.#progressAt, this.#step.progressAt?.() ?? 0);
   }
 
-  get state(): StepDocument['state'] {
-    return this.#state;
-  }
-
   status(): StepDocument {
     const now = this.#context.clock.now();
     const state = this.#state;

@@ -167,7 +167,7 @@ class OperatorProcess implements ServedProcess {
       kvstore: this.#kvstore?.status().kind ?? 'none',
       kubernetes: this.#kubernetes?.status().server,
       election: this.#election?.status(),
-      duties: this.#statuses(),
+      duties: this.#duties.all.map((duty) => duty.status()),
       namespaces: this.#duties.namespaces?.counts(),
       mcs: this.#duties.mcs?.counts(),
       clusters: (this.#duties.clusters?.clusters() ?? []).map(
@@ -215,10 +215,6 @@ class OperatorProcess implements ServedProcess {
    */
   get #isLeader(): boolean {
     return !this.#hasElection || this.#election?.mayWrite() === true;
-  }
-
-  #statuses(): readonly DutyStatus[] {
-    return this.#duties.all.map((duty) => duty.status());
   }
 
   #readRecorded(): Step {

@@ -123,8 +123,11 @@ export class EndpointCollector implements Collector {
 
   /** Adds the versions of the stale endpoints to `stale`, in steps. */
   *#findStale(stale: Map<string, string>): Generator<undefined, void, void> {
-    const { endpoints, clock, intervalMs } = this.#options;
-    const owners = this.#observedOwners();
+    const { endpoints, pods: followed, nodes, clock, intervalMs } = this.#options;
+    const owners: EndpointOwners = {
+      pod: (namespace, name) => followed.objects.get(`${namespace}/${name}`),
+      node: (name) => nodes.objects.get(`/${name}`),
+    };
     let count = 0;
     for (const [key, endpoint] of endpoints.objects) {
       const ageMs = clock.wallTime() - (timeAt(endpoint, 'metadata', 'creationTimestamp') ?? 0);
@@ -143,14 +146,6 @@ export class EndpointCollector implements Collector {
     const write = { verb: 'delete', place, uid, resourceVersion } as const;
     const rounds = `in rounds ${report.round - 1} and ${report.round}`;
     await performWrite(writer, write, `${reason}, ${rounds}`, report, signal);
-  }
-
-  #observedOwners(): EndpointOwners {
-    const { pods: followed, nodes } = this.#options;
-    return {
-      pod: (namespace, name) => followed.objects.get(`${namespace}/${name}`),
-      node: (name) => nodes.objects.get(`/${name}`),
-    };
   }
 
   /** Returns the owners of one endpoint, by quorum reads. */
