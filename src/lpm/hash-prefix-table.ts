@@ -136,15 +136,16 @@ export class HashPrefixTable implements PrefixTable {
 
   insert(key: Readonly<PrefixRegister>): number {
     const family = this.#familyOf(key.family, key.clusterID) ?? this.#newFamily(key.family, key.clusterID);
+    const slot = this.#keys.insert(family.directory, key, wordOf(key));
     family.adjust(key, keyLength(key), 1);
-    return this.#keys.insert(family.directory, key, wordOf(key));
+    return slot;
   }
 
   remove(slot: number, key: Readonly<PrefixRegister>): void {
     const family = this.#familyOf(key.family, key.clusterID);
     if (family === undefined) return;
-    family.adjust(key, keyLength(key), -1);
     this.#keys.remove(family.directory, slot, key, wordOf(key));
+    family.adjust(key, keyLength(key), -1);
   }
 
   keyOf(slot: number, out: PrefixRegister): void {

@@ -188,7 +188,7 @@ class TapeReplayer {
       await this.#replay.close();
     }
     this.#replay = new TapeReplay(readTapeSettings(head.settings, `${part.path}:1`), onReject);
-    this.#replay.isComplete = head.seq === 1;
+    this.#replay.isComplete = head.seq <= 1;
     onReplay?.(this.#replay);
   }
 }
