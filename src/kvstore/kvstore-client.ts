@@ -133,6 +133,8 @@ const MAX_LEASE_SECONDS = 9e9;
 const FIRST_LEASE_FRACTION = 0.6;
 /** Deadline of the second revocations of a close if a revocation of the first-expiring leases had no answer in time. */
 const SECOND_REVOCATION_MS = 1000;
+/** Maximum number of keys that `listPrefix` reads without a stream. */
+const SINGLE_READ_KEYS = 128;
 
 /** A binding, which ends if `write` is applied. `holder` keeps the lease of the binding. */
 interface ReleasedBinding {
@@ -249,8 +251,7 @@ export class KvstoreClient implements KvstoreBackend {
   async listPrefix(prefix: string, options: ListOptions = {}): Promise<readonly KeyValue[]> {
     const range = prefixRange(prefix);
     const { minModRevision = 0, ...call } = this.#timed(options);
-    const limit = WATCH_LIMITS.firstPageKeys;
-    const request = { ...range, limit, minModRevision };
+    const request = { ...range, limit: SINGLE_READ_KEYS, minModRevision };
     const first = this.#call((limits) => this.#transport.range(request, limits), call);
     const page = await first.catch(noneIfTooLarge).catch(throwNaming('read', prefix));
     return page === undefined || page.more

@@ -2,8 +2,10 @@ import type { WatchLimits } from './watch-limits.ts';
 
 // Target duration of a page: a slow link then shows progress, and a failure costs little.
 const TARGET_MS = 1000;
-// Maximum factor between two successive page sizes.
-const STEP = 4;
+// Maximum factor by which a page is larger than the page before.
+const MAX_GROWTH = 8;
+// Maximum factor by which a page is smaller than the page before.
+const MAX_SHRINK = 4;
 
 /**
  * Number of keys of the next page of a listing. It starts small, because link and values are unknown. It grows if pages
@@ -30,19 +32,19 @@ export class PageSize {
   recordPage(keys: number, durationMs: number): void {
     const fitting = (keys * TARGET_MS) / Math.max(durationMs, 1);
     const isIncompleteAndFast = keys < this.#keys && durationMs < TARGET_MS;
-    const min = isIncompleteAndFast ? this.#keys : this.#keys / STEP;
-    this.#set(Math.max(min, Math.min(this.#keys * STEP, fitting)));
+    const min = isIncompleteAndFast ? this.#keys : this.#keys / MAX_SHRINK;
+    this.#set(Math.max(min, Math.min(this.#keys * MAX_GROWTH, fitting)));
   }
 
   /** Records a failed page, because it may have taken too long. */
   recordFailure(): void {
-    this.#set(this.#keys / STEP);
+    this.#set(this.#keys / MAX_SHRINK);
   }
 
   /** Records an answer that was too large. Returns true if a smaller page is possible. */
   shrink(): boolean {
     if (this.#keys === 1) return false;
-    this.#max = Math.ceil(this.#keys / STEP);
+    this.#max = Math.ceil(this.#keys / MAX_SHRINK);
     this.#set(this.#max);
     return true;
   }

@@ -18,8 +18,8 @@ describe('the size of pages', () => {
     expect(new PageSize({ firstPageKeys: 100, pageKeys: 7 }).keys).toBe(7);
   });
 
-  it('is four times as large after a quick page, up to the maximum', () => {
-    expect(sizesAfter([0, 250, 250])).toEqual([400, 1000, 1000]);
+  it('is eight times as large after a quick page, up to the maximum', () => {
+    expect(sizesAfter([0, 125, 125])).toEqual([800, 1000, 1000]);
   });
 
   it('is chosen for one second, after a page that took about that', () => {
@@ -35,7 +35,7 @@ describe('the size of pages', () => {
     size.recordPage(3, 500);
     expect(size.keys).toBe(100);
     size.recordPage(90, 10); // quick for nine in ten: a larger page would be quick, too
-    expect(size.keys).toBe(400);
+    expect(size.keys).toBe(800);
     size.recordPage(300, 1000);
     expect(size.keys).toBe(300);
     size.recordPage(1, 1000);
@@ -49,7 +49,7 @@ describe('the size of pages', () => {
     for (let i = 0; i < 9; i++) size.recordFailure();
     expect(size.keys).toBe(1);
     size.recordPage(1, 1);
-    expect(size.keys).toBe(4);
+    expect(size.keys).toBe(8);
   });
 
   it('does not grow beyond a size that was too large before, and is at least one', () => {

@@ -259,7 +259,7 @@ describe('the sync of a watch', () => {
   it('yields after each slice that it applies or drops', async () => {
     const keys = Array.from({ length: 40 }, (_, i) => `${i + 10}`);
     const known = new Known();
-    const limits = { ...WATCH_LIMITS, sliceKeys: 10 };
+    const limits = { ...WATCH_LIMITS, firstPageKeys: 100, sliceKeys: 10 };
     await known.sync(
       keys.map((name) => `${name}=1`),
       'count',
