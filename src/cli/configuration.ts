@@ -128,7 +128,7 @@ export function addConfiguration(
     });
 }
 
-/** Adds a command that asks a running agent and prints the answer as text or JSON. */
+/** Adds a command for a running agent. It prints the answer as text or JSON. */
 export function addAskingCommand(parent: Command, io: CommandIO, name: string, description: string): Command {
   const command = parent.command(name).description(description).addOption(outputOption());
   return addConfiguration(addSocketOption(command), io);

@@ -35,7 +35,7 @@ export function Charts(): VNode {
 }
 
 /**
- * Returns the begin of each interval of the last hour in seconds since 1970, and the changes per second of each type;
+ * Returns the start of each interval of the last hour in seconds since 1970, and the changes per second of each type;
  * null before the agent started.
  */
 function ratesOf(document: RatesDocument | undefined): {
@@ -46,13 +46,13 @@ function ratesOf(document: RatesDocument | undefined): {
   const { ip = [], service = [], node = [] } = counts ?? {};
   const intervals = HOUR_MS / intervalMs;
   const missing = intervals - ip.length;
-  const begin = (from === undefined ? Date.now() : Date.parse(from)) - missing * intervalMs;
+  const start = (from === undefined ? Date.now() : Date.parse(from)) - missing * intervalMs;
   const ratesOfType = (complete: readonly number[]): readonly (number | null)[] => [
     ...new Array<null>(missing).fill(null),
     ...complete.map((count) => count / (intervalMs / 1_000)),
   ];
   return {
-    times: Array.from({ length: intervals }, (_, at) => (begin + at * intervalMs) / 1_000),
+    times: Array.from({ length: intervals }, (_, at) => (start + at * intervalMs) / 1_000),
     rates: { ip: ratesOfType(ip), service: ratesOfType(service), node: ratesOfType(node) },
   };
 }
