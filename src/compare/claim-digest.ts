@@ -147,10 +147,7 @@ const ROW_STRIDE = 4;
 
 export interface ClaimDigestOptions {
   readonly ipcache: IPCache;
-  /**
-   * Returns the labels of a local identity as text. Local identities have different numbers on each node, so their
-   * labels are compared instead. Default: the empty text.
-   */
+  /** Returns the labels of a local identity as text, because its number differs on each node. Default: empty. */
   readonly labelsOf?: ((identity: number) => string) | undefined;
 }
 
@@ -216,10 +213,7 @@ export class ClaimDigest {
       .sort((x, y) => (x.writer < y.writer ? -1 : 1));
   }
 
-  /**
-   * Returns the sums of the buckets of a group, as of the last {@link ClaimDigest.read}; undefined for an unknown
-   * group.
-   */
+  /** Returns the sums of the buckets of a group at the last read; undefined for an unknown group. */
   buckets(writer: string): readonly string[] | undefined {
     const group = this.#groups.get(writer);
     return group && bucketTexts(group.sums);

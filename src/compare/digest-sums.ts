@@ -18,10 +18,7 @@ export function mixOther(hash: number, word: number): number {
   return result ^ (result >>> 13);
 }
 
-/**
- * Adds a text to a hash and returns the new hash. The length of the text is included, so that two texts and their
- * concatenation have different hashes.
- */
+/** Adds a text and its length to a hash, so that two texts differ from their concatenation. Returns the new hash. */
 export function textHash(hash: number, text: string): number {
   const { length } = text;
   let result = hash;
@@ -76,10 +73,7 @@ export function addToSum(sums: Int32Array, at: number, a: number, b: number): vo
 
 /** The digest of the claims of a group of writers, or of the documents of a cluster. */
 export interface GroupDigest {
-  /**
-   * The source, and the cluster of the owner if there is one: `clustermesh baltic`. Nodes belong to the group of their
-   * cluster.
-   */
+  /** The source, and the cluster of the owner or node if there is one: `clustermesh baltic`. */
   readonly writer: string;
   /** Number of claims, or of documents. */
   readonly claims: number;

@@ -4,19 +4,13 @@ export class DamagedError extends Error {}
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/**
- * Texts of up to this number of bytes are decoded one character at a time, which is faster than a call of the
- * decoder.
- */
+/** Texts of up to this number of bytes are decoded one by one, which is faster than a call of the decoder. */
 const MAX_SHORT_BYTES = 24;
 
 /** Initial size of the memory for loaded texts in bytes. Names of Kubernetes have up to 253 bytes. */
 const INITIAL_LOADED_BYTES = 1024;
 
-/**
- * Appends values to a buffer that grows by doubling, and reads values at a position. Reads throw {@link DamagedError}
- * at the end.
- */
+/** Appends values to a growing buffer, and reads values. Reads throw {@link DamagedError} at the end. */
 export class ByteBuffer {
   #bytes: Uint8Array;
   #length = 0;
@@ -27,10 +21,7 @@ export class ByteBuffer {
   /** See {@link ByteBuffer.load}. */
   #loaded: Uint8Array = new Uint8Array(INITIAL_LOADED_BYTES);
 
-  /**
-   * Takes ownership of `bytes`; the first `length` of them are the content. The buffer grows by doubling up to
-   * `maxDoubled` bytes, and then only as needed.
-   */
+  /** Takes ownership of `bytes`, of which `length` are used. Grows by doubling up to `maxDoubled`, then as needed. */
   constructor(bytes: Uint8Array, maxDoubled: number, length = 0) {
     this.#bytes = bytes;
     this.#maxDoubled = maxDoubled;

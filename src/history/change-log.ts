@@ -14,10 +14,7 @@ const MAX_SEGMENT_BYTES: number = 4 << 20;
 const MIN_SEGMENT_BYTES: number = 16 << 10;
 const SEGMENTS_IN_LIMIT = 16;
 
-/**
- * Prefix changes are counted as lost, and not recorded, if more than `MAX_RATE` arrived in each of the last
- * `FAST_SECONDS` seconds.
- */
+/** Prefix changes are lost if more than `MAX_RATE` arrived in each of the last `FAST_SECONDS` seconds. */
 const MAX_RATE = 20_000;
 const FAST_SECONDS = 5;
 
@@ -101,10 +98,7 @@ export class ChangeLog implements CertaintyInputs {
   /** The current interval of changes lost by their rate, and their number. */
   #rateLoss: UncertainSpan | undefined;
   #rateLossCount = 0;
-  /**
-   * By owner: the interval in which its restored claims were released. Answers for moments in it may lack these
-   * claims.
-   */
+  /** By owner: the interval in which its restored claims were released, for which answers may lack them. */
   readonly #releases = new Map<string, UncertainSpan>();
   /** Begins when the recording ended. */
   #recordingEnd: UncertainSpan | undefined;
@@ -143,10 +137,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#stateVersion++;
   }
 
-  /**
-   * Like {@link ChangeLog.noticeClockStep}, and adds a mark if the sum of the steps since the last call exceeds {@link
-   * MARKED_STEP_MS}.
-   */
+  /** Notices a clock step, and adds a mark if the sum of the steps since the last call is large. */
   markClockSteps(): void {
     this.noticeClockStep();
     if (Math.abs(this.#clockSteps) > MARKED_STEP_MS)
@@ -154,18 +145,12 @@ export class ChangeLog implements CertaintyInputs {
     this.#clockSteps = 0;
   }
 
-  /**
-   * Ends the recording. Later changes are missing, so answers cannot be computed backwards from the current state any
-   * more.
-   */
+  /** Ends the recording. Answers can then not be computed backwards from the current state any more. */
   end(): void {
     this.#recordingEnd ??= this.beginSpan('lost', '');
   }
 
-  /**
-   * Time of the end of the recording, from which on (inclusive) changes are missing; undefined while changes are
-   * recorded.
-   */
+  /** Time from which on (inclusive) changes are missing; undefined while changes are recorded. */
   get endedMs(): number | undefined {
     return this.#recordingEnd?.fromMs;
   }
@@ -221,10 +206,7 @@ export class ChangeLog implements CertaintyInputs {
     this.#cause = cause;
   }
 
-  /**
-   * Appends a change of a prefix, unless there are too many. If `continues` is true, it has the same time as the
-   * previous change.
-   */
+  /** Appends a change of a prefix, unless there are too many. `continues`: at the time of the previous change. */
   addClaim(key: Readonly<PrefixRegister>, change: ClaimChange, continues = false): void {
     const ms = continues ? this.#changeMs : this.life.now();
     this.#changeMs = ms;

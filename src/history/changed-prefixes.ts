@@ -39,10 +39,7 @@ export class ChangedPrefixes {
     if (!claims.has(name)) claims.set(name, before);
   }
 
-  /**
-   * Yields the changed prefixes as CIDRs, each once, with the visible claim of the moment. Call it after all changes
-   * were added.
-   */
+  /** Yields each changed prefix as a CIDR once, with its visible claim at the moment. Call it after the last change. */
   *visible(): Generator<readonly [prefix: string, claim: VisibleClaim | undefined], void, void> {
     const register = prefixRegister();
     for (const text of this.#before.keys()) {

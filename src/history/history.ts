@@ -122,10 +122,7 @@ export class History {
     }
   }
 
-  /**
-   * Writes the records since the last call to the disk. Must be called each second. Never rejects; the status has the
-   * failure.
-   */
+  /** Writes the new records to the disk. Must be called each second. Never rejects; the status has the failure. */
   async flush(): Promise<void> {
     await this.#writer?.flush();
   }
@@ -136,10 +133,7 @@ export class History {
     this.#writer = undefined;
   }
 
-  /**
-   * Starts to record. States from now on are held. Must be called when the first lists are complete, because their
-   * items are not changes.
-   */
+  /** Starts to record. Must be called when the first lists are complete, because their items are not changes. */
   start(): void {
     assert(this.#log === undefined, 'start must be called once');
     const { ipcache, clock, memory = DEFAULT_MEMORY } = this.#options;

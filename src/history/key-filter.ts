@@ -1,9 +1,6 @@
 import { mix } from '../columns/mix.ts';
 
-/**
- * Bytes of a segment for each byte of its filter. A record has about 40 bytes with its share of the index, so a filter
- * has at least about 10 bits for each key.
- */
+/** Bytes of a segment for each byte of its filter: at least 10 bits for each key, as a record has about 40 bytes. */
 const BYTES_PER_FILTER_BYTE = 32;
 
 /** Bits that are set for each key. With 10 bits for each key, about 1.2 % of the absent keys are false positives. */

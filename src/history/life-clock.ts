@@ -18,20 +18,14 @@ const READ_ATTEMPTS = 10;
  */
 const MAX_PIECES = 256;
 
-/**
- * A period without a step of the wall clock. From `ms` of the life on, the wall time is the time of the life plus
- * `offset`.
- */
+/** A period without a step of the wall clock, from `ms` of the life on: wall time = time of the life + `offset`. */
 export interface ClockPiece {
   readonly ms: number;
   readonly offset: number;
   /** The lowest and the highest offset between `sinceMs` and `ms` if pieces between these times were merged. */
   readonly low?: number | undefined;
   readonly high?: number | undefined;
-  /**
-   * The last time of the life before `ms` at which the wall time agreed with the previous piece. The clock was set
-   * between this time and `ms`.
-   */
+  /** The last time before `ms` at which the previous piece applied. The clock was set between both times. */
   readonly sinceMs: number;
 }
 
@@ -107,10 +101,7 @@ export class LifeClock {
     return Math.min(this.wallOf(fromMs), ...lowest);
   }
 
-  /**
-   * Returns the time of the life, after `fromMs`, at which the clock was set forward over `wall`; undefined if it
-   * showed this time.
-   */
+  /** Returns the time after `fromMs` at which the clock was set forward over `wall`; undefined if it showed `wall`. */
   skippedAt(wall: number, fromMs: number): number | undefined {
     if (this.wallOf(fromMs) > wall || this.timesOf(wall).length > 0) return undefined;
     return this.#pieces.find(({ ms, offset }) => ms > fromMs && ms + offset > wall)?.ms;
@@ -157,10 +148,7 @@ function timeBetweenMerged({ ms, sinceMs, low, high }: ClockPiece, wall: number)
   return Math.max(sinceMs, wall - high);
 }
 
-/**
- * Returns the monotonic time and the wall time of one moment, from the fastest of several reads, because a busy host
- * may interrupt a read.
- */
+/** Returns both times of one moment, from the fastest of several reads, because a read may be interrupted. */
 function readTogether(clock: Clock): { readonly ms: number; readonly wall: number } {
   let best = { ms: 0, wall: 0, took: Number.POSITIVE_INFINITY };
   for (let attempt = 0; attempt < READ_ATTEMPTS && best.took > MAX_READ_MS; attempt++) {

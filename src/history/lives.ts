@@ -22,10 +22,7 @@ export interface SegmentPart {
   mayContain(hash: number): boolean;
   /** Returns true if it has a record of a prefix of this length. */
   hasLength(family: 4 | 6, length: number): boolean;
-  /**
-   * Returns the segment. It is valid until {@link SegmentPart.release}, which must be called once, unless the promise
-   * rejects.
-   */
+  /** Returns the segment, valid until `release`, which must be called once unless the promise rejects. */
   load(): Segment | Promise<Segment>;
   release(segment: Segment): void;
 }
@@ -49,10 +46,7 @@ export interface Life extends CertaintyInputs {
   readonly parts: readonly SegmentPart[];
 }
 
-/**
- * Returns the ended lives of stored segments, oldest first. `currentNumber` is the number of the current life, which is
- * left out.
- */
+/** Returns the ended lives of stored segments, oldest first, without the life `currentNumber`. */
 export function endedLives(stored: readonly StoredSegment[], currentNumber: number): readonly Life[] {
   const earlier = new Map<number, StoredSegment[]>();
   for (const segment of stored) {
@@ -66,10 +60,7 @@ export function endedLives(stored: readonly StoredSegment[], currentNumber: numb
   return Array.from(earlier.values(), endedLife);
 }
 
-/**
- * Returns the current life, which has the number `life`: its segments in memory, and the stored ones that have left the
- * memory.
- */
+/** Returns the current life with the number `life`: its segments in memory, and older ones on disk. */
 export function currentLife(archived: readonly StoredSegment[], life: number, log: ChangeLog): Life {
   const { segments, floorMs } = log;
   const oldest = segments[0] as Segment; // there is always one
@@ -132,10 +123,7 @@ function spanKey({ reason, subject, fromMs }: UncertainSpan): string {
   return `${reason} ${fromMs} ${subject}`;
 }
 
-/**
- * Returns the intervals whose records are missing between stored segments, or between the last of them and `next` in
- * memory.
- */
+/** Returns the intervals without records between stored segments, and between the last one and `next`. */
 function gapsOf(
   stored: readonly StoredSegment[],
   next: { readonly number: number; readonly startMs: number } | undefined,

@@ -11,16 +11,10 @@ const UNNUMBERED = 0;
 const NEXT_NUMBER = 1;
 const FIRST_NUMBER = 2;
 
-/**
- * Maximum number of slots of the writer's table that are searched for a name. If all contain other names, the name is
- * written without a number.
- */
+/** Maximum number of slots searched for a name. Without a free one, the name is written without a number. */
 const MAX_PROBES = 16;
 
-/**
- * Bytes of records after which the writer may number one more name. This limits the memory of its table, which is not
- * part of the segment.
- */
+/** Bytes of records for each numbered name, to limit the table of the writer, which is no part of the segment. */
 const BYTES_PER_NAME = 64;
 
 /** Size of an empty table. Each slot takes two elements, so the table has room for 64 names. */
@@ -56,10 +50,7 @@ export class Names {
   #positions: Int32Array = new Int32Array(64);
   #count = 0;
 
-  /**
-   * `positions`: the positions of the numbered texts in `bytes`. `maxBytes`: the size of the records, which limits the
-   * number of numbered names.
-   */
+  /** `positions` are those of the numbered texts in `bytes`. `maxBytes`, the size of the records, limits the names. */
   constructor(bytes: ByteBuffer, maxBytes: number, positions?: Int32Array) {
     this.#bytes = bytes;
     this.#maxNames = Math.min(MAX_NAMES, maxBytes / BYTES_PER_NAME);
@@ -127,10 +118,7 @@ export class Names {
     return number;
   }
 
-  /**
-   * Returns the slot of the name in the first `length` loaded bytes, or a free slot for it; -1 if {@link MAX_PROBES}
-   * slots contain other names.
-   */
+  /** Returns the slot of the name in the first `length` loaded bytes, or a free slot; -1 if none is near. */
   #slotOf(length: number, hash: number): number {
     const slots = this.#slots;
     for (let probe = 0; probe < MAX_PROBES; probe++) {
@@ -158,10 +146,7 @@ export class Names {
     return number;
   }
 
-  /**
-   * Doubles the table of the writer. A name without a free slot near its hash is dropped from the table and is later
-   * written again.
-   */
+  /** Doubles the table of the writer. Drops names without a free slot, which are later written again. */
   #grow(): void {
     const old = this.#slots;
     const slots = new Int32Array(Math.max(INITIAL_SLOT_ELEMENTS, 2 * old.length));

@@ -54,10 +54,7 @@ export function pointOfWall(lives: readonly Life[], when: number, now: number): 
   return { point, reason: uncertaintyAt(lives[point.life] as Life, point) };
 }
 
-/**
- * Returns the point for a wall time that is in no life: the end of the life before it, or the moment when a clock was
- * set forward over it.
- */
+/** Returns the point for a wall time in no life: the end of the life before, or the step of a clock over it. */
 function pointOutside(lives: readonly Life[], when: number): RequestedMoment<PointInLife> {
   for (let life = lives.length - 1; life >= 0; life--) {
     const { clock, floorMs, endMs, afterEnd, isLive } = lives[life] as Life; // below the length
@@ -82,10 +79,7 @@ export function pointOfSequence(log: ChangeLog, sequence: number): RequestedMome
   return { point, reason: uncertaintyAt(log, point) };
 }
 
-/**
- * Returns a predicate that is true for records later than the point. It decodes records only in the segment of the
- * point.
- */
+/** Returns a test for records later than the point. It decodes records only in the segment of the point. */
 export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): IsLater {
   if (endSequence === undefined) return (place) => place.ms > ms;
   return ({ segment, position }) =>

@@ -124,10 +124,7 @@ export class PastState {
     return { claims, decidedBy, ...times };
   }
 
-  /**
-   * Returns the claims of the moment in the order of `IPCache.explain`: of the endpoint, then of the CIDR, strongest
-   * first (I4).
-   */
+  /** Returns the claims of the moment: of the endpoint, then of the CIDR, strongest first (I4). */
   #claimsAtMoment(): readonly StateClaim[] {
     this.#claimsOfMoment ??= this.#sorted();
     return this.#claimsOfMoment;
@@ -156,10 +153,7 @@ export interface PastPrefix {
   readonly effectiveUntil: number | undefined;
 }
 
-/**
- * Returns the claims on a key before all changes for which `isLater` is true, the effective one first. `current` are
- * its current claims.
- */
+/** Returns the claims on a key before all later changes, the effective one first. `current`: those now. */
 export function claimsBefore(
   key: PrefixRegister,
   current: readonly CompleteClaim[],

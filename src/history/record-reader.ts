@@ -74,10 +74,7 @@ export function documentKeyHash(kind: Kind, key: string): number {
  * Integers are groups of 7 bits.
  */
 export class RecordReader {
-  /**
-   * Start of the segment, in milliseconds since the life began. Later states can be computed from this segment and its
-   * successors.
-   */
+  /** Start of the segment, in milliseconds since the life began. All later states can be computed. */
   readonly startMs: number;
   protected readonly bytes: ByteBuffer;
   protected readonly names: Names;

@@ -105,10 +105,7 @@ export class Segment extends RecordReader {
   /** See {@link SegmentIndex.lengths4}. */
   readonly #lengths4: Uint8Array;
   readonly #lengths6: Uint8Array;
-  /**
-   * The writer of the last change, and the number of its name, because changes arrive in runs of one writer. The number
-   * is 0 if the name was not written yet.
-   */
+  /** The writer of the last change and the number of its name; 0: not written yet. Changes arrive in runs. */
   #writer: ClaimWriter = { source: 'unspec', owner: '' };
   #writerNumber = 0;
   /**
@@ -194,10 +191,7 @@ export class Segment extends RecordReader {
     };
   }
 
-  /**
-   * Builds the index of stored records that have none, in steps of {@link RECORDS_PER_STEP} records. Throws
-   * {@link DamagedError} if a record is invalid.
-   */
+  /** Builds the missing index of stored records, in steps. Throws {@link DamagedError} if a record is invalid. */
   *reindex(): Generator<void, void, void> {
     const bytes = this.bytes;
     const learn = (): void => this.names.learn();
@@ -309,10 +303,7 @@ export class Segment extends RecordReader {
     this.#end(start);
   }
 
-  /**
-   * Appends a change of a service or node, a mark, or a batch head. `key` is the name of the service or node, the kind
-   * of the mark, or the store.
-   */
+  /** Appends a change of a service or node by name, a mark by kind, or a batch head by store. */
   addText(ms: number, kind: Exclude<Kind, 0>, key: string, { writer, before, after }: TextChange): void {
     const isKeyed = kind === KIND.service || kind === KIND.node;
     const hash = isKeyed ? documentKeyHash(kind, key) : 0;
@@ -373,10 +364,7 @@ export class Segment extends RecordReader {
     }
   }
 
-  /**
-   * Writes the head of a record, with a length of 0, and adds the record to its bucket, unless that is -1. Returns
-   * its position.
-   */
+  /** Writes the head of a record without its length, and adds it to its bucket (-1: none). Returns its position. */
   #begin(kind: Kind, ms: number, bucket: number): number {
     const bytes = this.bytes;
     // Texts may be long. `#end` makes room for the length of a claim if it is long, too.
@@ -420,10 +408,7 @@ export class Segment extends RecordReader {
     bytes.putWord(start + 1, bytes.length - start - LONG_HEAD);
   }
 
-  /**
-   * Returns true if one of the last {@link MAX_LINK_STEPS} records of the bucket has this key and the writer with this
-   * number.
-   */
+  /** Returns true if one of the last records of the bucket has this key and the writer with this number. */
   #isLinked(bucket: number, key: Readonly<PrefixRegister>, number: number): boolean {
     if (number === 0) return false;
     let at = this.buckets[bucket] ?? -1;

@@ -50,10 +50,7 @@ export class CacheReads {
     return this.#entryFor(key, this.table.find(this.#key));
   }
 
-  /**
-   * Returns the entry with the longest prefix that contains `ip` (I6); `undefined` if there is none or `ip` is not an
-   * address.
-   */
+  /** Returns the entry with the longest prefix that contains `ip` (I6); `undefined` for none or an invalid `ip`. */
   lookup(ip: string): KeyedEntry | undefined {
     if (!parseKey(ip, this.#key) || this.#key.form !== 'endpoint') return undefined;
     return this.#entryFor(ip, this.table.longestMatch(this.#key));
@@ -147,10 +144,7 @@ export class CacheReads {
     }
   }
 
-  /**
-   * Returns the slot of the entry that listeners see at a prefix: the endpoint's, else the CIDR's (I4), else -1.
-   * Changes the form of `key`.
-   */
+  /** Returns the slot that listeners see at a prefix: endpoint, else CIDR (I4), else -1. Changes the form of `key`. */
   protected visibleSlot(key: PrefixRegister): number {
     if (isFullLength(key)) {
       key.form = 'endpoint';

@@ -56,10 +56,7 @@ export class ChangeHub {
     this.#revision++;
   }
 
-  /**
-   * Must be called before visible entries change: a running replay then reads its remaining entries, so that it
-   * delivers the state at its start.
-   */
+  /** Must be called before visible entries change, so that a running replay delivers the state at its start. */
   beforeChange(): void {
     this.#listeners.beforeChange();
   }
@@ -83,10 +80,7 @@ export class ChangeHub {
     });
   }
 
-  /**
-   * Subscribes a listener. It receives the chunks of `visible`, then `onSynced`, then every change. If `visible` is
-   * undefined, it receives only the changes.
-   */
+  /** Subscribes a listener to the chunks of `visible`, if defined, then `onSynced`; and to every change. */
   subscribe(listener: IPCacheListener, visible?: () => Iterable<readonly IPCacheChange[]>): Unsubscribe {
     if (visible === undefined) return this.#listeners.subscribe(listener);
     return this.#listeners.subscribe(listener, {
@@ -106,10 +100,7 @@ export class ChangeHub {
     return this.#namedPortsListeners.subscribe(listener);
   }
 
-  /**
-   * Returns a reader that resumes after `from` if the changes since then are still kept, and otherwise begins with a
-   * resync.
-   */
+  /** Returns a reader that resumes after `from` if the changes since are kept, else begins with a resync. */
   read({ from, signal }: ReadOptions, snapshot: () => IPCacheSnapshot): AsyncIterableIterator<ChangeBatch> {
     this.#recent ??= new RecentChanges(RECENT_CHANGES, this.#revision);
     const missed = from !== undefined && from <= this.#revision ? this.#recent.since(from) : undefined;

@@ -29,20 +29,14 @@ export interface EntryMirror {
    * reused register. Within a batch, a prefix may be set repeatedly.
    */
   set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
-  /**
-   * Called at the end of a write or batch, before listeners; not called if a batch throws. The mirror now equals the
-   * cache at this revision.
-   */
+  /** Called before listeners at the end of a write or batch that does not throw. The mirror is now up to date. */
   publish(revision: number): void;
 }
 
 /** Sets the claims of a key as they were; undefined means none. */
 type Restore = (key: PrefixRegister, image: KeyImage | undefined) => void;
 
-/**
- * Records the effect of a write or batch: the changes for listeners, and the images to roll a batch back (I8). Keys are
- * reused registers.
- */
+/** Records the changes of a write or batch, and the images to roll it back (I8). Keys are reused registers. */
 export class ChangeJournal {
   #changes: IPCacheChange[] = NO_CHANGES;
   /**
@@ -61,10 +55,7 @@ export class ChangeJournal {
   #ownerChanges: OwnerChange[] = [];
   /** Images of keys before each step of a batch, oldest first; undefined outside batches. */
   #previousImages: { readonly key: PrefixRegister; readonly image: KeyImage | undefined }[] | undefined;
-  /**
-   * The index of the last image of each contested key. A batch needs only the first image of a key, and those of
-   * contested keys may be large.
-   */
+  /** The index of the last image of each contested key, whose images may be large: only the first is needed. */
   readonly #lastImages = new Map<string, number>();
   /** Number of images when the innermost open batch began. */
   #batchStart = 0;
@@ -148,10 +139,7 @@ export class ChangeJournal {
     if (this.#mirrors.length > 0) for (const mirror of this.#mirrors) mirror.publish(revision);
   }
 
-  /**
-   * Delivers a change of a claim; in a batch, when the batch is complete, because a batch that throws leaves no trace
-   * (I8).
-   */
+  /** Delivers a change of a claim, but at the end of a batch, because one that throws leaves no trace (I8). */
   readonly #claimChanged: ClaimObserver = (key, writer, before, after, effect) => {
     if (this.#previousImages !== undefined)
       this.#batchedClaimChanges.push({ key: copyRegister(key), writer, before, after, effect });

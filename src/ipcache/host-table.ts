@@ -19,10 +19,7 @@ export class HostTable {
   readonly texts: ObjectColumn<string> = new ObjectColumn();
   /** The number of references to each host, by the same index. */
   readonly #references = new Int32Rows(1);
-  /**
-   * The host that the last `resolve` added. The next `resolve` removes it if it has no reference, because its claim was
-   * not stored.
-   */
+  /** The host that the last `resolve` added. The next one removes it if its claim was not stored. */
   #lastAdded: HostID = NO_HOST;
   /** The last resolved text and its host, if it is still in use. Claims often arrive in runs of one host. */
   #lastText = '';
@@ -33,10 +30,7 @@ export class HostTable {
     this.#table = table;
   }
 
-  /**
-   * Returns the number of a host; -1 if `text` is not an address. A new host is removed unless it is retained before
-   * the next call.
-   */
+  /** Returns the number of a host; -1 if `text` is no address. A new host is removed unless it is retained. */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;

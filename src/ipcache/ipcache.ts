@@ -229,10 +229,7 @@ export class IPCache extends CacheReads {
     return Array.from(this.#trackedPods().of(namespace, podName), (slot) => this.keyAt(slot));
   }
 
-  /**
-   * Yields the namespaces that have entries of pods, unordered. The first call costs the same as that of
-   * {@link IPCache.lookupByPod}.
-   */
+  /** Yields the namespaces with entries of pods, unordered. Costs the same as {@link IPCache.lookupByPod}. */
   namespaces(): Iterable<string> {
     return this.#trackedPods().namespaces();
   }
@@ -255,10 +252,7 @@ export class IPCache extends CacheReads {
     return Array.from(this.#hosts.of(hostIP), (slot) => this.keyAt(slot));
   }
 
-  /**
-   * Returns all claims on the prefix of `key`, strongest first, and the rule that selected the first; `undefined` if
-   * `key` is invalid.
-   */
+  /** Returns all claims on the prefix of `key`, strongest first, and the deciding rule; `undefined` if invalid. */
   explain(key: string): Explanation | undefined {
     if (!parseKey(key, this.#key)) return undefined;
     const prefix = formatPrefixOf('', this.#key);
@@ -456,10 +450,7 @@ export class IPCache extends CacheReads {
     return new IPCacheSnapshot(this.table.fork(), this.rows.fork(), this.#hub.revision);
   }
 
-  /**
-   * Yields the claims that wait for room, in the order of their admission. The cache must not be written during the
-   * iteration.
-   */
+  /** Yields the waiting claims in the order of admission. The cache must not be written during the iteration. */
   waiting(): Generator<WaitingClaim, void, void> {
     return this.#waiting.list();
   }
@@ -543,10 +534,7 @@ export class IPCache extends CacheReads {
     return this.#waiting.remove(formatKey(this.#key), by) ? 'applied' : outcome;
   }
 
-  /**
-   * Returns the rejection of a writer; undefined if it is valid. A writer with effective claims was checked at its
-   * first write.
-   */
+  /** Returns the rejection of a writer. One with effective claims was checked at its first write. */
   #checkWriter(writer: Writer, key: string): Rejection | undefined {
     const known = typeof writer === 'object' && writer !== null && this.#state.rows.writers.find(writer) >= 0;
     return known ? undefined : writerRejection(writer, key);

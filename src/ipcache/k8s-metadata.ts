@@ -17,10 +17,7 @@ export function sameMetadata(a: K8sMetadata | undefined, b: K8sMetadata | undefi
   );
 }
 
-/**
- * Returns the metadata as it is stored: without an empty service account, so that equal entries look equal; undefined
- * if all fields are empty.
- */
+/** Returns the metadata as stored: without an empty service account; undefined if all fields are empty. */
 export function metadataOrNone(k8s: K8sMetadata | undefined): K8sMetadata | undefined {
   if (k8s === undefined) return undefined;
   const { namespace, podName, serviceAccount, namedPorts } = k8s;

@@ -1,9 +1,6 @@
 import type { CountedOutcome } from './status.ts';
 
-/**
- * Counts outcomes. It uses fields and a switch because it runs with every write, and a keyed record is ten times
- * slower.
- */
+/** Counts outcomes by fields and a switch, because a keyed record is ten times slower. */
 export class OutcomeCounts {
   #applied = 0;
   #unchanged = 0;

@@ -123,10 +123,7 @@ export class RowStore extends RowReader {
     rows.set(slot, WRITER_AND_FLAGS, on ? word | flag : word & ~flag);
   }
 
-  /**
-   * Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. Pages whose marks exclude the
-   * writer are not scanned.
-   */
+  /** Returns the first row in [`from`, `end`) with a claim of this writer, or `end`. Skips pages by their marks. */
   findRowOf(writer: WriterID, from: number, end: number): number {
     for (let slot = from; slot < end; ) {
       const pageEnd = Math.min(end, (slot | (PAGE_ROWS - 1)) + 1);

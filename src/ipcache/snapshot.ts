@@ -52,10 +52,7 @@ export class IPCacheSnapshot extends CacheReads {
     return changes;
   }
 
-  /**
-   * Yields the identities of all entries, shadowed ones included, each once and unordered. The cost is that of
-   * `lookupByIdentity`.
-   */
+  /** Yields the identities of all entries, each once, unordered. Costs the same as `lookupByIdentity`. */
   identities(): Generator<number, void, void> {
     return this.rows.identities();
   }

@@ -126,10 +126,7 @@ export type DeleteOutcome = 'applied' | 'not-found' | 'not-owner' | 'invalid';
 
 /** The writer whose claim is deleted, and a condition. */
 export interface PrefixDeleteOptions extends Writer {
-  /**
-   * Delete only if the claim names this pod. A late delete of a pod whose IP was reused must not delete the new pod's
-   * claim.
-   */
+  /** Delete only if the claim names this pod, because the IP of a pod may have been reused before its delete. */
   readonly ifPod?: { readonly namespace: string; readonly podName: string } | undefined;
 }
 

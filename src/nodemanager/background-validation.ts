@@ -8,10 +8,7 @@ export interface ValidationOptions<T> extends Runtime {
   /** Returns the duration of one round for the current number of items; above 0. */
   intervalMs(): number;
   size(): number;
-  /**
-   * Returns an iterator over the items. Items may change during the iteration: an item that exists all the time is
-   * returned once.
-   */
+  /** Returns an iterator over the items, which may change. One that exists all the time is returned once. */
   items(): Iterator<T>;
   validate(item: T): void;
 }

@@ -96,10 +96,7 @@ export class HandlerCalls {
     return SUCCEEDED;
   }
 
-  /**
-   * Calls `succeed` or `fail` when a call has ended: synchronously if it has ended already. Calls `endLate` instead if
-   * the call ended after `stop`.
-   */
+  /** Calls `succeed` or `fail` when a call has ended, synchronously if it has already; after `stop`, `endLate`. */
   follow(
     outcome: CallOutcome,
     succeed: () => void,

@@ -121,10 +121,7 @@ export class HandlerFeed {
     });
   }
 
-  /**
-   * Deletes the previous nodes of which no change was received. Calls `done` when a call of each current lane has
-   * ended.
-   */
+  /** Deletes the previous nodes without a change. Calls `done` when a call of each current lane has ended. */
   sweep(revision: number, done: (outcome: SweepOutcome) => void): void {
     for (const [fullName, node] of this.#previous) this.change(fullName, node, undefined, revision);
     this.#whenAttempted(done);
@@ -285,10 +282,7 @@ export class HandlerFeed {
     if (this.#deletesOnStop && node !== undefined) this.#calls.deleteFinally(node);
   }
 
-  /**
-   * Calls `done` within a delivery, when a call of each current lane has ended, successfully or not, or none was
-   * needed.
-   */
+  /** Calls `done` within a delivery, when a call of each current lane has ended, successfully or not. */
   #whenAttempted(done: AttemptWaiter['done']): void {
     if (this.stopped) {
       done('ended');

@@ -36,10 +36,7 @@ interface Waiter {
   readonly resolve: (outcome: AppliedOutcome) => void;
 }
 
-/**
- * Outcome of waiting for handlers. `applied`: every handler has applied the node. `closed`: the manager was closed
- * before.
- */
+/** `applied`: every handler has applied the node. `closed`: the manager was closed before. */
 export type AppliedOutcome = 'applied' | 'closed';
 
 /** The handlers, each with its feed. All feeds share one delivery queue. */
@@ -87,10 +84,7 @@ export class HandlerFeeds {
     return unsubscribe;
   }
 
-  /**
-   * Runs `work`, then calls handlers. A handler may change nodes, so the state must be consistent before the first
-   * call.
-   */
+  /** Runs `work`, then calls handlers, which may change nodes and therefore need a consistent state. */
   deliverAfter(work: () => void): void {
     this.#deliveries.deliverAfter(work);
   }
@@ -126,10 +120,7 @@ export class HandlerFeeds {
     });
   }
 
-  /**
-   * Deletes the nodes of a handler at its subscription (`previous`) which are not announced. This is a delivery after
-   * the replay.
-   */
+  /** Deletes the `previous` nodes of a handler that are not announced. This is a delivery after the replay. */
   sweep(handler: NodeHandler, revision: number): Promise<SweepOutcome> {
     return new Promise((resolve) => {
       this.#deliveries.run(() => {
@@ -140,10 +131,7 @@ export class HandlerFeeds {
     });
   }
 
-  /**
-   * Ends all subscriptions. With `announcedToDelete`, handlers delete their nodes first; see {@link HandlerFeed.stop}.
-   * Waiters resolve to `closed`.
-   */
+  /** Ends all subscriptions; waiters resolve to `closed`. With `announcedToDelete`, handlers delete nodes first. */
   stop(announcedToDelete?: readonly AnnouncedNode[]): void {
     for (const waiter of this.#waiters) waiter.resolve('closed');
     this.#waiters.clear();

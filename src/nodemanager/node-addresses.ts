@@ -32,10 +32,7 @@ export interface LostAddress {
 
 export interface NodeAddressesOptions {
   readonly configuration: NodeConfiguration;
-  /**
-   * If true, unchanged claims are written again, because another writer may have replaced them in an IPCache that keeps
-   * one claim per key.
-   */
+  /** True to write unchanged claims again, because in an IPCache of one claim per key others may replace them. */
   readonly rewrite: boolean;
   /** Returns true if this process runs on the node. */
   isLocal(node: Node): boolean;
@@ -174,10 +171,7 @@ export class NodeAddresses {
     for (const claim of previous) if (desired.find(claim.ip) === undefined) this.#drop(entry, claim);
   }
 
-  /**
-   * Replaces the claims of one source by those of another. New claims are written first, so that no address is free in
-   * between.
-   */
+  /** Replaces the claims of one source by those of another, new ones first, so that no address is free in between. */
   #replaceSource(entry: NodeEntry, previous: NodeClaims, desired: NodeClaims): void {
     this.#ipcache.batch(() => {
       for (const claim of desired) this.#put(entry, claim);
@@ -188,10 +182,7 @@ export class NodeAddresses {
     });
   }
 
-  /**
-   * Returns true if a claim is unchanged in the IPCache. It compares by position, because addresses rarely move in the
-   * list.
-   */
+  /** Returns true if a claim is unchanged. Compared by position, because addresses rarely move in the list. */
   #isUnchanged(entry: NodeEntry, claim: AddressClaim, previous: AddressClaim | undefined): boolean {
     return (
       previous !== undefined &&
@@ -240,10 +231,7 @@ export class NodeAddresses {
     else losers.add(entry);
   }
 
-  /**
-   * Reviews the addresses whose owners changed, until there are no more changes. Each affected node is reported once
-   * per pass.
-   */
+  /** Reviews the addresses whose owners changed, until none is left. Reports each affected node once per pass. */
   #review(): void {
     while (!this.#writing && this.#ownerChanges.length > 0) {
       const changes = this.#ownerChanges;

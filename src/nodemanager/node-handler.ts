@@ -32,10 +32,7 @@ export interface NodeHandler {
   nodeDelete(node: Node, signal: AbortSignal): HandlerResult;
   /** Called periodically. Checks the datapath state of this node and repairs it. */
   nodeValidateImplementation?(node: Node, signal: AbortSignal): HandlerResult;
-  /**
-   * Called on subscription before the first node, and when the configuration changes. No other call runs until it has
-   * succeeded.
-   */
+  /** Called before the first node, and when the configuration changes. No other call runs until it has succeeded. */
   nodeConfigurationChanged?(configuration: NodeConfiguration, signal: AbortSignal): HandlerResult;
   /**
    * Called when the replay is complete: each node known at the subscription had a call, successful or not.

@@ -97,10 +97,7 @@ export class NodeIDs implements NodeHandler {
     this.#count(node.fullName, NONE);
   }
 
-  /**
-   * Counts `after` instead of the counted addresses of a node. These are read from `#counted`, because after a failed
-   * call they differ from those of the old version.
-   */
+  /** Counts `after` instead of the counted addresses, which differ from the old version's after a failed call. */
   #count(fullName: string, after: ReadonlySet<string>): void {
     const previous = this.#counted.get(fullName) ?? NONE;
     const released = [...previous].filter((ip) => !after.has(ip));

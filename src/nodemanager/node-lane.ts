@@ -107,10 +107,7 @@ export class NodeLane {
     this.pendingSince = Number.POSITIVE_INFINITY;
   }
 
-  /**
-   * Updates `pendingSince` after a call. `isReached` is true if the handler has the version desired at the start of the
-   * call.
-   */
+  /** Updates `pendingSince` after a call. `isReached`: the handler has the version desired when the call began. */
   #updatePendingSince(isReached: boolean): void {
     this.pendingSince = isReached
       ? this.#changedWhileRunning

@@ -1,10 +1,7 @@
 import type { NodeName } from '../model/cluster-node.ts';
 import type { NodeEntry } from './node-entry.ts';
 
-/**
- * The nodes by cluster and name. It has two levels, so that a lookup builds no key and removing a cluster scans only
- * its nodes.
- */
+/** The nodes by cluster and name, in two levels: no lookup builds a key, and a cluster is removed by itself. */
 export class NodeTable {
   readonly #clusters = new Map<string, Map<string, NodeEntry>>();
   #size = 0;

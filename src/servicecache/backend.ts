@@ -40,10 +40,7 @@ export interface Backend {
   readonly weight: number;
   /** Zones whose clients should use this backend (topology hints). */
   readonly forZones: ImmutableSet<string>;
-  /**
-   * Name of the backend's cluster if it is remote; empty for the local cluster, which sorts first and therefore wins
-   * (I4).
-   */
+  /** Cluster of a remote backend; empty for the local cluster, which sorts first and therefore wins (I4). */
   readonly cluster: string;
 }
 
@@ -90,10 +87,7 @@ export interface EndpointSlice {
   /** Unique within the service. */
   readonly name: string;
   readonly backends: Backends;
-  /**
-   * Backends that are not ready. They are used only if the service publishes not-ready addresses. No address is in both
-   * maps.
-   */
+  /** Used only if the service publishes not-ready addresses. No address is in both maps. */
   readonly notReady: Backends;
 }
 
@@ -197,10 +191,7 @@ export function equalBackends(a: Backend, b: Backend): boolean {
   return a === b || (a.address === b.address && equalButPorts(a, b) && samePorts(a.ports, b.ports));
 }
 
-/**
- * Returns a function that compares backends of two sets with the same address. Backends of one set usually share their
- * port map, so the last pair of port maps is cached.
- */
+/** Returns a comparison of backends by address. It caches the last pair of port maps, which backends share. */
 export function backendComparison(): (a: Backend, b: Backend) => boolean {
   let portsA: Ports | undefined;
   let portsB: Ports | undefined;

@@ -69,10 +69,7 @@ function immutableResult<T>(
   return draft.wasAltered() ? draft.asImmutable() : original;
 }
 
-/**
- * Returns `NO_BACKENDS` for an empty map, because states are compared by reference and another copy of `immutable` has
- * another empty map.
- */
+/** Returns `NO_BACKENDS` for an empty map, because states are compared by reference. */
 function sharedIfEmpty(backends: Backends): Backends {
   return backends.size === 0 ? NO_BACKENDS : backends;
 }
@@ -169,10 +166,7 @@ class Correlator {
     return { origin, backend: winner };
   }
 
-  /**
-   * Replaces the claim of this origin on an address, if `hasClaim`, by `added`, or removes it. Sets the winner if it
-   * differs from the winner so far (I3).
-   */
+  /** Replaces the claim of this origin, if `hasClaim`, by `added`, or removes it. Sets a changed winner (I3). */
   #replaceClaim(
     address: string,
     winnerSoFar: Backend | undefined,

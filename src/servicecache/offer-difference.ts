@@ -58,10 +58,7 @@ export class OrderedMatcher {
   }
 }
 
-/**
- * Receives the backend of an address in two versions; undefined if a version does not contain it. Returns false to
- * stop.
- */
+/** Receives the backend of an address in two versions, undefined if it has none. Returns false to stop. */
 export type VisitDifference = (before: Backend | undefined, after: Backend | undefined) => boolean;
 
 /** Returns true if an offer is an immutable map, which can be used directly as the service's backends. */
@@ -99,10 +96,7 @@ export function equalBackendMaps(a: Backends, b: Backends): boolean {
   return a === b || (a.size === b.size && everyDifference(a, b, () => false));
 }
 
-/**
- * Returns the backends of `next`, with the objects of `previous` for equal backends. Returns `previous` itself if all
- * are equal.
- */
+/** Returns `next` with the equal backends of `previous`, or `previous` itself if all are equal. */
 function shareBackends(previous: Backends, next: Backends): Backends {
   if (previous.size === 0 || next.size === 0) return previous.size === next.size ? previous : next;
   const shared = previous.asMutable();

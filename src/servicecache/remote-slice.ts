@@ -18,10 +18,7 @@ import {
 } from './backend.ts';
 import { serviceOfSlice } from './service-id.ts';
 
-/**
- * Returns the weight in the annotation of a slice. An invalid one, which the decoder has counted as rejected, has no
- * effect.
- */
+/** Returns the weight in the annotation of a slice. The decoder has rejected an invalid one. */
 function weightOf({ annotations }: ClusterEndpointSlice): number {
   return parseWeight(annotations.get(WEIGHT_ANNOTATION) ?? '') ?? DEFAULT_WEIGHT;
 }

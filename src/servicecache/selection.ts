@@ -8,15 +8,9 @@ import type { Service, TrafficPolicy } from './service.ts';
  */
 export interface SelectionContext {
   readonly service: Service;
-  /**
-   * The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside the
-   * cluster.
-   */
+  /** The internal traffic policy applies to cluster IPs, the external one to others from outside the cluster. */
   readonly frontend: FrontendKind;
-  /**
-   * Location of the client; default `outside`. The external traffic policy does not apply to clients inside the
-   * cluster.
-   */
+  /** Location of the client, default `outside`. The external policy does not apply to clients inside. */
   readonly origin?: 'inside' | 'outside' | undefined;
   /** Name of the local node; empty if unknown. */
   readonly nodeName: string;

@@ -90,10 +90,7 @@ export interface ServiceCacheOptions {
  */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/**
- * Outcome of adding a slice or an offer. `invalid`: the input was rejected and counted; `status()` describes it.
- * Nothing changed.
- */
+/** Outcome of adding a slice or an offer. `invalid`: rejected and counted; `status()` describes it. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
 /** A slice of a remote cluster's offer for a service. */
@@ -188,10 +185,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /**
-   * Sets an endpoint slice of the local cluster. It replaces the slice of the same name. The cost is linear in the
-   * slice.
-   */
+  /** Sets an endpoint slice of the local cluster, in place of one of the same name. Linear in the slice. */
   updateEndpoints(slice: EndpointSlice): 'applied' | 'unchanged' {
     const key = formatServiceID(slice.service);
     const old = this.#table.get(key);
@@ -227,10 +221,7 @@ export class ServiceCache {
     return 'applied';
   }
 
-  /**
-   * Deletes the whole offer of a remote cluster for a service. Slices of its offer and the service itself are not
-   * deleted.
-   */
+  /** Deletes the whole offer of a remote cluster for a service, but not its slices and the service. */
   mergeExternalServiceDelete(offer: ClusterServiceKey): RemoveOutcome {
     if (!this.#isRemote(offer)) return 'invalid';
     return this.#removeOffer(offer) ? 'applied' : 'not-found';

@@ -100,10 +100,7 @@ export function isEmptyState(state: ServiceState): boolean {
   return state.service === undefined && state.slices.size === 0 && state.remotes.size === 0;
 }
 
-/**
- * Returns true if the service is *ready* (SEMANTICS 3.2): it has at least one backend or a local slice, even an empty
- * one.
- */
+/** Returns true if the service is *ready* (SEMANTICS 3.2): it has a backend, or a local slice, even empty. */
 export function isReady(state: ServiceState): boolean {
   return state.slices.size > 0 || state.correlation.backends.size > 0;
 }
@@ -172,10 +169,7 @@ function originsOf(state: ServiceState): Origins {
   };
 }
 
-/**
- * Returns `state` with some fields replaced. All states have one hidden class, which makes comparisons fast (see
- * `backendOf`).
- */
+/** Returns `state` with some fields replaced. All states have one hidden class (see `backendOf`). */
 function withFields(state: ServiceState, fields: Partial<Omit<ServiceState, 'id' | 'key'>>): ServiceState {
   return {
     id: state.id,
@@ -279,10 +273,7 @@ export function withoutCluster(state: ServiceState, cluster: string): ServiceSta
   return next;
 }
 
-/**
- * Returns the correlation with `preferred` computed again: the backends of the side that the service prefers, if it
- * prefers one.
- */
+/** Returns the correlation with the side that a service prefers, if it prefers one. */
 function withPreferredSide(correlation: Correlation, service: Service | undefined): Correlation {
   const { backends, contested } = correlation;
   const preference = preferenceOf(service);
@@ -342,10 +333,7 @@ export function withAnnounced(state: ServiceState, announced: boolean): ServiceS
   return announced === state.announced ? state : withFields(state, { announced });
 }
 
-/**
- * Returns the state with the objects for service and endpoints that listeners have. They must be equal to those of
- * `state`.
- */
+/** Returns the state with the objects that listeners have for its service and endpoints, which are equal. */
 export function withAnnouncedParts(
   state: ServiceState,
   service: Service,

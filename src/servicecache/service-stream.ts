@@ -8,10 +8,7 @@ import { formatServiceID, type ServiceID } from './service-id.ts';
 
 /** An event of a stream. `old…` is the last state that this consumer received. */
 export interface StreamedServiceEvent extends ServiceEvent {
-  /**
-   * Acknowledges this event. Events may be acknowledged in any order. Idempotent; has no effect after the stream is
-   * closed.
-   */
+  /** Acknowledges this event, in any order. Idempotent; has no effect after the stream is closed. */
   acknowledge(): void;
 }
 
@@ -110,10 +107,7 @@ export class ServiceStream implements AsyncIterable<StreamedServiceEvent>, Dispo
     return this.#reader;
   }
 
-  /**
-   * Unsubscribes, drops pending events and ends the loop. An event that the loop has already requested is still
-   * delivered. Idempotent.
-   */
+  /** Unsubscribes, drops pending events and ends the loop after a requested event. Idempotent. */
   close(): void {
     this.#reader.close();
   }

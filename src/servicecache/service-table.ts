@@ -167,10 +167,7 @@ export class ServiceTable {
     this.#index?.update(key, after?.service);
   }
 
-  /**
-   * Publishes the net effect of a batch. Parts that are equal to those before the batch are replaced by the old objects
-   * (I3).
-   */
+  /** Publishes the net effect of a batch. Parts equal to those before it are replaced by the old objects (I3). */
   #commit(undo: Undo, wasSynced: boolean): void {
     const events: ServiceEvent[] = [];
     for (const [key, old] of undo) {

@@ -32,10 +32,7 @@ export class ChangedValues {
     heap.words[HEADER.changed] = tables;
   }
 
-  /**
-   * Starts a batch. Must be called before blocks of the heap become free, because it writes to leaves of the last two
-   * batches.
-   */
+  /** Starts a batch. Writes to leaves of the last two, so it must be called before their blocks become free. */
   begin(batch: number): void {
     const { words } = this.#heap;
     const [emptied, pairs] = [this.#pairsBefore, this.#pairs];
@@ -53,10 +50,7 @@ export class ChangedValues {
     this.#pairsBefore = pairs;
   }
 
-  /**
-   * Changes the identity of a slot of a published leaf. Returns false, and changes nothing, if the batch has changed
-   * too many identities in place.
-   */
+  /** Changes the identity of a published slot. Returns false, without a change, if the batch has changed too many. */
   change(slot: number, identity: number): boolean {
     const { words } = this.#heap;
     const pair = findChanged(words, this.#table, slot);

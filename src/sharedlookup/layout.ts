@@ -70,25 +70,16 @@ export function stampOf(batch: number): number {
 export const LEAF = {
   /** {@link stampOf} the batch that wrote the leaf, until the next batch starts; then 0. */
   stamp: 0,
-  /**
-   * Reference to the leaf that had these entries before the batch. If the batch has merged two leaves: to the lower
-   * one.
-   */
+  /** Reference to the leaf before the batch that had these entries; of two merged leaves, the lower one. */
   before: 1,
-  /**
-   * Number of entries in bits 0 to 15; above, the depth: the number of bits that the hashes of the entries have in
-   * common.
-   */
+  /** Number of entries in bits 0 to 15; above, the depth: the number of bits common to their hashes. */
   shape: 2,
   /** Reference to the upper one of two merged leaves. Otherwise the same as `before`. */
   beforeHigh: 3,
   slots: 4,
 } as const;
 
-/**
- * Slots of a leaf of size class 0: four cache lines for IPv4, eight for IPv6. Each class has twice as many slots as the
- * one below.
- */
+/** Slots of a leaf of size class 0: four cache lines for IPv4, eight for IPv6. Each class doubles them. */
 const LEAF_SLOTS = 20;
 /** The largest class: 40,960 slots. It is needed only if thousands of keys have the same hash. */
 export const MAX_SIZE_CLASS = 11;
@@ -157,10 +148,7 @@ export function seededPrefixHash(
   return Math.imul(hash, SPREAD);
 }
 
-/**
- * Returns the leaf of a hash. `directory` is the position of a word with the number of bits, and one reference for each
- * part.
- */
+/** Returns the leaf of a hash. `directory`: position of the number of bits, then a reference for each part. */
 export function leafAt(words: Readonly<Int32Array>, directory: number, hash: number): number {
   return words[directory + 1 + partOf(hash, words[directory] ?? 0)] ?? 0;
 }
@@ -196,10 +184,7 @@ export function homeOf(hash: number, capacity: number): number {
   return ((hash & 0xffff) * capacity) >>> 16;
 }
 
-/**
- * Returns the position of the slot of a prefix in a leaf, or 0. Ends for any content of the memory, because the leaf
- * may be overwritten during the search.
- */
+/** Returns the position of the slot of a prefix in a leaf, or 0. Ends for any memory content. */
 export function findSlot(
   words: Readonly<Int32Array>,
   reference: number,
@@ -244,10 +229,7 @@ export function changedTable(tables: number, batch: number): number {
   return tables + (batch & 1) * CHANGED.words;
 }
 
-/**
- * Returns the position of the pair of a slot in a table, or of the empty pair to use for it. Ends for any content of
- * the memory.
- */
+/** Returns the position of the pair of a slot, or of the empty one for it. Ends for any memory content. */
 export function findChanged(words: Readonly<Int32Array>, table: number, slot: number): number {
   let at = (Math.imul(slot, GOLDEN) >>> (32 - CHANGED_BITS)) * 2;
   for (let probes = 0; probes < CHANGED.words / 2; probes++) {

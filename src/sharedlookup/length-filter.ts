@@ -44,10 +44,7 @@ export class LengthFilter {
     else if (by > 0 && count === 1) this.#setBit(key, true);
   }
 
-  /**
-   * Starts a batch. Deletes the bits of lengths that had no prefix at the end of the last batch. Must be called when no
-   * valid lookup can need them.
-   */
+  /** Starts a batch. Deletes the bits of lengths without prefixes. No valid lookup may need them. */
   begin(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const key = this.#unused.at(i);

@@ -31,10 +31,7 @@ import type { SharedHeap } from './shared-memory.ts';
 const MERGED_PREFIXES = 16;
 /** Maximum number of prefixes of a leaf that a deletion tries to merge. If it has more, its sibling is not read. */
 const SPARSE_PREFIXES = 12;
-/**
- * A directory doubles if it has fewer references per leaf than this. If it has more, a full leaf becomes larger
- * instead.
- */
+/** A directory doubles if it has fewer references per leaf. Otherwise a full leaf becomes larger. */
 const REFERENCES_PER_LEAF = 4;
 
 /** Results of {@link PrefixLeaves.set} other than a peer. */
@@ -126,10 +123,7 @@ export class PrefixLeaves {
     return before;
   }
 
-  /**
-   * Changes the identity of a prefix. Returns false if the table does not contain it. Copies its leaf only if the batch
-   * has changed too many identities in place.
-   */
+  /** Changes the identity of a prefix, if possible in place. Returns false if the table does not contain it. */
   setIdentity(key: Readonly<PrefixRegister>, identity: number): boolean {
     const found = this.#find(key);
     if (found === 0) return false;
@@ -143,10 +137,7 @@ export class PrefixLeaves {
     return true;
   }
 
-  /**
-   * Removes a prefix. Returns its peer, or -1 if the table does not contain the prefix. `mayMerge` false saves the
-   * memory of a merged leaf.
-   */
+  /** Removes a prefix. Returns its peer, or -1 if it is missing. Without `mayMerge`, no leaves are merged. */
   remove(key: Readonly<PrefixRegister>, mayMerge: boolean): number {
     const found = this.#find(key);
     if (found === 0) return -1;
@@ -262,10 +253,7 @@ export class PrefixLeaves {
     this.#release(old);
   }
 
-  /**
-   * Writes a reference to a part of the directory. The write is atomic, so that the header of the leaf is visible to
-   * every reader that sees the reference.
-   */
+  /** Writes a reference to a part of the directory, atomically, so that readers of it see the header of the leaf. */
   #install(reference: number, part: number, depth: number): void {
     const { words } = this.#heap;
     const copies = 1 << (this.#bits - depth);
@@ -308,10 +296,7 @@ export class PrefixLeaves {
     return resized;
   }
 
-  /**
-   * Reduces a leaf that has become sparse after a deletion: halves a large one, or merges it with its sibling, as often
-   * as possible.
-   */
+  /** Halves a large sparse leaf, or merges a small one with its sibling, as often as possible. */
   #mergeSparse(sparse: number, hash: number): void {
     for (let reference = sparse; reference !== 0; ) {
       const { words } = this.#heap;
@@ -323,10 +308,7 @@ export class PrefixLeaves {
     }
   }
 
-  /**
-   * Merges a leaf with the other half of a split. Returns the merged leaf; 0 if they have too many prefixes, or were
-   * merged before in this batch.
-   */
+  /** Merges a leaf with the other half of a split. Returns the result; 0 if they are too full or merged before. */
   #merge(reference: number, hash: number): number {
     const { words } = this.#heap;
     const depth = depthOf(words, reference);

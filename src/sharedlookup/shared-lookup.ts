@@ -195,10 +195,7 @@ export class SharedLookup {
     }
   }
 
-  /**
-   * Closes the lookup after an error, because later changes depend on those that were not written. Readers keep the
-   * last complete batch.
-   */
+  /** Closes the lookup after an error, because later changes depend on the failed ones. */
   #fail(error: unknown): void {
     this.#failure = error;
     if (this.#unsubscribe !== undefined) this.close(); // otherwise the constructor throws

@@ -11,10 +11,7 @@ const STEP_BYTES: number = 1 << 20;
 /** Minimum number of lines of a large block (16 KiB). Free large blocks are divided for smaller ones. */
 const LARGE_LINES = 256;
 
-/**
- * Thrown if shared memory is not available. `unsupported`: the runtime does not provide it. `refused`: it could not be
- * reserved.
- */
+/** Thrown if the runtime has no shared memory (`unsupported`), or it could not be reserved (`refused`). */
 export class SharedMemoryError extends Error {
   override readonly name = 'SharedMemoryError';
   readonly code: 'unsupported' | 'refused';
@@ -80,10 +77,7 @@ export class SharedHeap {
   }));
   readonly #maxWords: number;
   readonly #maxWordsIfCopied: number;
-  /**
-   * Number of words of all blocks if a batch copied each block in use: for each class, those made, or twice those in
-   * use if these are more.
-   */
+  /** Words of all blocks if a batch copied each: in each class, those made, or twice those in use if more. */
   #wordsIfCopied = 0;
   /** Blocks released in this batch, each with its number of lines. */
   readonly #released = new NumberList();
@@ -137,10 +131,7 @@ export class SharedHeap {
     return block;
   }
 
-  /**
-   * Returns true if one more block may be used. One batch must still be able to copy each block in use: each class
-   * needs twice as many blocks as it has in use.
-   */
+  /** Returns true if one more block may be used, and a batch can still copy each block in use. */
   hasRoom(words: number): boolean {
     if (this.used + words > this.#maxWords) return false;
     // The block and its copy may be new. Otherwise, the class must have enough blocks already.

@@ -39,10 +39,7 @@ import {
 } from './layout.ts';
 import { LeafPrefetch } from './leaf-prefetch.ts';
 
-/**
- * Number of addresses that `lookupMany` validates together. It is small, because the group must be repeated if two
- * batches begin during it.
- */
+/** Number of addresses that are validated together: small, because two batches during it make it repeat. */
 const GROUP = 16;
 
 /** Posted to a worker, which passes it to `openLookup`. Its fields are internal. */

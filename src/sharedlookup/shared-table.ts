@@ -42,10 +42,7 @@ export class SharedTable {
   #createdLeaves = 0;
   #isOpen = false;
 
-  /**
-   * `maxBytes` limits growth. 2.25 times as much is reserved, because a batch may copy every leaf, and merges need a
-   * quarter more.
-   */
+  /** `maxBytes` limits growth. 2.25 times as much is reserved for copies of all leaves, and for merges. */
   constructor(maxBytes: number, seed: number, spareBytes: number = SPARE_BYTES) {
     const heap = new SharedHeap(2.25 * maxBytes + spareBytes, maxBytes, 2 * maxBytes + spareBytes / 2);
     this.#heap = heap;

@@ -38,10 +38,7 @@ export class EditError extends Error {
   readonly index: number;
   readonly field: string;
   readonly value: string;
-  /**
-   * The known clusters, nodes or owners if the edit names an unknown one; empty for an unknown claim, undefined for all
-   * other errors.
-   */
+  /** The known clusters, nodes or owners for an unknown one; empty for an unknown claim; otherwise undefined. */
   readonly known: readonly string[] | undefined;
 
   constructor(

@@ -16,10 +16,7 @@ export type CleanStep = () => Iterable<string | Error>;
 
 const CHUNK = 256;
 
-/**
- * Removes our items from a table. Yields a line for each removed item. Throws at the end if some could not be removed,
- * with the reasons.
- */
+/** Removes our items from a table. Yields a line for each, and throws at the end if some could not be removed. */
 export function* cleanTable<Item>(table: KernelTable<Item>): Generator<string, void, void> {
   const entries = [...new Map([...table.dump()].filter((entry) => entry !== undefined))];
   const order = (key: string): number => table.order?.(key) ?? 0;

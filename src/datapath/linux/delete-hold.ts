@@ -3,10 +3,7 @@ import { followSignal } from '../../base/follow-signal.ts';
 import { sleep } from '../../base/sleep.ts';
 import type { KeptItems } from './kept-items.ts';
 
-/**
- * Delay of deletes after the last change of the referring tables. A client that selected a backend before the change
- * has connected to it by then.
- */
+/** Delay of deletes after the last change of the referring tables. Clients connect to former backends until then. */
 const SETTLE_MS = 500;
 /** Maximum time for which an unwritable table delays the deletes of another one. */
 const MAX_HOLD_MS = 10_000;
@@ -31,10 +28,7 @@ export class DeleteHold implements Disposable {
     this.#dependents = dependents;
   }
 
-  /**
-   * Resolves when the deletes due now are allowed, or on dispose. Resolves immediately if there are no
-   * referring tables.
-   */
+  /** Resolves when the deletes due now are allowed, immediately without referring tables, or on dispose. */
   async deletesAllowed(): Promise<void> {
     const { signal } = this.#disposed;
     const tables = [...this.#dependents];

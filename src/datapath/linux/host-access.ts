@@ -27,10 +27,7 @@ export class HostAccess implements Disposable {
     this.tableContext = { clock, random, nextTurn: setImmediate };
   }
 
-  /**
-   * Releases the lock, so that another process may own the pins, and the memory of the kernel access. Call it after all
-   * parts were disposed of.
-   */
+  /** Releases the lock of the pins and the memory of the kernel access. Call it after all parts were disposed of. */
   [Symbol.dispose](): void {
     this.#folderLock?.lock[Symbol.dispose]();
     this.#addresses?.[Symbol.dispose]();
@@ -69,10 +66,7 @@ export class HostAccess implements Disposable {
     if (this.options.dryRun) table.apply = (changes) => changes.map(() => undefined);
   }
 
-  /**
-   * Returns the folder of pins. Creates and locks it if it is missing, also if others have deleted it since the last
-   * call. Throws `PartLockedError`.
-   */
+  /** Returns the folder of pins, which it creates and locks if it is missing. Throws `PartLockedError`. */
   folder(): string {
     const { pinFolder, dryRun } = this.options;
     if (dryRun) return pinFolder;

@@ -88,10 +88,7 @@ export function openIPCache(access: HostAccess): LinuxPart {
   };
 }
 
-/**
- * The ipcache map and its pin. If the pinned map has another capacity, a new map is filled beside it until
- * {@link PinnedIPCache.replacePinned}.
- */
+/** The ipcache map and its pin. A map of another capacity is filled beside it until `replacePinned`. */
 class PinnedIPCache {
   readonly table: IPCacheTable;
   readonly #path: string;

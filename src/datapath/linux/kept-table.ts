@@ -134,10 +134,7 @@ export class KeptTable<Item> implements Disposable {
     this.#schedule();
   }
 
-  /**
-   * Must be called when only the rank of a key's desired item has changed. Writes nothing, unless this item or a
-   * stronger one has no room. Costs a lookup.
-   */
+  /** Must be called when only the rank of a key's item has changed. Writes only if something waits for room. */
   rerank(key: string): void {
     if (this.#table.rank === undefined || this.#foundItems.has(key)) return;
     const item = this.#actual.has(key) ? this.#desired.get(key) : undefined;
@@ -173,10 +170,7 @@ export class KeptTable<Item> implements Disposable {
     if (this.#state === 'adopted') this.#markFound();
   }
 
-  /**
-   * Must be called when inputs of initially found keys may be complete: keys with complete inputs are written or
-   * deleted.
-   */
+  /** Must be called when inputs of found keys may be complete: those with complete inputs are written or deleted. */
   recheck(): void {
     const { isComplete } = this.#context;
     if (isComplete === undefined || this.#deletesAllowed) return;
@@ -496,10 +490,7 @@ export class KeptTable<Item> implements Disposable {
     return freed;
   }
 
-  /**
-   * Returns the key to evict for `key`. It may be `key` itself, because some kernels cannot replace a value in a full
-   * map.
-   */
+  /** Returns the key to evict for `key`: itself if it is present, because some kernels cannot replace its value. */
   #evictionCandidate(key: string, rank: number): { readonly key: string; readonly rank: number } | undefined {
     if (this.#table.rank === undefined) return undefined;
     if (this.#actual.has(key)) return { key, rank };
@@ -622,10 +613,7 @@ export class KeptTable<Item> implements Disposable {
     return none.concat(...upserts, ...deletes.reverse()); // `flat` takes ten times as long
   }
 
-  /**
-   * Runs `each` for all items, a chunk per turn. If `each` returns true, the item has taken the time of a whole turn.
-   * On dispose, the other items are skipped.
-   */
+  /** Runs `each` for all items until dispose, a chunk per turn. A turn ends early if it returns true. */
   async inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     if (this.#isClosed) return;
     let left = CHUNK;

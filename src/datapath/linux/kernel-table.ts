@@ -54,10 +54,7 @@ export interface KernelTable<Item> {
    * order, then deletes in descending order. Default 0.
    */
   order?(key: string): number;
-  /**
-   * Returns the rank of an item. If the table is full, items of higher rank are kept. Without ranks, the first items
-   * are kept.
-   */
+  /** Returns the rank of an item. A full table keeps items of higher rank; without ranks, the first items. */
   rank?(key: string, item: Item): number;
   /**
    * Applies the changes synchronously, in the given order. Returns one outcome per change. Deleting a missing key

@@ -5,10 +5,7 @@ interface Lane {
   readonly first: Iterator<string, undefined>;
 }
 
-/**
- * A priority queue of keys. The priority (`order`) is a small integer; keys of the same order are first in, first out.
- * A queued key added again stays queued once.
- */
+/** A queue of distinct keys by order, a small integer; keys of the same order are first in, first out. */
 export class KeyQueue {
   readonly #lanes: Lane[] = [];
 

@@ -27,10 +27,7 @@ export interface LinuxPart extends Disposable {
   retire?(): void;
 }
 
-/**
- * A requested part: its requirements, and how to open it. If `open` throws, the part does not run, and the status
- * contains the reason.
- */
+/** A requested part: its requirements, and how to open it. If `open` throws, the status contains the reason. */
 export interface WantedPart {
   readonly name: LinuxPartName;
   /** Parts of the probe which must be available. */
@@ -208,10 +205,7 @@ export class LinuxDatapath implements Disposable {
     this.#shared?.[Symbol.dispose]();
   }
 
-  /**
-   * Removes the items that an earlier process wrote in another form. A part whose tables cannot be read yet does not
-   * delay other parts.
-   */
+  /** Removes the items that an earlier process wrote in another form, when the tables of the part are complete. */
   async #retire(opened: OpenedPart): Promise<void> {
     const { name, part, retire = part?.retire } = opened;
     if (retire === undefined) return;
@@ -256,10 +250,7 @@ export class LinuxDatapath implements Disposable {
     }
   }
 
-  /**
-   * Runs a call of a table, and records its failure. Does nothing after dispose, because the table may have released
-   * its descriptors.
-   */
+  /** Runs a call of a table, and records its failure. Does nothing after dispose: descriptors may be closed. */
   async #attempt<T>({ name }: KeptItems, use: () => Promise<T>): Promise<T | undefined> {
     if (this.#isDisposed) return undefined;
     try {

@@ -8,10 +8,7 @@ export class PartLockedError extends Error {
   readonly code: 'part-locked' = 'part-locked';
 }
 
-/**
- * A part of a network namespace that only one agent may own: routes and tunnels, or nftables rules. Their names and
- * protocol numbers are the same for all agents.
- */
+/** A part of a namespace that one agent may own, because its names and protocol numbers are those of all agents. */
 export type NamespacePart = 'routes' | 'rules';
 
 const SOCK_STREAM = 1;

@@ -12,10 +12,7 @@ export interface GuardedPin {
   restore(): void;
 }
 
-/**
- * Returns the pins by name: `map ipcache`, `program socketConnect4`. It is called on each use, because the path of a
- * pin may change.
- */
+/** Returns the pins by name, such as `map ipcache`. Called on each use, because the path of a pin may change. */
 export type GuardedPins = () => ReadonlyMap<string, GuardedPin>;
 
 /**

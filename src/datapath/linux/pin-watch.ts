@@ -7,10 +7,7 @@ const POLL_MS = 10_000;
 /** Events of one change within this delay are merged. */
 const EVENT_PACE_MS = 200;
 
-/**
- * Runs a check when a folder of pins changes, and every ten seconds. The folder may be missing, or be removed and
- * created again.
- */
+/** Runs a check when a folder of pins changes, and every ten seconds. The folder may be missing or replaced. */
 export class PinWatch implements Disposable {
   readonly #folder: string;
   readonly #clock: Clock;

@@ -54,10 +54,7 @@ interface Mount {
 const CAPABILITIES = { CAP_NET_ADMIN: 12, CAP_SYS_ADMIN: 21, CAP_BPF: 39 } as const;
 type Capability = keyof typeof CAPABILITIES;
 
-/**
- * LPM tries support batches since 5.6 and full batch dumps since 5.7. Links of cgroups exist since 5.7, CAP_BPF and
- * `BPF_CGROUP_INET4_GETPEERNAME` since 5.8.
- */
+/** Batch dumps of LPM tries and links of cgroups exist since 5.7, CAP_BPF and hooks of getpeername since 5.8. */
 const MINIMUM_KERNEL = { major: 5, minor: 8 } as const;
 
 /** Reads `/proc`, and loads the package for system calls. Unreadable files are returned empty. */
@@ -133,10 +130,7 @@ function missingCapability({ status }: HostFacts, ...names: readonly Capability[
   return isPresent ? [] : [`${names[0]} is missing: run as root, or add the capability`];
 }
 
-/**
- * `bpf()` requires capabilities of the initial user namespace. Capabilities of another user namespace apply only to its
- * own network.
- */
+/** `bpf()` requires capabilities of the initial user namespace; those of another one apply only to its network. */
 function missingBpfNamespace({ uidMap }: HostFacts): readonly string[] {
   const [inside, outside, count] = uidMap.trim().split(/\s+/);
   if (uidMap === '' || (inside === '0' && outside === '0' && count === '4294967295')) return [];

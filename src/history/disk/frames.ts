@@ -1,9 +1,6 @@
 import { DamagedError } from '../byte-buffer.ts';
 
-/**
- * Returns the CRC-32 of bytes, like `crc32` of `node:zlib`. The function is a parameter, because the history imports no
- * Node module.
- */
+/** Returns the CRC-32 of bytes. A parameter, because the history imports no Node module. */
 export type Checksum = (bytes: Uint8Array) => number;
 
 const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');
@@ -40,10 +37,7 @@ export function preamble(): Uint8Array {
   return Uint8Array.of(...MAGIC, VERSION);
 }
 
-/**
- * Throws {@link DamagedError} if the bytes are not the beginning of a segment of this version, {@link
- * NewerVersionError} if it is newer.
- */
+/** Throws {@link DamagedError} or {@link NewerVersionError} if the bytes do not begin a segment of this version. */
 export function checkPreamble(bytes: Uint8Array): void {
   if (bytes.length < PREAMBLE_BYTES || !MAGIC.every((byte, at) => bytes[at] === byte))
     throw new DamagedError('not a segment of a history');
@@ -81,10 +75,7 @@ export interface Frame {
   readonly end: number;
 }
 
-/**
- * Returns the frame at a position; undefined if it is torn. Without `checksum`, its contents are not verified. Throws
- * {@link NewerVersionError} if its kind is unknown.
- */
+/** Returns the frame at a position, verified with `checksum`; undefined if torn. Throws {@link NewerVersionError}. */
 export function readFrame(bytes: Uint8Array, at: number, checksum: Checksum | undefined): Frame | undefined {
   if (at + FRAME_BYTES > bytes.length) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);

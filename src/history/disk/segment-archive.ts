@@ -19,10 +19,7 @@ import {
 
 /** The storage of the segments of a history. */
 export interface HistoryDisk {
-  /**
-   * A folder for segments only, and for one `History` at a time. To read the history of a running process, copy its
-   * folder first.
-   */
+  /** For segments of one `History` at a time. To read those of a running process, copy its folder first. */
   readonly folder: StateFolder;
   /** Maximum size of all segments in bytes; minimum 1 MiB. */
   readonly maxBytes: number;
@@ -102,10 +99,7 @@ export class StoredSegment implements SegmentPart {
   }
 }
 
-/**
- * The stored segments of all lives, oldest first. The facts of all segments are in memory, but the records of only a
- * few.
- */
+/** The stored segments of all lives, oldest first: the facts of all, the records of only a few in memory. */
 export class SegmentArchive {
   readonly disk: HistoryDisk;
   readonly #gate: TurnGate;
@@ -165,10 +159,7 @@ export class SegmentArchive {
     this.#stored = [...this.#stored, new StoredSegment(facts, this.#cache)];
   }
 
-  /**
-   * Removes the oldest segments until there is room for another one of `bytes`. Rejects with an error of the file
-   * system.
-   */
+  /** Removes the oldest segments until `bytes` more have room. Rejects with an error of the file system. */
   async makeRoom(bytes: number): Promise<void> {
     while (this.#stored[0] !== undefined && this.bytes + bytes > this.disk.maxBytes) {
       const [oldest] = this.#stored;

@@ -34,10 +34,7 @@ export class SegmentCache {
     this.#read = read;
   }
 
-  /**
-   * Returns a segment. It is valid until {@link SegmentCache.release}, which must be called once, unless the promise
-   * rejects.
-   */
+  /** Returns a segment, valid until `release`, which must be called once unless the promise rejects. */
   load(stored: StoredSegment): Promise<Segment> {
     const known = this.#cached.get(stored);
     if (known !== undefined) {

@@ -57,10 +57,7 @@ export function headBytes(head: SegmentHead, checksum: Checksum): Uint8Array {
   return joined([preamble(), frame]);
 }
 
-/**
- * Returns a frame of records, complete up to `endMs` exclusively. `state` is undefined if it has not changed since the
- * last frame.
- */
+/** Returns a frame of records, complete up to `endMs` exclusively. `state` is undefined if it is unchanged. */
 export function recordsFrame(
   endMs: number,
   records: Uint8Array,

@@ -9,10 +9,7 @@ import { endFrame, headBytes, type LifeState, recordsFrame, type SegmentHead } f
 /** Delay of the next attempt after a failure. */
 const RETRY_MS = 10_000;
 
-/**
- * Maximum size of a file, as a multiple of the maximum size of a segment. The file contains the records, the index, and
- * the time and the changed state of each flush.
- */
+/** Maximum size of a file in segment sizes: it also has the index, and the time and state of each flush. */
 const MAX_FILE_SEGMENTS = 3;
 
 interface OpenFile {

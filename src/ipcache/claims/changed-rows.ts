@@ -57,10 +57,7 @@ export class ChangedRows {
     }
   }
 
-  /**
-   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below
-   * `limit` if none is left.
-   */
+  /** Passes at most `limit` rows to `onRow`, which must not add rows, and removes them. Returns their number. */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;
     while (this.#markedPages > 0) {

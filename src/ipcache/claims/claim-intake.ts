@@ -8,10 +8,7 @@ function isOctet(value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 255;
 }
 
-/**
- * The last ports that were valid. Many claims share one map of ports, which callers must not change, so it is checked
- * once.
- */
+/** The last valid ports. Many claims share one map of ports, so it is checked once. */
 let lastPorts: unknown;
 
 function namedPortsRejection(ports: unknown, key: string): Rejection | undefined {

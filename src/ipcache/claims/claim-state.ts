@@ -188,10 +188,7 @@ export class ClaimState {
     this.rows.setFlag(newSlot, FLAG.contested, contested);
   }
 
-  /**
-   * Returns the slot of the other form of a full-length key (the CIDR of an endpoint, or the reverse); -1 if there is
-   * none.
-   */
+  /** Returns the slot of the other form of a full-length key, endpoint or CIDR; -1 if there is none. */
   counterpart(key: PrefixRegister): number {
     if (!isFullLength(key)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
@@ -250,10 +247,7 @@ export class ClaimState {
     return 'applied';
   }
 
-  /**
-   * Sets a claim on a key whose effective claim is another writer's. The stronger claim is effective (I4); the weaker
-   * one is kept if `retainOverruled`.
-   */
+  /** Sets a claim on a key of another writer. The stronger one is effective (I4), the other may be retained. */
   #contest(slot: number, key: PrefixRegister, claim: Claim, host: number): UpsertOutcome {
     this.#willChange(key, slot);
     this.#markChanged(slot);
@@ -304,10 +298,7 @@ export class ClaimState {
     if (writer !== undefined) this.#journal.claimObserver?.(key, writer, before, after, effect);
   }
 
-  /**
-   * Deletes the effective claim of a key. The strongest overruled claim becomes effective; without one, the key is
-   * deleted.
-   */
+  /** Deletes the effective claim of a key. The strongest overruled claim, if any, becomes effective. */
   #removeEffective(slot: number, key: PrefixRegister, old: IPCacheEntry): void {
     this.#markChanged(slot);
     const before = this.#journal.claimObserver && this.rows.claim(slot);

@@ -64,10 +64,7 @@ export class WriterTable {
     return writer;
   }
 
-  /**
-   * Returns a test of numbers in use. It calls `isWanted` for a number once, and again if another writer has got the
-   * number.
-   */
+  /** Returns a test of numbers in use. It calls `isWanted` once for each writer. */
   testByID(isWanted: (writer: ClaimWriter) => boolean): (id: WriterID) => boolean {
     const tested: ClaimWriter[] = [];
     const results: boolean[] = [];

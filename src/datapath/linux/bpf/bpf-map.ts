@@ -57,10 +57,7 @@ function shapeText({ type, keySize, valueSize, maxEntries }: Omit<MapInfo, 'id' 
   return `type ${type}, key ${keySize} B, value ${valueSize} B, max_entries ${maxEntries}`;
 }
 
-/**
- * A map in the kernel. Entries are written and read in batches. `keys` and `values` hold the entries of a batch one
- * after the other; the caller fills and reads them.
- */
+/** A map in the kernel, accessed in batches: `keys` and `values` hold the entries of a batch in a row. */
 export class BpfMap implements BatchedMap {
   readonly fd: number;
   readonly shape: MapShape;
@@ -98,10 +95,7 @@ export class BpfMap implements BatchedMap {
     return new BpfMap(bpf, fd, shape);
   }
 
-  /**
-   * Opens the map of a pin; undefined if there is no pin. If `capacity` is `any`, its capacity may differ from that of
-   * the shape. Throws {@link ForeignMapError}.
-   */
+  /** Opens the map of a pin, of `any` capacity or the `same`; undefined if none. Throws {@link ForeignMapError}. */
   static open(
     bpf: Bpf,
     shape: MapShape,
@@ -119,10 +113,7 @@ export class BpfMap implements BatchedMap {
     });
   }
 
-  /**
-   * Opens the map of a pin, or creates one and pins it there. If `isPinned` is false, a created map ends with this
-   * process. Throws {@link ForeignMapError}.
-   */
+  /** Opens the map of a pin, or creates one, pinned there if `isPinned`. Throws {@link ForeignMapError}. */
   static openOrCreate(
     bpf: Bpf,
     shape: MapShape,
@@ -137,10 +128,7 @@ export class BpfMap implements BatchedMap {
     return created;
   }
 
-  /**
-   * Writes the first `count` entries. Returns one outcome for each entry: undefined, or the error. A failed entry does
-   * not affect others.
-   */
+  /** Writes the first `count` entries. Returns undefined or the error for each; a failure affects no other entry. */
   update(count: number): readonly (SyscallError | undefined)[] {
     return this.#batch('MAP_UPDATE_BATCH', count);
   }
@@ -232,10 +220,7 @@ export class BpfMap implements BatchedMap {
   }
 }
 
-/**
- * Returns the state of the pin of a map that this process has opened: `pinned`, `replaced`, or `undefined` if there is
- * no pin.
- */
+/** Returns the state of the pin of an open map: `pinned`, `replaced`, or `undefined` if there is no pin. */
 export function mapPinState(bpf: Bpf, path: string, map: number): 'pinned' | 'replaced' | undefined {
   return usePin(bpf, path, (fd) => {
     const isSame = kindOf(fd) === 'map' && mapInfo(bpf, fd).id === mapInfo(bpf, map).id;

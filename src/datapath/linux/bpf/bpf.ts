@@ -65,10 +65,7 @@ export class Bpf implements Disposable {
     return result;
   }
 
-  /**
-   * Removes the limit of locked memory of this process, to which kernels before 5.11 charge maps. Without
-   * `CAP_SYS_RESOURCE`, the limit stays.
-   */
+  /** Removes the limit of locked memory, because kernels before 5.11 charge maps. Needs `CAP_SYS_RESOURCE`. */
   unlimitLockedMemory(): void {
     this.scratch.bytes.fill(0xff, 0, RLIMIT_BYTES);
     this.#kernel.native.call('setrlimit', RLIMIT_MEMLOCK, this.scratch.address);

@@ -44,10 +44,7 @@ export function kindOf(fd: number): 'map' | 'prog' | 'link' | undefined {
   return kind === 'map' || kind === 'prog' || kind === 'link' ? kind : undefined;
 }
 
-/**
- * Removes a pin if it exists. Its object is released when nothing else uses it. Throws `SyscallError`, for example if
- * the path is a folder.
- */
+/** Removes a pin if it exists. Throws `SyscallError`, for example if the path is a folder. */
 export function unpin(path: string): void {
   if (existsSync(path)) changeFile(`unlink ${path}`, () => unlinkSync(path));
 }

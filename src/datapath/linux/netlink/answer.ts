@@ -12,10 +12,7 @@ export function endsAnswer({ type }: NetlinkMessage): boolean {
   return type === NLMSG.error || type === NLMSG.done;
 }
 
-/**
- * Returns the error in an ending message; `undefined` if it reports success. `detail` is the kernel's text (extended
- * acknowledgement). Throws `NetlinkFormatError`.
- */
+/** Returns the error in an ending message, with the kernel's text, if any. Throws `NetlinkFormatError`. */
 export function errorIn(message: NetlinkMessage, call: string): SyscallError | undefined {
   const { body, flags, type } = message;
   // Old kernels end a dump without an error number.

@@ -113,10 +113,7 @@ export function readU32(bytes: Uint8Array, at: number): number {
   return (readU16(bytes, at) | (readU16(bytes, at + 2) << 16)) >>> 0;
 }
 
-/**
- * Returns the values of all attributes in order, including those of the same type, as in a list. Throws {@link
- * NetlinkFormatError}.
- */
+/** Returns the values of all attributes in order, as in a list. Throws {@link NetlinkFormatError}. */
 export function readAttributes(bytes: Uint8Array): readonly Uint8Array[] {
   const attributes: Uint8Array[] = [];
   walkAttributes(bytes, 0, (_, value) => attributes.push(value));

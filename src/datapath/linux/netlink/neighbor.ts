@@ -20,10 +20,7 @@ const NUD_PERMANENT = 0x80;
 const NTF_SELF = 2;
 const NDA = { address: 1, mac: 2, ifindex: 8, protocol: 12 } as const;
 
-/**
- * A neighbour entry maps an address on a link to its hardware address. An FDB entry maps a hardware address to the host
- * behind which it is reached.
- */
+/** A neighbour entry maps an address to a hardware address, an FDB entry a hardware address to its host. */
 export interface Neighbor {
   readonly kind: 'neighbor' | 'fdb';
   readonly interface: number;

@@ -101,10 +101,7 @@ export function routeRequest(address: string): NetlinkRequest {
   return { operation: `route to ${address}`, type: RTM_ROUTE.get, flags: 0, write };
 }
 
-/**
- * Returns the route in a message; `undefined` if it is about something else, such as another family. Throws
- * `NetlinkFormatError`.
- */
+/** Returns the route in a message; `undefined` if it has none. Throws `NetlinkFormatError`. */
 export function readRoute({ type, body }: NetlinkMessage): Route | undefined {
   if (type !== RTM_ROUTE.add && type !== RTM_ROUTE.delete) return undefined;
   // The fields of `struct rtmsg`, as in `writeRoute`. A table above 255 is in an attribute.

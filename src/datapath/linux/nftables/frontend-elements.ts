@@ -163,10 +163,7 @@ function listingRequests(
   ];
 }
 
-/**
- * Returns the requests that change the number of backends of a frontend. `undefined`: there is no frontend. 0: it
- * refuses connections.
- */
+/** Returns the requests that change the number of backends of a frontend; `undefined`: none; 0: it refuses. */
 function frontendRequests(
   table: NftTable,
   frontend: Endpoint,

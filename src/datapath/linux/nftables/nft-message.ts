@@ -72,19 +72,13 @@ export interface NftTable {
   readonly name: string;
 }
 
-/**
- * A set, or a map if it has `data`. A type is a number with six bits per part of a key. The kernel ignores it; `nft`
- * shows it.
- */
+/** A set, or a map if it has `data`. A type has six bits per part of a key; only `nft` uses it. */
 export interface NftSet {
   readonly name: string;
   readonly keyType: number;
   readonly keyBytes: number;
   readonly data?: { readonly type: number; readonly bytes: number } | 'verdict' | undefined;
-  /**
-   * The expressions that name the types, in the format of `nft` for `typeof`. The kernel stores them without using
-   * them.
-   */
+  /** The expressions that name the types, in the format of `nft` for `typeof`. The kernel only stores them. */
   readonly typeOf?: Uint8Array | undefined;
 }
 
@@ -177,10 +171,7 @@ function attributesOf(
   return attributes.text(TABLE_NAME) === table.name ? attributes : undefined;
 }
 
-/**
- * Returns the chain in a message, without its rules, if it belongs to this table; `undefined` if not. Throws
- * `NetlinkFormatError`.
- */
+/** Returns the chain of this table in a message, without its rules. Throws `NetlinkFormatError`. */
 export function readChain(message: NetlinkMessage, table: NftTable): Omit<NftChain, 'rules'> | undefined {
   const chain = attributesOf(message, NFT.newChain, table);
   const name = chain?.text(CHAIN.name);
@@ -244,10 +235,7 @@ function be32(attributes: Attributes, type: number): number | undefined {
   return bytes === undefined || bytes.length < 4 ? undefined : viewOf(bytes).getUint32(0);
 }
 
-/**
- * Returns true if an expression of the kernel equals the desired one. Other attributes are ignored because they are
- * defaults.
- */
+/** Returns true if an expression of the kernel has the desired attributes. Others are defaults. */
 export function isExpression(found: FoundExpression | undefined, desired: NftExpression): boolean {
   if (found === undefined) return false;
   const { attributes } = found;

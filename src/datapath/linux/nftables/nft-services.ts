@@ -55,10 +55,7 @@ import { readStructure, type TableStructure, targetChain } from './table-structu
 const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
-/**
- * Changes per transaction. The kernel checks all frontends in each transaction, so larger ones are cheaper. But each
- * one blocks the event loop.
- */
+/** Changes per transaction. Each one checks all frontends, so larger ones are cheaper, but block longer. */
 const CHUNK = 64;
 /** Elements that count as one change of {@link CHUNK}: a chunk has about 1,024 elements, written in 5 ms. */
 const ELEMENTS_PER_CHANGE = 16;

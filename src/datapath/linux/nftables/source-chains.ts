@@ -120,10 +120,7 @@ export function rangeKey(frontend: Endpoint, range: string): Uint8Array {
   return Buffer.concat([frontendKey(frontend), addressBytes(range.slice(0, range.indexOf('/')))]);
 }
 
-/**
- * Reads a key of {@link rangeKey} in the set of a length. The range of a foreign element may have host bits. Throws
- * `NetlinkFormatError`.
- */
+/** Reads a key of {@link rangeKey}. A foreign range may have host bits. Throws `NetlinkFormatError`. */
 export function readRange(
   bytes: Uint8Array,
   family: Family,

@@ -100,10 +100,7 @@ export class NodePaths implements NodeHandler, Disposable {
     );
   }
 
-  /**
-   * Reads the kernel and follows its events from then on. Rejects with the kernel's error, and may be called again
-   * then.
-   */
+  /** Reads the kernel and follows its events. Rejects with the kernel's error; may be called again then. */
   async start(): Promise<void> {
     this.#monitor ??= this.#table.open({ groups: NODE_PATHS_GROUPS });
     this.#subscription ??= this.#monitor.onEvents(() => this.#readEvents());
@@ -129,10 +126,7 @@ export class NodePaths implements NodeHandler, Disposable {
     if (this.#isLocal(node)) this.#setLocal(undefined);
   }
 
-  /**
-   * Compares all nodes, at most once in half a minute, because comparing a single node costs nearly as much. Throws
-   * {@link NoPathError} if the node has no path.
-   */
+  /** Compares all nodes, at most twice a minute, which costs little more than one. Throws {@link NoPathError}. */
   async nodeValidateImplementation(node: Node): Promise<void> {
     if (this.#repairTask.age > VALIDATION_AGE_MS) await this.#repairTask.request();
     const reason = this.#withoutPath.get(node.fullName);
@@ -233,10 +227,7 @@ export class NodePaths implements NodeHandler, Disposable {
     return this.#addTunnel(cidr, tunnelEnd, items);
   }
 
-  /**
-   * Returns the reason why a CIDR of a node gets no route, because the packets of others would take it; `undefined` if
-   * it may.
-   */
+  /** Returns the reason why a CIDR of a node gets no route, which would take the packets of others, if any. */
   #refusal(node: Node, cidr: string): string | undefined {
     if (this.#isRemote(node)) return this.#remoteCIDRs.refusal(cidr);
     const overlapping = this.#local && podCIDRs(this.#local).find((one) => overlaps(one, cidr));
@@ -367,10 +358,7 @@ function reasonOf(reach: Reach | undefined): string {
   return reach?.kind === 'unreachable' ? reach.reason : 'the node has no address of that family';
 }
 
-/**
- * Returns the next hop in the tunnel. In IPv4 it is the first address of the CIDR, which no pod has; in IPv6 it is the
- * other end itself.
- */
+/** Returns the next hop in the tunnel: the first address of an IPv4 CIDR, which no pod has, or the other end. */
 function tunnelHop(cidr: string, mac: string): string {
   return cidr.includes(':') ? linkLocal(mac) : (Prefix.parse(cidr)?.address ?? '');
 }

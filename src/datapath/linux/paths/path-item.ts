@@ -35,10 +35,7 @@ export interface RouteItem {
   readonly gateway: string | undefined;
   /** The index of an interface, which does not change if the interface is renamed. */
   readonly interface: number | typeof TUNNEL;
-  /**
-   * Never set in a desired item. IPv6 joins a route with foreign ones of the same metric; these are the next hops of
-   * all joined routes.
-   */
+  /** The next hops if IPv6 has joined the route with foreign ones of the same metric. Never in a desired item. */
   readonly joined?: readonly RouteItem[] | undefined;
 }
 

@@ -4,10 +4,7 @@ import type { NetlinkRequest } from '../netlink/netlink-socket.ts';
 import { type PathItem, ROUTE_PROTOCOL, splitKey } from './path-item.ts';
 import type { LenientRequest } from './route-ledger.ts';
 
-/**
- * Returns a request that adds or replaces the neighbour or FDB entry of a key. If `item` is undefined, the request
- * deletes the known entry.
- */
+/** Returns a request that writes the neighbour or FDB entry of a key, or deletes the known one without `item`. */
 export function neighborRequest(
   key: string,
   item: PathItem | undefined,

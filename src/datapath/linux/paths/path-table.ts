@@ -311,10 +311,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
       : [];
   }
 
-  /**
-   * Returns a route as an item. If we have several routes to the destination, or one with another metric, the item
-   * equals no desired one.
-   */
+  /** Returns a route as an item. One of several routes, or of another metric, equals no desired item. */
   #routeItem(route: Route): RouteItem {
     const { destination } = route;
     if (this.#routes.ourRoutes(destination).length > 1 || route.metric !== metricOf(destination))

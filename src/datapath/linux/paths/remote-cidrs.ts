@@ -35,10 +35,7 @@ export class RemoteCIDRs {
     this.#allowed = prefixes(allowed);
   }
 
-  /**
-   * Replaces the pod CIDRs and addresses of a node of the local cluster; empty if the node was deleted. Returns true if
-   * they have changed.
-   */
+  /** Replaces the prefixes of a node of the local cluster; empty if it was deleted. Returns true if they changed. */
   setClusterNode(fullName: string, used: readonly string[]): boolean {
     return this.#reserved.replace(fullName, used);
   }

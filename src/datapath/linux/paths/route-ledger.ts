@@ -83,10 +83,7 @@ export class RouteLedger {
     return [...previous.flatMap(hopDeletes), addRequest(route, flags)];
   }
 
-  /**
-   * Returns the requests that delete our routes to a destination. If none is known, returns one that deletes any route
-   * with our protocol number.
-   */
+  /** Returns the requests that delete our routes to a destination; if none is known, any with our protocol number. */
   deleteRequests(destination: string, table: number): readonly LenientRequest[] {
     const previous = this.ourRoutes(destination);
     if (previous.length > 0) return previous.flatMap(hopDeletes);
@@ -112,10 +109,7 @@ function addRequest(route: Route, flags: number): LenientRequest {
   };
 }
 
-/**
- * Returns a delete request for each next hop, because a request without next hop would also delete the foreign routes
- * that IPv6 has joined.
- */
+/** Returns a delete request for each next hop. A single one would delete joined foreign routes of IPv6, too. */
 function hopDeletes({ hops, ...route }: Route): readonly LenientRequest[] {
   const operation = `delete route ${route.destination}`;
   return (hops ?? [route]).map((hop) => ({

@@ -23,10 +23,7 @@ export function tunnelMAC(address: string): string {
   return formatMAC(Uint8Array.from(all));
 }
 
-/**
- * Returns the link-local address that the kernel assigns to an interface with this hardware address (RFC 4291, appendix
- * A).
- */
+/** Returns the link-local address of an interface with this hardware address (RFC 4291, appendix A). */
 export function linkLocal(mac: string): string {
   const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0] = parseMAC(mac);
   const upper = ((a ^ 2) << 24) | (b << 16) | (c << 8) | 0xff;

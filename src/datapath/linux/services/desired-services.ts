@@ -299,10 +299,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return texts;
   }
 
-  /**
-   * Returns the clients of a frontend. As in Cilium, ranges apply to addresses of the load balancer and external IPs,
-   * and only to clients outside of the cluster.
-   */
+  /** Returns the clients of a frontend. As in Cilium, ranges apply to external addresses and clients outside only. */
   #sourcesOf(service: Service, { kind, ip }: Frontend): SourceRanges | undefined {
     const { sourceRanges, sourceRangesPolicy: policy } = service;
     const { origin, limitsNodePorts = false } = this.#options;
@@ -312,10 +309,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
     return { policy, ranges: [...sourceRanges].filter((range) => range.includes(':') === ip.includes(':')) };
   }
 
-  /**
-   * Returns true if a backend on another node must answer through this host. With policy `Local` all backends are on
-   * this node.
-   */
+  /** Returns true if backends on other nodes answer through this host. With policy `Local` there are none. */
   #isMasqueraded({ externalTrafficPolicy }: Service, kind: FrontendKind): boolean {
     return this.#options.origin === 'outside' && kind !== 'cluster-ip' && externalTrafficPolicy !== 'Local';
   }

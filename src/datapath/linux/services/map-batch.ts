@@ -4,10 +4,7 @@ import type { SyscallError } from '../syscall/syscall-error.ts';
 /** Receives the outcome of an entry: undefined, or the error. */
 export type OnOutcome = (error: SyscallError | undefined) => void;
 
-/**
- * Collects entries of one map, and writes or deletes many in one call. Each outcome is passed to the callback of its
- * entry.
- */
+/** Writes or deletes many entries of a map in one call. Passes each outcome to the callback of its entry. */
 export class MapBatch {
   readonly #map: BatchedMap;
   readonly #kind: 'update' | 'delete';

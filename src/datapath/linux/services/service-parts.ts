@@ -41,10 +41,7 @@ const NO_NFTABLES: ReadonlySet<string> = new Set(['EOPNOTSUPP', 'EPROTONOSUPPORT
 
 /** Minimum time between the starts of two repairs of rules changed by others. */
 const RULES_PACE_MS = 500;
-/**
- * After a slow repair, the minimum time is the duration of that repair times this factor, so that repairs take a tenth
- * of the time.
- */
+/** After a slow repair, the minimum time is its duration times this factor: repairs take a tenth of the time. */
 const REPAIR_PACE_FACTOR = 10;
 
 /** The options of the services of a table, and the condition for its deletes. */
@@ -173,10 +170,7 @@ function openOutside(
   }
 }
 
-/**
- * Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. Until then
- * both select from the same backends.
- */
+/** Opens services as rules. Socket programs of an earlier agent are removed when the rules are complete. */
 export function openNftables(access: HostAccess): LinuxPart {
   const { addresses } = access;
   return access.openLocked('rules', () => {
@@ -193,10 +187,7 @@ export function openNftables(access: HostAccess): LinuxPart {
   });
 }
 
-/**
- * Opens services as rules. Changes of the rules by others are repaired immediately. Throws `SyscallError` if the
- * kernel has no nftables.
- */
+/** Opens services as rules, and repairs changes by others. Throws `SyscallError` without nftables. */
 function openRules(access: HostAccess, options: ServicesOptions): OpenedServices {
   const table = new NftServices(access.kernel);
   return disposeOnError([table], () => {

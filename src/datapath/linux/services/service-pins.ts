@@ -253,10 +253,7 @@ function usedAt({ values, shape: { valueSize } }: BpfMap, at: number): bigint {
   return values.view.getBigUint64(at * valueSize, true);
 }
 
-/**
- * Removes the pins of our maps, and of new maps left by an interrupted replacement; call it after the programs
- * were detached. Maps of other programs remain.
- */
+/** Removes the pins of our maps, also of unfinished new ones. Call it after the programs were detached. */
 export function unpinServiceMaps(bpf: Bpf, folder: string): void {
   for (const family of FAMILIES) {
     const shapes = serviceMapShapes(family, serviceCapacity()); // with any capacity: `unpinMap` ignores it

@@ -19,18 +19,12 @@ const LIMITS: ServiceLimits = { entriesPerCall: 8192, storedList: 1024 };
 const SLOTS_PER_TURN = 8192;
 /** Prefix of the keys of backends that no frontend in the kernel uses: `unused backend 10.0.0.1:8080/TCP`. */
 const UNUSED = 'unused backend ';
-/**
- * Added to the backends of a damaged frontend. No desired frontend has this backend, so a damaged one is always
- * rewritten.
- */
+/** Added to the backends of a damaged frontend, so that it equals no desired one and is rewritten. */
 const DAMAGED = '(damaged)';
 /** The item of a frontend with slots in the kernel but no entry of its own. */
 const WITHOUT_FRONTEND: ServiceItem = { backends: [DAMAGED], affinitySeconds: 0 };
 
-/**
- * The service maps of the kernel, which the socket programs read, as one table. Each frontend is one item with all its
- * backends.
- */
+/** The service maps of the kernel as one table. Each frontend is one item with all its backends. */
 export class ServiceMapTable implements KernelTable<ServiceItem> {
   readonly name: string = 'services';
   /** Items per write. 32 frontends with 10 backends each take about 1 ms. */

@@ -38,10 +38,7 @@ export interface SocketProgramsOptions {
   readonly cgroup: string;
   /** Descriptors of the maps, as returned by `ServicePins.descriptors`. */
   readonly maps: ReadonlyMap<string, number>;
-  /**
-   * The network namespace whose loopback addresses answer for services, as returned by `networkCookie`; 0: the initial
-   * one.
-   */
+  /** The namespace whose loopback addresses answer for services, from `networkCookie`; 0: the initial one. */
   readonly hostCookie: bigint;
 }
 

@@ -4,10 +4,7 @@ import type { Kernel } from './kernel.ts';
 
 const CLONE_NEWNET = 0x40000000;
 
-/**
- * Runs `work` in the network namespace with this path, or in the current one if it is undefined. This thread switches
- * to the namespace and back before other code runs.
- */
+/** Runs `work` in the network namespace with this path, if any, and returns to the current one. */
 export function runInNamespace<T>(kernel: Kernel, namespace: string | undefined, work: () => T): T {
   if (namespace === undefined) return work();
   return useDescriptor(openSync(namespace, 'r'), (there) =>

@@ -56,10 +56,7 @@ function loadLibrary(): typeof koffi {
   }
 }
 
-/**
- * Thrown if no system calls are available because of the operating system, the processor, or a library that does not
- * load.
- */
+/** Thrown if the operating system, the processor or a library prevents system calls. */
 export class NoSyscallsError extends Error {
   override readonly name: string = 'NoSyscallsError';
 }
@@ -119,10 +116,7 @@ export class Native {
     };
   }
 
-  /**
-   * Calls back in the event loop whenever the descriptor is readable, until dispose. Dispose of it before the
-   * descriptor is closed. Does not keep the process alive.
-   */
+  /** Calls back when a descriptor is readable, until dispose, which must precede its close. Keeps no process alive. */
   onReadable(fd: number, callback: () => void): Disposable {
     const handle = this.#koffi.node.poll(fd, { readable: true }, () => callback());
     handle.unref();

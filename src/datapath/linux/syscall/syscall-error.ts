@@ -3,10 +3,7 @@ import { messageOf } from '../../../base/failure.ts';
 
 const { EAGAIN, EOPNOTSUPP } = constants.errno;
 
-/**
- * Names of errno values. If a number has two names, the one that manual pages use is returned. ENOTSUPP is internal to
- * the kernel, but some calls return it.
- */
+/** Names of errno values, as in manual pages. ENOTSUPP is internal to the kernel, but some calls return it. */
 const CODES: ReadonlyMap<number, string> = new Map([
   ...Object.entries(constants.errno).map(([code, errno]) => [errno, code] as const),
   ...([
@@ -43,10 +40,7 @@ export class SyscallError extends Error {
   }
 }
 
-/**
- * Returns the {@link SyscallError} for an error of Node's file system, whose errno is negative. For other errors, the
- * errno is 0.
- */
+/** Returns the {@link SyscallError} for an error of Node's file system; errno 0 for any other error. */
 export function syscallErrorOf(call: string, error: unknown): SyscallError {
   const errno =
     error instanceof Error && 'errno' in error && typeof error.errno === 'number' ? -error.errno : 0;

@@ -58,10 +58,7 @@ export interface AttachedProgram extends Disposable {
   readonly by: AttachedBy;
 }
 
-/**
- * Attaches a program by the method `by`; default: TCX if this kernel supports it. Throws `SyscallError`; `ENODEV` if
- * the interface does not exist.
- */
+/** Attaches a program; by default with TCX if supported. Throws `SyscallError`: `ENODEV` without the interface. */
 export function attachProgram(
   context: AttachContext,
   program: number,
@@ -136,10 +133,7 @@ function addClsact(socket: NetlinkSocket, ifindex: number): boolean {
   return error === undefined;
 }
 
-/**
- * Removes `clsact` from an interface if this process has added it, no program of ours uses it, and no filter is left
- * there.
- */
+/** Removes `clsact` if this process has added it, no program of ours uses it, and no filter is left there. */
 function releaseClsact(socket: NetlinkSocket, ifindex: number, discipline: string): void {
   const users = createdDisciplines.get(discipline);
   if (users === undefined) return;

@@ -25,17 +25,11 @@ export interface IdentityFlow {
   readonly bytes: number;
 }
 
-/**
- * Options of {@link IdentityTraffic}: the interface whose packets are counted, and the map that contains the
- * identities.
- */
+/** The interface whose packets are counted, and the map that contains the identities. */
 export interface IdentityTrafficOptions extends TrafficPlace {
   /** Path of a pinned ipcache map, for example `/sys/fs/bpf/dpcache/ipcache`. All layouts of the map are supported. */
   readonly ipcache: string;
-  /**
-   * Maximum number of counted pairs of identities. If it is exceeded, the kernel drops the least recently seen pairs.
-   * Default 65,536.
-   */
+  /** Maximum number of pairs; beyond it, the least recently seen ones are dropped. Default 65,536. */
   readonly maxEntries?: number | undefined;
   /** The method of attaching the program. Default: a TCX link if the kernel supports it (Linux 6.6 or later). */
   readonly by?: AttachedBy | undefined;
