@@ -195,8 +195,8 @@ export class McsObjects implements Duty {
     const changed = versionedKinds(source, version);
     for (const [name, kind] of changed) this.#listenTo(name, kind, next.signal);
     const isComplete = (): boolean => changed.every(([, kind]) => kind.notReadyReason() === undefined);
-    while (!signal.aborted && !isComplete()) {
-      if (changed.some(([, kind]) => kind.isMissing)) {
+    while (!isComplete()) {
+      if (signal.aborted || changed.some(([, kind]) => kind.isMissing)) {
         unfollow();
         next.abort();
         return ended;
