@@ -74,6 +74,8 @@ const KEEPALIVE_WEIGHT = 40;
  * requests in one turn took 0.15 s.
  */
 const MAX_REVOCATIONS = 16;
+/** Maximum number of leases whose adoption is refused without a request: more than a session of 10,000,000 keys has. */
+const MAX_UNADOPTABLE = 10_000;
 /** Default deadline of a revocation. Processes wait 5 s for the close of a client. */
 const REVOCATION_MS = 3500;
 /**
@@ -106,7 +108,7 @@ export class LeaseKeeper {
   #leaseCount = 0;
   /** Running adoptions of leases. */
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
-  /** Leases that must not be adopted: they are lost, or have another TTL. */
+  /** The last leases that must not be adopted: they are lost, or have another TTL. */
   readonly #unadoptable = new Set<LeaseID>();
   /** The held leases by {@link numberOf}. */
   readonly #byNumber = new Map<number, HeldLease>();
@@ -227,8 +229,15 @@ export class LeaseKeeper {
     } catch (error) {
       if (asKvstoreError(error).code !== 'lease-not-found') throw error;
     }
-    this.#unadoptable.add(id);
+    this.#recordUnadoptable(id);
     return undefined;
+  }
+
+  #recordUnadoptable(id: LeaseID): void {
+    this.#unadoptable.add(id);
+    if (this.#unadoptable.size <= MAX_UNADOPTABLE) return;
+    const [oldest = id] = this.#unadoptable;
+    this.#unadoptable.delete(oldest);
   }
 
   /** Returns any lease granted to this session, or a new one if there is none. Binds nothing to it. */
@@ -375,7 +384,7 @@ export class LeaseKeeper {
    * lease, and the other keys expire. Running adoptions fail.
    */
   loseAll(): void {
-    for (const id of this.#adopting.keys()) this.#unadoptable.add(id);
+    for (const id of this.#adopting.keys()) this.#recordUnadoptable(id);
     this.#removeLost([...this.#leases.values()], true);
   }
 
@@ -392,7 +401,7 @@ export class LeaseKeeper {
     const { gate = OPEN_GATE, onEnded, onLeasesLost } = this.#options;
     for (const lease of leases) {
       lease.isHeld = false;
-      if (lease.size > 0 || isRestored) this.#unadoptable.add(lease.id);
+      if (lease.size > 0 || isRestored) this.#recordUnadoptable(lease.id);
       this.#leases.delete(lease.id);
       this.#byNumber.delete(numberOf(lease));
       this.#withRoom.delete(lease);

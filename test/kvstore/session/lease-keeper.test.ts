@@ -475,6 +475,16 @@ describe('a lease keeper', () => {
     expect([await asks(), await asks()]).toEqual([1, 0]); // the server does not know it
   });
 
+  it('remembers the last 10,000 leases that it must not adopt (regression: all of them)', async () => {
+    const asks = async (lease: number): Promise<number> => {
+      const before = asked.length;
+      expect(await keeper.adopt(String(lease), ['a'], async () => {})).toBe(false);
+      return asked.length - before;
+    };
+    for (let lease = 1; lease <= 10_001; lease++) await asks(lease);
+    expect([await asks(2), await asks(10_001), await asks(1)]).toEqual([0, 0, 1]);
+  });
+
   it('adopts a lease whose TTL the server has raised to its minimum (regression: all keys were written again)', async () => {
     const grant = link.grantLease.bind(link);
     link.grantLease = (ttl, options) => grant(Math.max(ttl, 2 * TTL_SECONDS), options);
