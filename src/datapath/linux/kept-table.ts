@@ -613,7 +613,7 @@ export class KeptTable<Item> implements Disposable {
     return none.concat(...upserts, ...deletes.reverse()); // `flat` takes ten times as long
   }
 
-  /** Runs `each` for all items until dispose, a chunk per turn. A turn ends early if it returns true. */
+  /** Runs `each` for all items until dispose, a chunk per turn. A turn ends early if `each` returns true. */
   async inTurns<T>(items: Iterable<T>, each: (item: T) => unknown): Promise<void> {
     if (this.#isClosed) return;
     let left = CHUNK;
