@@ -8,6 +8,7 @@ import { timestampText } from '../../kvstore/codec/timestamp.ts';
 import type { SliceAddressType } from '../../model/cluster-endpoint-slice.ts';
 import { isObject } from '../../net/fields.ts';
 import { field, isBeingDeleted } from '../collect/field.ts';
+import { objectKey } from '../collect/observed-kind.ts';
 import { isUnsuccessful } from '../collect/perform-write.ts';
 import { DueKeys } from '../due-keys.ts';
 import type { Duty, DutyStatus } from '../duty.ts';
@@ -223,11 +224,16 @@ export class McsDuty implements Duty {
 
   /** Queues the names of changed objects. A call without events is made after a list. */
   #observe(kind: McsKindName, events: readonly ResourceEvent[]): void {
-    if (kind === 'namespaces') for (const event of events) this.#queueNamespace(event);
-    else
-      for (const key of this.#latest[kind].changedBy(events))
-        if (kind === 'services') this.#queueService(key);
-        else this.#queue.add(key);
+    if (kind === 'namespaces') {
+      for (const event of events) this.#queueNamespace(event);
+      return;
+    }
+    const changed = this.#latest[kind].changedBy(events);
+    // Results of own writes are queued, too, because a deleted Service may be that of another name.
+    const keys = events.length === 0 ? changed : events.map(({ object }) => objectKey(object));
+    for (const key of keys)
+      if (kind === 'services') this.#queueService(key);
+      else this.#queue.add(key);
   }
 
   /** Queues the names of a Namespace, unless the event changes no field that plans read. */
