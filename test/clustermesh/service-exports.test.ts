@@ -10,7 +10,7 @@ import {
   type PublishedServiceExport,
 } from '../../src/operator/publish/cluster-publisher.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
-import { advance } from '../kvstore/support/settle.ts';
+import { advance, settle } from '../kvstore/support/settle.ts';
 
 const random = (): number => 0.5;
 
@@ -87,6 +87,7 @@ describe('the service exports of a cluster', () => {
     const world = new World();
     const publisher = world.publisher(true);
     publisher.upsertServiceExport(EXPORT);
+    await settle();
     await world.follow();
     expect([...world.exports]).toEqual([['a/cart', 'Headless']]);
     expect(Object.keys(world.mesh.statusOf('a')?.resources ?? {})).toEqual(['serviceexports']);
