@@ -67,7 +67,6 @@ export type {
   ChangeCause,
   DocumentMoment,
   DocumentRecord,
-  HeldInterval,
   HistoryRange,
   HistoryRecord,
   MarkKind,
@@ -75,6 +74,7 @@ export type {
   PastClaim,
   PrefixMoment,
   PrefixRecord,
+  RetainedInterval,
   Uncertainty,
   When,
 } from './history/types.ts';

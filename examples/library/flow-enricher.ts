@@ -50,7 +50,7 @@ function namesOfHistory(ipcache: IPCache): NameOf {
   history.start();
   return (ip, at) => {
     const moment = history.lookup(ip, at);
-    const entry = moment?.reason === 'before-held' ? ipcache.lookup(ip) : moment?.effective;
+    const entry = moment?.reason === 'not-retained' ? ipcache.lookup(ip) : moment?.effective;
     if (entry === undefined) return 'unknown';
     const { identity, k8s } = entry;
     const name = k8s ? `${k8s.namespace}/${k8s.podName}` : nameOfIdentity(identity);

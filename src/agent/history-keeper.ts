@@ -116,11 +116,11 @@ export class HistoryKeeper {
   }
 
   status(): HistoryStatusDocument {
-    const { heldFrom, held, bytes, records, lost, disk } = this.history.status();
-    const from = isoTime(heldFrom);
+    const { retainedFrom, recordsInMemory, bytes, records, lost, disk } = this.history.status();
+    const from = isoTime(retainedFrom);
     return {
-      ...(from !== undefined && { heldFrom: from }),
-      held,
+      ...(from !== undefined && { retainedFrom: from }),
+      recordsInMemory,
       bytes,
       maxBytes: this.#options.memory,
       records,
@@ -144,7 +144,7 @@ export class HistoryKeeper {
     if (failure === this.#failure) return;
     this.#failure = failure;
     if (failure === undefined) log.warn(`${disk?.path}: writing the history works again`);
-    else log.warn(`${disk?.path}: cannot store the history: ${failure}; it is held in memory only`);
+    else log.warn(`${disk?.path}: cannot store the history: ${failure}; it is kept in memory only`);
   }
 
   #schedule(): void {

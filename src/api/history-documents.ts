@@ -4,10 +4,10 @@ import type { History } from '../history/history.ts';
 import type {
   ChangeCause,
   DocumentMoment,
-  HeldInterval,
   HistoryRecord,
   PastClaim,
   PrefixMoment,
+  RetainedInterval,
   When,
 } from '../history/types.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
@@ -21,7 +21,7 @@ import {
   podDetails,
   type ServiceDocument,
 } from './documents.ts';
-import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
+import { type PastDocument, type RetainedDocument, UNCERTAINTY_TEXTS } from './past-document.ts';
 import { ProblemError } from './problem.ts';
 import type { ReadModel } from './read-model.ts';
 import { parseWhen, WHEN_FORMS } from './when.ts';
@@ -54,10 +54,10 @@ export interface HistoryRecordDocument {
 /** A part of the history, newest first. */
 export interface HistoryDocument {
   readonly items: readonly HistoryRecordDocument[];
-  readonly held: HeldDocument;
+  readonly retained: RetainedDocument;
   /** True if there are older records. A request with the last sequence number as `after` returns them. */
   readonly more: boolean;
-  /** Number of held changes of all keys. */
+  /** Number of retained changes of all keys. */
   readonly changes: number;
 }
 
@@ -79,7 +79,7 @@ export interface CauseDocument
 export interface CausesDocument {
   readonly at: string;
   readonly groups: readonly CauseDocument[];
-  readonly held: HeldDocument;
+  readonly retained: RetainedDocument;
 }
 
 export function causeDocument(group: CauseGroup): CauseDocument {
@@ -101,21 +101,21 @@ function iso(at: number): string {
   return new Date(at).toISOString();
 }
 
-export function heldDocument({ from, to }: HeldInterval): HeldDocument {
+export function retainedDocument({ from, to }: RetainedInterval): RetainedDocument {
   return { from: iso(from), to: iso(to) };
 }
 
 export function pastDocument(
-  moment: Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held' | 'effectiveSince' | 'effectiveUntil'> &
+  moment: Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'retained' | 'effectiveSince' | 'effectiveUntil'> &
     Partial<Pick<PrefixMoment, 'claimsComplete'>>,
 ): PastDocument {
-  const { at, certain, reason, held, effectiveSince, effectiveUntil, claimsComplete } = moment;
+  const { at, certain, reason, retained, effectiveSince, effectiveUntil, claimsComplete } = moment;
   return {
     at: iso(at),
     certain,
     reason,
     claimsComplete: claimsComplete === false ? claimsComplete : undefined,
-    held: heldDocument(held),
+    retained: retainedDocument(retained),
     effectiveSince: effectiveSince === undefined ? undefined : iso(effectiveSince),
     effectiveUntil: effectiveUntil === undefined ? undefined : iso(effectiveUntil),
   };
@@ -151,11 +151,11 @@ function pastOfDocument(moment: DocumentMoment): PastDocument {
 }
 
 /**
- * Returns the recorded fields of a service or node at the moment `at`. Throws `ProblemError` if the moment is not held
- * or the object did not exist.
+ * Returns the recorded fields of a service or node at the moment `at`. Throws `ProblemError` if the moment is not
+ * retained or the object did not exist.
  */
-function heldFields(moment: DocumentMoment, name: string, at: string): PastFields {
-  if (moment.reason === 'before-held') throw notHeldProblem(at, moment.held);
+function retainedFields(moment: DocumentMoment, name: string, at: string): PastFields {
+  if (moment.reason === 'not-retained') throw notRetainedProblem(at, moment.retained);
   if (moment.document !== undefined) return moment.document;
   throw notFoundProblem('name', name, moment);
 }
@@ -176,7 +176,7 @@ export function notFoundProblem(
  * recorded.
  */
 export function pastService(moment: DocumentMoment, name: string, at: string): ExplainedServiceDocument {
-  const fields = heldFields(moment, name, at) as unknown as ServiceDocument; // recorded as a document
+  const fields = retainedFields(moment, name, at) as unknown as ServiceDocument; // recorded as a document
   const { backends } = fields;
   const clusters = new Map<string, number>();
   for (const { cluster = '' } of backends) clusters.set(cluster, (clusters.get(cluster) ?? 0) + 1);
@@ -196,7 +196,7 @@ export function pastService(moment: DocumentMoment, name: string, at: string): E
  * Returns a node of an earlier moment. Its explanation has the effective claim only, because others are not recorded.
  */
 export function pastNode(moment: DocumentMoment, name: string, at: string): ExplainedNodeDocument {
-  const fields = heldFields(moment, name, at) as unknown as NodeDocument; // recorded as a document
+  const fields = retainedFields(moment, name, at) as unknown as NodeDocument; // recorded as a document
   const explain = { claims: [fields], heldBack: false, lostAddresses: [] };
   return { ...fields, past: pastOfDocument(moment), explain };
 }
@@ -243,7 +243,7 @@ function claimFields({ identity, hostIP, encryptKey, k8s }: CompleteClaim): obje
 /** Returns the history of an agent. Throws `ProblemError` if it records none. */
 export function historyOf({ history }: ReadModel): History {
   if (history !== undefined) return history;
-  throw new ProblemError('not-held', 'The agent records no history: --history-memory is off.');
+  throw new ProblemError('not-retained', 'The agent records no history: --history-memory is off.');
 }
 
 /** Parses a moment. Throws `ProblemError` if it is invalid, or if no change has its sequence number yet. */
@@ -258,19 +258,27 @@ export function whenParameter(history: History, field: string, text: string, now
   const { newestSequence: newest } = history;
   if (typeof when === 'number' || newest === undefined || when.sequence <= newest) return when;
   const detail = `No change has the sequence number #${when.sequence} yet: the newest is #${newest}.`;
-  throw new ProblemError('not-held', detail, { field, value: text, held: heldDocument(history.past.held) });
+  throw new ProblemError('not-retained', detail, {
+    field,
+    value: text,
+    retained: retainedDocument(history.past.retained),
+  });
 }
 
 /** Returns the problem of a list of an earlier moment that cannot be produced. */
-export function notListedProblem(held: HeldInterval): ProblemError {
+export function notListedProblem(retained: RetainedInterval): ProblemError {
   const detail =
-    'The moment is not held, or is before the start of this agent: of such a moment, only single objects can be queried.';
-  return new ProblemError('not-held', detail, { held: heldDocument(held) });
+    'The moment is not retained, or is before the start of this agent: of such a moment, only single objects can be queried.';
+  return new ProblemError('not-retained', detail, { retained: retainedDocument(retained) });
 }
 
-/** Returns the problem of a parameter whose moment is not held. */
-export function notHeldProblem(value: string, held: HeldInterval, field: string = 'at'): ProblemError {
-  const document = heldDocument(held);
-  const detail = `The moment ${value} is not held: changes are held from ${document.from} on.`;
-  return new ProblemError('not-held', detail, { field, value, held: document });
+/** Returns the problem of a parameter whose moment is not retained. */
+export function notRetainedProblem(
+  value: string,
+  retained: RetainedInterval,
+  field: string = 'at',
+): ProblemError {
+  const document = retainedDocument(retained);
+  const detail = `The moment ${value} is not retained: changes are retained from ${document.from} on.`;
+  return new ProblemError('not-retained', detail, { field, value, retained: document });
 }

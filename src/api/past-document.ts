@@ -1,14 +1,14 @@
 import type { Uncertainty } from '../history/types.ts';
 
 /** The interval for which the history has all changes, ISO 8601. */
-export interface HeldDocument {
+export interface RetainedDocument {
   readonly from: string;
   readonly to: string;
 }
 
 /** Texts of the reasons why an answer is not certain. Each is a clause without a full stop. */
 export const UNCERTAINTY_TEXTS: Readonly<Record<Uncertainty, string>> = {
-  'before-held': 'the history no longer contains the changes of that time',
+  'not-retained': 'the history no longer contains the changes of that time',
   'cluster-incomplete': 'a cluster had not delivered all its entries at that time',
   'agent-not-running': 'no agent was running at that time, or its recorded changes do not prove the answer',
   withdrawing: 'entries of a cluster were being removed at that time',
@@ -24,8 +24,8 @@ export interface PastDocument {
   readonly reason?: Uncertainty | undefined;
   /** Present if other claims may have existed, because an earlier process recorded that time. */
   readonly claimsComplete?: false | undefined;
-  readonly held: HeldDocument;
-  /** The claim was effective from this time on; absent if that was before `held.from`. */
+  readonly retained: RetainedDocument;
+  /** The claim was effective from this time on; absent if that was before `retained.from`. */
   readonly effectiveSince?: string | undefined;
   /** The claim was effective until this time; absent if it still is effective. */
   readonly effectiveUntil?: string | undefined;

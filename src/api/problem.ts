@@ -1,5 +1,5 @@
 import type { Uncertainty } from '../history/types.ts';
-import type { HeldDocument } from './past-document.ts';
+import type { RetainedDocument } from './past-document.ts';
 
 /** A problem of a request (RFC 9457), with the invalid field and value if there is one. */
 export interface ProblemDocument {
@@ -17,7 +17,7 @@ export interface ProblemDocument {
   /** The known name that is most similar to the unknown `value`. */
   readonly nearest?: string | undefined;
   /** The interval for which the history holds changes, ISO 8601. Set if the requested time is outside of it. */
-  readonly held?: HeldDocument | undefined;
+  readonly retained?: RetainedDocument | undefined;
   /** Why something may have existed at the requested time. Absent if nothing did. */
   readonly reason?: Uncertainty | undefined;
 }
@@ -36,7 +36,7 @@ const PROBLEMS = {
   'method-not-allowed': [405, 'Method not allowed'],
   'request-timeout': [408, 'Request timeout'],
   expired: [410, 'Expired'],
-  'not-held': [410, 'Time not recorded'],
+  'not-retained': [410, 'Time not recorded'],
   'body-too-large': [413, 'Body too large'],
   'unsupported-media-type': [415, 'Unsupported media type'],
   'too-many': [429, 'Too many requests'],
@@ -49,7 +49,7 @@ export type ProblemKind = keyof typeof PROBLEMS;
 /** The optional fields of a problem. */
 export type ProblemDetails = Pick<
   ProblemDocument,
-  'field' | 'value' | 'allowed' | 'nearest' | 'held' | 'reason'
+  'field' | 'value' | 'allowed' | 'nearest' | 'retained' | 'reason'
 >;
 
 /** Thrown by a route. The response is its document. */

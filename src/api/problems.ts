@@ -231,7 +231,7 @@ function* diskProblems({ history, tape }: Partial<StatusDocument>): Generator<Re
     yield {
       severity: 'warning',
       subject: 'history',
-      text: `${history.disk.failure}; changes are held in memory only`,
+      text: `${history.disk.failure}; changes are kept in memory only`,
       remedy: `Check the free space and the permissions of ${history.disk.folder}.`,
     };
   if (tape?.failure !== undefined)

@@ -138,8 +138,8 @@ export interface KubernetesDocument {
 
 export interface HistoryStatusDocument {
   /** Oldest time of which the state can be queried, ISO 8601; absent before the end of the initial sync. */
-  readonly heldFrom?: string | undefined;
-  readonly held: number;
+  readonly retainedFrom?: string | undefined;
+  readonly recordsInMemory: number;
   /** Memory of the records in bytes, and its maximum. */
   readonly bytes: number;
   readonly maxBytes: number;

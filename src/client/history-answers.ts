@@ -7,7 +7,7 @@ import type {
   HistoryRecordDocument,
 } from '../api/history-documents.ts';
 import { namePath } from '../api/name-path.ts';
-import { type HeldDocument, type PastDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
+import { type PastDocument, type RetainedDocument, UNCERTAINTY_TEXTS } from '../api/past-document.ts';
 import { counted } from '../base/show-value.ts';
 import { alignColumns, localTimeText } from '../process/terminal.ts';
 import { type Answer, findDocument, identityCell, notFoundAnswer, podCell, type Question } from './answer.ts';
@@ -27,7 +27,7 @@ export function uncertaintyLines({ certain, reason, claimsComplete }: PastDocume
 export function pastLines(past: PastDocument | undefined): readonly string[] {
   if (past === undefined) return [];
   const { at, effectiveSince, effectiveUntil } = past;
-  const since = effectiveSince === undefined ? 'before the held changes' : localTimeText(effectiveSince);
+  const since = effectiveSince === undefined ? 'before the retained changes' : localTimeText(effectiveSince);
   const until = effectiveUntil === undefined ? 'now' : localTimeText(effectiveUntil);
   return [`as of ${localTimeText(at)}; unchanged from ${since} to ${until}`, ...uncertaintyLines(past)];
 }
@@ -66,7 +66,7 @@ function spanText(
   { since, until }: { readonly since?: string | undefined; readonly until?: string | undefined },
   effective: PastDocument | undefined,
 ): string {
-  const begun = since === undefined ? 'since before the held changes' : `since ${localTimeText(since)}`;
+  const begun = since === undefined ? 'since before the retained changes' : `since ${localTimeText(since)}`;
   if (effective === undefined) return `${begun}, overruled`;
   const { effectiveUntil } = effective;
   if (effectiveUntil !== undefined) return `${begun}, effective until ${localTimeText(effectiveUntil)}`;
@@ -126,24 +126,24 @@ export async function exportHistory(
 export function askHistory(query: HistoryQuery): Question {
   return async (ask): Promise<Answer> => {
     const items: HistoryRecordDocument[] = [];
-    let held: HeldDocument | undefined;
+    let retained: RetainedDocument | undefined;
     let changes = 0;
     let more = false;
     for await (const page of historyPages(ask, query)) {
       items.push(...page.items);
-      ({ held, changes, more } = page);
+      ({ retained, changes, more } = page);
     }
     const rows = items.map((item) => recordCells(item, query.key));
-    const heldLine =
-      held === undefined
+    const retainedLine =
+      retained === undefined
         ? ''
-        : `history from ${localTimeText(held.from)} to now (${counted(changes, 'change')} recorded)`;
+        : `history from ${localTimeText(retained.from)} to now (${counted(changes, 'change')} recorded)`;
     return {
-      json: { items, held, changes, more },
+      json: { items, retained, changes, more },
       lines: [
         ...(rows.length === 0 ? ['No matching changes.'] : alignColumns(rows)),
         ...(more ? [`older changes follow: --limit ${2 * query.limit}`] : []),
-        heldLine,
+        retainedLine,
       ],
       succeeded: items.length > 0,
     };
@@ -209,7 +209,7 @@ export function askAround(at: string, windowMs: number, limit: number): Question
   return async (ask): Promise<Answer> => {
     const parameters = { at, window: windowMs / 1000, limit };
     const causes = (await ask(withQuery('/v1/history/around', parameters))) as CausesDocument;
-    const { groups, held } = causes;
+    const { groups, retained } = causes;
     const rows = groups.map((group) => [localTimeText(group.at), causeText(group)]);
     return {
       json: causes,
@@ -217,7 +217,7 @@ export function askAround(at: string, windowMs: number, limit: number): Question
         groups.length > 0
           ? alignColumns(rows)
           : [
-              `No changes within ${windowMs / 1000} s of ${localTimeText(causes.at)}; held from ${localTimeText(held.from)} on.`,
+              `No changes within ${windowMs / 1000} s of ${localTimeText(causes.at)}; retained from ${localTimeText(retained.from)} on.`,
             ],
       succeeded: groups.length > 0,
     };

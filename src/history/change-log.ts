@@ -69,7 +69,7 @@ export interface ChangeLogCounts {
   /** Memory of the records and their indexes in bytes. */
   readonly bytes: number;
   /** Number of changes and marks in memory. */
-  readonly held: number;
+  readonly recordsInMemory: number;
 }
 
 /**
@@ -87,7 +87,7 @@ export class ChangeLog implements CertaintyInputs {
   readonly #records: RecordCounts = { prefix: 0, service: 0, node: 0, mark: 0, batch: 0 };
   #cause: ChangeCause | undefined;
   #lastCause: ChangeCause | undefined;
-  /** Time of the newest record that was dropped. States before this time are not held. */
+  /** Time of the newest record that was dropped. States before this time are not retained. */
   #floorMs: number;
   // The rate of prefix changes. `#fastSeconds` is the number of fast seconds directly before the current one.
   #secondEndMs = 1000;
@@ -171,7 +171,7 @@ export class ChangeLog implements CertaintyInputs {
     return this.#segments;
   }
 
-  /** Time of the life since which states are held. */
+  /** Time of the life since which states are retained. */
   get floorMs(): number {
     this.#encode();
     return this.#floorMs;
@@ -197,7 +197,7 @@ export class ChangeLog implements CertaintyInputs {
       records: { ...this.#records },
       lost: { rate: this.#lostByRate, size: this.#lostBySize },
       bytes: this.#segments.reduce((sum, segment) => sum + segment.memory, 0),
-      held: this.#segments.reduce((sum, segment) => sum + segment.changes, 0),
+      recordsInMemory: this.#segments.reduce((sum, segment) => sum + segment.changes, 0),
     };
   }
 

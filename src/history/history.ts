@@ -19,12 +19,12 @@ import { PastReader } from './past/past-reader.ts';
 import {
   isLaterThan,
   momentOf,
-  NOT_HELD,
+  NOT_RETAINED,
   type PointInTime,
   pointOfSequence,
   pointOfWall,
   type RequestedMoment,
-  unheldMoment,
+  unretainedMoment,
   WHEN,
 } from './point-in-time.ts';
 import { covering, lengthsOf } from './prefix-lengths.ts';
@@ -37,7 +37,7 @@ import {
   type TimelineChange,
 } from './prefix-timeline.ts';
 import type { Segment } from './segment.ts';
-import type { ChangeCause, HeldInterval, MarkKind, PrefixMoment, Uncertainty, When } from './types.ts';
+import type { ChangeCause, MarkKind, PrefixMoment, RetainedInterval, Uncertainty, When } from './types.ts';
 
 /** Default of `memory`: 16 MiB. */
 export const DEFAULT_MEMORY: number = 16 << 20;
@@ -66,13 +66,13 @@ export interface HistoryDiskStatus {
   readonly maxBytes: number;
   /** Segments that could not be read and were dropped. */
   readonly damaged: number;
-  /** Failure of the last write, if it failed. Changes are then held in memory only. */
+  /** Failure of the last write, if it failed. Changes are then kept in memory only. */
   readonly failure: Failure | undefined;
 }
 
 export interface HistoryStatus extends ChangeLogCounts {
-  /** Earliest wall time of the held states, in milliseconds; undefined before the start. */
-  readonly heldFrom: number | undefined;
+  /** Earliest wall time of the retained states, in milliseconds; undefined before the start. */
+  readonly retainedFrom: number | undefined;
   /** Undefined without a disk. */
   readonly disk: HistoryDiskStatus | undefined;
 }
@@ -208,8 +208,8 @@ export class History {
     this.#log?.markClockSteps();
   }
 
-  /** The interval of the held changes in memory. */
-  get held(): HeldInterval {
+  /** The interval of the retained changes in memory. */
+  get retained(): RetainedInterval {
     const log = this.#log;
     const now = this.#options.clock.wallTime();
     return { from: Math.min(now, log?.clock.lowestWall(log.floorMs) ?? now), to: now };
@@ -220,7 +220,7 @@ export class History {
       records: { prefix: 0, service: 0, node: 0, mark: 0, batch: 0 },
       lost: { rate: 0, size: 0 },
       bytes: 0,
-      held: 0,
+      recordsInMemory: 0,
     };
     const archive = this.#archive;
     const disk = archive && {
@@ -229,7 +229,7 @@ export class History {
       damaged: archive.damaged,
       failure: this.#openFailure ?? this.#writer?.failure,
     };
-    return { ...counts, heldFrom: this.#log === undefined ? undefined : this.past.held.from, disk };
+    return { ...counts, retainedFrom: this.#log === undefined ? undefined : this.past.retained.from, disk };
   }
 
   /** Sequence number of the newest record; undefined before {@link History.start}. */
@@ -239,8 +239,8 @@ export class History {
 
   /**
    * Returns all claims on the prefix of `key` at a moment, like `IPCache.explain`: changes at that millisecond are
-   * included. Returns undefined if `key` is invalid. If the moment is not held, there are no claims and the reason is
-   * `before-held`.
+   * included. Returns undefined if `key` is invalid. If the moment is not retained, there are no claims and the reason
+   * is `not-retained`.
    */
   at(key: string, when: When): PrefixMoment | undefined {
     const register = prefixRegister();
@@ -265,8 +265,8 @@ export class History {
    * certain answer, else 0. Returns the number of addresses that were found. An address without later changes costs
    * little more than with `IPCache.lookupMany`.
    *
-   * Answers from memory only. For a time before {@link History.held}, the identity is 0 and not certain, even if the
-   * disk has it; {@link History.past} answers for such times. For a time in the future, the result is the current
+   * Answers from memory only. For a time before {@link History.retained}, the identity is 0 and not certain, even if
+   * the disk has it; {@link History.past} answers for such times. For a time in the future, the result is the current
    * identity, not certain.
    */
   lookupMany(
@@ -309,7 +309,7 @@ export class History {
   /** Returns the point of a moment between the records, and why answers for it are not certain. */
   #pointOf(when: When): RequestedMoment {
     const log = this.#log;
-    if (log === undefined) return NOT_HELD;
+    if (log === undefined) return NOT_RETAINED;
     log.noticeClockStep();
     return typeof when === 'number'
       ? pointOfWall(this.#lives(), when, this.#options.clock.wallTime())
@@ -327,8 +327,8 @@ export class History {
   }
 
   #moment(key: Readonly<PrefixRegister>, { point, reason }: RequestedMoment): PrefixMoment {
-    const { held } = this;
-    if (point === undefined) return unheldMoment(key, held, reason);
+    const { retained } = this;
+    if (point === undefined) return unretainedMoment(key, retained, reason);
     const keys = keysOf(key);
     const state = new PastState(claimsByKey(keys, (text) => this.#options.ipcache.claimsOf(text)));
     const isLater = isLaterThan(point);
@@ -338,7 +338,7 @@ export class History {
     }
     const wallOf = (ms: number): number => this.#log?.life.clock.wallOf(ms) ?? 0;
     const past = state.result();
-    return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, held });
+    return momentOf(key, { ms: point.lifeMs, past, wallOf, claimsComplete: true, reason, retained });
   }
 
   /** Returns the longest prefix of an address that had a claim. */

@@ -35,9 +35,9 @@ export interface CertaintyInputs {
   readonly spans: readonly UncertainSpan[];
 }
 
-/** The held records of one *life*, which is one process. Times are milliseconds since the life began. */
+/** The retained records of one *life*, which is one process. Times are milliseconds since the life began. */
 export interface Life extends CertaintyInputs {
-  /** The state is held from `floorMs`, inclusive, until `endMs`, exclusive. */
+  /** The state is retained from `floorMs`, inclusive, until `endMs`, exclusive. */
   readonly floorMs: number;
   readonly endMs: number;
   /** Why moments after the end are not certain. */
@@ -65,8 +65,8 @@ export function currentLife(archived: readonly StoredSegment[], life: number, lo
   const { segments, floorMs } = log;
   const oldest = segments[0] as Segment; // there is always one
   const stored = archived.filter(({ facts, number }) => facts.head.life === life && number < oldest.number);
-  const held = log.spans.map((span) => ({ ...span }));
-  const older = storedSpans(stored, held, oldest.startMs);
+  const retained = log.spans.map((span) => ({ ...span }));
+  const older = storedSpans(stored, retained, oldest.startMs);
   const parts = [...stored, ...segments.map(memoryPart)];
   const gaps = gapsOf(stored, oldest);
   return {
@@ -75,7 +75,7 @@ export function currentLife(archived: readonly StoredSegment[], life: number, lo
     floorMs: stored[0]?.startMs ?? floorMs,
     endMs: Number.POSITIVE_INFINITY,
     afterEnd: 'clock',
-    spans: [...held, ...older, ...gaps],
+    spans: [...retained, ...older, ...gaps],
     parts,
   };
 }
@@ -189,9 +189,9 @@ function isRelease({ reason, fromMs, toMs }: UncertainSpan): boolean {
 }
 
 /**
- * Returns true if a sequence number means the moment directly before the first held record of a life: if it is one less
- * than that of the record. If the record is the first one of its life, the number means a record of the previous life,
- * because numbers continue from life to life. 0 is the exception: no record has this number.
+ * Returns true if a sequence number means the moment directly before the first retained record of a life: if it is one
+ * less than that of the record. If the record is the first one of its life, the number means a record of the previous
+ * life, because numbers continue from life to life. 0 is the exception: no record has this number.
  */
 export function isBeforeFirstRecord(
   { number, firstSequence }: Pick<SegmentPart, 'number' | 'firstSequence'>,

@@ -3,7 +3,7 @@ import type { PrefixRegister } from '../net/prefix.ts';
 import type { ChangeLog } from './change-log.ts';
 import { isBeforeFirstRecord, type Life, uncertaintyAt } from './lives.ts';
 import { cidrOf, type IsLater, type PastPrefix } from './prefix-timeline.ts';
-import type { HeldInterval, PastClaim, PrefixMoment, Uncertainty } from './types.ts';
+import type { PastClaim, PrefixMoment, RetainedInterval, Uncertainty } from './types.ts';
 
 /** A point between two records of a life. The state at the point is the state after all earlier records. */
 export interface PointInTime {
@@ -20,14 +20,14 @@ export interface PointInLife extends PointInTime {
 }
 
 export interface RequestedMoment<C extends PointInTime = PointInTime> {
-  /** Undefined if the moment is not held. */
+  /** Undefined if the moment is not retained. */
   readonly point: C | undefined;
   /** Why answers are not certain; undefined if they are certain. */
   readonly reason: Uncertainty | undefined;
 }
 
-/** The result for a moment that is not held. */
-export const NOT_HELD: RequestedMoment<never> = { point: undefined, reason: 'before-held' };
+/** The result for a moment that is not retained. */
+export const NOT_RETAINED: RequestedMoment<never> = { point: undefined, reason: 'not-retained' };
 
 export const WHEN: Check = (value) =>
   typeof value === 'number' ? undefined : objectWith({ sequence: NUMBER })(value);
@@ -37,7 +37,7 @@ export const WHEN: Check = (value) =>
  * certain. `now` is the present wall time.
  */
 export function pointOfWall(lives: readonly Life[], when: number, now: number): RequestedMoment<PointInLife> {
-  if (!Number.isFinite(when)) return NOT_HELD;
+  if (!Number.isFinite(when)) return NOT_RETAINED;
   let point: PointInLife | undefined;
   let times = 0;
   // The newest moment counts: a clock that was set back has shown `when` several times.
@@ -65,7 +65,7 @@ function pointOutside(lives: readonly Life[], when: number): RequestedMoment<Poi
     if (isLive) continue;
     return { point: { life, lifeMs: endMs, endSequence: undefined }, reason: afterEnd };
   }
-  return NOT_HELD;
+  return NOT_RETAINED;
 }
 
 /** Returns the point directly after a record in memory. */
@@ -73,7 +73,7 @@ export function pointOfSequence(log: ChangeLog, sequence: number): RequestedMome
   const [first] = log.segments;
   const isBeforeFirst = first !== undefined && isBeforeFirstRecord(first, sequence);
   const segment = log.segments.find((one) => sequence >= one.firstSequence && sequence < one.endSequence);
-  if (segment === undefined && !isBeforeFirst) return NOT_HELD;
+  if (segment === undefined && !isBeforeFirst) return NOT_RETAINED;
   const ms = segment === undefined ? log.floorMs : segment.msAt(segment.positionOf(sequence));
   const point = { lifeMs: ms, endSequence: sequence + 1 };
   return { point, reason: uncertaintyAt(log, point) };
@@ -87,16 +87,16 @@ export function isLaterThan({ lifeMs: ms, endSequence }: PointInTime): IsLater {
     (segment.endSequence > endSequence && position >= segment.positionOf(endSequence));
 }
 
-/** Returns the answer for a prefix at a moment that is not held: no claims, not certain. */
-export function unheldMoment(
+/** Returns the answer for a prefix at a moment that is not retained: no claims, not certain. */
+export function unretainedMoment(
   key: Readonly<PrefixRegister>,
-  held: HeldInterval,
+  retained: RetainedInterval,
   reason: Uncertainty | undefined,
 ): PrefixMoment {
   const none = { claims: [], effective: undefined, decidedBy: undefined };
   const times = { effectiveSince: undefined, effectiveUntil: undefined };
   const certainty = { certain: false, claimsComplete: false, reason };
-  return { at: held.from, prefix: cidrOf(key), ...none, ...times, ...certainty, held };
+  return { at: retained.from, prefix: cidrOf(key), ...none, ...times, ...certainty, retained };
 }
 
 /** The claims on a prefix at a moment, and whether they are certain. */
@@ -109,13 +109,13 @@ export interface MomentParts {
   readonly claimsComplete: boolean;
   /** Why the answer is not certain. */
   readonly reason: Uncertainty | undefined;
-  readonly held: HeldInterval;
+  readonly retained: RetainedInterval;
 }
 
-/** Returns the answer for a prefix at a held moment. Its times are wall times. */
+/** Returns the answer for a prefix at a retained moment. Its times are wall times. */
 export function momentOf(
   key: Readonly<PrefixRegister>,
-  { ms, past, wallOf, claimsComplete, reason, held }: MomentParts,
+  { ms, past, wallOf, claimsComplete, reason, retained }: MomentParts,
 ): PrefixMoment {
   const wall = (time: number | undefined): number | undefined =>
     time === undefined ? undefined : wallOf(time);
@@ -133,6 +133,6 @@ export function momentOf(
     certain: reason === undefined,
     claimsComplete,
     reason,
-    held,
+    retained,
   };
 }

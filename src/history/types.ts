@@ -5,20 +5,21 @@ import type { PastFields } from './document-change.ts';
 /** A moment: wall time in milliseconds since the Unix epoch, or directly after the record with this sequence number. */
 export type When = number | { readonly sequence: number };
 
-/** The interval of wall time for which changes are held, in milliseconds since the Unix epoch. */
-export interface HeldInterval {
+/** The interval of wall time for which changes are retained, in milliseconds since the Unix epoch. */
+export interface RetainedInterval {
   readonly from: number;
   readonly to: number;
 }
 
 /**
- * Why an answer is not certain. `before-held`: the history no longer contains the changes of that time. `lost`: changes
- * after that time were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was incomplete.
- * `withdrawing`: entries of a cluster were being removed. `agent-not-running`: no agent ran, or the records of an
- * earlier agent do not prove the answer. `clock`: the clock was changed around that time, or the time is in the future.
+ * Why an answer is not certain. `not-retained`: the history no longer contains the changes of that time. `lost`:
+ * changes after that time were not recorded. `cluster-incomplete`: a cluster or a kind of Kubernetes objects was
+ * incomplete. `withdrawing`: entries of a cluster were being removed. `agent-not-running`: no agent ran, or the records
+ * of an earlier agent do not prove the answer. `clock`: the clock was changed around that time, or the time is in the
+ * future.
  */
 export const UNCERTAINTIES = [
-  'before-held',
+  'not-retained',
   'cluster-incomplete',
   'agent-not-running',
   'withdrawing',
@@ -35,7 +36,7 @@ export interface PastClaim extends CompleteClaim {
   readonly key: string;
   /** True for the strongest claim of its key. It is not visible if the key is a CIDR which an endpoint shadows. */
   readonly effective: boolean;
-  /** Time of the change that set the claim; undefined if it was set before the held changes. */
+  /** Time of the change that set the claim; undefined if it was set before the retained changes. */
   readonly since: number | undefined;
   /** Time of the change that ended the claim; undefined if the claim is live. */
   readonly until: number | undefined;
@@ -47,17 +48,17 @@ export interface PrefixMoment {
   readonly at: number;
   /** Canonical CIDR of the prefix. */
   readonly prefix: string;
-  /** All claims of that moment, the visible one first. Empty if there were none, or if the moment is not held. */
+  /** All claims of that moment, the visible one first. Empty if there were none, or if the moment is not retained. */
   readonly claims: readonly PastClaim[];
   /** The effective claim of the visible key of the prefix: the first of `claims`. */
   readonly effective: PastClaim | undefined;
   readonly decidedBy: DecidingRule | undefined;
   /**
-   * Time from which this claim was effective without interruption; undefined if that is before the held changes, or if
-   * the moment is not held.
+   * Time from which this claim was effective without interruption; undefined if that is before the retained changes, or
+   * if the moment is not retained.
    */
   readonly effectiveSince: number | undefined;
-  /** Time until which this claim was effective; undefined if it is effective now, or if the moment is not held. */
+  /** Time until which this claim was effective; undefined if it is effective now, or if the moment is not retained. */
   readonly effectiveUntil: number | undefined;
   /** True if `effective` is proven: this claim was effective, or there was none. */
   readonly certain: boolean;
@@ -65,7 +66,7 @@ export interface PrefixMoment {
   readonly claimsComplete: boolean;
   /** Present if the answer is not certain. */
   readonly reason: Uncertainty | undefined;
-  readonly held: HeldInterval;
+  readonly retained: RetainedInterval;
 }
 
 /** The kvstore or Kubernetes list that a change came from, and its revision. */
@@ -120,7 +121,7 @@ export interface DocumentRecord {
 export interface DocumentMoment {
   /** Wall time of the moment. */
   readonly at: number;
-  /** Its JSON fields; undefined if it did not exist, or if the moment is not held. */
+  /** Its JSON fields; undefined if it did not exist, or if the moment is not retained. */
   readonly document: PastFields | undefined;
   /** Time of the last change before the moment; undefined if the history does not contain one. */
   readonly since: number | undefined;
@@ -128,7 +129,7 @@ export interface DocumentMoment {
   readonly until: number | undefined;
   readonly certain: boolean;
   readonly reason: Uncertainty | undefined;
-  readonly held: HeldInterval;
+  readonly retained: RetainedInterval;
 }
 
 /**
@@ -166,7 +167,7 @@ export type HistoryRecord = PrefixRecord | DocumentRecord | MarkRecord;
 
 /** A range of the history, newest first. */
 export interface HistoryRange {
-  /** Wall times in milliseconds, both inclusive; default: the held interval. */
+  /** Wall times in milliseconds, both inclusive; default: the retained interval. */
   readonly from?: number | undefined;
   readonly to?: number | undefined;
   /** Only records with this sequence number or a higher one. */

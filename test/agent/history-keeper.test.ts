@@ -255,11 +255,18 @@ it('the status has the memory and the disk of the history, with its failure', as
   keeper.start(undefined, undefined);
   const status = history.status();
   vi.spyOn(history, 'status').mockReturnValue({
-    ...{ ...status, heldFrom: 1000, held: 2, bytes: 3, records: 4 as never, lost: 5 as never },
+    ...{ ...status, retainedFrom: 1000, recordsInMemory: 2, bytes: 3, records: 4 as never, lost: 5 as never },
     disk: { bytes: 6, maxBytes: 7, damaged: 8, failure: { message: 'full', at: 0 } },
   } as never);
   expect(keeper.status()).toEqual({
-    ...{ heldFrom: '1970-01-01T00:00:01.000Z', held: 2, bytes: 3, maxBytes: MIB, records: 4, lost: 5 },
+    ...{
+      retainedFrom: '1970-01-01T00:00:01.000Z',
+      recordsInMemory: 2,
+      bytes: 3,
+      maxBytes: MIB,
+      records: 4,
+      lost: 5,
+    },
     disk: { folder: path, bytes: 6, maxBytes: 7, damaged: 8, failure: 'full' },
   });
   expect(keeperOf().keeper.status()).not.toHaveProperty('disk');

@@ -80,7 +80,7 @@ function sorted(value: unknown): string | undefined {
 }
 
 describe('the history of services', () => {
-  it('gives the document of every held moment, as a copy after each change has it', async () => {
+  it('gives the document of every retained moment, as a copy after each change has it', async () => {
     const some = (maxLength: number) => fc.array(step, { maxLength });
     await fc.assert(
       fc.asyncProperty(some(4), some(20), async (before, steps) => {

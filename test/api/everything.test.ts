@@ -58,7 +58,7 @@ class FullModel extends SteeringModel {
       syncedMs: 4500,
       tape: { folder: '/t', bytes: 51, maxBytes: 52, lines: 53, lost: 54 },
       history: {
-        ...{ heldFrom: '2026-01-02T03:04:05.000Z', held: 61, bytes: 62, maxBytes: 63 },
+        ...{ retainedFrom: '2026-01-02T03:04:05.000Z', recordsInMemory: 61, bytes: 62, maxBytes: 63 },
         ...{ records: { prefix: 64 }, lost: { full: 65 } },
         disk: { folder: '/h', bytes: 66, maxBytes: 67, damaged: 68, failure: 'full' },
       },
@@ -223,8 +223,8 @@ it('each metric has its type, its labels and its value', async () => {
       "dpcache_history_disk_failed 1",
       "counter dpcache_history_disk_damaged_total",
       "dpcache_history_disk_damaged_total 68",
-      "gauge dpcache_history_held_from_timestamp_seconds",
-      "dpcache_history_held_from_timestamp_seconds 1767323045",
+      "gauge dpcache_history_retained_from_timestamp_seconds",
+      "dpcache_history_retained_from_timestamp_seconds 1767323045",
       "gauge dpcache_tape_bytes",
       "dpcache_tape_bytes 51",
       "counter dpcache_tape_lines_total",
@@ -530,7 +530,7 @@ describe('a sorted view', () => {
 
 describe('an object of an earlier moment', () => {
   const moment = (document: object): never =>
-    ({ at: 1, certain: true, document, held: { from: 0, to: 2 }, since: 1, until: 2 }) as never;
+    ({ at: 1, certain: true, document, retained: { from: 0, to: 2 }, since: 1, until: 2 }) as never;
 
   it('is explained with its effective parts only', () => {
     const backends = [{ address: 'a' }, { address: 'b', cluster: 'far' }, { address: 'c', cluster: 'far' }];

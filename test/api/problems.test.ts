@@ -84,7 +84,7 @@ const DATAPATH: DatapathDocument = {
 };
 const CHECKPOINT = { folder: '/state', restored: [], written: 1 };
 const DISK = { folder: '/history', bytes: 1, maxBytes: 2, damaged: 0 };
-const HISTORY = { held: 0, bytes: 0, maxBytes: 1, records: {}, lost: {} };
+const HISTORY = { recordsInMemory: 0, bytes: 0, maxBytes: 1, records: {}, lost: {} };
 
 describe('the problems of a status', () => {
   it.each<readonly [what: string, changes: Partial<StatusDocument>, expected: Partial<HealthProblem>]>([
@@ -222,7 +222,7 @@ describe('the problems of a status', () => {
       {
         severity: 'warning',
         subject: 'history',
-        text: 'ENOSPC; changes are held in memory only',
+        text: 'ENOSPC; changes are kept in memory only',
         remedy: 'Check the free space and the permissions of /history.',
       },
     ],

@@ -46,10 +46,10 @@ describe('a question that cannot be answered', () => {
   it('export of the history: a full disk is reported in one line, not by a stack', async () => {
     const socket = join(temporaryFolder({}), 'agent.sock');
     const mark = { kind: 'mark', sequence: 1, at: '2026-11-23T14:03:05.000Z', mark: 'start', subject: '' };
-    const held = { from: mark.at, to: mark.at };
+    const retained = { from: mark.at, to: mark.at };
     const server = createServer((_, response) => {
       response.setHeader('content-type', 'application/json');
-      response.end(JSON.stringify({ items: [mark], held, changes: 1, more: false }));
+      response.end(JSON.stringify({ items: [mark], retained, changes: 1, more: false }));
     });
     await new Promise<void>((resolve) => server.listen(socket, resolve));
     onTestFinished(() => void server.close());

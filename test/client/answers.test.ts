@@ -258,8 +258,8 @@ it('a time of today has no date', () => {
   expect(localTimeText(at(5), new Date(2020, 0, 3))).toBe('2020-01-02 03:04:05.006');
 });
 
-const HELD = { from: at(0), to: at(59) };
-const PAST = { at: at(1), certain: true, effectiveSince: at(2), effectiveUntil: at(3), held: HELD };
+const RETAINED = { from: at(0), to: at(59) };
+const PAST = { at: at(1), certain: true, effectiveSince: at(2), effectiveUntil: at(3), retained: RETAINED };
 
 describe('a past answer', () => {
   it('tells since and until when it is unchanged, and why it is not certain', () => {
@@ -271,13 +271,13 @@ describe('a past answer', () => {
         certain: false,
         reason: 'cluster-incomplete',
         claimsComplete: false,
-        held: HELD,
+        retained: RETAINED,
       }),
       ...pastLines({ ...PAST, certain: true, reason: 'cluster-incomplete' }),
     ]).toMatchInlineSnapshot(`
       [
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
-        "as of 2020-01-02 03:04:01.006; unchanged from before the held changes to now",
+        "as of 2020-01-02 03:04:01.006; unchanged from before the retained changes to now",
         "an earlier agent: only claims that changed while it ran are known",
         "not certain: a cluster had not delivered all its entries at that time",
         "as of 2020-01-02 03:04:01.006; unchanged from 2020-01-02 03:04:02.006 to 2020-01-02 03:04:03.006",
@@ -311,7 +311,7 @@ describe('a past answer', () => {
       [
         "10.0.0.1/32 at 2020-01-02 03:04:01.006: identity kube-apiserver, by only-claim",
         "  clustermesh far  7  192.168.0.1  shop/cart  since 2020-01-02 03:04:04.006, effective until 2020-01-02 03:04:03.006",
-        "  k8s              8  -            -          since before the held changes, overruled",
+        "  k8s              8  -            -          since before the retained changes, overruled",
         "  now: 10.0.0.1/32: clustermesh near 9 shop/late",
       ]
     `);
@@ -328,7 +328,7 @@ describe('a past answer', () => {
     ],
   ])('of %j with a claim %j ends with %j', async (past, more, end) => {
     const [, row] = await explain({ at: at(1), certain: true, ...past }, [{ ...claim, ...more }]);
-    expect(row).toMatch(new RegExp(`since before the held changes, ${end}$`));
+    expect(row).toMatch(new RegExp(`since before the retained changes, ${end}$`));
   });
 
   it('has no entry if the prefix had none then', async () => {
@@ -385,7 +385,7 @@ describe('the history', () => {
 
   it('has the sign, the value and the cause of each change', async () => {
     const query = '/v1/history?key=10.0.0.1&from=a+b&limit=50';
-    const page = { items: ITEMS, held: HELD, more: true, changes: 70 };
+    const page = { items: ITEMS, retained: RETAINED, more: true, changes: 70 };
     const answer = await answerOf(askHistory({ key: '10.0.0.1', from: 'a b', limit: 50 }), {
       [query]: { ...page, more: false },
     });
@@ -423,7 +423,7 @@ describe('the history', () => {
       record(1, { after: node('1.1.1.1', 'a') }),
     ];
     const { lines } = await answerOf(askHistory({ key: 'far/n1', limit: 7 }), {
-      '/v1/history?key=far%2Fn1&limit=7': { items, held: HELD, more: false, changes: 3 },
+      '/v1/history?key=far%2Fn1&limit=7': { items, retained: RETAINED, more: false, changes: 3 },
     });
     expect(lines.slice(0, 3).map((line) => line.replace(/^\S+ \S+ +/, ''))).toMatchInlineSnapshot(`
       [
@@ -435,7 +435,7 @@ describe('the history', () => {
   });
 
   it('without changes does not succeed', async () => {
-    const page = { items: [], held: HELD, more: false, changes: 1 };
+    const page = { items: [], retained: RETAINED, more: false, changes: 1 };
     const answer = await answerOf(askHistory({ limit: 7 }), { '/v1/history?limit=7': page });
     expect(answer).toMatchObject({ succeeded: false });
     expect(answer.lines).toEqual([
@@ -448,8 +448,13 @@ describe('the history', () => {
     const items = (count: number, from: number): readonly object[] =>
       Array.from({ length: count }, (_, index) => change(from - index, {}));
     const documents = {
-      '/v1/history?limit=1000': { items: items(1000, 3000), held: HELD, more: true, changes: 9 },
-      '/v1/history?after=2001&limit=200': { items: items(200, 2000), held: HELD, more: true, changes: 8 },
+      '/v1/history?limit=1000': { items: items(1000, 3000), retained: RETAINED, more: true, changes: 9 },
+      '/v1/history?after=2001&limit=200': {
+        items: items(200, 2000),
+        retained: RETAINED,
+        more: true,
+        changes: 8,
+      },
     };
     const { lines, json } = await answerOf(askHistory({ limit: 1200 }), documents);
     expect(json).toMatchObject({ more: true, changes: 8 });
@@ -459,8 +464,8 @@ describe('the history', () => {
 
   it('is exported completely, one JSON line for each change', async () => {
     const pages: Readonly<Record<string, unknown>> = {
-      '/v1/history?to=x&limit=1000': { items: ITEMS.slice(0, 4), held: HELD, more: true },
-      '/v1/history?to=x&after=6&limit=1000': { items: ITEMS.slice(4), held: HELD, more: false },
+      '/v1/history?to=x&limit=1000': { items: ITEMS.slice(0, 4), retained: RETAINED, more: true },
+      '/v1/history?to=x&after=6&limit=1000': { items: ITEMS.slice(4), retained: RETAINED, more: false },
     };
     const written: string[] = [];
     const count = await exportHistory(
@@ -498,7 +503,9 @@ describe('the history', () => {
       { ...group, store: 'joined', mark: { subject: 'far', detail: '' } },
     ];
     const path = '/v1/history/around?at=a+b&window=2.5&limit=9';
-    const answer = await answerOf(askAround('a b', 2500, 9), { [path]: { at: at(1), groups, held: HELD } });
+    const answer = await answerOf(askAround('a b', 2500, 9), {
+      [path]: { at: at(1), groups, retained: RETAINED },
+    });
     expect(answer).toMatchObject({ succeeded: true, asked: [path] });
     expect(answer.lines).toMatchInlineSnapshot(`
       [
@@ -509,10 +516,14 @@ describe('the history', () => {
         "2020-01-02 03:04:01.006  joined far",
       ]
     `);
-    const none = await answerOf(askAround('a b', 2500, 9), { [path]: { at: at(1), groups: [], held: HELD } });
+    const none = await answerOf(askAround('a b', 2500, 9), {
+      [path]: { at: at(1), groups: [], retained: RETAINED },
+    });
     expect(none).toMatchObject({
       succeeded: false,
-      lines: ['No changes within 2.5 s of 2020-01-02 03:04:01.006; held from 2020-01-02 03:04:00.006 on.'],
+      lines: [
+        'No changes within 2.5 s of 2020-01-02 03:04:01.006; retained from 2020-01-02 03:04:00.006 on.',
+      ],
     });
   });
 });

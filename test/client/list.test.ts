@@ -58,7 +58,12 @@ async function printed(size: number, format: ListFormat, limit?: number): Promis
 }
 
 describe('a list of an earlier moment', () => {
-  const past = { at: new Date(0).toISOString(), certain: false, reason: 'lost', held: { from: '', to: '' } };
+  const past = {
+    at: new Date(0).toISOString(),
+    certain: false,
+    reason: 'lost',
+    retained: { from: '', to: '' },
+  };
   it.each([0, 2])('states its certainty below %i items', async (size) => {
     const { ask } = apiWith(size);
     let text = '';

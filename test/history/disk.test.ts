@@ -123,7 +123,7 @@ describe('a history on disk', () => {
   it('answers for an earlier process that was killed directly after it created a file', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);
-    const { from } = started.history.held;
+    const { from } = started.history.retained;
     started.cache.upsert('10.9.0.1', podClaim(7));
     machine.clock.advance(10);
     const at = machine.clock.wallTime();
@@ -136,7 +136,7 @@ describe('a history on disk', () => {
     machine.folder.files.set(last, bytes.slice(0, head));
     machine.clock.advance(1000);
     const { history } = await machine.start({}, 16 * MIB);
-    expect(history.status().heldFrom).toBe(from);
+    expect(history.status().retainedFrom).toBe(from);
     expect(await history.past.at('10.9.0.1', at)).toMatchObject({
       certain: true,
       effective: { identity: 1007 },
@@ -151,9 +151,9 @@ describe('a history on disk', () => {
     await end(started);
     const { history } = await machine.start();
     for (const when of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
-      const notHeld = { effective: undefined, certain: false, reason: 'before-held' };
-      expect(history.at('10.9.0.1', when)).toMatchObject(notHeld);
-      expect(await history.past.at('10.9.0.1', when)).toMatchObject(notHeld);
+      const notRetained = { effective: undefined, certain: false, reason: 'not-retained' };
+      expect(history.at('10.9.0.1', when)).toMatchObject(notRetained);
+      expect(await history.past.at('10.9.0.1', when)).toMatchObject(notRetained);
     }
   });
 
@@ -167,7 +167,7 @@ describe('a history on disk', () => {
     machine.clock.advance(10);
     cache.delete('10.9.0.1', KVSTORE);
     await write(machine, started, 40_000);
-    expect(history.at('10.9.0.1', at)).toMatchObject({ certain: false, reason: 'before-held' });
+    expect(history.at('10.9.0.1', at)).toMatchObject({ certain: false, reason: 'not-retained' });
     const moment = await history.past.at('10.9.0.1', at);
     expect(moment).toMatchObject({ certain: true, claimsComplete: true, effective: { identity: 1007 } });
     expect(await history.past.lookup('10.9.0.1', at)).toMatchObject({ certain: true, prefix: '10.9.0.1/32' });
@@ -180,7 +180,7 @@ describe('a history on disk', () => {
   it('does not use the memory of a segment again while a list reads it', async () => {
     const machine = new Machine();
     const started = await machine.start({}, 16 * MIB);
-    const { from } = started.history.held;
+    const { from } = started.history.retained;
     await write(machine, started, 20_000);
     const { past } = started.history;
     const list = async (each: (slice: number) => Promise<unknown>): Promise<readonly unknown[]> => {

@@ -8,7 +8,7 @@ import { claimText } from './support/naive-history.ts';
 const RUNS = process.env['PROPERTY_RUNS'] === undefined ? { numRuns: 60 } : {};
 
 describe.each([true, false])('history, retainOverruled: %s', (retain) => {
-  it('H1: gives the claims of every held moment, as a full copy after each write has them', () => {
+  it('H1: gives the claims of every retained moment, as a full copy after each write has them', () => {
     fc.assert(
       fc.property(history, timed, (before, steps) => {
         const lived = live(before, steps, retain);
@@ -25,7 +25,7 @@ describe.each([true, false])('history, retainOverruled: %s', (retain) => {
     );
   });
 
-  it('H4: finds the longest prefix of every held moment', () => {
+  it('H4: finds the longest prefix of every retained moment', () => {
     H4_findsTheLongestPrefix(retain, RUNS);
   });
 });

@@ -74,7 +74,7 @@ it('has no moment within a batch, even if time passes while it is recorded (I8)'
       if (remove !== undefined) cache.delete('10.0.0.1', remove);
     });
   }
-  const { from } = history.held;
+  const { from } = history.retained;
   const counts = Array.from({ length: 12 }, (_, at) => history.at('10.0.0.1', from + at)?.claims.length);
   expect(new Set(counts)).toEqual(new Set([1]));
 });

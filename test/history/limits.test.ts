@@ -27,7 +27,7 @@ async function marksOf({ past }: History): Promise<readonly unknown[]> {
 }
 
 describe('the memory of a history', () => {
-  it('H5: stays below its maximum, and the newest changes are held', () => {
+  it('H5: stays below its maximum, and the newest changes are retained', () => {
     H5_staysBelowItsMaximum();
   });
 
@@ -38,7 +38,7 @@ describe('the memory of a history', () => {
       cache.upsert(`10.0.0.${revision}`, podClaim(1));
     }
     expect(history.status().records).toMatchObject({ prefix: 3, mark: 1, batch: 3 });
-    expect(await itemsOf(history.past.records())).toHaveLength(history.status().held);
+    expect(await itemsOf(history.past.records())).toHaveLength(history.status().recordsInMemory);
   });
 
   it('does not keep the uncertain intervals of dropped records while an earlier interval lasts', () => {
@@ -50,8 +50,8 @@ describe('the memory of a history', () => {
       log.endSpan(log.beginSpan('cluster-incomplete', 'adriatic'));
       log.addMark('unreachable', 'adriatic', 'a reason of some length');
     }
-    const { held } = log.counts();
-    expect(log.spans.length).toBeLessThan(2 * held);
+    const { recordsInMemory } = log.counts();
+    expect(log.spans.length).toBeLessThan(2 * recordsInMemory);
     expect(log.spans[0]?.subject).toBe('baltic');
   });
 
@@ -115,7 +115,7 @@ describe('the memory of a history', () => {
     );
   });
 
-  it('is all that lookupMany reads: 0 and not certain before the held changes, the identity of now in the future', () => {
+  it('is all that lookupMany reads: 0 and not certain before the retained changes, the identity of now in the future', () => {
     const { clock, cache, history } = recorded();
     cache.upsert('10.0.0.1', podClaim(1));
     clock.advance(1000);
@@ -231,7 +231,7 @@ describe('a clock that is set', () => {
     expect(await marksOf(history)).toContain('clock-set');
   });
 
-  it('back past the start holds the moments since (regression: held from the start, to before it)', async () => {
+  it('back past the start holds the moments since (regression: retained from the start, to before it)', async () => {
     const { clock, cache, history } = recorded();
     clock.advance(10_000);
     clock.setWallTimeBy(-3_600_000);
@@ -240,10 +240,10 @@ describe('a clock that is set', () => {
     cache.upsert('10.0.0.1', podClaim(1));
     clock.advance(9000);
     const now = START + 20_000 - 3_600_000;
-    const held = { from: now - 10_000, to: now };
-    expect([history.held, history.past.held]).toEqual([held, held]);
+    const retained = { from: now - 10_000, to: now };
+    expect([history.retained, history.past.retained]).toEqual([retained, retained]);
     for (const moment of [history.at('10.0.0.1', now - 5000), await history.past.at('10.0.0.1', now - 5000)])
-      expect(moment).toMatchObject({ certain: true, reason: undefined, claims: [{}], held });
+      expect(moment).toMatchObject({ certain: true, reason: undefined, claims: [{}], retained });
   });
 
   it('has the same answers from memory as from memory and disk', async () => {
@@ -260,7 +260,7 @@ describe('a clock that is set', () => {
         }
         for (let at = START - 40_000; at < START + 60_000; at += 2003)
           expect(history.at('10.0.0.1', at)).toEqual(await history.past.at('10.0.0.1', at));
-        expect(history.held.from).toBeLessThanOrEqual(history.held.to);
+        expect(history.retained.from).toBeLessThanOrEqual(history.retained.to);
       }),
       { numRuns: 10 },
     );
@@ -379,7 +379,7 @@ describe('a look-up', () => {
     clock.advance(1000);
     const found = { certain: true, claims: [], prefix: '10.0.0.1/32' };
     expect(history.lookup('10.0.0.1', START + 500)).toMatchObject(found);
-    expect(history.lookup('10.0.0.1', START - 500)).toMatchObject({ certain: false, reason: 'before-held' });
+    expect(history.lookup('10.0.0.1', START - 500)).toMatchObject({ certain: false, reason: 'not-retained' });
     expect(history.lookup('10.0.0.1', START + 5000)).toMatchObject({ certain: false, reason: 'clock' });
     expect(history.lookup('10.0.0', START)).toBeUndefined();
   });

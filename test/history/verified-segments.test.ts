@@ -41,7 +41,7 @@ async function stored(folder: StateFolder): Promise<Stored> {
   }
   await history.flush();
   onTestFinished(() => history.close());
-  const { from } = history.past.held;
+  const { from } = history.past.retained;
   return {
     history,
     ask: async () => {
@@ -58,7 +58,7 @@ it('verifies the checksums of a segment once, because a file with the same inode
   expect(first.verified).toBeGreaterThan(100_000);
   expect(second.verified).toBe(0);
   expect(first.moment).toMatchObject({ certain: true });
-  expect({ ...second.moment, held: undefined }).toEqual({ ...first.moment, held: undefined });
+  expect({ ...second.moment, retained: undefined }).toEqual({ ...first.moment, retained: undefined });
 });
 
 it('verifies the segments at each question if the folder has no versions of files', async () => {

@@ -451,8 +451,10 @@ describe('the live view', () => {
   it('shows the date of a change that is not of today (regression: only its time of day)', async () => {
     const { page, show } = await open();
     const item = { sequence: 1, at: '2020-02-03T12:00:00Z', kind: 'prefix', key: '10.0.0.1/32', after: {} };
-    const held = { from: item.at, to: new Date().toISOString() };
-    await page.route(/v1\/history/, (route) => route.fulfill({ json: { items: [item], held, more: false } }));
+    const retained = { from: item.at, to: new Date().toISOString() };
+    await page.route(/v1\/history/, (route) =>
+      route.fulfill({ json: { items: [item], retained, more: false } }),
+    );
     for (const hash of ['#/live', '#/ip/10.0.0.1']) {
       await show(hash);
       await page.locator('.change time').getByText('2020').waitFor();
@@ -585,9 +587,9 @@ describe('the page at an earlier moment', () => {
     expect(await shows('10.7.7.8')).toBe(false);
   });
 
-  it('reports a moment that is not held', async () => {
+  it('reports a moment that is not retained', async () => {
     const { page } = await open('#/ip/10.0.0.1?at=2020-01-01T00:00:00Z');
     await settled(page);
-    expect(await page.getByRole('alert').first().textContent()).toContain('changes are held from');
+    expect(await page.getByRole('alert').first().textContent()).toContain('changes are retained from');
   });
 });

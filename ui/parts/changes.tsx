@@ -46,14 +46,14 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
         <Pending problem={undefined} />
       </Panel>
     );
-  const { items, held, more } = document;
+  const { items, retained, more } = document;
   return (
     <Panel
       title="Last changes"
       flush
       side={
         <span class="soft">
-          history from {timeText(held.from)}
+          history from {timeText(retained.from)}
           {more && `, the last ${items.length} are listed`}
         </span>
       }
@@ -62,7 +62,7 @@ export function Changes({ of, type }: { of: string; type: ChangeType }): VNode |
         <Empty title="No change since then.">The state has not changed since the history begins.</Empty>
       ) : (
         <>
-          <Timeline items={items} held={held} at={at} isPrefix={type === 'ip'} />
+          <Timeline items={items} retained={retained} at={at} isPrefix={type === 'ip'} />
           <ol class="changes of-one">
             {items.map((record) => (
               <li class={record.at === at ? 'change chosen' : 'change'} key={record.sequence}>

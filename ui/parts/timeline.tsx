@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import type { HistoryRecordDocument } from '../../src/api/history-documents.ts';
-import type { HeldDocument } from '../../src/api/past-document.ts';
+import type { RetainedDocument } from '../../src/api/past-document.ts';
 import { adjust } from '../address.ts';
 import { agentNow } from '../agent/clock.ts';
 import { clockText } from '../format.ts';
@@ -45,20 +45,20 @@ function spansOf(items: readonly HistoryRecordDocument[], from: number, to: numb
  */
 export function Timeline({
   items,
-  held,
+  retained,
   at,
   isPrefix,
 }: {
   items: readonly HistoryRecordDocument[];
-  held: HeldDocument;
+  retained: RetainedDocument;
   at: string | undefined;
   isPrefix: boolean;
 }): VNode {
-  const to = Math.max(Date.parse(held.to), agentNow());
-  const oldest = Date.parse(items.at(-1)?.at ?? held.to);
+  const to = Math.max(Date.parse(retained.to), agentNow());
+  const oldest = Date.parse(items.at(-1)?.at ?? retained.to);
   const from = Math.max(
     to - HOUR_MS,
-    Date.parse(held.from),
+    Date.parse(retained.from),
     Math.min(oldest - (to - oldest) / 8, to - MIN_SHOWN_MS),
   );
   const x = (time: number): number => ((time - from) / (to - from)) * WIDTH;

@@ -180,7 +180,8 @@ function Agent({ status }: { status: StatusDocument }): VNode {
       <p class="faint">
         {status.cluster}, id {status.clusterID}, kvstore {status.kvstore}
         {status.syncedMs !== undefined && `, initial sync in ${durationText(status.syncedMs)}`}
-        {status.history?.heldFrom !== undefined && `, history from ${timeText(status.history.heldFrom)}`}
+        {status.history?.retainedFrom !== undefined &&
+          `, history from ${timeText(status.history.retainedFrom)}`}
         {ahead !== 0 &&
           `, its clock is ${durationText(Math.abs(ahead))} ${ahead > 0 ? 'ahead of' : 'behind'} that of this browser`}
       </p>

@@ -21,16 +21,16 @@ export function historyMetrics({ status }: Pick<MetricSources, 'status'>): Metri
     dpcache_history_bytes: history.gauge('Memory of the history with its indexes.', 'bytes'),
     dpcache_history_disk_bytes: disk.gauge('Size of the files of the history.', 'bytes'),
     dpcache_history_disk_failed: disk.gauge(
-      '1 if the history cannot be written to the disk; changes are then held in memory only.',
+      '1 if the history cannot be written to the disk; changes are then kept in memory only.',
       ({ failure }) => failure !== undefined,
     ),
     dpcache_history_disk_damaged_total: disk.counter(
       'Files of the history that could not be read and were dropped.',
       'damaged',
     ),
-    dpcache_history_held_from_timestamp_seconds: history.gauge(
+    dpcache_history_retained_from_timestamp_seconds: history.gauge(
       'Oldest time for which the state can be queried.',
-      ({ heldFrom }) => timestamp(heldFrom),
+      ({ retainedFrom }) => timestamp(retainedFrom),
     ),
     dpcache_tape_bytes: tape.gauge('Size of the files of the tape.', 'bytes'),
     dpcache_tape_lines_total: tape.counter('Lines of the tape since the start, lost ones included.', 'lines'),

@@ -9,10 +9,10 @@ import type { ApiApp, RouteContext } from '../api-context.ts';
 import { serviceDocument } from '../documents.ts';
 import {
   causeDocument,
-  heldDocument,
   historyOf,
-  notHeldProblem,
+  notRetainedProblem,
   recordDocument,
+  retainedDocument,
   whenParameter,
 } from '../history-documents.ts';
 import { ProblemError } from '../problem.ts';
@@ -97,9 +97,9 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const { page, more } = await readRecords(c, recordsOf(past, key, range), limit);
     return answerJSON(c, {
       items: page.map(recordDocument),
-      held: heldDocument(past.held),
+      retained: retainedDocument(past.retained),
       more,
-      changes: history.status().held,
+      changes: history.status().recordsInMemory,
     });
   });
   const limitGroupings = limitConcurrency(MAX_GROUPINGS, 'requests for the changes around a moment');
@@ -109,15 +109,15 @@ export function addHistoryRoutes(app: ApiApp, { model, clock }: RouteContext): v
     const { past } = history;
     const now = clock.wallTime();
     const when = at === undefined ? now : await wallTimeOf(past, 'at', whenParameter(history, 'at', at, now));
-    const { held } = past;
-    if (when < held.from) throw notHeldProblem(at ?? 'now', held);
+    const { retained } = past;
+    if (when < retained.from) throw notRetainedProblem(at ?? 'now', retained);
     const windowMs = window * 1000;
     const range = { from: when - windowMs, to: when + windowMs };
     const groups = await limitGroupings(c, async () => groupedChanges(c, model, range, limit));
     return answerJSON(c, {
       at: new Date(when).toISOString(),
       groups: groups.map(causeDocument),
-      held: heldDocument(held),
+      retained: retainedDocument(retained),
     });
   });
 }
@@ -170,7 +170,7 @@ async function groupedChanges(
   limit: number,
 ): Promise<readonly CauseGroup[]> {
   const { past } = historyOf(model);
-  const end = Math.min(range.to, past.held.to);
+  const end = Math.min(range.to, past.retained.to);
   const groups = new CauseGroups();
   for await (const records of whileConnected(c, past.records(range)))
     for (const record of records) groups.add(record);
@@ -231,7 +231,7 @@ function isAfter(from: When | undefined, to: When | undefined): boolean {
 
 /**
  * Returns the range from one moment to another, both included; only records before the sequence number `after`, which
- * is the last of the previous page. Throws `ProblemError` if a sequence number is not held.
+ * is the last of the previous page. Throws `ProblemError` if a sequence number is not retained.
  */
 async function rangeOf(
   past: PastReader,
@@ -251,10 +251,10 @@ async function rangeOf(
   };
 }
 
-/** Returns the wall time of the moment in a parameter. Throws `ProblemError` if it is not held. */
+/** Returns the wall time of the moment in a parameter. Throws `ProblemError` if it is not retained. */
 async function wallTimeOf(past: PastReader, field: string, when: When): Promise<number> {
   if (typeof when === 'number') return when;
   const at = await past.timeOf(when.sequence);
   if (at !== undefined) return at;
-  throw notHeldProblem(whenText(when), past.held, field);
+  throw notRetainedProblem(whenText(when), past.retained, field);
 }

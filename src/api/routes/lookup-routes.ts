@@ -125,7 +125,7 @@ class Lookup {
       const history = historyOf(model);
       const when = whenParameter(history, 'at', at, clock.wallTime());
       const moment = history.lookup(address, when);
-      if (moment?.reason !== 'before-held') return add(moment);
+      if (moment?.reason !== 'not-retained') return add(moment);
       this.diskReads.push(async () => {
         const read = await history.past.lookup(address, when);
         this.#addProblemOf(index, ip, () => add(read));

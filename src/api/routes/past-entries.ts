@@ -10,8 +10,8 @@ import { type EntryDocument, type ExplanationDocument, entryDocument } from '../
 import {
   historyOf,
   notFoundProblem,
-  notHeldProblem,
   notListedProblem,
+  notRetainedProblem,
   pastDocument,
   pastExplanation,
   whenParameter,
@@ -58,34 +58,34 @@ interface PastRequest {
   readonly at: string;
 }
 
-/** Returns the moment. Throws `ProblemError` if it is not held or has no claims. */
-function heldMoment(
+/** Returns the moment. Throws `ProblemError` if it is not retained or has no claims. */
+function retainedMoment(
   { key, at }: PastRequest,
   moment: PrefixMoment | undefined,
 ): PrefixMoment & { readonly effective: PastClaim } {
   if (moment === undefined) throw unknownProblem('ip', key);
-  const { reason, held, effective } = moment;
-  if (reason === 'before-held') throw notHeldProblem(at, held);
+  const { reason, retained, effective } = moment;
+  if (reason === 'not-retained') throw notRetainedProblem(at, retained);
   if (effective === undefined) throw notFoundProblem('ip', key, moment);
   return { ...moment, effective };
 }
 
-/** Returns the claims of a moment. Throws `ProblemError` if it is not held or has no claims. */
+/** Returns the claims of a moment. Throws `ProblemError` if it is not retained or has no claims. */
 export function pastExplained(
   model: ReadModel,
   requested: PastRequest,
   moment: PrefixMoment | undefined,
 ): ExplanationDocument {
-  return pastExplanation(heldMoment(requested, moment), model);
+  return pastExplanation(retainedMoment(requested, moment), model);
 }
 
-/** Returns the entry of a moment. Throws `ProblemError` if it is not held or has no claims. */
+/** Returns the entry of a moment. Throws `ProblemError` if it is not retained or has no claims. */
 export function pastEntry(
   model: ReadModel,
   requested: PastRequest,
   moment: PrefixMoment | undefined,
 ): EntryDocument {
-  const past = heldMoment(requested, moment);
+  const past = retainedMoment(requested, moment);
   return { ...entryDocument({ ...past.effective, shadowed: false }, model), past: pastDocument(past) };
 }
 
@@ -108,7 +108,7 @@ export function pastLists(
       const view = views.snapshot('current');
       return { ...view, changed: await reader.changedSince(when, MAX_CHANGED) };
     });
-    if (changed === 'earlier') throw notListedProblem(reader.held);
+    if (changed === 'earlier') throw notListedProblem(reader.retained);
     if (changed === 'too-many')
       throw new ProblemError(
         'invalid-parameter',

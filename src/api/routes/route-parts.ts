@@ -10,7 +10,7 @@ import { canonicalAddress, canonicalEndpoint, Prefix } from '../../net/prefix.ts
 import type { RouteContext } from '../api-context.ts';
 import { decodedSegment } from '../name-path.ts';
 import { invalidParameter, PROBLEM_TYPE, type ProblemDocument, ProblemError } from '../problem.ts';
-import { HELD } from '../schemas/history-schemas.ts';
+import { RETAINED } from '../schemas/history-schemas.ts';
 import type { ListPage, ListPages, PagedSource } from './list-pages.ts';
 
 const PROBLEM: z.ZodType<ProblemDocument> = z
@@ -23,7 +23,7 @@ const PROBLEM: z.ZodType<ProblemDocument> = z
     value: z.string().optional(),
     allowed: z.string().optional(),
     nearest: z.string().optional().describe('The known name that is most similar to the unknown one'),
-    held: HELD.optional().describe('Interval for which the history has changes'),
+    retained: RETAINED.optional().describe('Interval for which the history has changes'),
     reason: z
       .enum(UNCERTAINTIES)
       .optional()

@@ -1,9 +1,11 @@
 import { z } from '@hono/zod-openapi';
 import { UNCERTAINTIES } from '../../history/types.ts';
 import type { CausesDocument, HistoryDocument, HistoryRecordDocument } from '../history-documents.ts';
-import type { HeldDocument, PastDocument } from '../past-document.ts';
+import type { PastDocument, RetainedDocument } from '../past-document.ts';
 
-export const HELD: z.ZodType<HeldDocument> = z.object({ from: z.string(), to: z.string() }).openapi('Held');
+export const RETAINED: z.ZodType<RetainedDocument> = z
+  .object({ from: z.string(), to: z.string() })
+  .openapi('RetainedInterval');
 
 const PAST: z.ZodType<PastDocument> = z
   .object({
@@ -14,7 +16,7 @@ const PAST: z.ZodType<PastDocument> = z
       .literal(false)
       .optional()
       .describe('Present if other claims may have existed: the moment is in the life of an earlier process'),
-    held: HELD,
+    retained: RETAINED,
     effectiveSince: z.string().optional(),
     effectiveUntil: z.string().optional(),
   })
@@ -55,7 +57,7 @@ export const HISTORY_RECORD: z.ZodType<HistoryRecordDocument> = z
   .openapi('HistoryRecord');
 
 export const HISTORY: z.ZodType<HistoryDocument> = z
-  .object({ items: z.array(HISTORY_RECORD), held: HELD, more: z.boolean(), changes: z.int() })
+  .object({ items: z.array(HISTORY_RECORD), retained: RETAINED, more: z.boolean(), changes: z.int() })
   .openapi('History');
 
 export const CAUSES: z.ZodType<CausesDocument> = z
@@ -79,6 +81,6 @@ export const CAUSES: z.ZodType<CausesDocument> = z
         withdrawal: z.literal(true).optional().describe('Present if the state of the store was withdrawn'),
       }),
     ),
-    held: HELD,
+    retained: RETAINED,
   })
   .openapi('Causes');

@@ -120,8 +120,8 @@ export const CLUSTERMESH: z.ZodType<ClustermeshDocument> = z
 
 const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
   .object({
-    heldFrom: z.string().optional().describe('Earliest time that can be queried'),
-    held: z.int().describe('Number of records that are held'),
+    retainedFrom: z.string().optional().describe('Earliest time that can be queried'),
+    recordsInMemory: z.int().describe('Number of changes and marks in memory'),
     bytes: z.int(),
     maxBytes: z.int(),
     records: z.record(z.string(), z.int()).describe('Records by kind since the start'),
@@ -135,7 +135,7 @@ const HISTORY_STATUS: z.ZodType<HistoryStatusDocument> = z
         failure: z
           .string()
           .optional()
-          .describe('Failure of the last write; changes are then held in memory only'),
+          .describe('Failure of the last write; changes are then kept in memory only'),
       })
       .optional()
       .describe('Present if the history is stored on disk'),

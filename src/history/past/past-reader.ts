@@ -32,7 +32,7 @@ import {
   momentOf,
   type PointInLife,
   type RequestedMoment,
-  unheldMoment,
+  unretainedMoment,
   WHEN,
 } from '../point-in-time.ts';
 import { covering, lengthsOf } from '../prefix-lengths.ts';
@@ -49,11 +49,11 @@ import { mayOverlap, prefixRecord, RangeFilter, recordAt, textRecord } from '../
 import type { Segment } from '../segment.ts';
 import type {
   DocumentMoment,
-  HeldInterval,
   HistoryRange,
   HistoryRecord,
   PrefixMoment,
   PrefixRecord,
+  RetainedInterval,
   Uncertainty,
   When,
 } from '../types.ts';
@@ -77,7 +77,7 @@ export interface PastReaderOptions {
 }
 
 /** The prefixes that changed after a moment; see {@link PastReader.changedSince}. */
-export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'held'> {
+export interface ChangedSince extends Pick<PrefixMoment, 'at' | 'certain' | 'reason' | 'retained'> {
   /**
    * The visible claim at the moment by CIDR; undefined if there was none. All other prefixes have not changed since.
    */
@@ -98,12 +98,12 @@ export class PastReader {
     this.#options = options;
   }
 
-  /** The interval of the held changes. Between two processes there are no changes. */
-  get held(): HeldInterval {
-    return this.#newReading().held;
+  /** The interval of the retained changes. Between two processes there are no changes. */
+  get retained(): RetainedInterval {
+    return this.#newReading().retained;
   }
 
-  /** Returns the wall time at which a record was written; undefined if the record is not held. */
+  /** Returns the wall time at which a record was written; undefined if the record is not retained. */
   async timeOf(sequence: number): Promise<number | undefined> {
     const reading = this.#newReading();
     const { point } = await reading.pointOf({ sequence });
@@ -155,8 +155,8 @@ export class PastReader {
 
   /**
    * Returns the state at a moment of all prefixes that have changed since. Together with a snapshot taken at the call,
-   * this is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process or not held, to
-   * `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
+   * this is the whole state at the moment. Resolves to `earlier` if the moment is in an earlier process or not
+   * retained, to `too-many` if more than `maxKeys` keys have changed. Costs a pass over all later records.
    */
   async changedSince(when: When, maxKeys: number): Promise<ChangedSince | 'earlier' | 'too-many'> {
     const reading = this.#newReading();
@@ -179,7 +179,7 @@ export class PastReader {
     const log = this.#options.log();
     // Changes may have been lost since the query began.
     const reason = requested.reason ?? reading.lostReason ?? (log && uncertaintyAt(log, point));
-    const certainty = { certain: reason === undefined, reason, held: reading.held };
+    const certainty = { certain: reason === undefined, reason, retained: reading.retained };
     return { at: life.clock.wallOf(point.lifeMs), ...certainty, prefixes };
   }
 
@@ -285,10 +285,10 @@ export class PastReader {
   ): Promise<DocumentMoment> {
     const reading = this.#newReading();
     const { point, reason } = await reading.pointOf(when);
-    const held = reading.held;
+    const retained = reading.retained;
     if (point === undefined) {
       const none = { document: undefined, since: undefined, until: undefined };
-      return { at: held.from, ...none, certain: false, reason, held };
+      return { at: retained.from, ...none, certain: false, reason, retained };
     }
     const life = reading.lifeOf(point);
     const { document, isKnown, since, until } = await documentIn(reading, { kind, key, current }, point);
@@ -296,7 +296,7 @@ export class PastReader {
       ms === undefined ? undefined : life.clock.wallOf(ms);
     const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : 'agent-not-running');
     const times = { at: life.clock.wallOf(point.lifeMs), since: wall(since), until: wall(until) };
-    return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, held };
+    return { ...times, document, certain: uncertainty === undefined, reason: uncertainty, retained };
   }
 
   /** Yields the changes of a service or a node in slices, newest first. */
@@ -349,13 +349,13 @@ export class PastReader {
     { point, reason }: RequestedMoment<PointInLife>,
     current: ClaimsByKey,
   ): Promise<PrefixMoment> {
-    const held = reading.held;
-    if (point === undefined) return unheldMoment(key, held, reason);
+    const retained = reading.retained;
+    if (point === undefined) return unretainedMoment(key, retained, reason);
     const life = reading.lifeOf(point);
     const { past, isKnown } = await this.#pastIn(reading, keysOf(key), point, current);
     const uncertainty = reason ?? reading.lostReason ?? (isKnown ? undefined : reasonUnproven(life, point));
     const wallOf = (ms: number): number => life.clock.wallOf(ms);
-    const known = { claimsComplete: life.isLive, reason: uncertainty, held };
+    const known = { claimsComplete: life.isLive, reason: uncertainty, retained };
     return momentOf(key, { ms: point.lifeMs, past, wallOf, ...known });
   }
 

@@ -4,12 +4,12 @@ import type { PrefixRegister } from '../../net/prefix.ts';
 import { DamagedError } from '../byte-buffer.ts';
 import type { StoredSegment } from '../disk/segment-archive.ts';
 import { isBeforeFirstRecord, type Life, type SegmentPart, uncertaintyAt } from '../lives.ts';
-import { NOT_HELD, type PointInLife, pointOfWall, type RequestedMoment } from '../point-in-time.ts';
+import { NOT_RETAINED, type PointInLife, pointOfWall, type RequestedMoment } from '../point-in-time.ts';
 import { changesOfKeys, type RecordPlace, type TimelineChange } from '../prefix-timeline.ts';
 import { documentKeyHash, KIND, keyHash } from '../record-reader.ts';
 import { placesIn } from '../records.ts';
 import type { RecordHead, Segment } from '../segment.ts';
-import type { HeldInterval, Uncertainty, When } from '../types.ts';
+import type { RetainedInterval, Uncertainty, When } from '../types.ts';
 
 /** Number of records that are decoded and undone in one slice, which takes 1 to 2 ms. */
 const RECORDS_PER_SLICE = 128;
@@ -45,8 +45,8 @@ export class Reading {
     this.nextSequence = options.nextSequence;
   }
 
-  /** The interval of the held changes. Between two processes there are no changes. */
-  get held(): HeldInterval {
+  /** The interval of the retained changes. Between two processes there are no changes. */
+  get retained(): RetainedInterval {
     const now = this.#options.now();
     const from = this.lives.reduce(
       (oldest, life) => Math.min(oldest, life.clock.lowestWall(life.floorMs)),
@@ -62,7 +62,7 @@ export class Reading {
 
   lifeOf({ life }: PointInLife): Life {
     const found = this.lives[life];
-    assert(found !== undefined, 'a moment is in a held life');
+    assert(found !== undefined, 'a moment is in a retained life');
     return found;
   }
 
@@ -94,7 +94,7 @@ export class Reading {
       const point = { life: index, lifeMs: ms, endSequence: sequence + 1 };
       return { point, reason: uncertaintyAt(life, point) };
     }
-    return NOT_HELD;
+    return NOT_RETAINED;
   }
 
   /**

@@ -84,8 +84,8 @@ describe('/v1/history/around', () => {
       if (i % 10_000 === 0) await model.clock.advance(1000);
       model.ipcache.upsert('10.2.0.1', pod(i % 2, HOST));
     }
-    const { held } = model.history.status();
-    expect(held).toBeGreaterThan(30_000);
+    const { recordsInMemory } = model.history.status();
+    expect(recordsInMemory).toBeGreaterThan(30_000);
     let turns = 0;
     let ended = false;
     const turn = (): void => {
@@ -104,7 +104,7 @@ describe('/v1/history/around', () => {
     expect([first?.at, first?.until]).toEqual([end - 5000, end].map((ms) => new Date(ms).toISOString()));
     expect(reads).toHaveBeenCalledTimes(1); // regression: the window was read twice
     // The records are read and grouped in turns of 4,096.
-    expect(turns).toBeGreaterThan((0.75 * held) / 4096);
+    expect(turns).toBeGreaterThan((0.75 * recordsInMemory) / 4096);
   });
 
   it('refuses a fifth concurrent request (regression: 50 were not answered for minutes)', async () => {
@@ -156,8 +156,8 @@ describe('/v1/history/around', () => {
     const iso = (ms: number): string => new Date(begun + ms).toISOString();
     const groupsOf = async (query: string): Promise<unknown> => {
       const answer = await app.request(`/v1/history/around?at=${encodeURIComponent(iso(3000))}&${query}`);
-      const { at, held, groups } = (await answer.json()) as CausesDocument;
-      expect([at, held]).toEqual([iso(3000), { from: iso(0), to: iso(6000) }]);
+      const { at, retained, groups } = (await answer.json()) as CausesDocument;
+      expect([at, retained]).toEqual([iso(3000), { from: iso(0), to: iso(6000) }]);
       return groups.map((group) => [group.store, group.at, group.until, group.added + group.changed]);
     };
     const kvstore = ['kvstore', iso(2000), iso(4000), 2];
@@ -221,7 +221,7 @@ describe('/v1/history/around', () => {
     expect(groups).toMatchObject([{ store: 'baltic', withdrawal: true, emptied: ['shop/cart'] }]);
   });
 
-  it('of a time that is not held is 410', async () => {
+  it('of a time that is not retained is 410', async () => {
     const model = new TestModel();
     const { app } = testApp(model);
     expect((await app.request('/v1/history/around?at=2020-01-01T00:00:00Z')).status).toBe(410);

@@ -144,11 +144,11 @@ describe('at', () => {
     });
   });
 
-  it('before the held changes is 410 with the held interval, and 400 if it is not a time', async () => {
+  it('before the retained changes is 410 with the retained interval, and 400 if it is not a time', async () => {
     const { ask, begun } = await lived();
     expect(await ask(`/v1/ipcache/lookup/10.0.0.1?at=${iso(begun - 1)}`)).toMatchObject({
       status: 410,
-      body: { type: 'urn:dpcache:problem:not-held', held: { from: new Date(begun).toISOString() } },
+      body: { type: 'urn:dpcache:problem:not-retained', retained: { from: new Date(begun).toISOString() } },
     });
     expect(await ask('/v1/ipcache/lookup/10.0.0.1?at=yesterday')).toMatchObject({
       status: 400,
@@ -156,7 +156,7 @@ describe('at', () => {
     });
   });
 
-  it('a sequence number of the future is 410 with the newest one (regression: changes were held from a time on)', async () => {
+  it('a sequence number of the future is 410 with the newest one (regression: changes were retained from a time on)', async () => {
     const { ask } = await lived();
     const future = '%2399999999';
     const paths = [
@@ -169,7 +169,7 @@ describe('at', () => {
         {
           status: 410,
           body: {
-            type: 'urn:dpcache:problem:not-held',
+            type: 'urn:dpcache:problem:not-retained',
             detail: 'No change has the sequence number #99999999 yet: the newest is #5.',
             value: '#99999999',
           },
@@ -182,7 +182,7 @@ describe('at', () => {
   });
 
   it.each(['from', 'to'])(
-    'a sequence number of %s that is no longer held is named (regression: at)',
+    'a sequence number of %s that is no longer retained is named (regression: at)',
     async (field) => {
       const { ask, model } = await lived();
       vi.spyOn(model.history.past, 'timeOf').mockResolvedValue(undefined);
@@ -292,7 +292,7 @@ describe('at', () => {
       entries: [{ identity: 55 }, { identity: 1234 }, { identity: 2 }, null, null, null, null],
       errors: [
         { index: 3, detail: 'not a valid IP address' },
-        { index: 4, detail: `The moment ${at(-5)} is not held: changes are held from ${at(0)} on.` },
+        { index: 4, detail: `The moment ${at(-5)} is not retained: changes are retained from ${at(0)} on.` },
         { index: 6, detail: expect.stringContaining('not certain') },
       ],
     });
@@ -359,11 +359,11 @@ describe('/v1/history', () => {
     expect(await ask('/v1/history?key=a%2Fb%2Fc')).toMatchObject({ status: 400, body: { field: 'key' } });
   });
 
-  it('has the number of held changes, and the interval', async () => {
+  it('has the number of retained changes, and the interval', async () => {
     const { ask, begun } = await lived();
     expect((await ask('/v1/history?limit=1')).body).toMatchObject({
       changes: 5,
-      held: { from: new Date(begun).toISOString(), to: new Date(begun + 4000).toISOString() },
+      retained: { from: new Date(begun).toISOString(), to: new Date(begun + 4000).toISOString() },
     });
   });
 
@@ -489,14 +489,14 @@ it('a group of changes has the fields that are known', () => {
 
 it('a moment has its uncertainty, its interval and the time of its claim', () => {
   const [at, since, until] = [1, 2, 3].map((second) => `1970-01-01T00:00:0${second}.000Z`);
-  const moment = { at: 1000, certain: false, held: { from: 2000, to: 3000 } };
-  const held = { from: since, to: until };
+  const moment = { at: 1000, certain: false, retained: { from: 2000, to: 3000 } };
+  const retained = { from: since, to: until };
   const about = { effectiveSince: 2000, effectiveUntil: 3000, reason: 'lost', claimsComplete: false };
   expect(pastDocument({ ...moment, ...about } as never)).toEqual({
-    ...{ at, certain: false, held, reason: 'lost', claimsComplete: false },
+    ...{ at, certain: false, retained, reason: 'lost', claimsComplete: false },
     ...{ effectiveSince: since, effectiveUntil: until },
   });
   expect(pastDocument({ ...moment, certain: true, claimsComplete: true } as never)).toEqual({
-    ...{ at, certain: true, held },
+    ...{ at, certain: true, retained },
   });
 });

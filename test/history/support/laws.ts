@@ -99,7 +99,7 @@ export async function H3_undoingEndsAtTheStart(numRuns: number): Promise<void> {
   );
 }
 
-/** H4: a look-up finds the longest prefix of every held moment. */
+/** H4: a look-up finds the longest prefix of every retained moment. */
 export function H4_findsTheLongestPrefix(retain: boolean, runs: { readonly numRuns?: number }): void {
   fc.assert(
     fc.property(operations, timed, (before, steps) => {
@@ -131,7 +131,7 @@ export function podClaim(i: number): Claim {
   return { identity: 1000 + (i % 50), source: 'kvstore', hostIP: `192.168.0.${i % 200}`, k8s };
 }
 
-/** H5: the memory stays below its maximum, and the newest changes are held. */
+/** H5: the memory stays below its maximum, and the newest changes are retained. */
 export function H5_staysBelowItsMaximum(): void {
   const clock = new ManualClock();
   const cache = new IPCache();
@@ -145,13 +145,13 @@ export function H5_staysBelowItsMaximum(): void {
     else cache.upsert(key, podClaim(i));
     if (i % 500 === 0) expect(history.status().bytes).toBeLessThanOrEqual(memory);
   }
-  const { held, records } = history.status();
+  const { recordsInMemory, records } = history.status();
   expect(records.prefix).toBeGreaterThan(39_000);
-  expect(held).toBeGreaterThan(5_000);
-  expect(held).toBeLessThan(records.prefix);
-  expect(history.at('10.0.0.1', history.held.from - 1)).toMatchObject({
+  expect(recordsInMemory).toBeGreaterThan(5_000);
+  expect(recordsInMemory).toBeLessThan(records.prefix);
+  expect(history.at('10.0.0.1', history.retained.from - 1)).toMatchObject({
     certain: false,
-    reason: 'before-held',
+    reason: 'not-retained',
     claims: [],
   });
 }

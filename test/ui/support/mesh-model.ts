@@ -49,7 +49,7 @@ export class MeshModel extends TestModel {
   }
 
   override status(): StatusDocument {
-    const history = { held: 0, bytes: 0, maxBytes: 1, records: {}, lost: {} };
+    const history = { recordsInMemory: 0, bytes: 0, maxBytes: 1, records: {}, lost: {} };
     return { ...super.status(), history, clusters: this.clusters, ...this.changes };
   }
 }
