@@ -245,14 +245,13 @@ export class McsDuty implements Duty {
     for (const name of this.#names.get(namespace)) this.#queue.add(name);
   }
 
-  /** Queues the names of an exported or derived Service. */
+  /** Queues the names of a Service, which may be both exported and derived. */
   #queueService(key: string): void {
     const service = this.#latest.services.get(key);
     const label = field(service, 'metadata', 'labels', IMPORT_NAME_LABEL);
-    const names = this.#namesOfDerived.get(key);
     if (typeof label === 'string') this.#queue.add(`${service?.metadata.namespace}/${label}`);
-    else if (names.size > 0) for (const name of names) this.#queue.add(name);
-    else if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
+    for (const name of this.#namesOfDerived.get(key)) this.#queue.add(name);
+    if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
 
   #queueAll(): void {

@@ -64,27 +64,39 @@ describe('an import', () => {
     }
   });
 
-  it('gets its derived Service when another import with the same hash is deleted (regression: it waited until a restart)', async () => {
-    const [first, second] = COLLISION;
-    expect(derivedName('shop', first)).toBe(derivedName('shop', second));
-    const mesh = await newMesh({}, 1);
-    const a = mesh.cluster('a');
-    await a.export(first);
-    await mesh.pass(5000);
-    await a.export(second);
-    for (const [at, name] of [second, first].entries()) await a.putSlice(`s${at}`, name, [`10.1.0.${at}`]);
-    await mesh.pass(5000);
-    expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=False Pending']);
-    const copied = async (): Promise<unknown> =>
-      (await a.slices())
-        .filter(({ metadata }) => !/^s\d$/.test(metadata.name))
-        .map(({ endpoints }) => endpoints);
-    expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.1'] }]]);
-    await a.unexport(first);
-    await mesh.pass(5000);
-    expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=True Ready']);
-    expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.0'] }]]);
-  });
+  it.each(['before', 'after'])(
+    'gets its derived Service when another import with the same hash is deleted, if the event of the delete arrives %s the answer (regression: it waited until a restart)',
+    async (order) => {
+      const [first, second] = COLLISION;
+      expect(derivedName('shop', first)).toBe(derivedName('shop', second));
+      const mesh = await newMesh({}, 1);
+      const a = mesh.cluster('a');
+      await a.export(first);
+      await mesh.pass(5000);
+      await a.export(second);
+      for (const [at, name] of [second, first].entries()) await a.putSlice(`s${at}`, name, [`10.1.0.${at}`]);
+      await mesh.pass(5000);
+      expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=False Pending']);
+      const copied = async (): Promise<unknown> =>
+        (await a.slices())
+          .filter(({ metadata }) => !/^s\d$/.test(metadata.name))
+          .map(({ endpoints }) => endpoints);
+      expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.1'] }]]);
+      if (order === 'before') a.onWritten = () => settle();
+      else {
+        a.api.faults.order(
+          { do: 'hang' },
+          { matches: ({ path }) => /\/services\?.*watch/.test(path), times: 3 },
+        );
+        a.api.endWatches();
+        await mesh.pass(100);
+      }
+      await a.unexport(first);
+      await mesh.pass(120_000);
+      expect(await a.conditions(IMPORTS, second)).toEqual(['Ready=True Ready']);
+      expect(await copied()).toMatchObject([[{ addresses: ['10.1.0.0'] }]]);
+    },
+  );
 
   it('has the merged spec, and is named by a derived Service that has the target ports of this cluster', async () => {
     const mesh = await newMesh();
@@ -135,6 +147,19 @@ describe('an import', () => {
       'Ready=True Ready',
       'Conflict=False NoConflicts',
     ]);
+  });
+
+  it('of a Service that has the label of another import follows its changes (regression: they were ignored)', async () => {
+    const mesh = await newMesh({}, 1);
+    const a = mesh.cluster('a');
+    const spec = { type: 'ClusterIP', clusterIP: '10.96.0.1', ports: [{ port: 80, protocol: 'TCP' }] };
+    const labels = { 'multicluster.kubernetes.io/service-name': 'other' };
+    await a.userOf(SERVICES).create('cart', { spec }, { labels });
+    await a.userOf(EXPORTS).create('cart', { spec: {} });
+    await mesh.pass(5000);
+    await a.userOf(SERVICES).patch('cart', { spec: { ports: [{ port: 81, protocol: 'TCP' }] } });
+    await mesh.pass(5000);
+    expect((await a.find(IMPORTS, 'cart'))?.['spec']).toMatchObject({ ports: [{ port: 81 }] });
   });
 
   it('is written once: an operator that finds it as it should be writes nothing', async () => {
