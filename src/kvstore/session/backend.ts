@@ -286,9 +286,9 @@ export interface KvstoreBackend {
   onLeaseLost(listener: LeaseLostListener): Unsubscribe;
   /**
    * @internal Adopts a lease of an earlier session and its keys, as if this session had written them. Resolves to false
-   * if the lease has ended, has another TTL, or was lost by this session. Deletes the fence of the earlier session, so
-   * that its delayed writes fail. Rejects if the server is unreachable. A backend may omit this method; the keys are
-   * then written again.
+   * if the lease has ended, has another TTL, or was lost by this session, or if adoptions have failed for a third of
+   * the TTL. Deletes the fence of the earlier session, so that its delayed writes fail. Rejects if the server is
+   * unreachable. A backend may omit this method; the keys are then written again.
    */
   adoptLease?(
     lease: LeaseID,

@@ -106,6 +106,8 @@ export class LeaseKeeper {
   readonly #withRoom = new SortedMap<HeldLease, true>((one, other) => one.order - other.order);
   /** Number of leases granted or adopted so far. */
   #leaseCount = 0;
+  /** When adoptions began to fail; undefined if the server has answered the last one. Monotonic time. */
+  #adoptionsFailSince: number | undefined;
   /** Running adoptions of leases. */
   readonly #adopting = new Map<LeaseID, Promise<HeldLease | undefined>>();
   /** The last leases that must not be adopted: they are lost, or have another TTL. */
@@ -184,7 +186,7 @@ export class LeaseKeeper {
   /**
    * Adopts a lease of an earlier session: keeps it alive, and binds the given keys to it, which the server already has
    * under this lease. Resolves to false, without an effect, if the lease has ended, has another TTL, or was lost
-   * before.
+   * before, or if adoptions have failed for a third of the TTL: the keys may expire soon.
    *
    * @param prepare called once for each lease, before its first key is bound
    * @param signal ends the wait for the server; nothing is bound then
@@ -215,20 +217,26 @@ export class LeaseKeeper {
   }
 
   async #adoptNow(id: LeaseID, prepare: () => Promise<void>): Promise<HeldLease | undefined> {
-    if (this.#unadoptable.has(id)) return undefined;
     const { transport, clock, ttlSeconds } = this.#options;
     const { signal } = this.#closed;
     const requestedAt = clockReading(clock);
+    const failingMs = requestedAt.monotonic - (this.#adoptionsFailSince ?? requestedAt.monotonic);
+    if (this.#unadoptable.has(id) || failingMs > (ttlSeconds * 1000) / 3) return undefined;
     try {
       const ttl = await transport.keepLeaseAlive(id, { signal });
       // The minimum of the server may be longer than the requested TTL.
       if (ttl === ttlSeconds || (ttl > ttlSeconds && ttl === (await this.#grantedTTL()))) {
         await prepare();
+        this.#adoptionsFailSince = undefined;
         return this.#unadoptable.has(id) || signal.aborted ? undefined : this.#hold(id, requestedAt, true);
       }
     } catch (error) {
-      if (asKvstoreError(error).code !== 'lease-not-found') throw error;
+      if (asKvstoreError(error).code !== 'lease-not-found') {
+        this.#adoptionsFailSince ??= requestedAt.monotonic;
+        throw error;
+      }
     }
+    this.#adoptionsFailSince = undefined;
     this.#recordUnadoptable(id);
     return undefined;
   }

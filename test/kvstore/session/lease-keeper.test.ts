@@ -485,6 +485,29 @@ describe('a lease keeper', () => {
     expect([await asks(2), await asks(10_001), await asks(1)]).toEqual([0, 0, 1]);
   });
 
+  it('adopts no lease after adoptions have failed for a third of the TTL, because its keys would expire', async () => {
+    const ids = [1, 2, 3].map(() => server.grantLease(TTL_SECONDS));
+    const adopt = (id = ''): Promise<boolean | string> =>
+      keeper.adopt(id, ['a'], async () => {}).catch(({ code }) => code);
+    const fail = async (ms: number): Promise<boolean | string> => {
+      link.down();
+      const adopted = await adopt(ids[2]);
+      await advance(clock, ms);
+      link.up();
+      return adopted;
+    };
+    expect([await fail(33_000), await adopt(ids[0]), await fail(33_000)]).toEqual([
+      'unavailable',
+      true,
+      'unavailable',
+    ]);
+    expect([await adopt('99'), await fail(34_000), await adopt(ids[1])]).toEqual([
+      false,
+      'unavailable',
+      false,
+    ]);
+  });
+
   it('adopts a lease whose TTL the server has raised to its minimum (regression: all keys were written again)', async () => {
     const grant = link.grantLease.bind(link);
     link.grantLease = (ttl, options) => grant(Math.max(ttl, 2 * TTL_SECONDS), options);

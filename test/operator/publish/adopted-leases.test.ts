@@ -1,12 +1,14 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RejectionLog } from '../../../src/base/rejection.ts';
+import { sleep } from '../../../src/base/sleep.ts';
 import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { prefixRange } from '../../../src/kvstore/codec/key-range.ts';
 import { INIT_LOCKS_PREFIX } from '../../../src/kvstore/codec/keys.ts';
 import { FaultyMemoryBackend } from '../../../src/kvstore/memory/faulty-memory-backend.ts';
 import { MemoryServer } from '../../../src/kvstore/memory/memory-server.ts';
+import { KvstoreError } from '../../../src/kvstore/session/errors.ts';
 import { leaseHex } from '../../../src/kvstore/session/lease-keeper.ts';
 import type { KeyValue } from '../../../src/kvstore/session/transport.ts';
 import { PublishedPrefix } from '../../../src/operator/publish/published-prefix.ts';
@@ -319,6 +321,25 @@ describe('a publisher that takes over the leases of an earlier session', () => {
     await advance(clock, 120_000);
     expect(content()).toEqual({ a: '1', b: '2' });
     await other.close();
+  });
+
+  it('writes the keys before they expire if the server answers writes but no keepalive (regression: they expired)', async () => {
+    await leave(many(300));
+    const session = begin();
+    const { link } = session.backend;
+    Reflect.set(link, 'keepLeaseAlive', async () => {
+      await sleep(clock, 10_000);
+      throw new KvstoreError('deadline', 'no answer in time');
+    });
+    session.set({ ...many(300), new: '1' });
+    void session.prefix.markSynced();
+    await advance(clock, 14 * 60_000);
+    expect(server.leases).toContain(below('p/key-299')[0]?.lease);
+    expect(below('p/').filter(({ lease }) => lease !== below('p/new')[0]?.lease)).toEqual([]);
+    expect(session.prefix.status()).toMatchObject({ synced: true, pending: 0 });
+    Reflect.deleteProperty(link, 'keepLeaseAlive');
+    await advance(clock, HOUR_MS);
+    expect(content()).toEqual({ ...many(300), new: '1' });
   });
 
   it('retries while the server is unreachable, and writes what it cannot adopt', async () => {
