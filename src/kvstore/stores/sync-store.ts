@@ -585,6 +585,7 @@ export class SyncStore {
 
   #putAgain(row: number): void {
     this.#keys.update(row, STORED | LANDED, 0);
+    this.#keys.disinherit(row);
     this.#canaryWaits.forgetQueued(row);
     this.#landingWaits.forgetQueued(row);
     this.#canary.abortWrite();

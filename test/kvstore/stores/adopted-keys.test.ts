@@ -4,6 +4,7 @@ import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import type {
   KeyWrite,
   KvstoreBackend,
+  LeaseLostListener,
   WatchEvent,
   WatchOptions,
   WrittenAll,
@@ -17,8 +18,10 @@ import { advance, settle } from '../support/settle.ts';
 class ManualBackend {
   readonly calls: string[] = [];
   readonly #adoptions: { readonly resolve: (isAdopted: boolean) => void; reject(error: Error): void }[] = [];
+  #listener: LeaseLostListener | undefined;
 
-  onLeaseLost(): () => void {
+  onLeaseLost(listener: LeaseLostListener): () => void {
+    this.#listener = listener;
     return () => {};
   }
 
@@ -27,11 +30,12 @@ class ManualBackend {
     return new Promise((resolve, reject) => this.#adoptions.push({ resolve, reject }));
   }
 
-  /** Answers the oldest adoption. */
-  async answer(result: boolean | KvstoreError): Promise<void> {
+  /** Answers the oldest adoption, then reports the names in `lost` as lost with their lease. */
+  async answer(result: boolean | KvstoreError, lost = ''): Promise<void> {
     const adoption = this.#adoptions.shift();
     if (typeof result === 'boolean') adoption?.resolve(result);
     else adoption?.reject(result);
+    if (lost !== '') this.#listener?.onLeaseLost(Array.from(lost, (name) => `own/${name}`));
     await settle(4);
   }
 
@@ -213,6 +217,14 @@ describe('keys that an earlier session has left under its leases', () => {
     await backend.answer(true);
     await backend.answer(false);
     expect([backend.take(), pending()]).toEqual([['adopt 7: a,b', 'adopt 7: c', 'put c 1'], 0]);
+  });
+
+  it('are written if the lease is lost immediately after its adoption (regression: they expired)', async () => {
+    want('ab');
+    show('ab');
+    await list();
+    await backend.answer(true, 'b');
+    expect([backend.take(), pending()]).toEqual([['adopt 7: a,b', 'put b 1'], 0]);
   });
 
   it('wait until the kvstore has answered (regression: one failure wrote them all again)', async () => {
