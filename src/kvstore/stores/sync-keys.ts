@@ -40,8 +40,10 @@ const PRESENT = 512;
 export interface InheritedLease {
   readonly id: LeaseID;
   readonly job: Job;
-  /** The rows of the keys that wait until the lease is adopted. */
+  /** The rows of the keys that wait until the lease is adopted, after those that have waited. */
   waiting: number[];
+  /** Number of rows at the start of `waiting` that do not wait any more. */
+  done: number;
   /** True if the lease cannot be adopted. */
   isRefused: boolean;
 }
@@ -199,7 +201,7 @@ export class SyncKeys {
   #inheritedLease(id: LeaseID): InheritedLease {
     let lease = this.#leases.get(id);
     if (lease === undefined) {
-      lease = { id, job: CANARY - 1 - this.#leasesByJob.length, waiting: [], isRefused: false };
+      lease = { id, job: CANARY - 1 - this.#leasesByJob.length, waiting: [], done: 0, isRefused: false };
       this.#leases.set(id, lease);
       this.#leasesByJob.push(lease);
     }

@@ -644,15 +644,17 @@ export class SyncStore {
    */
   async #adopt(lease: InheritedLease, signal: AbortSignal): Promise<void> {
     const { prefix, gate = OPEN_GATE } = this.#options;
-    while (lease.waiting.length > 0) {
-      const rows = lease.waiting.slice(0, gate.slice);
+    while (lease.done < lease.waiting.length) {
+      const rows = lease.waiting.slice(lease.done, lease.done + gate.slice);
       if (!(await gate.pass(rows.length, signal))) throw abortedError();
       const due = new Set(rows.filter((row) => this.#adoptableLease(row) === lease));
       const keys = Array.from(due, (row) => `${prefix}${this.#keys.nameAt(row)}`);
       if (due.size > 0 && !(await this.#adoptKeys(lease.id, keys, signal))) lease.isRefused = true;
-      lease.waiting.splice(0, rows.length);
+      lease.done += rows.length;
       for (const row of rows) this.#endWait(row, due.has(row) && this.#adoptableLease(row) === lease);
     }
+    lease.waiting = [];
+    lease.done = 0;
   }
 
   /** Returns false if the lease cannot be adopted. */
