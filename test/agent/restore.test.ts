@@ -524,7 +524,8 @@ describe('an agent that is restarted', () => {
       agent.status().checkpoint?.restored.map(({ cluster }) => cluster) ?? [];
     await expect.poll(clusters).toEqual(['own']);
     expect(agent.nodes.get('baltic/n1')).toBeUndefined();
-    // The local kvstore has the identity, so it is not only restored.
+    // The local kvstore has the identity, so it is not only restored, and is listed once.
+    expect([...agent.identities()].map(({ identity }) => identity)).toEqual([66_000]);
     expect(await ask(agent, '/v1/identities/66000')).not.toHaveProperty('restored');
   });
 
