@@ -245,7 +245,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
       return (
         waitsFor.length === 0 &&
         tables.length >= 3 &&
-        tables.every((one) => one.state === 'kept' && one.pending === 0)
+        tables.every((one) => one.state === 'in-sync' && one.pending === 0)
       );
     });
     const diff = await ask<DatapathDiffDocument>(cluster, '/v1/datapath/diff');

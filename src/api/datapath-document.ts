@@ -10,11 +10,11 @@ export interface DatapathPartDocument {
 export interface DatapathTableDocument {
   readonly name: string;
   /**
-   * `unread`: the table has not been read yet. `holding`: items found at the start are kept until the caches are
-   * complete, even if no cache contains them. `kept`: the table is kept equal to the caches. `degraded`: some items
+   * `unread`: the table has not been read yet. `adopting`: items found at the start are kept until the caches are
+   * complete, even if no cache contains them. `in-sync`: the table is kept equal to the caches. `degraded`: some items
    * cannot be written; see `failing` and `noRoom`.
    */
-  readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
+  readonly state: 'unread' | 'adopting' | 'in-sync' | 'degraded';
   readonly desired: number;
   readonly actual: number;
   /** Maximum number of items; absent if there is no limit. */
@@ -23,7 +23,8 @@ export interface DatapathTableDocument {
   readonly maps: readonly { readonly name: string; readonly used: number; readonly capacity: number }[];
   readonly pending: number;
   readonly waiting: number;
-  readonly held: number;
+  /** Number of keys found at the start which no cache has confirmed yet. */
+  readonly unconfirmed: number;
   /** Number of keys without room in the table, and number of writes that failed for lack of room. */
   readonly noRoom: number;
   readonly noRoomErrors: number;

@@ -25,7 +25,7 @@ const COLUMNS: readonly Column<DatapathTableDocument>[] = [
   { title: 'CAPACITY', cell: ({ capacity }) => String(capacity ?? '-') },
   { title: 'FULL', cell: ({ pressure }) => (pressure === undefined ? '-' : percent(pressure)) },
   { title: 'PENDING', cell: ({ pending }) => String(pending) },
-  { title: 'HELD', cell: ({ held }) => String(held) },
+  { title: 'UNCONFIRMED', cell: ({ unconfirmed }) => String(unconfirmed) },
   { title: 'NO ROOM', cell: ({ noRoom }) => String(noRoom) },
   { title: 'FAILING', cell: ({ failing }) => String(failing) },
   { title: 'REPAIRED', cell: ({ repairs }) => String(repairs) },
@@ -56,7 +56,7 @@ function partTable(
 /** Returns the status of the datapath as text: parts, missing requirements and the state of the kernel. */
 export function datapathLines(datapath: DatapathDocument): readonly string[] {
   const { parts, tables, waitsFor, failures } = datapath;
-  const held = tables.reduce((sum, table) => sum + table.held, 0);
+  const unconfirmed = tables.reduce((sum, table) => sum + table.unconfirmed, 0);
   const waits = waitsFor.map((reason) => `  ${reason}`);
   return [
     placeLine(datapath),
@@ -79,9 +79,13 @@ export function datapathLines(datapath: DatapathDocument): readonly string[] {
         .map((map) => `${name}: map ${map.name} has ${map.used} of ${map.capacity} entries`),
     ),
     ...failures,
-    ...(waits.length === 0 || held === 0
+    ...(waits.length === 0 || unconfirmed === 0
       ? []
-      : ['', `Kept ${counted(held, 'item')} found at the start and in no cache, until:`, ...waits]),
+      : [
+          '',
+          `Not yet confirmed by a cache: ${counted(unconfirmed, 'item')} found at the start, kept until:`,
+          ...waits,
+        ]),
   ].map((line) => printable(line));
 }
 

@@ -62,7 +62,7 @@ const TABLE: DatapathTableDocument = {
   maps: [],
   pending: 3,
   waiting: 0,
-  held: 0,
+  unconfirmed: 0,
   noRoom: 2,
   noRoomErrors: 2,
   failing: 3,
@@ -208,7 +208,7 @@ describe('the problems of a status', () => {
     ],
     [
       'a degraded table',
-      { datapath: { ...DATAPATH, tables: [TABLE, { ...TABLE, name: 'nodes', state: 'kept' }] } },
+      { datapath: { ...DATAPATH, tables: [TABLE, { ...TABLE, name: 'nodes', state: 'in-sync' }] } },
       { severity: 'error', subject: 'table ipcache', text: '3 keys cannot be written, 2 without room.' },
     ],
     [

@@ -28,8 +28,8 @@ const KIND_STATES: Words<KindDocument['state']> = {
 };
 const TABLE_STATES: Words<DatapathTableDocument['state']> = {
   unread: true,
-  holding: true,
-  kept: true,
+  adopting: true,
+  'in-sync': true,
   degraded: true,
 };
 

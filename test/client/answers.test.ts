@@ -46,7 +46,7 @@ async function answerOf(
 
 const TABLE: DatapathTableDocument = {
   name: 'ipcache',
-  state: 'holding',
+  state: 'adopting',
   desired: 11,
   actual: 12,
   capacity: 13,
@@ -57,7 +57,7 @@ const TABLE: DatapathTableDocument = {
   ],
   pending: 14,
   waiting: 1,
-  held: 15,
+  unconfirmed: 15,
   noRoom: 16,
   noRoomErrors: 17,
   failing: 18,
@@ -100,15 +100,15 @@ describe('datapath status', () => {
         "ipcache  running",
         "nodes    off",
         "",
-        "TABLE    STATE    ITEMS  WANTED  CAPACITY  FULL   PENDING  HELD  NO ROOM  FAILING  REPAIRED",
-        "ipcache  holding  12     11      13        92 %   14       15    16       18       21",
-        "routes   holding  12     11      -         1.2 %  14       15    16       18       21",
+        "TABLE    STATE     ITEMS  WANTED  CAPACITY  FULL   PENDING  UNCONFIRMED  NO ROOM  FAILING  REPAIRED",
+        "ipcache  adopting  12     11      13        92 %   14       15           16       18       21",
+        "routes   adopting  12     11      -         1.2 %  14       15           16       18       21",
         "ipcache: 1 delete wait until other tables no longer refer to their keys",
         "ipcache: 10.0.0.1/32: no memory, 2 attempts",
         "ipcache: map full has 9 of 10 entries",
         "no cgroup",
         "",
-        "Kept 30 items found at the start and in no cache, until:",
+        "Not yet confirmed by a cache: 30 items found at the start, kept until:",
         "  cluster far is incomplete",
       ]
     `);
@@ -122,7 +122,7 @@ describe('datapath status', () => {
     [true, { failures: [], parts: [{ name: 'ipcache', state: 'off', missing: ['no BTF'] }] }],
     [false, { failures: [], tables: [{ ...TABLE, state: 'degraded' }] }],
     [false, { failures: [], tables: [{ ...TABLE, state: 'unread' }] }],
-    [true, { failures: [], tables: [{ ...TABLE, state: 'kept' }] }],
+    [true, { failures: [], tables: [{ ...TABLE, state: 'in-sync' }] }],
   ])('is healthy: %s for %j', async (succeeded, changes) => {
     const datapath = { ...DATAPATH, ...changes };
     expect((await answerOf(askDatapathStatus, { '/v1/status': { datapath } })).succeeded).toBe(succeeded);

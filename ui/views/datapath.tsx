@@ -23,7 +23,7 @@ const TABLES: readonly Column<DatapathTableDocument>[] = [
   numberColumn('wanted', ({ desired }) => desired),
   numberColumn('capacity', ({ capacity }) => capacity),
   numberColumn('pending', ({ pending }) => pending),
-  numberColumn('held', ({ held }) => held),
+  numberColumn('unconfirmed', ({ unconfirmed }) => unconfirmed),
   numberColumn('no room', ({ noRoom }) => noRoom),
   numberColumn('failing', ({ failing }) => failing),
   numberColumn('repaired', ({ repairs }) => repairs),
@@ -46,11 +46,11 @@ export function Datapath(): VNode {
       </>
     );
   const { kernel, pinFolder, cgroup, layout, dryRun, parts, tables, waitsFor, failures } = datapath;
-  const isHeld = tables.some(({ held }) => held > 0);
+  const hasUnconfirmed = tables.some(({ unconfirmed }) => unconfirmed > 0);
   return (
     <>
       <Title side={dryRun && <Chip tone="warn">dry run, nothing is written</Chip>}>Datapath</Title>
-      {[...failures, ...(isHeld ? waitsFor : [])].map((text) => (
+      {[...failures, ...(hasUnconfirmed ? waitsFor : [])].map((text) => (
         <Problem key={text}>{text}</Problem>
       ))}
       <div class="grid">

@@ -16,9 +16,9 @@ export function datapathMetrics({ status }: Pick<MetricSources, 'status'>): Metr
     ),
     dpcache_datapath_pressure_ratio: tables.gauge('Used share of a table, 0 to 1.', 'pressure'),
     dpcache_datapath_pending_keys: tables.gauge('Keys with a pending write.', 'pending'),
-    dpcache_datapath_held_keys: tables.gauge(
-      'Keys of an earlier agent that no cache contains. They are deleted when the caches are complete.',
-      'held',
+    dpcache_datapath_unconfirmed_keys: tables.gauge(
+      'Keys of an earlier agent that no cache has confirmed yet. They are deleted when the caches are complete.',
+      'unconfirmed',
     ),
     dpcache_datapath_failing_keys: tables.gauge(
       'Keys that the kernel has rejected and that are retried.',

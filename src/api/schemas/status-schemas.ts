@@ -226,7 +226,7 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
     tables: z.array(
       z.object({
         name: z.string(),
-        state: z.enum(['unread', 'holding', 'kept', 'degraded']),
+        state: z.enum(['unread', 'adopting', 'in-sync', 'degraded']),
         desired: z.int().describe('Number of desired items'),
         actual: z.int().describe('Number of items of dpcache in the table'),
         capacity: z.int().optional(),
@@ -241,7 +241,7 @@ const DATAPATH: z.ZodType<DatapathDocument> = z
         waiting: z
           .int()
           .describe('Number of pending deletes that wait until other tables no longer refer to their keys'),
-        held: z.int().describe('Number of keys found at the start and in no cache'),
+        unconfirmed: z.int().describe('Number of keys found at the start and not yet confirmed by a cache'),
         noRoom: z.int().describe('Number of keys without room'),
         noRoomErrors: z.int(),
         failing: z.int().describe('Number of keys that are retried'),

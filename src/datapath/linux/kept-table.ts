@@ -35,10 +35,11 @@ export interface KeptTableContext {
 export interface KeptTableStatus {
   readonly name: string;
   /**
-   * `unread`: the table has not been read yet, or its reconciler has ended. `holding`: deletes of initially found items
-   * are not allowed yet. `kept`: the table is kept equal to the desired items. `degraded`: see `failing` and `noRoom`.
+   * `unread`: the table has not been read yet, or its reconciler has ended. `adopting`: deletes of initially found
+   * items are not allowed yet. `in-sync`: the table is kept equal to the desired items. `degraded`: see `failing` and
+   * `noRoom`.
    */
-  readonly state: 'unread' | 'holding' | 'kept' | 'degraded';
+  readonly state: 'unread' | 'adopting' | 'in-sync' | 'degraded';
   readonly desired: number;
   /** Number of our items in the table. */
   readonly actual: number;
@@ -47,7 +48,7 @@ export interface KeptTableStatus {
   /** Number of pending deletes that wait until other tables do not refer to the items. */
   readonly waiting: number;
   /** Number of initially found keys not confirmed by a change yet. They are kept until deletes are allowed. */
-  readonly held: number;
+  readonly unconfirmed: number;
   /** Number of keys without room in the table. */
   readonly noRoom: number;
   readonly noRoomErrors: number;
@@ -180,7 +181,7 @@ export class KeptTable<Item> implements Disposable {
   }
 
   /** Returns true if the key was found initially and no change has confirmed it yet. */
-  isHeld(key: string): boolean {
+  isUnconfirmed(key: string): boolean {
     return this.#foundItems.has(key);
   }
 
@@ -257,7 +258,7 @@ export class KeptTable<Item> implements Disposable {
       actual: this.#actual.size,
       pending: this.#queued + this.#waitingDeletes,
       waiting: this.#waitingDeletes,
-      held: this.#deletesAllowed ? 0 : this.#foundItems.size,
+      unconfirmed: this.#deletesAllowed ? 0 : this.#foundItems.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
       failures: this.#failing.list(SHOWN_FAILURES),
@@ -274,7 +275,7 @@ export class KeptTable<Item> implements Disposable {
   #statusState(): KeptTableStatus['state'] {
     if (this.#failing.size > 0 || this.#noRoom.size > 0) return 'degraded';
     if (this.#state !== 'adopted') return 'unread';
-    return this.#deletesAllowed ? 'kept' : 'holding';
+    return this.#deletesAllowed ? 'in-sync' : 'adopting';
   }
 
   /** Ends the reconciler. Does not change the table. */
@@ -527,7 +528,10 @@ export class KeptTable<Item> implements Disposable {
     else if (this.#foundItems.delete(key)) this.#actual.delete(key);
   }
 
-  /** Returns true if this table itself is the reason for a difference: the key is held, waits, fails or has no room. */
+  /**
+   * Returns true if this table itself is the reason for a difference: the key is unconfirmed, waits, fails or has no
+   * room.
+   */
   #isExpected({ key, actual, desired }: PlannedChange<Item>): boolean {
     if (this.#mustStay(key, desired)) return true;
     if (desired === undefined) return this.#isWaiting(key);

@@ -32,7 +32,7 @@ const DOCUMENT: DatapathDocument = {
       pressure: 1,
       pending: 3,
       waiting: 0,
-      held: 1,
+      unconfirmed: 1,
       noRoom: 2,
       noRoomErrors: 4,
       failing: 1,

@@ -94,7 +94,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     const diff = await command(agent, 'diff');
     expect(diff).toMatchObject({ status: 0, stdout: 'No differences.\n' });
     const status = await command(agent, 'status');
-    expect(status.stdout).toMatch(/ipcache +kept +339 /);
+    expect(status.stdout).toMatch(/ipcache +in-sync +339 /);
     await agent.stop();
     expect(dumpPrefixes(join(pins, 'ipcache')).size).toBe(dumped.size);
   });
@@ -147,7 +147,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
       ({ waitsFor, tables: [table] }) =>
         waitsFor.some((why) => why.includes('cluster baltic')) &&
         table?.pending === 0 &&
-        table.held === 1_000,
+        table.unconfirmed === 1_000,
     );
     // A naive reconciler, which makes the kernel equal to its own state, would delete these now.
     const { stdout: naive } = await command(second, 'diff', '-o', 'json');
@@ -157,7 +157,7 @@ describeOnLinux('an agent with --datapath linux', ['maps', 'bpftool', 'namespace
     expect(other.filter((address) => !kept.has(`${address}/32`))).toEqual([]);
     expect(kept.get('10.1.2.0/32')).toBe(`${77_000 + 512} via 192.168.0.1`);
     expect((await command(second, 'status')).stdout).toMatch(
-      /Kept 1000 items found at the start and in no cache, until:\n +cluster baltic is incomplete/,
+      /Not yet confirmed by a cache: 1000 items found at the start, kept until:\n +cluster baltic is incomplete/,
     );
     await second.kill('SIGKILL');
 

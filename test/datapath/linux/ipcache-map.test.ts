@@ -223,15 +223,15 @@ describeOnLinux('the ipcache in the kernel', ['maps', 'bpftool'], () => {
       ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: i < 1500 ? 9999 : i + 1, source: 'kvstore' });
     await turns.settle();
     expect(kept.status()).toMatchObject({
-      state: 'holding',
-      held: 1000,
+      state: 'adopting',
+      unconfirmed: 1000,
       actual: 3000,
       upserts: 500,
       deletes: 0,
     });
     kept.allowDeletes();
     await turns.settle();
-    expect(kept.status()).toMatchObject({ state: 'kept', actual: 2000, deletes: 1000 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', actual: 2000, deletes: 1000 });
     const content = printed(table);
     expect(Object.keys(content)).toHaveLength(2000);
     expect(content['10.0.4.0/32']).toBe('identity 9999');

@@ -77,7 +77,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ pending: 0, actual: 50 });
   });
 
-  it('does not count an item among the held deletes when it is desired again', async () => {
+  it('does not count an item among the unconfirmed keys when it is desired again', async () => {
     const desired = new Map([['a', '1']]);
     const turns = new ManualTurns();
     const { clock, random, nextTurn } = turns;
@@ -96,7 +96,7 @@ describe('a kept table', () => {
     expect(kept.status().waiting).toBe(0);
   });
 
-  it('deletes items found after other deletes were held, after a hold of its own', async () => {
+  it('deletes items found after other deletes waited, after a hold of its own', async () => {
     const table = new FakeTable();
     const turns = new ManualTurns();
     const desired = new Map([
@@ -308,7 +308,7 @@ describe('a kept table', () => {
     set('k999', '2');
     set('k1', undefined);
     await turns.until(adopted);
-    expect(kept.status()).toMatchObject({ held: 0, pending: 3 });
+    expect(kept.status()).toMatchObject({ unconfirmed: 0, pending: 3 });
     await turns.settle();
     expect(table.calls.flat().sort()).toEqual(['+ k0 2', '+ k999 2', '- k1']);
   });
@@ -320,14 +320,14 @@ describe('a kept table', () => {
     kept.mark('b');
     await turns.settle();
     expect(table.calls).toEqual([]);
-    expect(kept.status()).toMatchObject({ state: 'holding', held: 2, actual: 3 });
+    expect(kept.status()).toMatchObject({ state: 'adopting', unconfirmed: 2, actual: 3 });
     kept.allowDeletes();
     await turns.settle();
     expect(contentOf(table)).toEqual({ a: '1' });
-    expect(kept.status()).toMatchObject({ state: 'kept', held: 0, actual: 1, deletes: 2 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', unconfirmed: 0, actual: 1, deletes: 2 });
   });
 
-  it('deletes an item that was found and confirmed, even while the others are held', async () => {
+  it('deletes an item that was found and confirmed, even while the others are unconfirmed', async () => {
     const { table, turns, kept, set } = setUp({ a: '1', b: '1' });
     await turns.until(kept.adopt());
     set('a', '1');
@@ -386,7 +386,7 @@ describe('a kept table', () => {
     turns.clock.advance(60_000);
     await turns.settle();
     expect(contentOf(table)).toEqual({ bad: '1', good: '1' });
-    expect(kept.status()).toMatchObject({ state: 'holding', failing: 0 });
+    expect(kept.status()).toMatchObject({ state: 'adopting', failing: 0 });
     expect(turns.clock.pending).toBe(0);
   });
 
@@ -407,7 +407,7 @@ describe('a kept table', () => {
     set('b', undefined);
     await turns.settle();
     expect(contentOf(table)).toEqual({ c: '1', d: '1' });
-    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', noRoom: 0 });
   });
 
   it('replaces weaker items by stronger ones', async () => {
@@ -478,7 +478,7 @@ describe('a kept table', () => {
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 1 });
     set('b', undefined);
     await turns.settle();
-    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', noRoom: 0 });
   });
 
   it('does not count an item without room that is to be deleted anyway', async () => {
@@ -509,7 +509,7 @@ describe('a kept table', () => {
     table.there.delete('gone');
     table.there.set('changed', 'other');
     await turns.until(kept.repair());
-    expect(kept.status()).toMatchObject({ held: 2, actual: 2 });
+    expect(kept.status()).toMatchObject({ unconfirmed: 2, actual: 2 });
     set('gone', '1');
     set('changed', '1');
     await turns.settle();

@@ -181,7 +181,7 @@ describe('a Linux datapath', () => {
     datapath.setServiceInputs({ ...NOTHING_KNOWN, isLocalComplete: true });
     await rig.turns.settle();
     expect(services.calls.flat()).toEqual(['+ added new', '+ local new', '- gone']);
-    // Neither a change nor a repair touches a held key.
+    // Neither a change nor a repair touches an unconfirmed key.
     rig.engines.say('global', 'newer');
     rig.engines.say('local', 'newer');
     expect(await rig.turns.until(datapath.repair())).toEqual([]);

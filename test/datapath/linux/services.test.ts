@@ -230,8 +230,8 @@ describeOnLinux(
       const second = new AgentProcess(scratch, [...words, '--clustermesh-config', meshes]);
       const released = await second.until(({ tables }) =>
         tables.some(
-          ({ name, held, pending, upserts }) =>
-            name === 'services' && held === 0 && pending === 0 && upserts > 0,
+          ({ name, unconfirmed, pending, upserts }) =>
+            name === 'services' && unconfirmed === 0 && pending === 0 && upserts > 0,
         ),
       );
       expect(released.waitsFor.length).toBeGreaterThan(0);
@@ -324,7 +324,7 @@ describeOnLinux(
       const { failures, state } = await agent.table('service-pins');
       expect([state, failures.length]).toEqual(['degraded', 8]);
       expect(failures[0]?.reason).toMatch(/^restore program socket_.*ENOENT/);
-      expect((await agent.table('ipcache')).state).toBe('kept');
+      expect((await agent.table('ipcache')).state).toBe('in-sync');
     });
   },
 );

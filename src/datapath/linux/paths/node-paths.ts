@@ -205,7 +205,8 @@ export class NodePaths implements NodeHandler, Disposable {
   #claim({ fullName: owner, source }: Node, items: ReadonlyMap<string, PathItem>): void {
     for (const key of this.#claims.replace({ owner, source }, items)) {
       const item = this.#claims.get(key);
-      if (item === undefined || !this.#table.has(key, item) || this.kept.isHeld(key)) this.kept.mark(key);
+      if (item === undefined || !this.#table.has(key, item) || this.kept.isUnconfirmed(key))
+        this.kept.mark(key);
     }
   }
 

@@ -118,7 +118,12 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     for (const one of [own, near]) after.paths.nodeAdd(one);
     await after.settle();
     expect(routes()).toEqual(all);
-    expect(after.paths.kept.status()).toMatchObject({ state: 'holding', held: 4, upserts: 0, deletes: 0 });
+    expect(after.paths.kept.status()).toMatchObject({
+      state: 'adopting',
+      unconfirmed: 4,
+      upserts: 0,
+      deletes: 0,
+    });
     after.paths.kept.allowDeletes();
     await after.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -133,7 +138,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     await one.start();
     expect(routes()).toEqual([]);
     expect(host.run('ip', '-6', 'route', 'show', 'proto', '201')).toBe('');
-    expect(one.paths.kept.status()).toMatchObject({ state: 'kept', actual: 0 });
+    expect(one.paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 0 });
   });
 
   it('are not changed by a remote cluster that announces a pod CIDR of this one', async () => {
@@ -256,7 +261,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
       host.run('ip', 'route', 'delete', ...words);
       await one.settle();
       expect([...words, chosen(cidr)]).toEqual([...words, ours]);
-      expect(one.paths.kept.status().state).toBe('kept');
+      expect(one.paths.kept.status().state).toBe('in-sync');
       if (isReplaced) one.turns.clock.advance(60_000);
       await one.settle();
     }
@@ -280,7 +285,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', 'route', 'get', '10.2.0.9')).toContain('via 192.168.0.7 ');
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.7 dev eth0']);
     expect(host.run('ip', '-6', 'route', 'show', 'fd00:2::/64')).toContain('via fd00::7 ');
-    expect(one.paths.kept.status().state).toBe('kept');
+    expect(one.paths.kept.status().state).toBe('in-sync');
   });
 
   it('leave a foreign route unchanged that IPv6 has joined with theirs', async () => {
@@ -506,7 +511,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     host.run('ip', 'link', 'set', 'uplink', 'up');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev uplink']);
-    expect([one.paths.problems(), one.paths.kept.status().state]).toEqual([[], 'kept']);
+    expect([one.paths.problems(), one.paths.kept.status().state]).toEqual([[], 'in-sync']);
     host.run('ip', 'link', 'set', 'uplink', 'name', 'eth0');
     await one.settle();
     expect(routes()).toEqual(['10.2.0.0/24 via 192.168.0.2 dev eth0']);
@@ -619,7 +624,7 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
         kernel: expect.stringContaining(` ${shown}`),
       });
       await one.settle();
-      expect(one.paths.kept.status()).toMatchObject({ state: 'kept', actual: 5 });
+      expect(one.paths.kept.status()).toMatchObject({ state: 'in-sync', actual: 5 });
       expect([hand, ...routes()]).toContain(tunnelled);
       expect(index()).toBe(before);
     }

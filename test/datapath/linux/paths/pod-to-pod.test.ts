@@ -75,8 +75,8 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(
       all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() })),
     ).toMatchObject([
-      { problems: [], table: { state: 'kept', actual: 2 } },
-      { problems: [], table: { state: 'kept', actual: 2 } },
+      { problems: [], table: { state: 'in-sync', actual: 2 } },
+      { problems: [], table: { state: 'in-sync', actual: 2 } },
     ]);
     expect(hosts[0].run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
@@ -93,8 +93,8 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(
       all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() })),
     ).toMatchObject([
-      { problems: [], table: { state: 'kept', failures: [] } },
-      { problems: [], table: { state: 'kept', failures: [] } },
+      { problems: [], table: { state: 'in-sync', failures: [] } },
+      { problems: [], table: { state: 'in-sync', failures: [] } },
     ]);
     ping(pods[0] ?? hosts[0], 2);
     const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));
@@ -126,8 +126,8 @@ describeOnLinux('pods of two nodes', ['routes', 'tunnel', 'namespaces', 'ip', 'p
     expect(
       all.map(({ paths }) => ({ problems: paths.problems(), table: paths.kept.status() })),
     ).toMatchObject([
-      { problems: [], table: { state: 'kept', failures: [] } },
-      { problems: [], table: { state: 'kept', failures: [] } },
+      { problems: [], table: { state: 'in-sync', failures: [] } },
+      { problems: [], table: { state: 'in-sync', failures: [] } },
     ]);
     ping(pods[0] ?? hosts[0], 2);
     const [there] = JSON.parse(hosts[0].run('ip', '-j', '-d', 'link', 'show', DEVICE));

@@ -82,7 +82,7 @@ async function live(
   }
   await process.turns.settle();
   expect(sorted(printed(process.table))).toEqual(sorted(world.expected()));
-  expect(process.kept.status()).toMatchObject({ failing: 0, pending: 0, noRoom: 0, state: 'kept' });
+  expect(process.kept.status()).toMatchObject({ failing: 0, pending: 0, noRoom: 0, state: 'in-sync' });
   process.stop();
 }
 
@@ -187,7 +187,7 @@ describe('services in the maps of a kernel', () => {
     await next.turns.until(next.kept.adopt());
     await next.turns.settle();
     expect(printed(next.table)).toEqual(content);
-    expect(next.kept.status()).toMatchObject({ state: 'holding', held: 6 });
+    expect(next.kept.status()).toMatchObject({ state: 'adopting', unconfirmed: 6 });
     later.cache.markSynced();
     next.kept.allowDeletes();
     await next.turns.settle();
@@ -219,7 +219,7 @@ describe('services in the maps of a kernel', () => {
     world.take(slice(1, '10.0.0.1', '10.0.0.2'));
     world.take(service(2));
     await turns.settle();
-    expect(kept.status()).toMatchObject({ state: 'kept', pressure: 1 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', pressure: 1 });
     world.take(slice(2, '10.0.0.3'));
     await turns.settle();
     expect(kept.status()).toMatchObject({ state: 'degraded', noRoom: 2, failing: 0, pressure: 1 });
@@ -238,7 +238,7 @@ describe('services in the maps of a kernel', () => {
     world.take(slice(1, '10.0.0.1'));
     await turns.settle();
     expect(sorted(printed(table))).toEqual(sorted(world.expected()));
-    expect(kept.status()).toMatchObject({ state: 'kept', noRoom: 0 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', noRoom: 0 });
   });
 
   it('are repaired after a slot was deleted', async () => {
@@ -347,7 +347,7 @@ describe('services in the maps of a kernel', () => {
     turns.clock.advance(60_000);
     await turns.settle();
     expect(numbersOf(map('backends'))).toHaveLength(before.length / 2);
-    expect(kept.status().state).toBe('kept');
+    expect(kept.status().state).toBe('in-sync');
   });
 
   it('leave no backend that could not be deleted at first (regression: it stayed until a restart)', async () => {
@@ -415,7 +415,7 @@ describe('services in the maps of a kernel', () => {
     world.take({ do: 'delete-service', number: 1 });
     await turns.settle();
     expect(sizes()).toEqual([0, 0, 0]);
-    expect(kept.status()).toMatchObject({ state: 'kept', pending: 0, actual: 0 });
+    expect(kept.status()).toMatchObject({ state: 'in-sync', pending: 0, actual: 0 });
   });
 
   it('keep the backends of a large service while others are written (regression: deleted and written again)', async () => {

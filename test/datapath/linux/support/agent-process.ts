@@ -60,7 +60,7 @@ export abstract class AskedAgent {
       ({ tables, waitsFor }) =>
         waitsFor.length === 0 &&
         tables.length > 0 &&
-        tables.every(({ state, pending }) => state === 'kept' && pending === 0),
+        tables.every(({ state, pending }) => state === 'in-sync' && pending === 0),
     );
   }
 }
