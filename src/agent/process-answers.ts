@@ -107,12 +107,13 @@ function clustersText({ clusters }: OperatorDocument): readonly string[] {
 
 function mcsText({ mcs }: OperatorDocument): readonly string[] {
   if (mcs === undefined) return [];
-  const { version = 'not known yet', exports, imports, remoteExports, conflicts, held } = mcs;
+  const { version = 'not known yet', exports, imports, remoteExports, conflicts, waitingImports } = mcs;
   const remote = Object.entries(remoteExports).map(([cluster, count]) => `, ${printable(cluster)} ${count}`);
   const reasons = Object.entries(conflicts).map(([reason, count]) => `${reason} ${count}`);
-  const heldText = held === 0 ? '' : `; ${counted(held, 'import')} left as they are`;
+  const waitingText =
+    waitingImports === 0 ? '' : `; ${counted(waitingImports, 'import')} waiting for their clusters`;
   return [
-    `Multi-cluster services (${version}): ${counted(exports, 'export')} here${remote.join('')}; ${counted(imports, 'import')}${heldText}.`,
+    `Multi-cluster services (${version}): ${counted(exports, 'export')} here${remote.join('')}; ${counted(imports, 'import')}${waitingText}.`,
     ...(reasons.length === 0 ? [] : [`Conflicts of exports: ${reasons.join(', ')}.`]),
   ];
 }

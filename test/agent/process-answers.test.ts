@@ -164,13 +164,13 @@ describe('the status of an operator', () => {
       imports: 2,
       remoteExports: { a: 3, b: 4 },
       conflicts: { type: 5, ports: 6 },
-      held: 7,
+      waitingImports: 7,
     };
     expect((await linesOf({ mcs })).slice(1, 3)).toEqual([
-      'Multi-cluster services (v1beta1): 1 export here, a 3, b 4; 2 imports; 7 imports left as they are.',
+      'Multi-cluster services (v1beta1): 1 export here, a 3, b 4; 2 imports; 7 imports waiting for their clusters.',
       'Conflicts of exports: type 5, ports 6.',
     ]);
-    const none = { exports: 0, imports: 1, remoteExports: {}, conflicts: {}, held: 0 };
+    const none = { exports: 0, imports: 1, remoteExports: {}, conflicts: {}, waitingImports: 0 };
     const [, first, second] = await linesOf({ mcs: none });
     expect(first).toBe('Multi-cluster services (not known yet): 0 exports here; 1 import.');
     expect(second).toMatch(/^DUTY/);

@@ -389,7 +389,13 @@ describe('the metrics and the status of an operator', () => {
       status: () => ({ name: 'namespaces', lastFailure: undefined }),
     },
     mcs: {
-      counts: () => ({ exports: 1, imports: 2, remoteExports: { far: 3 }, conflicts: { type: 4 }, held: 5 }),
+      counts: () => ({
+        exports: 1,
+        imports: 2,
+        remoteExports: { far: 3 },
+        conflicts: { type: 4 },
+        waitingImports: 5,
+      }),
     },
     clusters: {
       clusters: () => [
@@ -445,8 +451,8 @@ describe('the metrics and the status of an operator', () => {
         "dpcache_operator_mcs_imports 2",
         "# TYPE dpcache_operator_mcs_conflicts gauge",
         "dpcache_operator_mcs_conflicts{reason="type"} 4",
-        "# TYPE dpcache_operator_mcs_held_imports gauge",
-        "dpcache_operator_mcs_held_imports 5",
+        "# TYPE dpcache_operator_mcs_waiting_imports gauge",
+        "dpcache_operator_mcs_waiting_imports 5",
         "# TYPE dpcache_operator_leader gauge",
         "dpcache_operator_leader 1",
       ]

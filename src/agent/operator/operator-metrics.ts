@@ -82,9 +82,9 @@ function mcsMetrics({ clusterName, duties }: MeasuredOperator, scrape: Scrape): 
       'reason',
       () => counts()?.conflicts,
     ),
-    dpcache_operator_mcs_held_imports: mcs.gauge(
+    dpcache_operator_mcs_waiting_imports: mcs.gauge(
       'ServiceImports that are not changed, because a cluster that exports the service is incomplete.',
-      'held',
+      'waitingImports',
     ),
   };
 }

@@ -49,10 +49,10 @@ export interface McsStatus {
   /** Number of names by the reason of their conflict. */
   readonly conflicts: Readonly<Record<string, number>>;
   /**
-   * Number of *held* imports: they do not change, because the exports of one of their clusters are not completely
-   * known.
+   * Number of imports that wait until the exports of all their clusters are completely known. They do not change until
+   * then.
    */
-  readonly held: number;
+  readonly waitingImports: number;
 }
 
 /**
@@ -112,8 +112,8 @@ export class McsDuty implements Duty {
   /** Names by the key of their derived Service, because the event of a delete has no labels. Usually one. */
   readonly #namesOfDerived = new SetMap<string>();
   readonly #conflicts = new Map<string, string>();
-  /** Names whose import is held, with the reason. */
-  readonly #held = new Map<string, string>();
+  /** Names whose import waits, with the reason. */
+  readonly #waitReasons = new Map<string, string>();
   /** By part and name. */
   readonly #lastPatches = new Map<string, LastPatch>();
   readonly #latest: Readonly<Record<WrittenKind, LatestObjects>>;
@@ -149,7 +149,7 @@ export class McsDuty implements Duty {
       remoteExports: Object.fromEntries(this.#remote.counts()),
       imports: objects.objects('serviceimports').size,
       conflicts,
-      held: this.#held.size,
+      waitingImports: this.#waitReasons.size,
     };
   }
 
@@ -159,7 +159,7 @@ export class McsDuty implements Duty {
     return {
       ...this.#report.status(),
       published: {
-        synced: this.#report.state === 'running' && pending === 0 && this.#held.size === 0,
+        synced: this.#report.state === 'running' && pending === 0 && this.#waitReasons.size === 0,
         keys: objects.objects('serviceimports').size,
         pending,
         writes: this.#writes,
@@ -176,7 +176,7 @@ export class McsDuty implements Duty {
     if (!signal.aborted) this.#report.state = 'running';
     const unlisten = objects.listen((kind, events) => this.#observe(kind, events));
     const leave = clusters.onChange(() => {
-      for (const key of this.#held.keys()) this.#queue.add(key);
+      for (const key of this.#waitReasons.keys()) this.#queue.add(key);
     });
     this.#queueAll();
     while (!signal.aborted) {
@@ -190,7 +190,7 @@ export class McsDuty implements Duty {
   }
 
   #clear(): void {
-    const indexes = [this.#names, this.#namespaces, this.#namesOfDerived, this.#conflicts, this.#held];
+    const indexes = [this.#names, this.#namespaces, this.#namesOfDerived, this.#conflicts, this.#waitReasons];
     const objects = [this.#remote, this.#lastPatches, ...Object.values(this.#latest)];
     for (const state of [...indexes, ...objects, this.#queue]) state.clear();
   }
@@ -331,7 +331,7 @@ export class McsDuty implements Duty {
       for (const part of Object.keys(KIND_OF)) this.#lastPatches.delete(`${part} ${key}`);
     }
     setOrDelete(this.#conflicts, key, plan?.merged?.conflict?.reason);
-    setOrDelete(this.#held, key, plan?.held);
+    setOrDelete(this.#waitReasons, key, plan?.waitReason);
   }
 
   /** Makes a write. Returns false if it failed or was aborted. */

@@ -66,8 +66,8 @@ export interface McsPlan {
    * state has changed.
    */
   readonly writes: readonly PlannedWrite[];
-  /** Why the import must not change (is *held*); undefined if it may change. */
-  readonly held: string | undefined;
+  /** Why the import must wait, without a change; undefined if it may change. */
+  readonly waitReason: string | undefined;
   readonly merged: MergedService | undefined;
 }
 
@@ -80,18 +80,18 @@ export function planWrites(state: McsState): McsPlan {
   const { remote, local, isGlobal, serviceExport } = state;
   const exported = local?.isValid === true && isGlobal ? [local.service] : [];
   const merged = mergeExports([...remote, ...exported]);
-  const held = holdReason(state, merged);
-  // While the import is held, the conflicts of a valid export are not known.
-  const isStatusHeld = held !== undefined && exported.length > 0;
+  const waitReason = reasonToWait(state, merged);
+  // While the import waits, the conflicts of a valid export are not known.
+  const isStatusUnknown = waitReason !== undefined && exported.length > 0;
   const exportStatus =
-    serviceExport === undefined || isStatusHeld ? [] : exportStatusWrites(state, serviceExport, merged);
-  if (held !== undefined) return { writes: exportStatus, held, merged };
+    serviceExport === undefined || isStatusUnknown ? [] : exportStatusWrites(state, serviceExport, merged);
+  if (waitReason !== undefined) return { writes: exportStatus, waitReason, merged };
   const writes = merged === undefined ? importDeletes(state) : importWrites(state, merged);
-  return { writes: [...exportStatus, ...writes], held, merged };
+  return { writes: [...exportStatus, ...writes], waitReason, merged };
 }
 
 /** Returns the reason why the import must not change; undefined if it may change. */
-function holdReason(state: McsState, merged: MergedService | undefined): string | undefined {
+function reasonToWait(state: McsState, merged: MergedService | undefined): string | undefined {
   const { serviceImport, derived, isIncomplete, firstIncomplete } = state;
   const clusters = items(serviceImport, 'status', 'clusters').map((item) => String(field(item, 'cluster')));
   // An import without clusters may have been created by an operator that ended before it wrote the status.

@@ -180,7 +180,7 @@ describe('an import', () => {
     expect(b.duties.mcs?.counts()).toMatchObject({
       imports: 1,
       remoteExports: { a: 1 },
-      held: 0,
+      waitingImports: 0,
       version: 'v1beta1',
     });
   });
@@ -211,12 +211,12 @@ describe('an import', () => {
     b.start();
     await mesh.pass(200_000);
     expect(b.writes.length).toBe(before);
-    expect(b.duties.mcs?.counts().held).toBe(1);
+    expect(b.duties.mcs?.counts().waitingImports).toBe(1);
     expect(b.duties.mcs?.status().published?.synced).toBe(false);
     mesh.connect(b, a);
     await mesh.pass(60_000);
     expect(await b.find(IMPORTS, 'cart')).toBeUndefined();
-    expect(b.duties.mcs?.counts().held).toBe(0);
+    expect(b.duties.mcs?.counts().waitingImports).toBe(0);
   });
 
   it('loses the exports of a cluster after the service TTL, also if it was never reached, and gets them back', async () => {
