@@ -19,7 +19,7 @@ const WRITTEN = 1;
  * once:
  *
  * - A watch stores the version of each key that it *knows*.
- * - The reader of the watch sets a mark other than 0 on each key that it *holds*: it stores an object for the key.
+ * - The reader of the watch sets a mark other than 0 on each key for which it stores an object.
  * - A writer marks the keys that are *written*: it stores a state for the key.
  *
  * A row is freed when none of them needs it.
@@ -58,7 +58,7 @@ export class KeyTable {
   }
 
   /**
-   * Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, held nor
+   * Adds a row for the name after the first `prefixLength` bytes of a key. The new row is neither known, marked nor
    * written.
    */
   add({ buffer, keyAt, keyEnd }: KeyBytes, prefixLength: number): number {
@@ -121,12 +121,12 @@ export class KeyTable {
     this.release(row);
   }
 
-  /** Returns the mark of the reader; 0 if it does not hold the key. */
+  /** Returns the mark of the reader; 0 if it stores no object for the key. */
   markOf(row: number): number {
     return this.#names.rows.get(row, MARK) >>> 1;
   }
 
-  /** Sets the mark of the reader and returns the previous one. With 0 the reader no longer holds the key. */
+  /** Sets the mark of the reader and returns the previous one. 0: the reader no longer stores an object for the key. */
   setMark(row: number, mark: number): number {
     const page = this.#names.rows.writablePageOf(row);
     const at = this.#names.rows.offsetOf(row) + MARK;
@@ -144,7 +144,7 @@ export class KeyTable {
     if (!isWritten) this.release(row);
   }
 
-  /** Frees a row that is neither known, held nor written. */
+  /** Frees a row that is neither known, marked nor written. */
   release(row: number): void {
     if (this.#names.rows.get(row, MARK) === 0 && !this.isKnown(row)) this.#names.delete(row);
   }

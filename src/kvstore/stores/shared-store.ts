@@ -41,7 +41,7 @@ export interface SharedStoreStatus {
   readonly local: SyncStoreStatus;
   readonly shared: WatchStoreStatus;
   /** Number of delayed deletes. */
-  readonly heldDeletes: number;
+  readonly delayedDeletes: number;
   /** Number of errors thrown by the observer. */
   readonly faults: number;
   readonly background: SupervisorStatus;
@@ -116,7 +116,7 @@ export class SharedStore<T> {
     return {
       local: this.#local.status(),
       shared: this.#shared.status(),
-      heldDeletes: this.#deletes.size,
+      delayedDeletes: this.#deletes.size,
       faults: this.#guard.faults,
       background: this.#tasks.status(),
     };

@@ -441,20 +441,20 @@ export class WatchStore<T> {
     return rejectedAs('decoder-fault', 'value', name, 'the decoder failed', key);
   }
 
-  /** Marks a key as held by the observer and received in this run. Adds a row if `found` is -1. */
+  /** Marks a key as one that the observer has and that was received in this run. Adds a row if `found` is -1. */
   #markReceived(found: number, kv: Pick<WatchEvent, 'key'>, prefixLength: number): void {
     const row = found < 0 ? this.#keys.add(bytesOf(kv), prefixLength) : found;
     if (this.#keys.setMark(row, this.#runNumber) === 0) this.#size++;
     this.#updates++;
   }
 
-  /** Deletes a key from the observer if the observer holds it. */
+  /** Deletes a key from the observer if the observer has it. */
   #drop(row: number, name: string): void {
     if (this.#rejected.size > 0) this.#rejected.delete(name);
     if (this.#release(row)) this.#observer.onDelete(name);
   }
 
-  /** Records that a key does not exist. Returns true if it was held. */
+  /** Records that a key does not exist. Returns true if the observer had it. */
   #release(row: number): boolean {
     if (row < 0 || this.#keys.markOf(row) === 0) return false;
     this.#keys.setMark(row, 0);

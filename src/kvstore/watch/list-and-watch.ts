@@ -141,7 +141,7 @@ export class ListAndWatch implements Watch {
       streams: this.#streams,
       failures: this.#failures,
       lastFailure: this.#lastFailure,
-      queuedBytes: this.#queue.bytes + (this.#session?.heldBytes ?? 0),
+      queuedBytes: this.#queue.bytes + (this.#session?.bufferedBytes ?? 0),
       delays: this.#delays.status(),
     };
   }

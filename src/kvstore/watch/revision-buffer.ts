@@ -17,7 +17,7 @@ export interface ReadyEvents {
 const EVENT_BYTES = 80;
 
 /**
- * Holds the events of the last revision of a stream until the revision is complete, so that its writes are delivered
+ * Buffers the events of the last revision of a stream until the revision is complete, so that its writes are delivered
  * together. A revision of more than `batchEvents` events is delivered as it arrives, because the queue splits it
  * anyway.
  *
@@ -25,7 +25,7 @@ const EVENT_BYTES = 80;
  *
  *     added      7 7 8 8    8 9      9 9
  *     returned   7 7        8 8 8
- *     held       8 8        9        9 9 9
+ *     buffered   8 8        9        9 9 9
  */
 export class RevisionBuffer {
   readonly #limits: Pick<WatchLimits, 'batchEvents' | 'revisionBytes'>;
@@ -51,7 +51,7 @@ export class RevisionBuffer {
    * Adds events of the stream and returns those that may be delivered.
    *
    * @param isPartial true if more events of the last revision may follow
-   * @throws CannotResumeError if the held revision exceeds `revisionBytes`
+   * @throws CannotResumeError if the buffered revision exceeds `revisionBytes`
    */
   add(events: readonly TransportEvent[], isPartial: boolean): ReadyEvents {
     if (!isPartial) return { events: this.#release(events), isPartial: false };
@@ -59,16 +59,16 @@ export class RevisionBuffer {
     const hasOnlySplitRevision = last === undefined || last === this.#splitRevision;
     if (hasOnlySplitRevision) return { events, isPartial: this.#splitRevision > 0 };
     const lastStart = events.findIndex(({ modRevision }) => modRevision === last);
-    const continuesHeldRevision = this.#events[0]?.modRevision === last;
-    const complete = continuesHeldRevision ? [] : this.#release(events.slice(0, lastStart));
-    for (const event of events.slice(lastStart)) this.#hold(event);
+    const continuesBufferedRevision = this.#events[0]?.modRevision === last;
+    const complete = continuesBufferedRevision ? [] : this.#release(events.slice(0, lastStart));
+    for (const event of events.slice(lastStart)) this.#buffer(event);
     if (this.#events.length <= this.#limits.batchEvents) return { events: complete, isPartial: false };
     const ready = [...complete, ...this.#release([])];
     this.#splitRevision = last;
     return { events: ready, isPartial: true };
   }
 
-  #hold(event: TransportEvent): void {
+  #buffer(event: TransportEvent): void {
     this.#events.push(event);
     this.#bytes += EVENT_BYTES + entrySize(event);
     if (this.#bytes > this.#limits.revisionBytes)
@@ -77,13 +77,15 @@ export class RevisionBuffer {
       );
   }
 
-  /** Returns the held events, which are now complete, followed by `events`. Then no revision is held or split. */
+  /**
+   * Returns the buffered events, which are now complete, followed by `events`. Then no revision is buffered or split.
+   */
   #release(events: readonly TransportEvent[]): readonly TransportEvent[] {
-    const held = this.#events;
+    const buffered = this.#events;
     this.#splitRevision = 0;
-    if (held.length === 0) return events;
+    if (buffered.length === 0) return events;
     this.#events = [];
     this.#bytes = 0;
-    return [...held, ...events];
+    return [...buffered, ...events];
   }
 }

@@ -13,8 +13,8 @@ export interface WatchLimits {
   readonly highWaterBytes: number;
   readonly lowWaterBytes: number;
   /**
-   * Maximum number of bytes of a revision held until it is complete. etcd accepts 1.5 MiB in one transaction by default
-   * and advises at most 10 MiB.
+   * Maximum number of bytes of a revision that is buffered until it is complete. etcd accepts 1.5 MiB in one
+   * transaction by default and advises at most 10 MiB.
    */
   readonly revisionBytes: number;
   /**

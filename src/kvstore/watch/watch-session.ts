@@ -96,8 +96,8 @@ export class WatchSession {
     if (signal.aborted) this.close();
   }
 
-  /** Bytes of events that are held until their revision is complete. */
-  get heldBytes(): number {
+  /** Bytes of events that are buffered until their revision is complete. */
+  get bufferedBytes(): number {
     return this.#revision.bytes;
   }
 

@@ -228,7 +228,7 @@ describe('a shared store', () => {
     b.store.deleteLocalKey('b');
     await advance(clock, 29_000);
     expect(a.seen.get('b')).toBe('2');
-    expect(a.store.status().heldDeletes).toBe(1);
+    expect(a.store.status().delayedDeletes).toBe(1);
     await advance(clock, 2000);
     expect(a.seen.has('b')).toBe(false);
   });
@@ -282,7 +282,7 @@ describe('a shared store', () => {
     await b.stop();
     await a.stop();
     await a.store.drain();
-    expect(a.store.status()).toMatchObject({ faults: 2, heldDeletes: 0 });
+    expect(a.store.status()).toMatchObject({ faults: 2, delayedDeletes: 0 });
     expect(a.failures).toEqual(['shared keys', 'shared keys']);
   });
 

@@ -897,7 +897,7 @@ export function backendContract(
       const release = slow.hold();
       const big = 'x'.repeat(80_000);
       await kvstore.put('slow/first', big);
-      await kvstore.until('the reader is held', () => slow.content.size === 1);
+      await kvstore.until('the reader is stopped', () => slow.content.size === 1);
       for (let round = 0; round < 4; round++) {
         for (let i = 0; i < 100; i++) await kvstore.put(`slow/${round}-${i}`, big);
         await kvstore.pass(10);

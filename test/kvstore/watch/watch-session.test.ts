@@ -161,13 +161,13 @@ describe('a session', () => {
     stream.observer?.onEvents([put('p/b', 8)], at(9), true);
     stream.observer?.onEvents([put('p/c', 8)], at(9), true);
     expect(delivered).toEqual([['p/a 7']]);
-    expect(session.heldBytes).toBe(166);
+    expect(session.bufferedBytes).toBe(166);
     stream.observer?.onEvents([put('p/d', 8), put('p/a', 9)], at(9), true);
     expect(delivered).toEqual([['p/a 7'], ['p/b 8', 'p/c 8', 'p/d 8']]);
     stream.observer?.onEvents([], at(9), false);
     stream.observer?.onEvents([put('p/e', 10)], at(10), false);
     expect(delivered).toEqual([['p/a 7'], ['p/b 8', 'p/c 8', 'p/d 8'], ['p/a 9'], ['p/e 10']]);
-    expect(session.heldBytes).toBe(0);
+    expect(session.bufferedBytes).toBe(0);
   });
 
   it('delivers a revision that is larger than a batch as it arrives, and pauses within it (regression: kept all of it)', async () => {
@@ -201,7 +201,7 @@ describe('a session', () => {
     const large = { key: 'p/a', value: new Uint8Array(400), modRevision: 8 };
     stream.observer?.onEvents([large], at(8), true);
     stream.observer?.onEvents([large], at(8), true);
-    expect(session.heldBytes).toBe(966);
+    expect(session.bufferedBytes).toBe(966);
     expect(result.ended).toBeUndefined();
     stream.observer?.onEvents([large], at(8), true);
     await turn();
