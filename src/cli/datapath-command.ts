@@ -41,12 +41,12 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
   /** Throws `InputError` if a running agent uses the pins of a folder. */
   const checkUnused = async (flags: KernelFlags, pinFolder: string): Promise<void> => {
     const { askUsesPins } = await loadAnswers();
-    const agent = await ask(flags, askUsesPins(pinFolder)).catch((error: unknown) => {
+    const usage = await ask(flags, askUsesPins(pinFolder)).catch((error: unknown) => {
       if (isUnserved(error)) return undefined;
       throw error;
     });
-    if (agent === undefined || !agent.succeeded) return;
-    const { pid } = agent.json as { readonly pid: number };
+    if (usage === undefined || !usage.succeeded) return;
+    const { pid } = usage.json as { readonly pid: number };
     throw new InputError(
       `the agent with pid ${pid} uses this datapath and would write everything again: stop the agent first`,
     );
@@ -79,7 +79,10 @@ export function addDatapathCommands(program: Command, io: CommandIO, run: RunAct
       run(async () => show(await ask(flags, (await loadAnswers()).askDatapathRepair), flags)),
   );
   addPinOptions(
-    command('clean', 'remove all maps, routes and tunnels of dpcache from the kernel, if no agent uses them'),
+    command(
+      'clean',
+      'remove all maps, programs, routes, rules and tunnels of dpcache from the kernel, if no agent uses them',
+    ),
   ).action((flags: KernelFlags) =>
     run(async () => {
       const { datapathPins: pinFolder = DEFAULT_PIN_FOLDER } = flags;

@@ -116,7 +116,7 @@ export class NodeManager {
   }
 
   /**
-   * Deletes a source's claim on a node. If Kubernetes deletes the local node while another source claims it, the
+   * Deletes a source's claim on a node. If Kubernetes deletes the local node while another source is effective, the
    * manager closes itself and leaves everything as it is, because the agent is about to be stopped.
    */
   nodeDeleted(node: NodeName & { readonly source: Source }): NodeDeleteOutcome {

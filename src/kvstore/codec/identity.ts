@@ -10,7 +10,7 @@ export interface IdentityLabels {
   readonly labels: Labels;
 }
 
-/** Returns a decimal identity: digits only, no leading zero. Returns `undefined` if the text is invalid. */
+/** Returns the number of a decimal text; `undefined` if it has a sign, a leading zero, or is out of range. */
 export function parseIdentityText(text: string): NumericIdentity | undefined {
   const value = /^(0|[1-9]\d{0,9})$/.test(text) ? Number(text) : undefined;
   return isNumericIdentity(value) ? value : undefined;

@@ -40,7 +40,7 @@ function readCreation(fields: Fields<never>): number {
 
 /** Returns the type, which is required. */
 function readType(fields: Fields<never>): ServiceExport['type'] {
-  fields.text('type');
+  fields.text('type'); // rejects a missing or empty one
   return fields.word('type', EXPORT_TYPES) ?? fields.reject('type', 'missing-field', 'is missing');
 }
 
@@ -82,7 +82,7 @@ function validTexts(
     else if (field === 'labels' && text !== '' && !isLabelValue(text))
       drop('invalid-value', at, text, 'must be a label value');
     else if (field === 'annotations' && total > MAX_ANNOTATION_BYTES)
-      drop('too-large', at, `${total} bytes`, 'exceeds the size of all annotations');
+      drop('too-large', at, `${total} bytes`, `all annotations may have ${MAX_ANNOTATION_BYTES} bytes`);
     else {
       valid.set(name, text);
       bytes = total;
@@ -111,9 +111,9 @@ export function decodeServiceExport(
 ): Decoded<ServiceExport> {
   return decodeJson(value, at, limits, (fields, drop) => {
     // Some versions of Cilium write the Go names of these fields, which begin with an upper-case letter.
-    const texts = (field: string, old: string): ReadonlyMap<string, string> => {
+    const texts = (field: string, goName: string): ReadonlyMap<string, string> => {
       const found = fields.strings(field, limits.labels);
-      return found.size > 0 ? found : fields.strings(old, limits.labels);
+      return found.size > 0 ? found : fields.strings(goName, limits.labels);
     };
     const clientIP = fields.map('sessionAffinityConfig').map('clientIP');
     return {

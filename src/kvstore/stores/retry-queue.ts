@@ -31,7 +31,7 @@ export interface RetryQueueOptions<J> extends Runtime {
   readonly batches?: BatchLimits<J> | undefined;
   /** See {@link WorkQueue}. */
   readonly entries?: EntryTable<J> | undefined;
-  /** Receives a failure of the kvstore or of a job; each code once, until nothing fails any more. */
+  /** Receives a failure of the kvstore or of a job; each code only once, until all failed jobs have succeeded. */
   onFailure?(error: KvstoreError): void;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
   onDone?(jobs: readonly J[]): void;
@@ -77,7 +77,7 @@ export class RetryQueue<J> {
   readonly #guard = new CallbackGuard();
   /** The codes of the failures that were reported since nothing failed. */
   readonly #reported = new Set<KvstoreErrorCode>();
-  /** A function per worker without a job, which resumes it. */
+  /** Functions that resume the workers which wait for a job. */
   readonly #idle = new Set<() => void>();
   #failuresInRow = 0;
   #failures = 0;
@@ -127,7 +127,10 @@ export class RetryQueue<J> {
     this.#jobs.endDelays();
   }
 
-  /** Runs one job after the other, and waits if there is none. No `await` may be between the check and the wait. */
+  /**
+   * Runs jobs one after the other, and waits if none is due. No `await` may be between `#takeNext` and the wait, because
+   * `#wake` would then miss this worker.
+   */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const jobs = this.#takeNext();
@@ -177,6 +180,7 @@ export class RetryQueue<J> {
       this.#failures++;
       this.#lastFailure = failureOf(error, this.#options.clock);
       this.#report(error);
+      // A rejected batch was split above, so this is the only job.
       if (REJECTIONS.has(error.code)) this.#delayRejected(jobs[0]);
       else await this.#handleFailure(jobs, failuresBefore, signal);
     }

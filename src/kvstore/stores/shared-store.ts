@@ -188,7 +188,7 @@ export class SharedStore<T> {
     this.#deletes.pause();
   }
 
-  /** Deletes every shared key from the observer. The store must not be running. */
+  /** Delivers a delete of every shared key to the observer. The store must not be running. */
   async drain(): Promise<void> {
     await this.#shared.drain();
     this.#deletes.flush();

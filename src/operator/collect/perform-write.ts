@@ -49,14 +49,14 @@ export function writeError(write: ObjectWrite, answer: UnsuccessfulWrite): DutyE
     const { error } = answer;
     return new DutyError(error.code, `${problem}: ${error.message}`, { cause: error });
   }
-  const reason = 'message' in answer ? answer.message : 'this operator is not the leader';
+  const reason = answer.outcome === 'not-leader' ? 'this operator is not the leader' : answer.message;
   return new DutyError(answer.outcome, `${problem}: ${reason}`);
 }
 
 /**
- * Makes, counts and reports a write of a collector. Returns its outcome. After a conflict, the next round checks the
- * object again. A missing object is ignored, and a rejected one is reported. Throws if the write is refused or fails,
- * which ends the round (OPERATOR 22, 23).
+ * Makes, counts and reports a write of a collector. Returns its outcome. After a `conflict`, the next round checks the
+ * object again. `not-found` is ignored, and `invalid` is reported as an error of the round. Throws a `DutyError` after
+ * any other unsuccessful write, which ends the round (OPERATOR 22, 23).
  */
 export async function performWrite(
   writer: ObjectWriter,

@@ -18,10 +18,10 @@ export interface PublishedPrefixOptions extends DutyContext {
   readonly leased?: boolean | undefined;
   /** The key whose existence declares the prefix complete. */
   readonly canary?: string | undefined;
-  /** Returns true if an existing undesired key was left by an earlier run of this publisher. */
+  /** Returns true if an existing unwanted key was left by an earlier run of this publisher. */
   readonly isOwned: (name: string, value: Uint8Array) => boolean;
   /**
-   * Returns true if a value of another writer is equivalent to the desired value; it is then kept. If this option is
+   * Returns true if a value of another writer is equivalent to the wanted value; it is then kept. If this option is
    * set, nothing is put before the existing keys are known. Default: no value is equivalent.
    */
   readonly isEquivalent?: ((found: Uint8Array, wanted: Uint8Array) => boolean) | undefined;
@@ -50,7 +50,7 @@ export interface PublishedPrefixStatus extends PublishedKeys {
 /**
  * Keeps the keys below a prefix equal to those of the owner (OPERATOR 7, 9, 10, 13). Earlier runs may have left
  * keys, and others may write there:
- * - Desired keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
+ * - Wanted keys are put, and put again if they are lost with a lease or if another client overwrites or deletes them.
  * - When the content is complete ({@link PublishedPrefix.markSynced}), keys of earlier runs are deleted, then the
  *   canary is written. Before that, only keys published in this run are deleted. After that, keys that a restore of the
  *   kvstore from a backup brings back are deleted, too.
@@ -61,15 +61,15 @@ export class PublishedPrefix {
   readonly #options: PublishedPrefixOptions;
   readonly #store: SharedStore<Uint8Array>;
   readonly #prefixBytes: number;
-  /** The desired values, if `isEquivalent` is set. Otherwise only the store has them. */
+  /** The wanted values, if `isEquivalent` is set. Otherwise only the store has them. */
   readonly #wanted = new Map<string, Uint8Array>();
   /**
-   * Existing keys of earlier runs that are not desired. They are deleted when the content is complete, and those of a
+   * Existing keys of earlier runs that are not wanted. They are deleted when the content is complete, and those of a
    * backup a minute after its restore.
    */
   readonly #leftovers = new Set<string>();
   /**
-   * If `isEquivalent` is set: the values passed to the store for desired keys, which are the desired values or
+   * If `isEquivalent` is set: the values passed to the store for wanted keys, which are the wanted values or
    * equivalent values of other writers.
    */
   readonly #published = new Map<string, Uint8Array>();
@@ -77,12 +77,12 @@ export class PublishedPrefix {
   readonly #found = new Map<string, Uint8Array>();
   /** True if all existing keys are known. */
   #isListed = false;
-  /** Resolves when the desired keys that waited for the list of existing keys are published. */
-  readonly #wantedPublished: Promise<unknown>;
+  /** Resolves when the store has received the wanted keys that waited for the list of existing keys. */
+  readonly #initialPublish: Promise<unknown>;
   /** True if {@link PublishedPrefix.markSynced} has succeeded. */
   #isComplete = false;
   /** True if the content is complete but empty, so that the sweep waits for the first key. */
-  #isSweepDue = false;
+  #isSweepWaiting = false;
   /** Set while keys of a restored backup wait for {@link RETURNED_DELAY_MS}. */
   #returnedTimer: Timer | undefined;
 
@@ -100,7 +100,7 @@ export class PublishedPrefix {
       batched: true,
       adoptLeases: options.leased !== false,
     });
-    this.#wantedPublished = this.#publishWhenListed();
+    this.#initialPublish = this.#publishWhenListed();
   }
 
   async #publishWhenListed(): Promise<void> {
@@ -110,7 +110,7 @@ export class PublishedPrefix {
     if (isEquivalent !== undefined) await gate.runSteps(this.#publishWanted(gate.slice));
   }
 
-  /** Publishes the desired keys, in steps of `slice` keys. */
+  /** Publishes the wanted keys, in steps of `slice` keys. */
   *#publishWanted(slice: number): Generator<void, void, void> {
     let count = 0;
     for (const name of this.#wanted.keys()) {
@@ -142,7 +142,7 @@ export class PublishedPrefix {
     };
   }
 
-  #isDesired(name: string): boolean {
+  #isWanted(name: string): boolean {
     return this.#options.isEquivalent === undefined ? this.#store.hasLocalKey(name) : this.#wanted.has(name);
   }
 
@@ -160,8 +160,8 @@ export class PublishedPrefix {
       this.#wanted.set(name, value);
       if (this.#isListed) this.#publish(name);
     } else this.#store.updateLocalKey(name, value);
-    if (!this.#isSweepDue) return;
-    this.#isSweepDue = false;
+    if (!this.#isSweepWaiting) return;
+    this.#isSweepWaiting = false;
     gate.runInBackground(this.#sweep(gate.slice));
   }
 
@@ -181,7 +181,7 @@ export class PublishedPrefix {
 
   /** Deletes a key. If it was not published in this run, it is deleted with the keys of earlier runs. */
   delete(name: string): void {
-    if (!this.#isDesired(name)) return;
+    if (!this.#isWanted(name)) return;
     this.#wanted.delete(name);
     this.#published.delete(name);
     this.#store.deleteLocalKey(name);
@@ -193,7 +193,7 @@ export class PublishedPrefix {
    */
   async markSynced(): Promise<void> {
     const { gate = OPEN_GATE } = this.#options;
-    await this.#wantedPublished;
+    await this.#initialPublish;
     await gate.runSteps(this.#collectLeftovers(gate.slice));
     if (this.#leftovers.size > 0) await this.#options.sweepAfter?.();
     await gate.runSteps(this.#sweep(gate.slice));
@@ -214,12 +214,12 @@ export class PublishedPrefix {
     });
   }
 
-  /** Deletes the leftovers, in steps of `slice` keys. A key desired in the meantime stays. */
+  /** Deletes the leftovers, in steps of `slice` keys. A key wanted in the meantime stays. */
   *#sweep(slice: number): Generator<void, void, void> {
     const { keepWhenEmpty, onSweep } = this.#options;
     yield* this.#collectLeftovers(slice);
-    this.#isSweepDue = keepWhenEmpty === true && this.status().keys === 0;
-    if (this.#isSweepDue || this.#leftovers.size === 0) return;
+    this.#isSweepWaiting = keepWhenEmpty === true && this.status().keys === 0;
+    if (this.#isSweepWaiting || this.#leftovers.size === 0) return;
     onSweep?.(this.#leftovers.size);
     let deleted = 0;
     for (const name of this.#leftovers) {
@@ -247,7 +247,7 @@ export class PublishedPrefix {
     this.#returnedTimer = undefined;
   }
 
-  /** Passes a desired key to the store, with the desired value or the equivalent value of another writer. */
+  /** Passes a wanted key to the store, with the wanted value or the equivalent value of another writer. */
   #publish(name: string): void {
     const wanted = this.#wanted.get(name);
     if (wanted === undefined) return;
@@ -266,7 +266,7 @@ export class PublishedPrefix {
     return {
       onUpdate: (name, value) => {
         if (isEquivalent !== undefined) this.#found.set(name, value);
-        // Without `isEquivalent`, the desired keys are the local keys of the store, whose events it does not pass on.
+        // Without `isEquivalent`, the wanted keys are the local keys of the store, whose events it does not pass on.
         if (isEquivalent !== undefined && this.#wanted.has(name)) {
           if (this.#isListed) this.#publish(name);
           return;

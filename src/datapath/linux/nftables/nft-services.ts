@@ -55,13 +55,16 @@ import { readStructure, type TableStructure, targetChain } from './table-structu
 const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
-/** Changes per transaction. Each one checks all frontends, so larger ones are cheaper, but block longer. */
+/**
+ * Changes in one call of `apply`. The kernel checks all frontends in each transaction, so larger calls cost less per
+ * change, but block longer.
+ */
 const CHUNK = 64;
 /** Elements that count as one change of {@link CHUNK}: a chunk has about 1,024 elements, written in 5 ms. */
 const ELEMENTS_PER_CHANGE = 16;
 /** Maximum number of slots of a frontend. */
 const MAX_SLOTS = 1 << 20;
-/** Prefix of {@link rulesKey}; no frontend has such a key. */
+/** Prefix of the keys that {@link rulesKey} returns; no frontend has such a key. */
 const RULES = 'rules of ';
 
 interface PreparedChange {
@@ -75,7 +78,7 @@ interface PreparedChange {
   readonly newChains: readonly string[];
 }
 
-/** Returns true if a key reports a defect of the rules. Its repair needs no input of a service. */
+/** Returns true if a key reports defective rules, which can be repaired before the inputs of services are complete. */
 export function isRulesKey(key: string): boolean {
   return key.startsWith(RULES);
 }
@@ -209,10 +212,10 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
         outcomes[at] = this.#repairRules(change.key);
         return;
       }
-      const obstacle = this.#obstacle(change);
-      if (obstacle !== undefined) {
-        outcomes[at] = obstacle;
-        this.#closeUnlimited(change);
+      const error = this.#prepareTable(change);
+      if (error !== undefined) {
+        outcomes[at] = error;
+        this.#deleteUnlimited(change);
         return;
       }
       const prepared = this.#prepare(change, at);
@@ -283,7 +286,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   #recordElement(family: Family, set: string, element: NftElement): void {
     const { key, chain = '' } = element;
     const rangeLength = rangeLengthOf(family, set);
-    const ofProtocol = setKind(set);
+    const named = setKind(set);
     if (rangeLength !== undefined) {
       const { frontend, range } = readRange(key, family, rangeLength);
       this.#frontendAt(family, frontend).ranges.add(range);
@@ -292,16 +295,16 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     } else if (set === SETS.clusterIPs) {
       const { ip, protocol } = readClusterIP(key, family);
       this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
-    } else if (ofProtocol === undefined) {
+    } else if (named === undefined) {
       const frontend = this.#frontendAt(family, readFrontend(key, family));
       const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain);
       const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
       if (isForeign) frontend.foreign.push({ set, key });
       else frontend.backendCount = backendCount;
-    } else if (ofProtocol.kind === 'masquerade') {
-      const { protocol } = ofProtocol;
+    } else if (named.kind === 'masquerade') {
+      const { protocol } = named;
       this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
-    } else this.#recordSlot(family, set, ofProtocol.protocol, element);
+    } else this.#recordSlot(family, set, named.protocol, element);
   }
 
   #recordSlot(family: Family, set: string, protocol: number, { key, value }: NftElement): void {
@@ -322,8 +325,8 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return frontend;
   }
 
-  /** Returns the error if a change cannot be written because of its protocol or its table. */
-  #obstacle(change: TableChange<ServiceItem>): SyscallError | undefined {
+  /** Ensures the table of a change. Returns the error if the change cannot be written: its protocol or the table. */
+  #prepareTable(change: TableChange<ServiceItem>): SyscallError | undefined {
     const { key, item } = change;
     const family = familyOf(parseEndpoint(key).ip);
     if (item === undefined && !this.#frontends[family].has(key)) return undefined;
@@ -368,9 +371,9 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /**
-   * Records a failed change. The kernel may have another state than the known one: the structure is read again at the
-   * end of the call, the elements when the owner dumps them. If the change has several transactions, of which some may
-   * have been applied, everything is read now, because unknown ranges could admit clients later.
+   * Records a failed change. The kernel may have another state than the known one. The structure is read again at the
+   * end of the call, and the elements when the owner, which `onChange` notifies, dumps them. If the change has several
+   * transactions, some may have been applied: everything is read now, because unknown ranges could admit clients later.
    */
   #recordFailure(
     { at, change, family, bytes }: PreparedChange,
@@ -379,7 +382,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   ): void {
     outcomes[at] = error;
     if (bytes > BATCH_BYTES) for (const _ of this.#readAll());
-    this.#closeUnlimited(change);
+    this.#deleteUnlimited(change);
     this.#structure[family] = undefined;
     if (this.#failed.has(change.key)) return;
     this.#failed.add(change.key);
@@ -387,7 +390,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   }
 
   /** Deletes a frontend that is open to all clients because its ranges cannot be written. */
-  #closeUnlimited({ key, item }: TableChange<ServiceItem>): void {
+  #deleteUnlimited({ key, item }: TableChange<ServiceItem>): void {
     const endpoint = parseEndpoint(key);
     const family = familyOf(endpoint.ip);
     const current = this.#frontends[family].get(key);
