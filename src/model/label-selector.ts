@@ -34,7 +34,7 @@ const OPERATORS: ReadonlyMap<string, Requirement['operator']> = new Map([
   ['<', 'less'],
 ]);
 
-/** Returns true for a non-empty label value, and for the name in a label key. */
+/** Returns true if the text is a non-empty label value. The name in a label key has the same rule. */
 export function isLabelValue(text: string): boolean {
   return text.length <= MAX_NAME_LENGTH && NAME.test(text);
 }
@@ -138,7 +138,7 @@ export function parseLabelSelector(text: string): LabelSelector {
   return [...new SelectorReader(text).requirements()];
 }
 
-/** Returns true if the value of a label, undefined if it is absent, meets a requirement. */
+/** Returns true if a label meets a requirement. `label` is its value; undefined if the label is absent. */
 function meets(label: string | undefined, { operator, values }: Requirement): boolean {
   if (operator === 'absent') return label === undefined;
   if (operator === 'not-in') return label === undefined || !values.has(label);

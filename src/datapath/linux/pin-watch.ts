@@ -38,7 +38,7 @@ export class PinWatch implements Disposable {
     });
   }
 
-  /** Watches the folder now at the path, instead of the one before. */
+  /** Watches the folder that is now at the path. Ends the watch of a folder that was there before. */
   #watchCurrentFolder(): void {
     const inode = inodeOf(this.#folder);
     if (inode === this.#watcher?.inode) return;

@@ -60,7 +60,7 @@ export function exportsResource(
   return resource !== 'endpointslices' || mode !== undefined;
 }
 
-/** A lower limit on the size, because the value is decoded in one turn. It usually has about 100 bytes. */
+/** At most 64 KiB instead of 1.5 MiB, because the value is decoded in one turn. It usually has about 100 bytes. */
 const LIMITS: ValueLimits = { ...VALUE_LIMITS, bytes: 64 * 1024 };
 
 /** Returns the value of the field `maxConnectedClusters`; rejects it if it is neither 255 nor 511. */

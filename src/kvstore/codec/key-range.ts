@@ -10,7 +10,8 @@ export interface KeyRange {
 export const NO_END = '\0';
 
 /**
- * Returns the first key after all keys with `prefix`: its last byte plus one. Returns `NO_END` if there is no such key.
+ * Returns the first key after all keys with `prefix`: the prefix with its last byte plus one. Returns `NO_END` if there
+ * is no such key.
  */
 export function prefixEnd(prefix: string): string {
   const bytes = Uint8Array.from(bytesOfKey(prefix));
