@@ -1,7 +1,7 @@
 /** Average number of entries of a bucket. A bucket is split in less than 1 ms. */
 const BUCKET_ENTRIES = 1024;
 /** The end of a key differs more often than its beginning. */
-const HASHED_CHARACTERS = 12;
+const HASHED_CHARACTERS = 32;
 /**
  * The last characters are not hashed, so that successive keys, such as addresses, share a bucket. With a bucket for
  * each of them, an access takes 1.5 times as long, because all of its memory is out of the cache.
@@ -15,7 +15,7 @@ const LAST_CHARACTERS = 2;
  *
  *     #buckets  0 1 2 3 │ 4 5      #round = 4: bucket 4 was split from 0, 5 from 1; 2 is next
  *
- * Texts with the same 12 characters before the last two share a bucket.
+ * Texts with the same 32 characters before the last two share a bucket.
  */
 export class SplitMap<V> {
   #buckets: Map<string, V>[] = [new Map()];
