@@ -57,13 +57,10 @@ function sameCause(a: ChangeCause | undefined, b: ChangeCause | undefined): bool
   return isSame && a?.withdrawal === b?.withdrawal;
 }
 
-/** Numbers of records by kind. */
-type RecordCounts = Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>;
-
 /** Counts of the records of a history. */
 export interface ChangeLogCounts {
   /** Records by kind since the start. */
-  readonly records: Readonly<RecordCounts>;
+  readonly records: Readonly<Record<'prefix' | 'service' | 'node' | 'mark' | 'batch', number>>;
   /** Changes that were not recorded: too many in a second (`rate`), or a document too large for a segment (`size`). */
   readonly lost: Readonly<Record<'rate' | 'size', number>>;
   /** Memory of the records and their indexes in bytes. */
@@ -84,7 +81,13 @@ export class ChangeLog implements CertaintyInputs {
   #segments: Segment[];
   readonly #gathered = new GatheredChanges();
   #spans: UncertainSpan[] = [];
-  readonly #records: RecordCounts = { prefix: 0, service: 0, node: 0, mark: 0, batch: 0 };
+  readonly #records: Record<keyof ChangeLogCounts['records'], number> = {
+    prefix: 0,
+    service: 0,
+    node: 0,
+    mark: 0,
+    batch: 0,
+  };
   #cause: ChangeCause | undefined;
   #lastCause: ChangeCause | undefined;
   /** Time of the newest record that was dropped. States before this time are not retained. */

@@ -30,7 +30,7 @@ export class HostTable {
     this.#table = table;
   }
 
-  /** Returns the number of a host; -1 if `text` is no address. A new host is removed unless it is retained. */
+  /** Returns the number of a host; -1 if `text` is no address. The next call removes a new host without references. */
   resolve(text: string | undefined): HostID {
     if (text === undefined) return NO_HOST;
     if (this.#lastHost !== NO_HOST && text === this.#lastText) return this.#lastHost;

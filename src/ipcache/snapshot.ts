@@ -52,7 +52,7 @@ export class IPCacheSnapshot extends CacheReads {
     return changes;
   }
 
-  /** Yields the identities of all entries, each once, unordered. Costs the same as `lookupByIdentity`. */
+  /** Yields the identities of all entries, also shadowed ones, each once, unordered. Costs like `lookupByIdentity`. */
   identities(): Generator<number, void, void> {
     return this.rows.identities();
   }

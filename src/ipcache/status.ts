@@ -15,7 +15,7 @@ export interface IPCacheOptions {
    * claims are admitted when keys are deleted, the strongest source first. Unlimited by default.
    */
   readonly maxEntries?: number | undefined;
-  /** Maximum number of waiting keys; others are dropped and counted. Default: `maxEntries`, at least 65,536. */
+  /** Maximum number of waiting keys. Claims on others are counted, not kept. Default: `maxEntries`, at least 65,536. */
   readonly maxWaiting?: number | undefined;
   /**
    * Seed of the hashes of addresses and pods. Pass a random number if untrusted parties choose them, so that they

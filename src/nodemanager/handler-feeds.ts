@@ -36,7 +36,7 @@ interface Waiter {
   readonly resolve: (outcome: AppliedOutcome) => void;
 }
 
-/** `applied`: every handler has applied the node. `closed`: the manager was closed before. */
+/** Outcome of waiting for handlers. `applied`: all have applied the node. `closed`: the manager was closed before. */
 export type AppliedOutcome = 'applied' | 'closed';
 
 /** The handlers, each with its feed. All feeds share one delivery queue. */

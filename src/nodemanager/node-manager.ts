@@ -48,7 +48,7 @@ import { parseNode } from './parse-node.ts';
 
 const NONE: readonly never[] = [];
 
-/** Receives the claims on a node, strongest first, around a change. Must not throw and must not change nodes. */
+/** Receives the claims on a node, strongest first, before and after a change. It must not throw or change nodes. */
 export type NodeClaimObserver = (fullName: string, before: readonly Node[], after: readonly Node[]) => void;
 
 /** Upstream's `baseBackgroundSyncInterval`: one minute for one or two nodes, ten minutes for 20,000. */

@@ -8,7 +8,7 @@ import type { Service, TrafficPolicy } from './service.ts';
  */
 export interface SelectionContext {
   readonly service: Service;
-  /** The internal traffic policy applies to cluster IPs, the external one to others from outside the cluster. */
+  /** The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside. */
   readonly frontend: FrontendKind;
   /** Location of the client, default `outside`. The external policy does not apply to clients inside. */
   readonly origin?: 'inside' | 'outside' | undefined;

@@ -90,7 +90,7 @@ export interface ServiceCacheOptions {
  */
 export type UpdateServiceOutcome = 'applied' | 'unchanged' | 'unsupported';
 
-/** Outcome of adding a slice or an offer. `invalid`: rejected and counted; `status()` describes it. */
+/** Outcome of adding a slice or an offer. `invalid`: nothing changed; the input was counted, see `status()`. */
 export type MergeOutcome = 'applied' | 'unchanged' | 'invalid';
 
 /** A slice of a remote cluster's offer for a service. */

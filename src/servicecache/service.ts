@@ -15,7 +15,7 @@ export type ServiceType = 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalN
  */
 export type Addressing = 'assigned' | 'headless' | 'unassigned';
 
-/** The backends that receive traffic: all (`Cluster`), or those on the node of the packet (`Local`). */
+/** The backends that receive traffic: all (`Cluster`), or those on the node that received the packet (`Local`). */
 export type TrafficPolicy = 'Cluster' | 'Local';
 
 /** The clusters whose backends are preferred. Literal `none`, unset and unknown values mean `none`. */
@@ -136,7 +136,7 @@ export function createService(fields: ServiceFields): Service {
   };
 }
 
-/** Returns the service with cluster IPs only; the same object if it already is such a service. */
+/** Returns a `ClusterIP` service without other IPs and node ports; the same object if it already is one. */
 export function withoutNodePorts(service: Service): Service {
   const isInternal = service.type === 'ClusterIP' && service.ports.every((port) => port.nodePort === 0);
   if (isInternal && service.externalIPs.size === 0 && service.ingressIPs.size === 0) return service;

@@ -184,7 +184,7 @@ export function homeOf(hash: number, capacity: number): number {
   return ((hash & 0xffff) * capacity) >>> 16;
 }
 
-/** Returns the position of the slot of a prefix in a leaf, or 0. Ends for any memory content. */
+/** Returns the position of a prefix in a leaf, or 0. Must end for any content, because the leaf may be overwritten. */
 export function findSlot(
   words: Readonly<Int32Array>,
   reference: number,

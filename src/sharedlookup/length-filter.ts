@@ -44,7 +44,7 @@ export class LengthFilter {
     else if (by > 0 && count === 1) this.#setBit(key, true);
   }
 
-  /** Starts a batch. Deletes the bits of lengths without prefixes. No valid lookup may need them. */
+  /** Starts a batch. Deletes the bits of lengths without prefixes. Call it when no valid lookup can need them. */
   begin(): void {
     for (let i = 0; i < this.#unused.length; i++) {
       const key = this.#unused.at(i);

@@ -195,7 +195,7 @@ export class SharedLookup {
     }
   }
 
-  /** Closes the lookup after an error, because later changes depend on the failed ones. */
+  /** Closes the lookup after an error: later changes depend on the failed ones. Readers keep the last batch. */
   #fail(error: unknown): void {
     this.#failure = error;
     if (this.#unsubscribe !== undefined) this.close(); // otherwise the constructor throws

@@ -1,6 +1,6 @@
 import { DamagedError } from '../byte-buffer.ts';
 
-/** Returns the CRC-32 of bytes. A parameter, because the history imports no Node module. */
+/** Returns the CRC-32 of bytes: pass `crc32` of `node:zlib`, because the history imports no Node module. */
 export type Checksum = (bytes: Uint8Array) => number;
 
 const MAGIC: Uint8Array = new TextEncoder().encode('dphist\n');

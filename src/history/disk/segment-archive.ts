@@ -19,7 +19,7 @@ import {
 
 /** The storage of the segments of a history. */
 export interface HistoryDisk {
-  /** For segments of one `History` at a time. To read those of a running process, copy its folder first. */
+  /** Only for segments, of one `History` at a time. To read those of a running process, copy its folder first. */
   readonly folder: StateFolder;
   /** Maximum size of all segments in bytes; minimum 1 MiB. */
   readonly maxBytes: number;

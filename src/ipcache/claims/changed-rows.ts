@@ -57,7 +57,10 @@ export class ChangedRows {
     }
   }
 
-  /** Passes at most `limit` rows to `onRow`, which must not add rows, and removes them. Returns their number. */
+  /**
+   * Removes at most `limit` rows and passes each to `onRow`, which must not add rows. Returns their number: below
+   * `limit` if none is left.
+   */
   take(limit: number, onRow: (row: number) => void): number {
     let taken = 0;
     while (this.#markedPages > 0) {
