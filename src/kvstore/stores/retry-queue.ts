@@ -128,8 +128,8 @@ export class RetryQueue<J> {
   }
 
   /**
-   * Runs jobs one after the other, and waits if none is due. No `await` may be between `#takeNext` and the wait, because
-   * `#wake` would then miss this worker.
+   * Runs jobs one after the other, and waits if none is due. No `await` may be between `#takeNext` and the wait,
+   * because `#wake` would then miss this worker.
    */
   async #work(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
