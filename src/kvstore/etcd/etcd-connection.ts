@@ -42,8 +42,6 @@ const PROGRESS_BYTES_PER_MS = 1;
 // because other calls may keep the connection busy.
 const MAX_EXTENSIONS = 30;
 
-const passThrough = (bytes: Buffer): Buffer => bytes;
-
 /**
  * Calls `cancel` in a later turn. Node (20.20) does not reset a stream that is cancelled while its session receives
  * data; both ends would keep it.
@@ -180,7 +178,11 @@ function endError(
   toCallError: ToCallError,
 ): KvstoreError {
   const end = code === status.OK ? { code: status.UNAVAILABLE, details: STREAM_ENDED } : { code, details };
-  return toCallError(Object.assign(new Error(end.details), { code: end.code }), contentType);
+  return toCallError(statusError(end), contentType);
+}
+
+function statusError({ code, details }: Pick<StatusObject, 'code' | 'details'>): Error {
+  return Object.assign(new Error(details), { code });
 }
 
 /**
@@ -265,44 +267,54 @@ export class EtcdConnection {
     return answer;
   }
 
-  /** Sends a call. Resolves when it has succeeded and `received` has the answer. */
+  /**
+   * Sends a call. Resolves when it has succeeded and `received` has the answer. Does not use `makeUnaryRequest`, because
+   * its interceptors, events and stack traces take a sixth of the time of a call.
+   */
   #request(
     { path, request }: UnaryCall,
     metadata: Metadata,
     limits: Deadline & Pick<CallOptions, 'signal'>,
     received: { answer?: Buffer | undefined },
   ): Promise<void> {
-    const decode = (answer: Buffer): object => {
-      received.answer = answer;
-      return received;
-    };
     const signal = allowManyListeners(limits.signal);
     const client = this.#acquireClient();
+    const sent = client.getChannel().createCall(path, Number.POSITIVE_INFINITY, null, null, null);
+    const cancel = (): void => sent.cancelWithStatus(status.CANCELLED, 'cancelled');
     return new Promise((resolve, reject) => {
       let isLate = false;
       let contentType: string | undefined;
-      const errorOf = (thrown: Error | null): KvstoreError | undefined => {
+      const errorOf = (end: StatusObject): KvstoreError | undefined => {
         if (signal?.aborted === true) return abortedError();
-        if (thrown === null && received.answer !== undefined) return undefined;
+        const isOK = end.code === status.OK;
+        if (isOK && received.answer !== undefined) return undefined;
         if (isLate) return etcdDeadlineError(this.host);
-        return this.#toCallError(thrown ?? new Error('the response is empty'), contentType);
+        return this.#toCallError(isOK ? new Error('the response is empty') : statusError(end), contentType);
       };
-      const settle = (thrown: Error | null): void => {
-        const error = errorOf(thrown);
+      const settle = (end: StatusObject): void => {
+        const error = errorOf(end);
         this.#releaseClient(client, error);
         cancelDeadline();
         signal?.removeEventListener('abort', abort);
         if (error === undefined) resolve();
         else reject(error);
       };
-      const sent = client.makeUnaryRequest(path, passThrough, decode, request, metadata, {}, settle);
-      sent.on('metadata', (headers) => {
-        contentType = foreignType(headers);
+      sent.start(metadata, {
+        onReceiveMetadata: (headers) => {
+          contentType = foreignType(headers);
+        },
+        onReceiveMessage: (answer: Buffer) => {
+          received.answer = answer;
+        },
+        onReceiveStatus: settle,
       });
-      const abort = (): void => inLaterTurn(() => sent.cancel());
+      sent.startRead();
+      sent.sendMessageWithContext({}, request);
+      sent.halfClose();
+      const abort = (): void => inLaterTurn(cancel);
       const cancelDeadline = this.startDeadline(limits, () => {
         isLate = true;
-        sent.cancel();
+        cancel();
       });
       signal?.addEventListener('abort', abort, { once: true });
       if (signal?.aborted === true) abort();

@@ -49,10 +49,8 @@ export function codeOfMessage(message: string): KvstoreErrorCode | undefined {
   return CODE_BY_MESSAGE.find(([part]) => message.includes(part))?.[1];
 }
 
-/** The status before the text, and an empty note after it, both added by grpc-js 1.14. */
-const GRPC_NOTES = /^\d+ [A-Z_]+: |\.? Resolution note: $/g;
-/** The texts of a call and of a stream whose answer grpc-js 1.14 cannot decompress. Their errors have no status. */
-const UNKNOWN_ENCODING: ReadonlySet<string> = new Set(['undefined undefined: undefined', '']);
+/** An empty note after the text, added by grpc-js 1.14. */
+const EMPTY_NOTE = /\.? Resolution note: $/;
 
 /**
  * Returns an error of grpc-js, or of the decoding of an answer, as a {@link KvstoreError}. For common causes, the
@@ -66,7 +64,7 @@ export function etcdError(thrown: unknown, host?: string): KvstoreError {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
   const grpcStatus = 'code' in error && typeof error.code === 'number' ? error.code : undefined;
   const byStatus = grpcStatus === undefined ? undefined : CODE_BY_STATUS.get(grpcStatus);
-  const text = grpcStatus === undefined ? error.message : error.message.replace(GRPC_NOTES, '');
+  const text = grpcStatus === undefined ? error.message : error.message.replace(EMPTY_NOTE, '');
   const code = codeOfMessage(text) ?? byStatus ?? 'internal';
   const originalText = host === undefined ? text : `${serverAt(host)}: ${text.replace(ETCD_PREFIX, '')}`;
   return new KvstoreError(code, plainMessage(text, grpcStatus, code, host) ?? originalText, { cause: error });
@@ -108,7 +106,8 @@ function plainMessage(
   // `withMissingRight` appends the remedy, because only the caller knows the key.
   if (text.includes('permission denied')) return `permission denied by ${server}`;
   if (grpcStatus === status.DEADLINE_EXCEEDED) return noAnswer(server);
-  if (grpcStatus === undefined && UNKNOWN_ENCODING.has(text))
+  // If grpc-js 1.14 cannot decompress an answer, its error has no status and no text.
+  if (grpcStatus === undefined && text === '')
     return `${server} sent an answer in an unknown grpc-encoding; check the proxy before etcd`;
   if (text === ENHANCE_YOUR_CALM) return `${server} ${TOO_MANY_PINGS}; raise keep-alive-time`;
   if (text === '') return `${server} gave no reason for status ${grpcStatus}`;

@@ -19,9 +19,9 @@ const NETWORK = 'check the network and the endpoint of the configuration';
 const PROXY = 'check the endpoint of the configuration, and the proxy before etcd';
 const DROPPED = `lost the connection to etcd at ${HOST}: connection closed by the peer; check the network and the log of etcd`;
 
-/** An error of grpc-js 1.14, with its status before the text. */
+/** An error with a status of grpc-js. */
 function grpcError(code: status, details: string): Error {
-  return Object.assign(new Error(`${code} ${status[code]}: ${details}`), { code, details });
+  return Object.assign(new Error(details), { code });
 }
 
 /** What grpc-js reports if no address of an endpoint can be connected. */
@@ -216,9 +216,9 @@ describe('the message of a call that failed', () => {
   });
 
   it('an error without a status keeps its text', () => {
-    expect(etcdError(new RangeError('14 UNAVAILABLE: read ECONNRESET'), HOST)).toMatchObject({
+    expect(etcdError(new RangeError('read ECONNRESET. Resolution note: '), HOST)).toMatchObject({
       code: 'internal',
-      message: `etcd at ${HOST}: 14 UNAVAILABLE: read ECONNRESET`,
+      message: `etcd at ${HOST}: read ECONNRESET. Resolution note: `,
     });
   });
 });
