@@ -132,11 +132,14 @@ export class PolicyCIDRTable {
 
   *#applyReceived(): Steps {
     let changes = 0;
-    for (const [group, received] of this.#received) {
-      this.#received.delete(group);
-      for (const _ of this.#applyGroup(group, received)) if (++changes % CHANGES_PER_STEP === 0) yield;
+    try {
+      for (const [group, received] of this.#received) {
+        this.#received.delete(group);
+        for (const _ of this.#applyGroup(group, received)) if (++changes % CHANGES_PER_STEP === 0) yield;
+      }
+    } finally {
+      this.#steps = undefined; // also if the metadata throws, so that later changes are applied
     }
-    this.#steps = undefined;
   }
 
   *#applyGroup(group: string, received: ParsedCIDRGroup | undefined): Steps {

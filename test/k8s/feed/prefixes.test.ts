@@ -214,6 +214,18 @@ describe('the CIDRs of policies', () => {
       }
     });
 
+    it('also after the metadata has thrown (regression: no later change of a group was applied)', async () => {
+      const { metadata, group, turn } = await stepWorld();
+      vi.spyOn(metadata, 'removeMetadata').mockImplementationOnce(() => {
+        throw new Error('no room');
+      });
+      group();
+      while (await turn());
+      group('192.0.2.0/24');
+      while (await turn());
+      expect(metadata.said).toContain('192.0.2.0/24 cidrgroup/office');
+    });
+
     it('also if it and a policy change in between, and each label is set and removed once', async () => {
       const { world, metadata, group, policyOf, turn } = await stepWorld();
       group('192.0.2.0/24');
