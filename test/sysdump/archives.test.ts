@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { deflateRawSync, gzipSync } from 'node:zlib';
+import { createGunzip, deflateRawSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -14,6 +14,7 @@ import {
   readTail,
   readWholeEntry,
 } from '../../src/sysdump/archive/archive.ts';
+import { decompressed } from '../../src/sysdump/archive/decompressed.ts';
 import { allEntries, openArchive } from '../../src/sysdump/archive/open-archive.ts';
 import { examineSysdump, sysdumpObjects } from '../../src/sysdump/examine.ts';
 import { tarEntry, tarGzOf, tarOf, type WrittenFile, writeFolder, zipOf } from './support/archive-writer.ts';
@@ -298,6 +299,23 @@ describe('archives', () => {
       names.push(name);
     await archive.close();
     expect([broken, names.at(-1)]).toEqual([['corrupt inner.tar.gz'], 'behind']);
+  });
+
+  it('ends decompression when its input has ended (regression: an archive was read twice at once behind a broken one)', async () => {
+    const stream = createGunzip();
+    const closed = new Promise<void>((resolve) => stream.once('close', () => setImmediate(resolve)));
+    let hasEnded = false;
+    async function* input(): AsyncGenerator<Uint8Array, void, void> {
+      try {
+        yield Buffer.from('not compressed');
+        await closed; // as if the archive around it is slow
+        yield Buffer.from('the rest');
+      } finally {
+        hasEnded = true;
+      }
+    }
+    await expect(decompressed(input(), stream).next()).rejects.toThrow('incorrect header check');
+    expect(hasEnded).toBe(true);
   });
 
   it('names each broken file of a zip', async () => {
