@@ -173,7 +173,7 @@ export class KubernetesFollower {
     this.#layer?.releaseWithheld();
   }
 
-  /** Resolves when the IPCache has the claims of all prefixes whose labels were received so far. */
+  /** Resolves when the IPCache has the claims of all prefixes whose labels were set so far. */
   async waitForLabels(): Promise<void> {
     await this.#layer?.waitForRevision();
   }
