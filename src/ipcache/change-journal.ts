@@ -29,7 +29,10 @@ export interface EntryMirror {
    * reused register. Within a batch, a prefix may be set repeatedly.
    */
   set(key: Readonly<PrefixRegister>, old: IPCacheEntry | undefined, next: IPCacheEntry | undefined): void;
-  /** Called at the end of a write or batch, unless it throws: the mirror now equals the cache at this revision. */
+  /**
+   * Called before listeners at the end of a write or batch that does not throw. The mirror now equals the cache at this
+   * revision.
+   */
   publish(revision: number): void;
 }
 
