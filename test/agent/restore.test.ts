@@ -23,7 +23,7 @@ import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
 import { until } from '../base/support/until.ts';
 import { NO_INPUTS, startAgent, type TestKey } from './support/agent-under-test.ts';
-import { settle } from './support/fake-clock.ts';
+import { FakeClock, settle } from './support/fake-clock.ts';
 import { NO_KUBERNETES } from './support/kubernetes-options.ts';
 import { temporaryFolder } from './support/temporary-folder.ts';
 import { config, ip } from './support/test-keys.ts';
@@ -501,6 +501,33 @@ describe('an agent that is restarted', () => {
     const { agent, state } = await startAgent(OWN, CART, { stateDir, clustermeshConfig, serviceTTLMs: 50 });
     await expect.poll(() => state().services).toEqual({ 'shop/cart': {} });
     expect(agent.ipcache.get('10.2.0.1')).toMatchObject({ source: 'restored', owner: 'baltic' });
+  });
+
+  it('keeps the restored services of a cluster that is followed late until its own service TTL ends', async () => {
+    const stateDir = temporaryFolder({});
+    await firstRun(stateDir);
+    const clustermeshConfig = temporaryFolder({ baltic: '' });
+    const clock = new FakeClock();
+    const begun = clock.now();
+    const options = { stateDir, clustermeshConfig, serviceTTLMs: 60_000 };
+    const { agent, state } = await startAgent(OWN, CART, options, clock);
+    writeFileSync(join(clustermeshConfig, 'baltic'), 'endpoints:\n- http://127.0.0.1:1\n');
+    await until('the cluster is followed', async () => {
+      await clock.advance(100);
+      return agent.cluster('baltic') !== undefined;
+    });
+    await clock.advance(begun + 60_000 - clock.now());
+    expect(state().services).toEqual({ 'shop/cart': { '10.2.0.1': expect.anything() } });
+    await clock.advance(60_000);
+    await expect.poll(() => state().services).toEqual({ 'shop/cart': {} });
+  });
+
+  it('that is stopped does not wait for the service TTL of clusters that are not followed', async () => {
+    const clock = new FakeClock();
+    const options = { stateDir: temporaryFolder({}), serviceTTLMs: 60_000 };
+    const { agent } = await startAgent(OWN, CART, options, clock);
+    await agent.stop();
+    expect(clock.pending).toBe(0);
   });
 
   it('keeps the restored state of remote clusters if their folder cannot be read at the start (regression: released)', async () => {
