@@ -68,7 +68,7 @@ describe('a client that gets 429 or 408', () => {
   it('sends a request again that the agent did not receive in time (regression: it failed with 408)', async () => {
     const { ask, sent, clock } = await client(1, undefined, 408);
     const answer = ask();
-    await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([1, 1]));
+    await vi.waitFor(() => expect([sent(), clock.pending]).toEqual([1, 1]), 60_000);
     await clock.advance(1_500);
     expect(await answer).toEqual({ sent: 2 });
   });
