@@ -448,6 +448,12 @@ describe('the live view', () => {
     expect(await violations(page)).toEqual([]);
   });
 
+  it('names the type ip of an address prefix (regression: its filter showed ip)', async () => {
+    const { page } = await open('#/live?type=ip');
+    await page.locator('.feed li').first().waitFor();
+    expect(await page.getByLabel('type').locator('option:checked').innerText()).toBe('prefix');
+  });
+
   it('shows the date of a change that is not of today (regression: only its time of day)', async () => {
     const { page, show } = await open();
     const item = { sequence: 1, at: '2020-02-03T12:00:00Z', kind: 'prefix', key: '10.0.0.1/32', after: {} };

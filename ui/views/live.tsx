@@ -14,6 +14,9 @@ const MAX_SHOWN = 200;
 /** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
+/** The texts of types that differ from their names. `ip` is the name of the API for prefixes, which an address may contain. */
+const TYPE_TEXTS: Readonly<Record<string, string>> = { ip: 'prefix', mark: 'event' };
+
 /** Returns a change of the feed as a record. Without a history, the old value is not known. */
 function recordOf({ revision, at, type, kind, key, value }: ChangeDocument): HistoryRecordDocument {
   return {
@@ -92,12 +95,7 @@ export function Live({ parameters }: { parameters: URLSearchParams }): VNode {
         Live
       </Title>
       <search class="filters" aria-label="Filters of the changes">
-        <Choice
-          name="type"
-          label="type"
-          options={TYPES}
-          text={(name) => (name === 'mark' ? 'event' : name)}
-        />
+        <Choice name="type" label="type" options={TYPES} text={(type) => TYPE_TEXTS[type] ?? type} />
         <Choice name="change" label="change" options={['added', 'changed', 'removed']} />
         <TextFilter name="contains" label="key contains" example="10.10." />
       </search>
