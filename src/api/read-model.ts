@@ -96,7 +96,7 @@ export interface ReadModel extends EngineViews {
   identities(): Iterable<KnownIdentity>;
   /** Returns the cluster that allocated an identity; empty for a reserved or unknown one. */
   readonly clusterOf: (identity: number) => string;
-  /** Returns the origin of a live claim. */
+  /** Returns the origin of a current claim; not of one in the history. */
   readonly originOf: (claim: Pick<ExplainedClaim, 'key' | 'source' | 'owner' | 'k8s'>) => OriginDocument;
   /** Returns the age of an identity whose labels were restored and not confirmed. */
   readonly restoredIdentity: (identity: number) => RestoredDocument | undefined;

@@ -87,7 +87,11 @@ export function addDatapathOptions(command: Command): Command {
   return addPinOptions(command)
     .addOption(choice('--datapath-services <mode>', 'implementation of services', SERVICES))
     .addOption(
-      choice('--datapath-source-ranges <frontends>', 'frontends of loadBalancerSourceRanges', SOURCE_RANGES),
+      choice(
+        '--datapath-source-ranges <frontends>',
+        'frontends at which loadBalancerSourceRanges apply',
+        SOURCE_RANGES,
+      ),
     )
     .addOption(choice('--datapath-routing <mode>', 'routes to pods of other nodes', ROUTING))
     .addOption(

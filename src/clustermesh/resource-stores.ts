@@ -23,7 +23,7 @@ export interface StoreHooks {
   readonly rejections: RejectionLog;
   /** Must be called after each batch of each resource. */
   readonly onApplied: () => void;
-  /** Receives the errors of observers. The key counts as applied. */
+  /** Receives the errors of observers. The key whose observer failed counts as applied. */
   readonly onFault: FaultListener;
 }
 
@@ -126,14 +126,14 @@ export abstract class ResourceStores {
     if (services.length > 0) await Promise.race([...services, this.servicesSkipped.promise]);
   }
 
-  /** Number of keys held, of all resources. */
+  /** Number of known keys of all resources, those of an unreachable kvstore included. */
   get size(): number {
     let size = 0;
     for (const store of this.stores.values()) size += store.size;
     return size;
   }
 
-  /** Number of keys from the current watches. Unlike held keys, these are in the kvstore now. */
+  /** Number of keys from the current watches. Unlike other known keys, these are in the kvstore now. */
   get watchedKeys(): number {
     let watchedKeys = 0;
     for (const store of this.stores.values()) watchedKeys += store.status().watch?.keys ?? 0;
@@ -148,7 +148,7 @@ export abstract class ResourceStores {
 
   /**
    * Returns the kvstore key of a name of a resource and the last read revision; `undefined` if the name is not
-   * held. The revision may be of an earlier connection while the kvstore does not answer.
+   * known. The revision may be of an earlier connection while the kvstore does not answer.
    */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
     const revision = this.stores.get(resource)?.revisionOf(name);

@@ -3,16 +3,24 @@ import { mix } from '../columns/mix.ts';
 /** The version of the hashes. Digests of different versions cannot be compared. */
 export const DIGEST_VERSION = 4;
 
-/** Number of buckets of a digest. Each bucket has 256 places, too. */
+/*
+ * A digest is a sum of hashes, so that it does not depend on their order. Each hash and each sum has 64 bits: two lanes
+ * of 32 bits, `a` and `b`, which different functions compute from the same input.
+ *
+ * The hash of a key is its place, of 16 bits. Its upper 8 bits are the bucket of the key. A comparison of two digests
+ * first finds the differing buckets by their sums, then the differing places in these buckets.
+ */
+
+/** Number of buckets of a digest, and of places of a bucket. */
 export const BUCKETS = 256;
 
-/** The number of places: the upper 8 bits of a place are its bucket. */
+/** Number of places. */
 export const PLACES: number = BUCKETS * BUCKETS;
 
 const FNV_PRIME = 0x0100_0193;
 const OTHER_PRIME = 0x85eb_ca6b;
 
-/** Adds a word to the hash of the second lane and returns the new hash. Like `mix`, a bijection of the word. */
+/** Returns the hash of lane `b` with a word added. Like `mix`, which is that of lane `a`, a bijection of the word. */
 export function mixOther(hash: number, word: number): number {
   const result = Math.imul(hash ^ word, OTHER_PRIME);
   return result ^ (result >>> 13);
@@ -32,7 +40,7 @@ export function textHash(hash: number, text: string): number {
   return mix(result, length + 1);
 }
 
-/** Returns the place of a key by both lanes of its hash: 16 bits, of which the upper 8 are the bucket. */
+/** Returns the place of a key from both lanes of its hash. */
 export function placeOfLanes(a: number, b: number): number {
   return mix(a, b) >>> 16;
 }

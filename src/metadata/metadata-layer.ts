@@ -74,7 +74,7 @@ const LABELS = listOf(
 );
 
 const CHUNK = 256;
-/** Merging this number of labels takes as long as a prefix with few labels. */
+/** Number of labels whose merge takes as long as the other work on a prefix. */
 const LABELS_PER_PREFIX = 16;
 
 /** The current claim of a prefix. */
@@ -139,7 +139,7 @@ export class MetadataLayer {
   /** Prefixes without a claim, because no identity was free, with the labels of the missing identity. */
   readonly #withoutIdentity = new Map<string, string>();
   /** The prefixes of `#withoutIdentity` by their labels, the longest waiting first. */
-  readonly #waitingLabels = new Map<string, Set<string>>();
+  readonly #waitingByLabels = new Map<string, Set<string>>();
   /** True if this turn has freed an identity. */
   #hasFreedIdentity = false;
 
@@ -308,19 +308,21 @@ export class MetadataLayer {
   }
 
   /**
-   * Enqueues the prefixes whose labels can get a free identity, the longest waiting first. Their revision is a new one,
-   * because their current revision counts as applied.
+   * Enqueues the prefixes whose labels can get a free identity, the longest waiting first.
    */
   #retry(): void {
     let { free } = this.#identities;
-    for (const texts of this.#waitingLabels.values()) {
+    for (const texts of this.#waitingByLabels.values()) {
       if (free <= 0) return;
       free--;
       this.#enqueueAgain(texts);
     }
   }
 
-  /** Enqueues prefixes under the next revision. */
+  /**
+   * Enqueues prefixes that have no identity yet, under the revision of the next change, because all revisions up to the
+   * current one may already count as applied.
+   */
   #enqueueAgain(texts: Iterable<string>): void {
     for (const text of texts) this.#enqueue(text, this.#revision + 1);
   }
@@ -335,18 +337,18 @@ export class MetadataLayer {
     const labels = desired?.resolved.kind === 'labels' ? formatLabels(desired.resolved.labels) : '';
     const previous = this.#withoutIdentity.get(text);
     if (previous !== undefined && !(isMissing && previous === labels)) {
-      const others = this.#waitingLabels.get(previous);
+      const others = this.#waitingByLabels.get(previous);
       others?.delete(text);
-      if (others?.size === 0) this.#waitingLabels.delete(previous);
+      if (others?.size === 0) this.#waitingByLabels.delete(previous);
       this.#withoutIdentity.delete(text);
     }
     if (!isMissing) {
-      this.#enqueueAgain(this.#waitingLabels.get(labels) ?? []);
+      this.#enqueueAgain(this.#waitingByLabels.get(labels) ?? []);
       return;
     }
     this.#withoutIdentity.set(text, labels);
-    const waiting = this.#waitingLabels.get(labels) ?? new Set();
-    this.#waitingLabels.set(labels, waiting.add(text));
+    const waiting = this.#waitingByLabels.get(labels) ?? new Set();
+    this.#waitingByLabels.set(labels, waiting.add(text));
   }
 
   /** Updates the claim of a prefix. Returns the number of merged labels. */
@@ -370,7 +372,7 @@ export class MetadataLayer {
   /** Returns the desired claim of a prefix; undefined if it gets none. */
   #desiredClaim(text: string, { source, known, merged }: MergedPrefix): DesiredClaim | undefined {
     const node = merged.has('kube-apiserver') ? this.#nodeAt(known.key) : undefined;
-    // The local host is not changed (KUBERNETES 43).
+    // The claim on an address of this host stays as it is (SEMANTICS 2.5).
     if (node?.identity === RESERVED_IDENTITIES.host) return undefined;
     const label = node && nodeLabel(node.identity);
     if (label !== undefined) merged.set(label.key, label);

@@ -2,8 +2,8 @@ import type { WatchState } from '../session/backend.ts';
 
 /**
  * Recognizes values that a restore of the kvstore from a backup brings back. After an interruption, a watch delivers
- * only differences, so an event with a revision from before the interruption delivers a value which was deleted or
- * overwritten. The owner must pass each state and event of the watch.
+ * only differences. If such an event has a revision from before the interruption, its value was deleted or overwritten
+ * at that time, so a restore has brought it back. The owner must pass each state and event of the watch.
  */
 export class ReturnedValues {
   /** Latest revision of the events. */

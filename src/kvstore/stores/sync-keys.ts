@@ -8,7 +8,7 @@ import { charactersOfValue } from '../session/table-event.ts';
 import type { LeaseID } from '../session/transport.ts';
 import { bytesOf } from '../session/wire-key-value.ts';
 
-/** The row of a key, {@link CANARY}, or the number of an {@link InheritedLease}, which is less. */
+/** The row of a key, {@link CANARY}, or a number below it, of an {@link InheritedLease}. */
 export type Job = number;
 
 export const CANARY: Job = -1;
@@ -20,7 +20,7 @@ export const WANTED = 1;
 /** The kvstore is known to have a value that this store has written or adopted. */
 export const STORED = 2;
 /** The kvstore is known to have the wanted value. Only with {@link STORED}. */
-export const LANDED = 4;
+export const UP_TO_DATE = 4;
 /** The value in the kvstore is unknown. The next write compares first. */
 export const UNKNOWN = 8;
 /** The last write failed. It may have taken effect, so the next write compares first. */
@@ -180,13 +180,13 @@ export class SyncKeys {
   want(row: number, value: string): void {
     if (this.#values.get(row) === value) return;
     const inherited = this.#inherited.get(row);
-    this.update(row, LANDED, WANTED | CHANGED);
+    this.update(row, UP_TO_DATE, WANTED | CHANGED);
     this.#values.set(row, value === inherited ? inherited : value); // one text in memory
   }
 
   /** Records that the key must not exist. */
   unwant(row: number): void {
-    this.update(row, WANTED | LANDED, CHANGED);
+    this.update(row, WANTED | UP_TO_DATE, CHANGED);
     this.#values.set(row, undefined);
   }
 

@@ -31,11 +31,11 @@ import {
   type InheritedLease,
   type Job,
   JobColumn,
-  LANDED,
   PENDING,
   STORED,
   SyncKeys,
   UNKNOWN,
+  UP_TO_DATE,
   WAITING,
   WANTED,
 } from './sync-keys.ts';
@@ -257,7 +257,7 @@ export class SyncStore {
   /** Sets the wanted value to the one that another client has put. The key is not written, and keeps its lease. */
   adopt(name: string, value: Uint8Array): void {
     const row = this.#want(name, charactersOf(value));
-    this.#keys.set(row, STORED | LANDED | UNKNOWN); // unknown because a running write may replace it
+    this.#keys.set(row, STORED | UP_TO_DATE | UNKNOWN); // unknown because a running write may replace it
     this.#contested.cancel(row);
     this.#enqueue(row);
   }
@@ -329,7 +329,7 @@ export class SyncStore {
     const attempt = this.#writing.get(row);
     if (attempt === undefined && !keys.is(row, STORED)) return true; // written soon
     const landedAt = keys.echoOf(row);
-    const isEcho = modRevision === landedAt && keys.is(row, LANDED);
+    const isEcho = modRevision === landedAt && keys.is(row, UP_TO_DATE);
     const isDesired = isEcho || (type !== 'delete' && keys.hasValue(row, event.value));
     if (attempt !== undefined) {
       attempt.watched = { isDesired, modRevision };
@@ -584,7 +584,7 @@ export class SyncStore {
   }
 
   #putAgain(row: number): void {
-    this.#keys.update(row, STORED | LANDED, 0);
+    this.#keys.update(row, STORED | UP_TO_DATE, 0);
     this.#keys.disinherit(row);
     this.#canaryWaits.forgetQueued(row);
     this.#landingWaits.forgetQueued(row);
@@ -601,7 +601,7 @@ export class SyncStore {
 
   #enqueue(row: number): void {
     if (!this.#keys.is(row, PENDING)) {
-      if (this.#keys.is(row, LANDED)) return;
+      if (this.#keys.is(row, UP_TO_DATE)) return;
       this.#canaryWaits.recordQueued(row);
       this.#landingWaits.recordQueued(row);
     }
@@ -676,7 +676,7 @@ export class SyncStore {
       return;
     }
     keys.disinherit(row);
-    keys.update(row, DIFFERENT | CHANGED, STORED | LANDED);
+    keys.update(row, DIFFERENT | CHANGED, STORED | UP_TO_DATE);
     this.#contested.cancel(row);
     this.#stopAwaitingEcho(row);
     if (!this.#isWatching) this.#awaitEcho(row, UNKNOWN_REVISION);
@@ -727,7 +727,7 @@ export class SyncStore {
       watched: undefined,
     };
     keys.disinherit(row);
-    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | LANDED | CHANGED, 0);
+    keys.update(row, DIFFERENT | FAILED | UNKNOWN | STORED | UP_TO_DATE | CHANGED, 0);
     if (value !== undefined) this.#writing.set(row, attempt);
     else this.#writing.delete(row);
     this.#contested.cancel(row);
@@ -745,7 +745,7 @@ export class SyncStore {
     const keys = this.#keys;
     if (value === undefined) return;
     const isChanged = keys.is(row, CHANGED);
-    keys.update(row, LANDED, isChanged ? STORED : STORED | LANDED);
+    keys.update(row, UP_TO_DATE, isChanged ? STORED : STORED | UP_TO_DATE);
     this.#writing.delete(row);
     this.#stopAwaitingEcho(row);
     if (isChanged) return; // written again soon

@@ -51,7 +51,7 @@ export class EventQueue {
     return this.#bytes > this.#limits.highWaterBytes;
   }
 
-  /** Adds an event. Its type must be `create` if the reader will not know the key after the events before. */
+  /** Adds an event. Its type must be `create` if the key does not exist after the events that were queued before. */
   push(event: WatchEvent): void {
     this.#items.push(event);
     this.#bytes += weight(event);
@@ -67,6 +67,7 @@ export class EventQueue {
    */
   shorten(): void {
     if (this.#bytes <= this.#coalesceAbove) return;
+    // One revision writes each key only once.
     const isOneRevision = this.#items[this.#head]?.modRevision === this.#items.at(-1)?.modRevision;
     if (!isOneRevision) this.#coalesce();
   }
