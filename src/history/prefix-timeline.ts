@@ -3,7 +3,7 @@ import { decidingRule } from '../ipcache/deciding-rule.ts';
 import type { CompleteClaim } from '../ipcache/row-reader.ts';
 import type { ClaimWriter, DecidingRule } from '../ipcache/types.ts';
 import { compareWriters } from '../model/source.ts';
-import { copyRegister, formatKey, isFullLength, type PrefixRegister } from '../net/prefix.ts';
+import { copyRegister, formatKey, hasAddressLength, type PrefixRegister } from '../net/prefix.ts';
 import { writerText } from './claim-codec.ts';
 import { type ClaimChange, keyHash } from './record-reader.ts';
 import type { Segment } from './segment.ts';
@@ -26,7 +26,7 @@ export type IsLater = (place: RecordPlace) => boolean;
 
 /** Returns the keys of a prefix: for a full-length one the endpoint IP and the CIDR, the endpoint first (I4). */
 export function keysOf(key: Readonly<PrefixRegister>): readonly PrefixRegister[] {
-  if (!isFullLength(key)) return [copyRegister(key)];
+  if (!hasAddressLength(key)) return [copyRegister(key)];
   return (['endpoint', 'cidr'] as const).map((form) => ({ ...copyRegister(key), form }));
 }
 

@@ -6,7 +6,7 @@ import {
   comparePrefixes,
   formatKey,
   formatKeyOf,
-  isFullLength,
+  hasAddressLength,
   type PrefixRegister,
   parseKey,
   prefixRegister,
@@ -146,7 +146,7 @@ export class CacheReads {
 
   /** Returns the slot that listeners see at a prefix: endpoint, else CIDR (I4), else -1. Changes the form of `key`. */
   protected visibleSlot(key: PrefixRegister): number {
-    if (isFullLength(key)) {
+    if (hasAddressLength(key)) {
       key.form = 'endpoint';
       const endpoint = this.table.find(key);
       if (endpoint >= 0) return endpoint;

@@ -12,7 +12,7 @@ import { maskWords } from '../net/address-words.ts';
 import {
   copyRegister,
   formatKey,
-  isFullLength,
+  hasAddressLength,
   Prefix,
   type PrefixRegister,
   parsePrefix,
@@ -380,7 +380,10 @@ export class MetadataLayer {
     const { hostIP, encryptKey } = node ?? {};
     const isAddress =
       merged.has('kube-apiserver') || (resolved.kind === 'reserved' && !isWorld(resolved.identity));
-    const key = formatKey({ ...known.key, form: isAddress && isFullLength(known.key) ? 'endpoint' : 'cidr' });
+    const key = formatKey({
+      ...known.key,
+      form: isAddress && hasAddressLength(known.key) ? 'endpoint' : 'cidr',
+    });
     return { key, source, hostIP, encryptKey, resolved };
   }
 
@@ -407,7 +410,7 @@ export class MetadataLayer {
    * `remote-node`).
    */
   #nodeAt(key: PrefixRegister): KeyedEntry | undefined {
-    if (!isFullLength(key)) return undefined;
+    if (!hasAddressLength(key)) return undefined;
     const { claims = [] } = this.#options.ipcache.explain(formatKey({ ...key, form: 'endpoint' })) ?? {};
     return claims.find(
       ({ key: claimKey, owner, identity }) =>

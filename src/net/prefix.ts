@@ -40,7 +40,7 @@ export function copyRegister({
 }
 
 /** Returns true if a prefix has the length of an address. */
-export function isFullLength({ family, length }: Pick<PrefixRegister, 'family' | 'length'>): boolean {
+export function hasAddressLength({ family, length }: Pick<PrefixRegister, 'family' | 'length'>): boolean {
   return length === addressBits(family);
 }
 
@@ -178,7 +178,7 @@ export class Prefix implements Readonly<AddressWords> {
 
   /** True if the prefix contains a single address. */
   get isFullLength(): boolean {
-    return isFullLength(this);
+    return hasAddressLength(this);
   }
 
   /** Returns true if every address of `other` is in this prefix; false if the address spaces differ. */

@@ -1,7 +1,7 @@
 import { EFFECT } from '../../ipcache/claims/claim-state.ts';
 import type { IPCache } from '../../ipcache/ipcache.ts';
 import { type Family, maskWords } from '../../net/address-words.ts';
-import { formatKey, isFullLength, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
+import { formatKey, hasAddressLength, type PrefixRegister, prefixRegister } from '../../net/prefix.ts';
 import { claimsBefore, keysOf } from '../prefix-timeline.ts';
 import { keyHash } from '../record-reader.ts';
 import type { Segment } from '../segment.ts';
@@ -73,7 +73,7 @@ export class PastLookups {
       return claimsBefore(key, claimsOf(formatKey(key)), this.#segments, (place) => place.ms > ms)[0]
         ?.identity;
     }
-    if (key.form === 'cidr' && isFullLength(key) && !this.#hasFullCIDR[key.family]) return undefined;
+    if (key.form === 'cidr' && hasAddressLength(key) && !this.#hasFullCIDR[key.family]) return undefined;
     return this.#ipcache.claimsOf(formatKey(key))[0]?.identity;
   }
 

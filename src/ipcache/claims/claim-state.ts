@@ -1,7 +1,7 @@
 import { HashPrefixTable } from '../../lpm/hash-prefix-table.ts';
 import type { PrefixTable } from '../../lpm/prefix-table.ts';
 import { compareWriters, mayOverwrite } from '../../model/source.ts';
-import { isFullLength, type PrefixRegister } from '../../net/prefix.ts';
+import { hasAddressLength, type PrefixRegister } from '../../net/prefix.ts';
 import { sameEntry } from '../change.ts';
 import type { ChangeJournal } from '../change-journal.ts';
 import type { EntryIndex } from '../entry-indexes.ts';
@@ -56,7 +56,7 @@ const BEFORE_AND_AFTER: number = EFFECT.before | EFFECT.after;
 const SCANNED_PER_CLAIM = 128;
 
 function isFullLengthCIDR(key: Readonly<PrefixRegister>): boolean {
-  return key.form === 'cidr' && isFullLength(key);
+  return key.form === 'cidr' && hasAddressLength(key);
 }
 
 /**
@@ -190,7 +190,7 @@ export class ClaimState {
 
   /** Returns the slot of the other form of a full-length key, endpoint or CIDR; -1 if there is none. */
   counterpart(key: PrefixRegister): number {
-    if (!isFullLength(key)) return -1;
+    if (!hasAddressLength(key)) return -1;
     if (key.form === 'endpoint' && this.#fullLengthCIDRs === 0) return -1;
     const form = key.form;
     key.form = form === 'cidr' ? 'endpoint' : 'cidr';
