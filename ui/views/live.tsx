@@ -14,7 +14,7 @@ const MAX_SHOWN = 200;
 /** The kinds of records, as values of the filter. */
 const TYPES = ['prefix', 'service', 'node', 'mark'] as const;
 
-/** The texts of types that differ from their names. `ip` is the name of the API for prefixes, which an address may contain. */
+/** Texts of types that differ from their names. `ip` is the name of the API for prefixes; an address may contain it. */
 const TYPE_TEXTS: Readonly<Record<string, string>> = { ip: 'prefix', mark: 'event' };
 
 /** Returns a change of the feed as a record. Without a history, the old value is not known. */
