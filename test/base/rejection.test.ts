@@ -127,14 +127,14 @@ describe('the word that is most similar to an unknown one', () => {
     );
   });
 
-  it('is found among 1,000 names that are made to be slow in less than 12 ms (regression: 22 ms)', async () => {
+  it('is found among 1,000 names that are made to be slow in less than 18 ms (regression: 22 ms)', async () => {
     const random = (at: number): string => 'abcdefgh'.charAt(Math.imul(at, 0x9e37_79b1) >>> 29);
     const names = Array.from({ length: 1000 }, (_, i) =>
       Array.from({ length: 62 }, (_, at) => random(i * 62 + at)).join(''),
     );
     const unknown = `x${'a'.repeat(60)}y`;
     const find = (): unknown => nearest(unknown, names);
-    expect(await leastCpuTime(find, 12)).toBeLessThan(12);
+    expect(await leastCpuTime(find, 18)).toBeLessThan(18);
   });
 
   it('is found among 1,000 long ones in less than 20 ms (regression: 40 to 500 ms)', async () => {

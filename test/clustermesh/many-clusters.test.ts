@@ -304,5 +304,5 @@ it('the first entries of a cluster are visible after its first page, however man
   expect(firstPage).toBeLessThanOrEqual(1024);
   expect(before).toBeGreaterThan(0);
   expect(before).toBeLessThanOrEqual(2); // the next page is read while the first is applied
-  expect(await readsBeforeFirst(100)).toEqual([1, firstPage]);
+  expect(await readsBeforeFirst(10)).toEqual([1, firstPage]);
 });

@@ -2,9 +2,9 @@ import type { WatchLimits } from './watch-limits.ts';
 
 // Target duration of a page: a slow link then shows progress, and a failure costs little.
 const TARGET_MS = 1000;
-// Maximum factor by which a page is larger than the page before.
+// Maximum size of a page, as a multiple of the page before.
 const MAX_GROWTH = 8;
-// Maximum factor by which a page is smaller than the page before.
+// Minimum size of a page: the size of the page before, divided by this.
 const MAX_SHRINK = 4;
 
 /**
