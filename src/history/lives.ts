@@ -65,8 +65,8 @@ export function currentLife(archived: readonly StoredSegment[], life: number, lo
   const { segments, floorMs } = log;
   const oldest = segments[0] as Segment; // there is always one
   const stored = archived.filter(({ facts, number }) => facts.head.life === life && number < oldest.number);
-  const retained = log.spans.map((span) => ({ ...span }));
-  const older = storedSpans(stored, retained, oldest.startMs);
+  const inMemory = log.spans.map((span) => ({ ...span }));
+  const older = storedSpans(stored, inMemory, oldest.startMs);
   const parts = [...stored, ...segments.map(memoryPart)];
   const gaps = gapsOf(stored, oldest);
   return {
@@ -75,7 +75,7 @@ export function currentLife(archived: readonly StoredSegment[], life: number, lo
     floorMs: stored[0]?.startMs ?? floorMs,
     endMs: Number.POSITIVE_INFINITY,
     afterEnd: 'clock',
-    spans: [...retained, ...older, ...gaps],
+    spans: [...inMemory, ...older, ...gaps],
     parts,
   };
 }
@@ -95,19 +95,19 @@ function endedLife(stored: readonly StoredSegment[]): Life {
 }
 
 /**
- * Returns the uncertain intervals of stored segments, each once, without those in memory (`newer`). Each segment
- * contains the intervals known when it was written. Of several copies of an interval, the newest is returned. If this
- * copy has no end, the interval ended before the next segment began, because that segment does not contain it.
- * `newerMs`: the start of the records in memory.
+ * Returns the uncertain intervals of stored segments, each once, without those in memory. Each segment contains the
+ * intervals known when it was written. Of several copies of an interval, the newest is returned. If this copy has no
+ * end, the interval ended before the next segment began, because that segment does not contain it.
+ * `memoryStartMs`: the start of the records in memory.
  */
 function storedSpans(
   stored: readonly StoredSegment[],
-  newer: readonly UncertainSpan[] = [],
-  newerMs?: number,
+  inMemory: readonly UncertainSpan[] = [],
+  memoryStartMs?: number,
 ): readonly UncertainSpan[] {
   const spans: UncertainSpan[] = [];
-  const known = new Set(newer.map(spanKey));
-  let nextMs = newerMs;
+  const known = new Set(inMemory.map(spanKey));
+  let nextMs = memoryStartMs;
   for (const { facts, startMs } of stored.toReversed()) {
     const unknown = facts.spans.filter((span) => !known.has(spanKey(span)));
     for (const span of unknown) {

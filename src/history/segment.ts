@@ -364,6 +364,15 @@ export class Segment extends RecordReader {
     }
   }
 
+  /** Yields the heads of the records from a sequence number on, oldest first. */
+  *headsFrom(sequence: number): Generator<RecordHead & { readonly sequence: number }, void, void> {
+    let next = Math.max(sequence, this.firstSequence);
+    for (let at = this.positionOf(next); at < this.bytes.length; at = this.endOf(at)) {
+      this.enter(at);
+      yield { sequence: next++, position: at, kind: this.kind, ms: this.ms };
+    }
+  }
+
   /** Writes the head of a record without its length, and adds it to its bucket (-1: none). Returns its position. */
   #begin(kind: Kind, ms: number, bucket: number): number {
     const bytes = this.bytes;

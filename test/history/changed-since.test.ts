@@ -85,6 +85,35 @@ it('changes during the question are not part of its answer', async () => {
   expect(writes).toBeGreaterThan(2000);
 });
 
+it('many changes during the question are added in several turns (regression: all in one)', async () => {
+  const clock = new ManualClock();
+  const cache = new IPCache();
+  const upsert = (identity: number): void => {
+    cache.upsert('10.0.0.1', { source: 'k8s', identity });
+  };
+  let turns = 0;
+  const gate = new TurnGate({
+    clock,
+    weightPerTurn: 1,
+    nextTurn: (callback) =>
+      setImmediate(() => {
+        if (turns++ === 0) for (let i = 0; i < 30_000; i++) upsert(1000 + i);
+        callback();
+      }),
+  });
+  const history = new History({ ipcache: cache, clock, gate });
+  upsert(1);
+  history.start();
+  clock.advance(1);
+  const at = clock.wallTime();
+  clock.advance(1);
+  for (let i = 0; i < 800; i++) upsert(2 + i);
+  const changed = await history.past.changedSince(at, 10);
+  if (typeof changed === 'string') throw new Error(changed);
+  expect(changed.prefixes.get('10.0.0.1/32')?.identity).toBe(1);
+  expect(turns).toBeGreaterThan(10);
+});
+
 it('of a moment before the process, or with too many changes, there is no list', async () => {
   const clock = new ManualClock();
   const cache = new IPCache();

@@ -64,6 +64,12 @@ import { Reading } from './reading.ts';
 /** Number of prefixes that {@link PastReader.changedSince} evaluates in one slice. */
 const PREFIXES_PER_SLICE = 128;
 
+/**
+ * Number of changes since the query began that it adds in one slice: about 3 ms. One slice in each turn of 10 ms is ten
+ * times as fast as the maximum rate of recorded changes.
+ */
+const LATER_PER_SLICE = 2048;
+
 const NO_SEGMENTS: readonly StoredSegment[] = [];
 
 export interface PastReaderOptions {
@@ -169,12 +175,12 @@ export class PastReader {
     await this.#addOlder(reading, changed, point, maxKeys);
     if (changed.size > maxKeys) return 'too-many';
     const prefixes = new Map<string, VisibleClaim | undefined>();
-    let next = this.#addLater(reading, changed, reading.nextSequence);
+    let next = await this.#addLater(reading, changed, reading.nextSequence);
     for (const [prefix, claim] of changed.visible()) {
       prefixes.set(prefix, claim);
       if (prefixes.size % PREFIXES_PER_SLICE !== 0) continue;
       await reading.pass();
-      next = this.#addLater(reading, changed, next);
+      next = await this.#addLater(reading, changed, next);
     }
     const log = this.#options.log();
     // Changes may have been lost since the query began.
@@ -205,24 +211,25 @@ export class PastReader {
 
   /**
    * Adds the changes that were recorded since the query began, from a sequence number on, because the current claims
-   * include them. Returns the next sequence number.
+   * include them. Resolves to the next sequence number, in the turn in which no change is missing.
    */
-  #addLater(reading: Reading, changed: ChangedPrefixes, from: number): number {
+  async #addLater(reading: Reading, changed: ChangedPrefixes, from: number): Promise<number> {
     const log = this.#options.log();
     if (log === undefined) return from;
-    if ((log.segments[0]?.firstSequence ?? from) > from) reading.isLost = true;
     const register = prefixRegister();
-    for (const segment of log.segments) {
-      if (segment.endSequence <= from) continue;
-      const positions: number[] = [];
-      for (const { position, kind, sequence } of segment.newestHeads()) {
-        if (sequence < from) break;
-        if (kind === KIND.prefix) positions.push(position);
+    let next = from;
+    while (next < log.nextSequence) {
+      const segment = log.segments.find(({ endSequence }) => endSequence > next);
+      if (segment === undefined) break;
+      if (segment.firstSequence > next) reading.isLost = true;
+      for (const { position, kind, sequence } of segment.headsFrom(next)) {
+        if (kind === KIND.prefix) changed.addNewer(...claimChange(segment, position, register));
+        next = sequence + 1;
+        if (next % LATER_PER_SLICE === 0) break;
       }
-      for (const position of positions.reverse())
-        changed.addNewer(...claimChange(segment, position, register));
+      if (next % LATER_PER_SLICE === 0) await reading.pass();
     }
-    return log.nextSequence;
+    return next;
   }
 
   /**
