@@ -36,7 +36,7 @@ import { Startup } from '../process/startup.ts';
 import { openSteps } from '../process/step-text.ts';
 import { FollowedManifests } from '../recording/followed-manifests.ts';
 import { parseManifestObject } from '../recording/manifest-object.ts';
-import type { PlayStage } from '../recording/play.ts';
+import type { PlayTarget } from '../recording/play.ts';
 import { RecordedKubernetes } from '../recording/recorded-kubernetes.ts';
 import { ServiceCache } from '../servicecache/service-cache.ts';
 import { agentStatus } from './agent-status.ts';
@@ -71,7 +71,7 @@ function historyDisk({ stateDir, historyDisk: maxBytes = 0 }: AgentOptions): His
 }
 
 /** Wires the engines to their sources. */
-export class Agent implements ReadModel, PlayStage {
+export class Agent implements ReadModel, PlayTarget {
   readonly ipcache: IPCache;
   readonly services: ServiceCache;
   readonly nodes: NodeManager;

@@ -146,13 +146,13 @@ export async function followMesh(
       agent.changeRates(rateLimit ?? {});
     };
     reloads?.begin(apply, () => print('Reloaded settings and manifests.'));
-    const audience = {
+    const listener = {
       onStep: (step: { readonly text: string }): void => print(step.text),
       onFailure: (action: { readonly kind: string }, reason: string): void =>
         log.error(`--play: ${action.kind}: ${reason}`),
     };
     if (steps.length > 0) {
-      await play(steps, agent, audience, systemClock, signal);
+      await play(steps, agent, listener, systemClock, signal);
       await sleep(systemClock, SETTLE_MS, signal);
       if (!signal.aborted) print('The script is done. Ctrl-C stops the agent.');
     }

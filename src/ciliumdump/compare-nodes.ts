@@ -48,20 +48,20 @@ export interface NodePods {
 }
 
 /**
- * Returns the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the size of
- * the result.
+ * Yields the pairs of different nodes whose pod CIDRs overlap, in the order of CIDRs. Costs n log n, plus the number of
+ * pairs, which is quadratic if all nodes have the same CIDR; so the pairs are not stored.
  */
-export function overlappingPods(all: Iterable<NodePods>): readonly (readonly [NodePods, NodePods])[] {
+export function* overlappingPods(
+  all: Iterable<NodePods>,
+): Generator<readonly [NodePods, NodePods], void, void> {
   const sorted = Array.from(all, (pods) => ({ pods, prefix: Prefix.parse(pods.podCIDR) }))
     .flatMap(({ pods, prefix }) => (prefix === undefined ? [] : { pods, prefix }))
     .sort((a, b) => comparePrefixes(a.prefix, b.prefix));
-  const pairs: [NodePods, NodePods][] = [];
   // Each prefix in `outer` contains the next one. A prefix that does not contain the current one contains no later one.
   const outer: typeof sorted = [];
   for (const current of sorted) {
     while (outer.length > 0 && outer.at(-1)?.prefix.contains(current.prefix) !== true) outer.pop();
-    for (const { pods } of outer) if (pods.node !== current.pods.node) pairs.push([pods, current.pods]);
+    for (const { pods } of outer) if (pods.node !== current.pods.node) yield [pods, current.pods];
     outer.push(current);
   }
-  return pairs;
 }

@@ -1,13 +1,15 @@
 import type { Clock } from '../base/clock.ts';
+import { messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import { mergePatch } from '../k8s/memory/json-patch.ts';
 import { bytesOfText, textOfBytes } from '../kvstore/codec/bytes.ts';
 import type { KvstoreBackend } from '../kvstore/session/backend.ts';
+import { parseJson } from '../net/fields.ts';
 import type { PlayAction, PlayStep } from './play-script.ts';
 import type { RecordedKubernetes } from './recorded-kubernetes.ts';
 
 /** The kvstores, clusters and Kubernetes objects that a script can change. */
-export interface PlayStage {
+export interface PlayTarget {
   /** Returns the kvstore of a cluster; `undefined` if the cluster is unknown. */
   kvstore(cluster: string): KvstoreBackend | undefined;
   /** The recorded Kubernetes; `undefined` if none was loaded. */
@@ -18,15 +20,17 @@ export interface PlayStage {
   join(cluster: string): Promise<boolean>;
 }
 
-/** Performs a `patch`. Returns the reason if it failed, like {@link replaceText}. */
+/** Changes fields of the JSON value of a key. Returns the reason if it failed. */
 async function patchKey(kvstore: KvstoreBackend, key: string, patch: unknown): Promise<string | undefined> {
   const current = await kvstore.get(key);
   if (current === undefined) return `key ${key} does not exist`;
-  const json: unknown = JSON.parse(textOfBytes(current.value) ?? '');
+  const json = parseJson(textOfBytes(current.value) ?? '');
+  if (json === undefined) return `the value of key ${key} is not JSON`;
   await kvstore.update(key, bytesOfText(JSON.stringify(mergePatch(json, patch))));
   return undefined;
 }
 
+/** Replaces a text in all values below a prefix. Returns the reason if none contains it. */
 async function replaceText(
   kvstore: KvstoreBackend,
   { prefix, text, replacement }: PlayAction & { kind: 'replace' },
@@ -42,17 +46,17 @@ async function replaceText(
 }
 
 /** Performs an action. Returns the reason if it failed. */
-async function perform(action: PlayAction, stage: PlayStage): Promise<string | undefined> {
+async function perform(action: PlayAction, target: PlayTarget): Promise<string | undefined> {
   if (action.kind === 'leave' || action.kind === 'join') {
-    return (await stage[action.kind](action.cluster)) ? undefined : 'not a remote cluster';
+    return (await target[action.kind](action.cluster)) ? undefined : 'not a remote cluster';
   }
   if (action.kind === 'apply' || action.kind === 'remove') {
-    if (stage.recordedKubernetes === undefined) return 'no Kubernetes objects are loaded: add --k8s-load';
+    if (target.recordedKubernetes === undefined) return 'no Kubernetes objects are loaded: add --k8s-load';
     return action.kind === 'apply'
-      ? stage.recordedKubernetes.apply(action.object)
-      : stage.recordedKubernetes.delete(action.object);
+      ? target.recordedKubernetes.apply(action.object)
+      : target.recordedKubernetes.delete(action.object);
   }
-  const kvstore = stage.kvstore(action.store);
+  const kvstore = target.kvstore(action.store);
   if (kvstore === undefined) return `cluster ${action.store} does not exist`;
   switch (action.kind) {
     case 'put':
@@ -68,24 +72,23 @@ async function perform(action: PlayAction, stage: PlayStage): Promise<string | u
 }
 
 /**
- * Plays a script. For each step, waits, notifies the audience and performs the actions. Reports failed actions and
- * continues. Resolves at the end of the script. If `signal` fires, ends after the actions of the current step. Never
- * rejects.
+ * Plays a script. For each step, waits, notifies the listener and performs the actions. Reports failed actions and
+ * continues. Resolves at the end of the script. If `signal` fires, ends after the actions of the current step.
  */
 export async function play(
   steps: readonly PlayStep[],
-  stage: PlayStage,
-  audience: { onStep(step: PlayStep): void; onFailure(action: PlayAction, reason: string): void },
+  target: PlayTarget,
+  listener: { onStep(step: PlayStep): void; onFailure(action: PlayAction, reason: string): void },
   clock: Clock,
   signal: AbortSignal,
 ): Promise<void> {
   for (const step of steps) {
     await sleep(clock, step.after * 1000, signal);
     if (signal.aborted) return;
-    audience.onStep(step);
+    listener.onStep(step);
     for (const action of step.actions) {
-      const failure = await perform(action, stage).catch((error: unknown) => String(error));
-      if (failure !== undefined) audience.onFailure(action, failure);
+      const failure = await perform(action, target).catch(messageOf);
+      if (failure !== undefined) listener.onFailure(action, failure);
     }
   }
 }

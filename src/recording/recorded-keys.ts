@@ -25,7 +25,7 @@ function reject(_reason: string, field: string, value: unknown, reason: string):
   return rejectInput('malformed-line', field, value, reason);
 }
 
-function parseJson(line: string): unknown {
+function jsonOf(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch (error) {
@@ -45,7 +45,7 @@ function readKey(json: unknown, at: string): RecordedKey {
 
 /** Returns the key of a line. A rejection contains the position and the field. */
 export function parseRecordedKey(line: string, at: string): Decoded<RecordedKey> {
-  return decodeWith(at, () => readKey(parseJson(line), at));
+  return decodeWith(at, () => readKey(jsonOf(line), at));
 }
 
 /** Yields the key of a line, or all keys of a response of `etcdctl get --prefix … -w json`. */

@@ -198,7 +198,7 @@ export class TruthBuilder {
     const prefixes = new Map<string, KnownPrefix>();
     const nodeOf = new Map<string, string>();
     for (const [name, { addresses }] of nodes) for (const address of addresses) nodeOf.set(address, name);
-    const end = this.#ipcache.subscribe({
+    const unsubscribe = this.#ipcache.subscribe({
       onChanges: (changes) => {
         for (const { prefix, new: entry } of changes) {
           if (entry === undefined) continue;
@@ -212,7 +212,7 @@ export class TruthBuilder {
         }
       },
     });
-    end();
+    unsubscribe();
     return prefixes;
   }
 

@@ -57,7 +57,7 @@ export class TapeWriter {
   #block: Buffer = Buffer.allocUnsafe(0);
   /** Number of bytes of text in the block. */
   used = 0;
-  /** Number of lines accepted, and dropped before they were on the disk. */
+  /** Number of accepted lines that were dropped before they were on the disk. */
   dropped = 0;
   #waitingBytes = 0;
   /** Resolves when all work so far has ended. */

@@ -79,13 +79,13 @@ describe('an agent that follows Kubernetes', () => {
     const { agent } = await start();
     const clock = new FakeClock();
     const said: string[] = [];
-    const audience = {
+    const listener = {
       onStep: (): void => {},
       onFailure: (action: { readonly kind: string }, why: string): void =>
         void said.push(`${action.kind}: ${why}`),
     };
     const steps = await readPlayScript(example('kubernetes/changes.yaml'));
-    const done = play(steps, agent, audience, clock, new AbortController().signal);
+    const done = play(steps, agent, listener, clock, new AbortController().signal);
     for (const { after } of steps) await clock.advance(after * 1000);
     await done;
     expect(said).toEqual([]);

@@ -264,11 +264,11 @@ describe('the example script', () => {
     const said: string[] = [];
     const failures: string[] = [];
     const steps = await readPlayScript(example('changes.yaml'));
-    const audience = {
+    const listener = {
       onStep: ({ text }: { text: string }): void => void said.push(text),
       onFailure: (_: unknown, why: string): void => void failures.push(why),
     };
-    const playing = play(steps, agent, audience, clock, new AbortController().signal);
+    const playing = play(steps, agent, listener, clock, new AbortController().signal);
     for (const { after } of steps) await clock.advance(after * 1000);
     await playing;
     await settle();

@@ -52,8 +52,8 @@ async function tapedAgent(
   const { agent } = await startAgent([], '', { ...options, tape: { path, maxBytes: 64 * MIB } });
   const clock = new FakeClock();
   const steps = await readPlayScript(example('kubernetes/changes.yaml'));
-  const audience = { onStep: (): void => {}, onFailure: (): void => {} };
-  const done = play(steps, agent, audience, clock, new AbortController().signal);
+  const listener = { onStep: (): void => {}, onFailure: (): void => {} };
+  const done = play(steps, agent, listener, clock, new AbortController().signal);
   for (const { after } of steps) await clock.advance(after * 1000);
   await done;
   const cart = { namespace: 'shop', name: 'cart' };

@@ -22,7 +22,7 @@ function textOf({ seq, ms, ev, ...content }: TapeLine): string {
 /**
  * Writes a copy of a tape with other names and addresses to a folder, which must be empty. Each line keeps its number;
  * digests and notes become empty notes. Reads the tape twice; lines that are added between the two reads are not
- * copied. Throws `TapeError` with the first invalid line.
+ * copied. Throws `TapeError` with the first invalid line, and `InputError` if a file cannot be written.
  */
 export async function scrubTape(
   path: string,
@@ -47,18 +47,25 @@ export async function scrubTape(
   }
   scrub.finish();
   const writer = new TapeWriter({ folder, clock: systemClock, maxBytes: Number.POSITIVE_INFINITY });
-  for (const [index, part] of parts.entries()) {
-    writer.begin();
-    const length = lengths[index] ?? 0;
-    for await (const lines of readWithProgress('copying', parts, part, onProgress)) {
-      signal.throwIfAborted();
-      for (const { line, number } of lines) if (number <= length) writer.add(textOf(scrub.replaceLine(line)));
-      await writer.flush();
-      const { failure } = writer;
-      if (failure !== undefined) throw new InputError(`--out: ${failure.message}`);
+  const checkWritten = (): void => {
+    if (writer.failure !== undefined) throw new InputError(`--out: ${writer.failure.message}`);
+  };
+  try {
+    for (const [index, part] of parts.entries()) {
+      writer.begin();
+      const length = lengths[index] ?? 0;
+      for await (const lines of readWithProgress('copying', parts, part, onProgress)) {
+        signal.throwIfAborted();
+        for (const { line, number } of lines)
+          if (number <= length) writer.add(textOf(scrub.replaceLine(line)));
+        await writer.flush();
+        checkWritten();
+      }
     }
+  } finally {
+    await writer.close();
   }
-  await writer.close();
+  checkWritten();
   const events = lengths.reduce((sum, length) => sum + length, 0);
   return { files: parts.length, events, scrub };
 }

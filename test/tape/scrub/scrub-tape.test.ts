@@ -12,6 +12,7 @@ import { scrubTape } from '../../../src/tape/scrub/scrub-tape.ts';
 import type { TapeLine } from '../../../src/tape/tape-line.ts';
 import { type Happening, happenings } from '../../clustermesh/support/mesh-laws.ts';
 import { LOCAL_SERVICES } from '../../clustermesh/support/mesh-world.ts';
+import { MemoryFolder } from '../../restore/support/memory-folder.ts';
 import { replaced, unordered } from '../support/scrubbed.ts';
 import { replayMesh, tapeMesh, withFolder } from '../support/taped-mesh.ts';
 
@@ -125,6 +126,31 @@ describe('a scrubbed tape', () => {
       await expect(scrubTape(folder, new StateFiles(folder), NEVER)).rejects.toThrow(
         'the folder is not empty: tape-000001.jsonl.gz',
       );
+    });
+  });
+
+  it('reports a file that cannot be written or closed, and closes it (regression: the copy counted as complete)', async () => {
+    await withFolder(async (folder) => {
+      await tapeMesh(folder, []);
+      for (const failing of ['write', 'close'] as const) {
+        let closed = 0;
+        const files = new MemoryFolder();
+        const create = files.create.bind(files);
+        files.create = async (name) => {
+          const sink = await create(name);
+          const fail = (): Promise<void> => Promise.reject(new Error('input/output error'));
+          return {
+            ...sink,
+            write: failing === 'write' ? fail : sink.write,
+            close: () => {
+              closed++;
+              return failing === 'close' ? fail() : sink.close();
+            },
+          };
+        };
+        await expect(scrubTape(folder, files, NEVER)).rejects.toThrow('--out: input/output error');
+        expect(closed).toBe(1);
+      }
     });
   });
 
