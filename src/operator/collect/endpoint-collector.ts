@@ -91,7 +91,7 @@ function versionOf({ metadata: { uid, resourceVersion } }: KubernetesObject): st
 }
 
 /**
- * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 29). An endpoint is deleted if it is older than an interval,
+ * Deletes CiliumEndpoints of deleted pods (OPERATOR 25 to 28). An endpoint is deleted if it is older than an interval,
  * was stale and unchanged in two rounds, and a quorum read does not return its pod. Endpoints of recreated pods,
  * endpoints that are seen before their pod, and endpoints that an agent still writes are therefore kept.
  */
