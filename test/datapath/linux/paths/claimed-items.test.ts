@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ClaimedItems } from '../../../../src/datapath/linux/paths/claimed-items.ts';
 import { compareWriters, type Source } from '../../../../src/model/source.ts';
+import { growthPerItem } from '../../../base/support/cpu-time.ts';
 
 const KEYS = ['a', 'b', 'c'] as const;
 const OWNERS = ['n1', 'n2', 'n3'] as const;
@@ -38,5 +39,19 @@ describe('items that several owners claim', () => {
         }
       }),
     );
+  });
+
+  it('costs the same for each of many owners of one key (regression: each node searched all owners of the tunnel)', async () => {
+    const growth = await growthPerItem(256, (count) => {
+      const claimed = new ClaimedItems<number>();
+      const nodes = Array.from({ length: count }, (_, at) => `c1/n${at}`);
+      const change = (owner: string, items: ReadonlyMap<string, number>): void => {
+        for (const key of claimed.replace({ owner, source: 'kvstore' }, items)) claimed.get(key);
+      };
+      for (const [at, node] of nodes.entries()) change(node, new Map([['tunnel', at]]));
+      for (const node of nodes) change(node, new Map());
+      expect(claimed.size).toBe(0);
+    });
+    expect(growth).toBeLessThan(6);
   });
 });
