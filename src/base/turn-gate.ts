@@ -45,7 +45,7 @@ export class TurnGate {
   readonly #waiting = new KeyedQueue<() => void, number>();
   /** Weight of the pieces started in this turn. */
   #spentWeight = 0;
-  /** The result of {@link now} at the beginning of this turn. */
+  /** The result of {@link now} at the beginning of this turn; see {@link TurnGateOptions.activeMs}. */
   #turnStartedAt = 0;
   #isTurnScheduled = false;
 
@@ -175,7 +175,7 @@ export class TurnGate {
       if (next === undefined) break;
       this.#start(...next);
     }
-    this.#turnStartedAt = this.now();
+    if (this.#options.activeMs !== undefined) this.#turnStartedAt = this.now();
   }
 }
 

@@ -102,6 +102,16 @@ describe('a gate to the event loop', () => {
     expect(world.gate.waiting).toBe(0);
   });
 
+  it('counts the time of a turn from its first piece (regression: a callback of the event loop took twice its time)', async () => {
+    const world = new GateWorld();
+    void world.run('first', 10);
+    const slow = (): void => world.clock.advance(5);
+    const waiting = world.gate.run(1, slow);
+    void waiting.then(() => world.run('next', 1));
+    expect(await world.turn()).toEqual([]);
+    expect(await world.turn()).toEqual(['next']);
+  });
+
   it('counts the time of all callbacks of a turn (regression: received messages and pieces added up)', async () => {
     const loop = new ManualClock();
     const callbacks: (() => void)[] = [];
