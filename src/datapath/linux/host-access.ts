@@ -55,7 +55,7 @@ export class HostAccess implements Disposable {
     return this.#routeUsers;
   }
 
-  /** Adds a table to {@link HostAccess.routeUsers} and returns it. */
+  /** Adds a table of an open part to {@link HostAccess.routeUsers} and returns it. */
   addRouteUser(items: KeptItems): KeptItems {
     this.#routeUsers.push(items);
     return items;

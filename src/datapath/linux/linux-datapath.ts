@@ -1,4 +1,5 @@
 import { messageOf } from '../../base/failure.ts';
+import { counted } from '../../base/show-value.ts';
 import { connectDatapath, type Datapath, type DatapathEngines } from '../datapath.ts';
 import type { KeptItems, KeptItemsStatus, PrintedStep } from './kept-items.ts';
 import { type DatapathPart, missingFor, type ProbeAnswer } from './probe.ts';
@@ -273,7 +274,7 @@ function stateOf({ part, missing }: OpenedPart): LinuxPartStatus['state'] {
 function assertComplete(table: KeptItems): void {
   const { name } = table;
   const missing = table.missing();
-  if (missing > 0) throw new Error(`${missing} ${missing === 1 ? 'item' : 'items'} of ${name} not written`);
+  if (missing > 0) throw new Error(`${counted(missing, 'item')} of ${name} not written`);
 }
 
 function openPart(probe: ProbeAnswer, wanted: WantedPart): OpenedPart {

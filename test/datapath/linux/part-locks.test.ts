@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/base/system-clock.ts';
 import { Bpf } from '../../../src/datapath/linux/bpf/bpf.ts';
 import { BpfMap } from '../../../src/datapath/linux/bpf/bpf-map.ts';
@@ -12,10 +13,16 @@ import type { HostDatapathOptions } from '../../../src/datapath/linux/host-optio
 import { retireNodes } from '../../../src/datapath/linux/host-parts.ts';
 import { ipcacheShape } from '../../../src/datapath/linux/ipcache-map.ts';
 import type { LinuxDatapath } from '../../../src/datapath/linux/linux-datapath.ts';
+import { NftServices } from '../../../src/datapath/linux/nftables/nft-services.ts';
 import { serviceCapacity, serviceMapShapes } from '../../../src/datapath/linux/services/service-layout.ts';
-import { retirePrograms, retireRules } from '../../../src/datapath/linux/services/service-parts.ts';
+import {
+  openNftables,
+  retirePrograms,
+  retireRules,
+} from '../../../src/datapath/linux/services/service-parts.ts';
 import { runInNamespace } from '../../../src/datapath/linux/syscall/in-namespace.ts';
 import { Kernel } from '../../../src/datapath/linux/syscall/kernel.ts';
+import { SyscallError } from '../../../src/datapath/linux/syscall/syscall-error.ts';
 import { IPCache } from '../../../src/ipcache/ipcache.ts';
 import { NodeManager } from '../../../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../../../src/servicecache/service-cache.ts';
@@ -157,5 +164,17 @@ describeOnLinux('a host that an agent manages', ['maps', 'routes', 'nftables', '
     using access = new HostAccess(optionsOf(pins, { services: 'off' }), context());
     retirePrograms(access);
     expect(existsSync(path)).toBe(false);
+  });
+
+  it('deletes routes without a wait for rules that could not be followed (regression: for ten seconds, each time)', () => {
+    using follow = vi.spyOn(NftServices.prototype, 'follow').mockImplementationOnce(() => {
+      throw new SyscallError('socket', constants.errno.EMFILE);
+    });
+    within(host, () => {
+      using access = new HostAccess(optionsOf(pins, { routing: 'off' }), context());
+      expect(() => openNftables(access)).toThrow('EMFILE');
+      expect(access.routeUsers).toEqual([]);
+    });
+    expect(follow).toHaveBeenCalledOnce();
   });
 });

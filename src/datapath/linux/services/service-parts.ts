@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
+import { listText } from '../../../base/show-value.ts';
 import type { Node } from '../../../nodemanager/node.ts';
 import type { NodeHandler } from '../../../nodemanager/node-handler.ts';
 import type { ServiceListener } from '../../../servicecache/events.ts';
@@ -79,12 +80,16 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     if (pins.isResized) await resize(pins, table, attach);
     await inside.items.adopt();
   };
-  const { rules, missing } = openOutside(access, inside.items);
+  const { rules, missing } = disposeOnError([inside], () => openOutside(access, inside.items));
   const parts = rules === undefined ? [inside] : [inside, rules];
   const guard = guardPins(access, 'service-pins', () => guardedPins(bpf, pins, programs()));
   return {
     datapath: { services: listenerOf(parts), nodes: labelHandler(access, parts) },
-    tables: [{ ...inside.items, adopt }, ...(rules === undefined ? [] : [rules.items]), ...guard.tables],
+    tables: [
+      access.addRouteUser({ ...inside.items, adopt }),
+      ...(rules === undefined ? [] : [access.addRouteUser(rules.items)]),
+      ...guard.tables,
+    ],
     problems: () => [
       ...(existsSync(cgroup)
         ? guard.problems()
@@ -178,7 +183,7 @@ export function openNftables(access: HostAccess): LinuxPart {
     const { desired, items, listener } = rules;
     return {
       datapath: { services: listener, nodes: labelHandler(access, [rules]) },
-      tables: [items],
+      tables: [access.addRouteUser(items)],
       problems: () => [...affinityProblem(desired), ...addresses.problems()],
       setServiceInputs: (inputs) => desired.setInputs(inputs),
       retire: () => retirePrograms(access),
@@ -205,7 +210,8 @@ function openRules(access: HostAccess, options: ServicesOptions): OpenedServices
         tookMs = clock.now() - begun;
       },
     );
-    if (!access.options.dryRun) table.follow(() => void repairing.request());
+    if (!access.options.dryRun)
+      disposeOnError([services], () => table.follow(() => void repairing.request()));
     return {
       ...services,
       [Symbol.dispose]: () => {
@@ -248,7 +254,7 @@ function openServices(
   });
   return {
     desired,
-    items: access.addRouteUser(keptItems(table, kept)),
+    items: keptItems(table, kept),
     listener: desired.listener((frontend) => kept.mark(frontend)),
     setNodeLabels: (labels) => {
       for (const frontend of desired.setNodeLabels(labels)) kept.mark(frontend);
@@ -303,9 +309,11 @@ export function retireRules(access: HostAccess): void {
 
 /** Returns a problem if there are frontends which only rules can serve. `missing`: why there are no rules. */
 function unreachableProblem(services: DesiredServices, missing: string): readonly string[] {
-  const names = shortList(services.externalServices());
-  if (names === undefined) return [];
-  return [`node ports and external addresses of ${names} are unreachable from outside this host: ${missing}`];
+  const names = services.externalServices();
+  if (names.length === 0) return [];
+  return [
+    `node ports and external addresses of ${listText(names, 1)} are unreachable from outside this host: ${missing}`,
+  ];
 }
 
 function withoutLoopback({ ipv4, ipv6 }: AddressesByFamily): AddressesByFamily {
@@ -317,15 +325,9 @@ function withoutLoopback({ ipv4, ipv6 }: AddressesByFamily): AddressesByFamily {
 
 /** Returns a problem for services with session affinity, which rules do not support. */
 function affinityProblem(services: DesiredServices): readonly string[] {
-  const names = shortList(services.affinityServices());
-  if (names === undefined) return [];
+  const names = services.affinityServices();
+  if (names.length === 0) return [];
   return [
-    `no session affinity for ${names}, because nftables rules select a backend per connection: use --datapath-services socket`,
+    `no session affinity for ${listText(names, 1)}, because nftables rules select a backend per connection: use --datapath-services socket`,
   ];
-}
-
-/** Returns the first name and the number of the others; undefined if there are none. */
-function shortList(names: readonly string[]): string | undefined {
-  const [first] = names;
-  return names.length < 2 ? first : `${first} and ${names.length - 1} more`;
 }
