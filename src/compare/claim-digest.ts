@@ -299,7 +299,10 @@ export class ClaimDigest {
   /** Replaces the claims of a row in the sums. */
   readonly #readRow: RowReceiver = (row, key, effective, overruled) => {
     this.#removeRow(row);
-    if (effective === undefined) return;
+    if (effective === undefined) {
+      this.#locals.delete(row);
+      return;
+    }
     const place = placeOf(key);
     const { group, owner } = this.#memberOf(effective);
     let isLocal = this.#setClaim(effective, owner);

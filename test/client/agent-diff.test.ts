@@ -10,6 +10,7 @@ import { totalText } from '../../src/compare/digest-sums.ts';
 import { IPCache } from '../../src/ipcache/ipcache.ts';
 import type { K8sMetadata, NamedPorts } from '../../src/ipcache/types.ts';
 import { HashPrefixTable } from '../../src/lpm/hash-prefix-table.ts';
+import { LOCAL_IDENTITY_SCOPE } from '../../src/model/numeric-identity.ts';
 import { createBackend, createEndpointSlice } from '../../src/servicecache/backend.ts';
 import { testApp } from '../api/support/test-app.ts';
 import { fewerRuns } from '../base/support/fewer-runs.ts';
@@ -334,6 +335,24 @@ describe('D2: equal states give no bucket', () => {
     }
     expect(at).toBeGreaterThan(3);
     expectSame(digest, digestOf(ipcache));
+  });
+
+  it('marks no row again whose claim of a local identity was deleted (regression: at each read)', () => {
+    const ipcache = new IPCache();
+    const tracker = ipcache.trackClaims();
+    using mark = vi.spyOn(tracker, 'mark');
+    using _track = vi.spyOn(ipcache, 'trackClaims').mockReturnValue(tracker);
+    const digest = new ClaimDigest({ ipcache });
+    const read = (): void => {
+      for (const _ of digest.read());
+    };
+    ipcache.upsert('192.0.2.0/24', { identity: LOCAL_IDENTITY_SCOPE + 1, source: 'generated' });
+    read();
+    ipcache.delete('192.0.2.0/24', { source: 'generated' });
+    read();
+    mark.mockClear();
+    read();
+    expect(mark).not.toHaveBeenCalled();
   });
 
   it('reads keys with several claims in steps, while their claims change', () => {
