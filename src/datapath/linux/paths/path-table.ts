@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { ROUTE_TABLE, TUNNEL_DEVICE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
@@ -95,7 +96,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     this.#kernel = kernel;
     this.#namespace = namespace;
     this.#socket = this.open();
-    this.#readLinks();
+    disposeOnError([this.#socket], () => this.#readLinks());
   }
 
   /** Port of the events caused by our own changes. */

@@ -51,6 +51,7 @@ export class IdentityTraffic implements Disposable {
   readonly #kernel: Kernel;
   readonly #traffic: BpfMap;
   readonly #program: AttachedProgram;
+  #isDisposed = false;
 
   private constructor(kernel: Kernel, bpf: Bpf, traffic: BpfMap, program: AttachedProgram) {
     this.#kernel = kernel;
@@ -102,8 +103,10 @@ export class IdentityTraffic implements Disposable {
     return [...flows.values()];
   }
 
-  /** Stops counting and drops the counts. */
+  /** Stops counting and drops the counts. Idempotent, because memory must not be freed twice. */
   [Symbol.dispose](): void {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
     try {
       this.#program[Symbol.dispose]();
     } finally {
