@@ -1,6 +1,7 @@
 import { listOf, shaped } from '../base/arguments.ts';
 import { assert } from '../base/assert.ts';
 import { CallbackGuard } from '../base/guard.ts';
+import { KeyedQueue } from '../base/keyed-queue.ts';
 import { type Rejection, RejectionLog, type RejectionStatus, rejection } from '../base/rejection.ts';
 import type { IPCache } from '../ipcache/ipcache.ts';
 import type { Claim, KeyedEntry } from '../ipcache/types.ts';
@@ -132,7 +133,7 @@ export class MetadataLayer {
   /** The keys of `#prefixes`, to find the covering and the covered ones. */
   readonly #table = new HashPrefixTable();
   /** Pending prefixes, each with the first revision that enqueued it, ascending. */
-  readonly #pending = new Map<string, number>();
+  readonly #pending = new KeyedQueue<string, number>();
   readonly #revisionWaiters = new Set<RevisionWaiter>();
   #revision = 0;
   #isTurnScheduled = false;
@@ -165,8 +166,9 @@ export class MetadataLayer {
 
   /** The last revision whose changes are all in the IPCache. */
   get applied(): number {
-    for (const first of this.#pending.values()) return first - 1;
-    return this.#revision;
+    const { first } = this.#pending;
+    const enqueued = first === undefined ? undefined : this.#pending.get(first);
+    return enqueued === undefined ? this.#revision : enqueued - 1;
   }
 
   /**
@@ -232,7 +234,7 @@ export class MetadataLayer {
   /** Frees the identities which are still withheld (AGENT 19). */
   releaseWithheld(): void {
     this.#identities.releaseWithheld();
-    this.#retry();
+    this.#enqueueWithoutIdentity();
   }
 
   status(): MetadataLayerStatus {
@@ -287,14 +289,13 @@ export class MetadataLayer {
     const { ipcache } = this.#options;
     this.#isTurnScheduled = false;
     ipcache.batch(() => {
-      let weight = 0;
-      for (const text of this.#pending.keys()) {
-        this.#pending.delete(text);
-        weight += 1 + Math.floor(this.#reconcile(text) / LABELS_PER_PREFIX);
-        if (weight >= this.#chunk) break;
+      for (let weight = 0; weight < this.#chunk; ) {
+        const next = this.#pending.shift();
+        if (next === undefined) break;
+        weight += 1 + Math.floor(this.#reconcile(next[0]) / LABELS_PER_PREFIX);
       }
     });
-    if (this.#hasFreedIdentity) this.#retry();
+    if (this.#hasFreedIdentity) this.#enqueueWithoutIdentity();
     this.#hasFreedIdentity = false;
     const { applied } = this;
     for (const waiter of this.#revisionWaiters) if (waiter.revision <= applied) waiter.resolve(true);
@@ -307,10 +308,8 @@ export class MetadataLayer {
     this.#options.nextTurn(() => this.#runTurn());
   }
 
-  /**
-   * Enqueues the prefixes whose labels can get a free identity, the longest waiting first.
-   */
-  #retry(): void {
+  /** Enqueues the prefixes whose labels can get a free identity, the longest waiting first. */
+  #enqueueWithoutIdentity(): void {
     let { free } = this.#identities;
     for (const texts of this.#waitingByLabels.values()) {
       if (free <= 0) return;

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { KeyedQueue } from '../base/keyed-queue.ts';
 import type { Unsubscribe } from '../base/subscription.ts';
 import { OPEN_GATE, type TurnGate } from '../base/turn-gate.ts';
 import { sameEntry } from '../ipcache/change.ts';
@@ -153,9 +154,9 @@ class Preview implements Disposable {
   readonly #began: EngineRevisions;
   readonly #subscriptions: readonly Unsubscribe[];
   /** Prefixes, nodes and services that have changed since they were read, or were not read yet. */
-  readonly #dirtyPrefixes = new Set<string>();
-  readonly #dirtyNodes = new Set<string>();
-  readonly #dirtyServices = new Map<string, ServiceID>();
+  readonly #dirtyPrefixes = new KeyedQueue<string>();
+  readonly #dirtyNodes = new KeyedQueue<string>();
+  readonly #dirtyServices = new KeyedQueue<string, ServiceID>();
   /** By node: the prefixes on which the edits change claims of the node. */
   readonly #nodePrefixes = new Map<string, readonly string[]>();
   readonly #matchedEdits = new Set<Edit>();
@@ -195,11 +196,11 @@ class Preview implements Disposable {
     this.#subscriptions = [
       ipcache.observeClaims((key) => {
         this.#readAgain++;
-        this.#dirtyPrefixes.add(formatPrefixOf('', key));
+        this.#dirtyPrefixes.set(formatPrefixOf('', key), undefined);
       }),
       nodes?.observeClaims((fullName) => {
         this.#readAgain++;
-        this.#dirtyNodes.add(fullName);
+        this.#dirtyNodes.set(fullName, undefined);
       }),
       services?.observeStates((key, before, after) => {
         const id = after?.id ?? before?.id;
@@ -266,7 +267,7 @@ class Preview implements Disposable {
         if (claim !== undefined) this.#evaluatePrefix(claim.key);
         if (++read % KEYS_PER_STEP === 0) yield;
       }
-    for (const prefix of this.#overlay.namedPrefixes) this.#dirtyPrefixes.add(prefix);
+    for (const prefix of this.#overlay.namedPrefixes) this.#dirtyPrefixes.set(prefix, undefined);
   }
 
   *#readIdentities(): Generator<void, void, void> {
@@ -288,22 +289,28 @@ class Preview implements Disposable {
   *#readDirty(): Generator<void, void, void> {
     for (;;) {
       this.#checkClosed();
-      let read = 0;
-      for (const fullName of take(this.#dirtyNodes, KEYS_PER_STEP)) {
-        this.#evaluateNode(fullName, this.#engines.nodes?.claimsOf(fullName) ?? []);
-        read++;
+      for (let read = 0; read < KEYS_PER_STEP; ) {
+        const cost = this.#readNextDirty();
+        if (cost === 0) return;
+        read += cost;
       }
-      for (const [key, id] of this.#dirtyServices) {
-        if (read >= KEYS_PER_STEP) break;
-        this.#dirtyServices.delete(key);
-        read += 1 + this.#evaluateService(id);
-      }
-      for (const prefix of take(this.#dirtyPrefixes, Math.max(0, KEYS_PER_STEP - read)))
-        this.#evaluatePrefix(prefix);
-      const remaining = this.#dirtyNodes.size + this.#dirtyServices.size + this.#dirtyPrefixes.size;
-      if (remaining === 0) return;
       yield;
     }
+  }
+
+  /** Reads the next dirty node, else service, else prefix. Returns the cost; 0 if there is none. */
+  #readNextDirty(): number {
+    const node = this.#dirtyNodes.shift();
+    if (node !== undefined) {
+      this.#evaluateNode(node[0], this.#engines.nodes?.claimsOf(node[0]) ?? []);
+      return 1;
+    }
+    const service = this.#dirtyServices.shift();
+    if (service !== undefined) return 1 + this.#evaluateService(service[1]);
+    const prefix = this.#dirtyPrefixes.shift();
+    if (prefix === undefined) return 0;
+    this.#evaluatePrefix(prefix[0]);
+    return 1;
   }
 
   /** Evaluates all nodes again if the node manager was closed during the evaluation. */
@@ -311,7 +318,7 @@ class Preview implements Disposable {
     const { nodes } = this.#engines;
     if (nodes?.closed !== true || this.#isClosed) return;
     this.#isClosed = true;
-    for (const [fullName] of nodes.claims()) this.#dirtyNodes.add(fullName);
+    for (const [fullName] of nodes.claims()) this.#dirtyNodes.set(fullName, undefined);
   }
 
   /** Evaluates a node. The prefixes of its changed address claims become dirty. */
@@ -343,7 +350,7 @@ class Preview implements Disposable {
     const before = effective === undefined || isUnchanged ? [] : nodes.addressClaims(effective);
     const after = next === undefined || isUnchanged ? [] : nodes.addressClaims(next, this.#configuration);
     const changed = this.#overlay.setNode(fullName, previous, before, after);
-    for (const prefix of [...previous, ...changed]) this.#dirtyPrefixes.add(prefix);
+    for (const prefix of [...previous, ...changed]) this.#dirtyPrefixes.set(prefix, undefined);
     if (changed.length > 0) this.#nodePrefixes.set(fullName, changed);
     else this.#nodePrefixes.delete(fullName);
   }
@@ -528,17 +535,6 @@ class Preview implements Disposable {
       services: services?.revision ?? 0,
       nodes: nodes?.revision ?? 0,
     };
-  }
-}
-
-/** Removes at most `count` items of a set and yields them. */
-function* take(items: Set<string>, count: number): Generator<string, void, void> {
-  let taken = 0;
-  for (const item of items) {
-    if (taken >= count) return;
-    taken++;
-    items.delete(item);
-    yield item;
   }
 }
 
