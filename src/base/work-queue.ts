@@ -1,15 +1,17 @@
 import { type Backoff, backoffDelay } from './backoff.ts';
-import type { Clock, Timer } from './clock.ts';
+import type { Clock, Random, Timer } from './clock.ts';
 import { LinkedList, type ListLink } from './keyed-queue.ts';
-import type { Runtime } from './system-clock.ts';
+import { SortedMap } from './sorted-map.ts';
 
 /** Options of {@link WorkQueue}. */
-export interface WorkQueueOptions extends Runtime {
+export interface WorkQueueOptions {
+  readonly clock: Pick<Clock, 'now' | 'after'>;
+  readonly random: Random;
   /** Bounds of the delays of {@link WorkQueue.retry}. Default: 100 ms, doubling to 1 minute. */
   readonly backoff?: Backoff | undefined;
   /**
-   * Called when a delay has ended and its key is due. Not called for `add` and `done`, because their caller can react
-   * itself.
+   * Called when delays have ended and their keys are due. Not called for `add` and `done`, because their caller can
+   * react itself.
    */
   readonly onDue?: (() => void) | undefined;
 }
@@ -24,28 +26,28 @@ export interface ValueTable<K, V> {
 /** The entries of a {@link WorkQueue}. */
 export type EntryTable<K> = ValueTable<K, WorkEntry<K>>;
 
-interface Delay {
-  /** When the delay ends, by {@link Clock.now}. */
-  readonly at: number;
-  readonly timer: Timer;
-}
-
-/** A key, due or worked on. */
+/** A key that is delayed, due or worked on. */
 export interface WorkEntry<K> extends ListLink<WorkEntry<K>> {
   readonly key: K;
-  isWorking: boolean;
-  /** Of a key that is worked on: when it is due again; undefined if it was not added since the work began. */
-  dueAt: number | undefined;
+  state: 'delayed' | 'due' | 'working';
+  /**
+   * When the delay ends, by {@link Clock.now}, in whole milliseconds. Of a key that is worked on: when it is due again;
+   * infinity if it was not added since the work began.
+   */
+  dueAt: number;
 }
 
 const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
+/** Maximum number of keys whose delays end in a turn of the event loop. */
+const MAX_DUE = 256;
 
 /**
  * A queue of keys to work on, like client-go's `workqueue`. A key is queued once even if it is added repeatedly. One
  * worker at a time works on it. If it was added during the work, it is queued again after `done`.
  *
  * The queue holds keys, not events. The worker reads the state of the key when it starts, so that changes coalesce
- * (I11). Keys are returned in the order of their due times. Each operation takes constant time.
+ * (I11). Keys are returned in the order of their due times. All delays share one timer. Each operation takes constant
+ * time; `addAfter` also searches the distinct due times by bisection.
  *
  *     addAfter, retry ─► delayed ─► due ─► get ─► working ─► done
  *                                    ▲               │
@@ -53,28 +55,31 @@ const BACKOFF: Backoff = { baseMs: 100, capMs: 60_000 };
  */
 export class WorkQueue<K> {
   readonly #options: WorkQueueOptions;
-  /** The keys that are due or worked on. */
-  readonly #entries: EntryTable<K>;
+  readonly #newTable: () => EntryTable<K>;
+  #entries: EntryTable<K>;
   /** Number of keys in `#entries`. */
   #count = 0;
   readonly #due = new LinkedList<WorkEntry<K>>();
   readonly #inWork = new LinkedList<WorkEntry<K>>();
   /** Number of keys in `#inWork`. */
   #working = 0;
-  readonly #delayed = new Map<K, Delay>();
+  /** The delayed keys by the time at which they are due. No list is empty. */
+  readonly #delayed = new SortedMap<number, LinkedList<WorkEntry<K>>>((a, b) => a - b);
+  /** Set for the first of the delayed keys. */
+  #timer: Timer | undefined;
+  #timerAt: number | undefined;
   readonly #failures = new Map<K, number>();
 
-  /**
-   * @param entries a table for the entries of this queue only. Default: a `Map`, which moves all entries when it grows.
-   */
-  constructor(options: WorkQueueOptions, entries: EntryTable<K> = new Map<K, WorkEntry<K>>()) {
+  /** @param newTable returns a table for the entries. Default: a `Map`, which moves all entries when it grows. */
+  constructor(options: WorkQueueOptions, newTable: () => EntryTable<K> = () => new Map<K, WorkEntry<K>>()) {
     this.#options = options;
-    this.#entries = entries;
+    this.#newTable = newTable;
+    this.#entries = newTable();
   }
 
   /** Number of keys that are due, delayed or worked on. */
   get size(): number {
-    return this.#count + this.#delayed.size;
+    return this.#count;
   }
 
   /** Number of keys between `get` and `done`. */
@@ -84,53 +89,37 @@ export class WorkQueue<K> {
 
   /** Returns true if the key is due, delayed or worked on. */
   has(key: K): boolean {
-    return this.#entries.get(key) !== undefined || (this.#delayed.size > 0 && this.#delayed.has(key));
+    return this.#entries.get(key) !== undefined;
   }
 
   /** Iterates over all keys in any order. */
   *keys(): Generator<K, void, void> {
-    for (const list of [this.#due, this.#inWork])
-      for (let entry = list.first; entry !== undefined; entry = entry.next) yield entry.key;
-    yield* this.#delayed.keys();
+    yield* keysOf(this.#due);
+    yield* keysOf(this.#inWork);
+    for (const [, list] of this.#delayed.from(Number.NEGATIVE_INFINITY)) yield* keysOf(list);
   }
 
   /** Makes a key due now; ends its delay. A key that is worked on is queued by `done`. */
   add(key: K): void {
     const known = this.#entries.get(key);
-    if (known !== undefined) {
-      known.dueAt = Number.NEGATIVE_INFINITY;
-      return;
+    if (known === undefined) this.#makeDue(this.#createEntry(key));
+    else if (known.state === 'working') known.dueAt = Number.NEGATIVE_INFINITY;
+    else if (known.state === 'delayed') {
+      this.#undelay(known);
+      this.#makeDue(known);
     }
-    this.#undelay(key);
-    const entry: WorkEntry<K> = {
-      key,
-      isWorking: false,
-      dueAt: undefined,
-      previous: undefined,
-      next: undefined,
-    };
-    this.#entries.set(key, entry);
-    this.#count++;
-    this.#due.append(entry);
   }
 
   /** Makes a key due after a delay, unless it is due earlier. */
   addAfter(key: K, delayMs: number): void {
-    const { clock, onDue } = this.#options;
-    const at = clock.now() + delayMs;
-    const entry = this.#entries.get(key);
-    if (entry !== undefined) {
-      entry.dueAt = Math.min(entry.dueAt ?? at, at);
-      return;
+    const at = Math.ceil(this.#options.clock.now() + delayMs);
+    const known = this.#entries.get(key);
+    if (known === undefined) this.#delay(this.#createEntry(key), at);
+    else if (known.state === 'working') known.dueAt = Math.min(known.dueAt, at);
+    else if (known.state === 'delayed' && at < known.dueAt) {
+      this.#undelay(known);
+      this.#delay(known, at);
     }
-    const delay = this.#delayed.get(key);
-    if (delay !== undefined && delay.at <= at) return;
-    delay?.timer.cancel();
-    const timer = clock.after(delayMs, () => {
-      this.add(key);
-      onDue?.();
-    });
-    this.#delayed.set(key, { at, timer });
   }
 
   /** Counts a failure of the key and makes it due after a delay that grows with each failure. Returns the delay. */
@@ -167,8 +156,8 @@ export class WorkQueue<K> {
     if (first === undefined) return undefined;
     this.#due.remove(first);
     this.#inWork.append(first);
-    first.isWorking = true;
-    first.dueAt = undefined;
+    first.state = 'working';
+    first.dueAt = Number.POSITIVE_INFINITY;
     this.#working++;
     return first.key;
   }
@@ -179,50 +168,116 @@ export class WorkQueue<K> {
    */
   done(key: K): boolean {
     const entry = this.#entries.get(key);
-    if (entry?.isWorking !== true) return false;
-    this.#remove(entry);
+    if (entry?.state !== 'working') return false;
+    this.#inWork.remove(entry);
     this.#working--;
     const { dueAt } = entry;
-    if (dueAt === undefined) return true;
-    const delayMs = dueAt - this.#options.clock.now();
-    if (delayMs > 0) this.addAfter(key, delayMs);
-    else this.add(key);
-    return false;
+    if (dueAt === Number.POSITIVE_INFINITY) this.#deleteEntry(key);
+    else if (dueAt > this.#options.clock.now()) this.#delay(entry, dueAt);
+    else this.#makeDue(entry);
+    return dueAt === Number.POSITIVE_INFINITY;
   }
 
   /** Removes a key and its failures. If it is worked on, `done` does not queue it again. */
   delete(key: K): void {
-    this.#undelay(key);
     this.#failures.delete(key);
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
-    if (entry.isWorking) entry.dueAt = undefined;
-    else this.#remove(entry);
+    if (entry.state === 'working') {
+      entry.dueAt = Number.POSITIVE_INFINITY;
+      return;
+    }
+    if (entry.state === 'delayed') this.#undelay(entry);
+    else this.#due.remove(entry);
+    this.#deleteEntry(key);
   }
 
   /** Makes all delayed keys due now. */
   endDelays(): void {
-    for (const key of [...this.#delayed.keys()]) this.add(key);
+    this.#endDelays(Number.POSITIVE_INFINITY, this.#count);
   }
 
   /** Removes all keys and their failures. Keys that are worked on stay until `done`. */
   clear(): void {
-    for (const { timer } of this.#delayed.values()) timer.cancel();
+    this.#entries = this.#newTable();
+    this.#count = this.#working;
+    this.#due.clear();
     this.#delayed.clear();
+    this.#setTimer();
     this.#failures.clear();
-    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) entry.dueAt = undefined;
-    for (let entry = this.#due.first; entry !== undefined; entry = this.#due.first) this.#remove(entry);
+    for (let entry = this.#inWork.first; entry !== undefined; entry = entry.next) {
+      entry.dueAt = Number.POSITIVE_INFINITY;
+      this.#entries.set(entry.key, entry);
+    }
   }
 
-  #remove(entry: WorkEntry<K>): void {
-    this.#entries.delete(entry.key);
+  /** Returns a new entry, which the caller makes due or delays. */
+  #createEntry(key: K): WorkEntry<K> {
+    const entry: WorkEntry<K> = { key, state: 'due', dueAt: 0, previous: undefined, next: undefined };
+    this.#entries.set(key, entry);
+    this.#count++;
+    return entry;
+  }
+
+  #deleteEntry(key: K): void {
+    this.#entries.delete(key);
     this.#count--;
-    (entry.isWorking ? this.#inWork : this.#due).remove(entry);
   }
 
-  #undelay(key: K): void {
-    if (this.#delayed.size === 0) return;
-    this.#delayed.get(key)?.timer.cancel();
-    this.#delayed.delete(key);
+  #makeDue(entry: WorkEntry<K>): void {
+    entry.state = 'due';
+    this.#due.append(entry);
   }
+
+  #delay(entry: WorkEntry<K>, at: number): void {
+    entry.state = 'delayed';
+    entry.dueAt = at;
+    let list = this.#delayed.get(at);
+    if (list === undefined) {
+      list = new LinkedList();
+      this.#delayed.set(at, list);
+      this.#setTimer();
+    }
+    list.append(entry);
+  }
+
+  #undelay(entry: WorkEntry<K>): void {
+    const list = this.#delayed.get(entry.dueAt);
+    list?.remove(entry);
+    if (list?.first !== undefined) return;
+    this.#delayed.delete(entry.dueAt);
+    this.#setTimer();
+  }
+
+  #setTimer(): void {
+    const { clock } = this.#options;
+    const at = this.#delayed.first;
+    if (at === this.#timerAt) return;
+    this.#timer?.cancel();
+    this.#timerAt = at;
+    this.#timer =
+      at === undefined ? undefined : clock.after(Math.max(1, at - clock.now()), () => this.#onTimer(at));
+  }
+
+  #onTimer(at: number): void {
+    const { clock, onDue } = this.#options;
+    this.#timerAt = undefined;
+    this.#endDelays(Math.max(at, clock.now()), MAX_DUE); // a timer of the runtime may fire a fraction early
+    this.#setTimer();
+    onDue?.();
+  }
+
+  /** Makes delayed keys due, those due first. */
+  #endDelays(until: number, maxKeys: number): void {
+    for (let left = maxKeys; left > 0; left--) {
+      const { first = Number.POSITIVE_INFINITY } = this.#delayed;
+      const entry = first > until ? undefined : this.#delayed.get(first)?.first;
+      if (entry === undefined) return;
+      this.add(entry.key);
+    }
+  }
+}
+
+function* keysOf<K>({ first }: LinkedList<WorkEntry<K>>): Generator<K, void, void> {
+  for (let entry = first; entry !== undefined; entry = entry.next) yield entry.key;
 }

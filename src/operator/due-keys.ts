@@ -9,7 +9,7 @@ const MAX_WAIT_MS = 600_000;
 
 /** The keys of a duty with one worker, which sleeps while no key is due. */
 export class DueKeys extends WorkQueue<string> {
-  readonly #clock: Clock;
+  readonly #clock: Pick<Clock, 'now' | 'after'>;
   /** Set while {@link DueKeys.whenDue} waits. */
   #woken: AbortController | undefined;
 

@@ -52,8 +52,7 @@ class NaiveQueue {
   }
 
   endDelays(): void {
-    for (const { key } of this.delayed) this.due.push(key);
-    this.delayed = [];
+    this.#endDelays(Number.POSITIVE_INFINITY);
   }
 
   clear(): void {
@@ -64,9 +63,17 @@ class NaiveQueue {
 
   advance(ms: number): void {
     this.now += ms;
-    const over = this.delayed.filter(({ at }) => at <= this.now);
-    this.delayed = this.delayed.filter(({ at }) => at > this.now);
+    this.#endDelays(this.now);
+  }
+
+  #endDelays(until: number): void {
+    const over = this.delayed.filter(({ at }) => at <= until);
+    this.delayed = this.delayed.filter(({ at }) => at > until);
     for (const { key } of over.sort((a, b) => a.at - b.at || a.order - b.order)) this.due.push(key);
+  }
+
+  get nextAt(): number | undefined {
+    return this.delayed.length === 0 ? undefined : Math.min(...this.delayed.map(({ at }) => at));
   }
 
   get keys(): string[] {
@@ -111,7 +118,8 @@ describe('a work queue', () => {
           expect([...tested.keys()].sort()).toEqual(model.keys);
           expect([tested.size, tested.working]).toEqual([model.keys.length, model.working.length]);
           expect(tested.has(at)).toBe(model.keys.includes(at));
-          expect(time.pending).toBe(model.delayed.length);
+          expect(time.nextAt).toBe(model.nextAt);
+          expect(time.pending).toBe(model.delayed.length > 0 ? 1 : 0);
         }
       }),
       { numRuns: Number(process.env['PROPERTY_RUNS'] ?? 100) },
@@ -138,6 +146,44 @@ describe('a work queue', () => {
     expect(due).toBe(0);
     clock.advance(10);
     expect([due, queue.get(), queue.get(), queue.get()]).toEqual([1, 'a', 'b', undefined]);
+  });
+
+  it('makes at most 256 of 500,000 keys due in a turn (regression: all whose delays end at a time)', () => {
+    let most = 0;
+    const taken: number[] = [];
+    const delayed = new WorkQueue<number>({
+      clock,
+      random: Math.random,
+      onDue: () => {
+        const before = taken.length;
+        for (let key = delayed.get(); key !== undefined; key = delayed.get()) {
+          delayed.done(key);
+          taken.push(key);
+        }
+        most = Math.max(most, taken.length - before);
+      },
+    });
+    for (let key = 0; key < 500_000; key++) delayed.addAfter(key, 10);
+    clock.advance(10);
+    expect(taken.length).toBe(256);
+    clock.advance(2000);
+    expect([most, taken.length, delayed.size, clock.pending]).toEqual([256, 500_000, 0, 0]);
+    expect(taken.every((key, at) => key === at)).toBe(true);
+  });
+
+  it('delays, deletes and advances each of 160,000 keys at a constant cost (regression: a timer for each)', async () => {
+    const growth = await growthPerItem(10_000, (count) => {
+      const time = new ManualClock();
+      const tested = new WorkQueue<number>({ clock: time, random: Math.random });
+      for (let key = 0; key < count; key++) tested.addAfter(key, 30_000 - (key % 30_000));
+      for (let key = 0; key < count; key += 2) tested.delete(key);
+      for (let key = 1; key < count; key += 2) tested.addAfter(key, 1 + ((key * 7919) % 20_000));
+      expect([tested.size, time.pending]).toEqual([count / 2, 1]);
+      time.advance(30_000);
+      for (let key = tested.get(); key !== undefined; key = tested.get()) tested.done(key);
+      expect(tested.size).toBe(0);
+    });
+    expect(growth).toBeLessThan(6);
   });
 
   it('processes each of 160,000 keys at a constant cost (regression: a new iterator of a Set for each)', async () => {

@@ -1,6 +1,7 @@
+import { type Backoff, backoffDelay } from '../../base/backoff.ts';
 import type { Clock, Random } from '../../base/clock.ts';
 import { messageOf } from '../../base/failure.ts';
-import { type FailingKey, FailingKeys } from './failing-keys.ts';
+import { WorkQueue } from '../../base/work-queue.ts';
 import type {
   ApplyOutcome,
   DesiredItems,
@@ -30,6 +31,13 @@ export interface KeptTableContext {
    * when deletes are allowed.
    */
   readonly isComplete?: ((key: string) => boolean) | undefined;
+}
+
+/** A key whose write or delete failed and is retried. */
+export interface FailingKey {
+  readonly key: string;
+  readonly reason: string;
+  readonly attempts: number;
 }
 
 export interface KeptTableStatus {
@@ -69,6 +77,9 @@ const CHUNK = 256;
 /** Number of turns for pending writes between two reads, if the last read did not take more. */
 const WRITE_TURNS = 16;
 const SHOWN_FAILURES = 16;
+const BACKOFF: Backoff = { baseMs: 200, capMs: 30_000 };
+/** Minimum delay of a retry, because jitter alone could retry immediately. */
+const MIN_RETRY_MS = 100;
 /** Rank of items not confirmed by a change, of foreign items, and of those whose delete failed. */
 const NEVER_EVICTED = Number.MAX_SAFE_INTEGER;
 /** Errors of a full LPM trie or hash map. */
@@ -100,7 +111,10 @@ export class KeptTable<Item> implements Disposable {
   readonly #actual = new RankedKeys('lowest');
   /** Items without room, the strongest first. */
   readonly #noRoom = new RankedKeys('highest');
-  readonly #failing: FailingKeys;
+  /** The keys whose last write or delete failed. Each is retried until one succeeds or none is needed. */
+  readonly #failing = new Map<string, { readonly error: SyscallError; readonly attempts: number }>();
+  /** The failing keys that wait for their next attempt. */
+  readonly #retries: WorkQueue<string>;
   /** Initially found items not confirmed by a change yet. */
   #foundItems = new Map<string, Item>();
   /** The found keys still to be marked after deletes were allowed. Undefined if all are marked. */
@@ -123,7 +137,7 @@ export class KeptTable<Item> implements Disposable {
     this.#desired = desired;
     this.#context = context;
     const { clock, random, nextTurn, whenDeletesAllowed: whenAllowed } = context;
-    this.#failing = new FailingKeys(clock, random, (key) => this.mark(key));
+    this.#retries = new WorkQueue({ clock, random, onDue: () => this.#markRetries() });
     const allow = (keys: Iterable<string>): void => this.#queueDeletes(keys);
     if (whenAllowed !== undefined)
       this.#waiting = new WaitingDeletes({ clock, nextTurn, whenAllowed, allow });
@@ -261,7 +275,7 @@ export class KeptTable<Item> implements Disposable {
       unconfirmed: this.#deletesAllowed ? 0 : this.#foundItems.size,
       noRoom: this.#noRoom.size,
       failing: this.#failing.size,
-      failures: this.#failing.list(SHOWN_FAILURES),
+      failures: this.#shownFailures(),
       capacity,
       pressure: pressureOf([
         ...(capacity === undefined ? [] : [{ used: this.#actual.size, capacity }]),
@@ -282,7 +296,7 @@ export class KeptTable<Item> implements Disposable {
   [Symbol.dispose](): void {
     this.#state = 'closed';
     this.#waiting?.[Symbol.dispose]();
-    this.#failing[Symbol.dispose]();
+    this.#retries.clear();
     this.#resolveWritten();
   }
 
@@ -374,7 +388,7 @@ export class KeptTable<Item> implements Disposable {
   /** Handles a key without a desired item. */
   #deleteUndesired(key: string): void {
     this.#noRoom.delete(key);
-    if (!this.#actual.has(key)) this.#failing.delete(key);
+    if (!this.#actual.has(key)) this.#endFailure(key);
     else if (this.#mustStay(key, undefined)) return;
     else if (this.#waiting === undefined) this.#deletes.add(this.#orderOf(key), key);
     else this.#waiting.add(key);
@@ -438,7 +452,7 @@ export class KeptTable<Item> implements Disposable {
 
   /** Records a successful change. Returns the number of released entries. */
   #recordSuccess({ key, item }: TableChange<Item>): number {
-    if (this.#failing.size > 0) this.#failing.delete(key);
+    this.#endFailure(key);
     if (this.#foundItems.size > 0) this.#foundItems.delete(key);
     if (item === undefined) {
       this.#counts.deletes++;
@@ -459,8 +473,28 @@ export class KeptTable<Item> implements Disposable {
   }
 
   #recordFailure(key: string, error: SyscallError): void {
-    this.#failing.add(key, error);
+    const attempts = (this.#failing.get(key)?.attempts ?? 0) + 1;
+    this.#failing.set(key, { error, attempts });
+    this.#retries.addAfter(key, MIN_RETRY_MS + backoffDelay(attempts, BACKOFF, this.#context.random));
     this.#noRoom.delete(key);
+  }
+
+  #endFailure(key: string): void {
+    if (this.#failing.delete(key)) this.#retries.delete(key);
+  }
+
+  #markRetries(): void {
+    for (let key = this.#retries.get(); key !== undefined; key = this.#retries.get()) {
+      this.#retries.done(key);
+      this.mark(key);
+    }
+  }
+
+  #shownFailures(): readonly FailingKey[] {
+    const shown: FailingKey[] = [];
+    for (const [key, { error, attempts }] of this.#failing)
+      if (shown.push({ key, reason: error.message, attempts }) === SHOWN_FAILURES) break;
+    return shown;
   }
 
   /** Evicts weaker items for stronger ones if items have ranks. Returns the number of released entries. */
@@ -471,7 +505,7 @@ export class KeptTable<Item> implements Disposable {
       if (item === undefined) continue;
       const rank = this.#rankOf(key, item);
       this.#noRoom.set(key, rank);
-      this.#failing.delete(key);
+      this.#endFailure(key);
       const weaker = this.#evictionCandidate(key, rank);
       if (weaker === undefined) continue;
       this.#actual.delete(weaker.key);

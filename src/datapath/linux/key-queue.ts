@@ -25,10 +25,13 @@ export class KeyQueue {
 
   /** Removes and returns the first key of the lowest or the highest order. */
   shift(from: 'lowest' | 'highest'): string | undefined {
-    const isFilled = ({ keys }: Lane): boolean => keys.size > 0;
     const lane = from === 'lowest' ? this.#lanes.find(isFilled) : this.#lanes.findLast(isFilled);
     const key = lane?.first.next().value;
     if (key !== undefined) lane?.keys.delete(key);
     return key;
   }
+}
+
+function isFilled({ keys }: Lane): boolean {
+  return keys.size > 0;
 }

@@ -30,7 +30,7 @@ export interface RetryQueueOptions<J> extends Runtime {
   /** Default: each job has its own attempt. */
   readonly batches?: BatchLimits<J> | undefined;
   /** See {@link WorkQueue}. */
-  readonly entries?: EntryTable<J> | undefined;
+  readonly newTable?: (() => EntryTable<J>) | undefined;
   /** Receives a failure of the kvstore or of a job; each code only once, until all failed jobs have succeeded. */
   onFailure?(error: KvstoreError): void;
   /** Receives the jobs that have succeeded together and were not added again during their attempt. */
@@ -85,8 +85,8 @@ export class RetryQueue<J> {
 
   constructor(options: RetryQueueOptions<J>) {
     this.#options = options;
-    const { clock, random, entries } = options;
-    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() }, entries);
+    const { clock, random, newTable } = options;
+    this.#jobs = new WorkQueue({ clock, random, onDue: () => this.#wake() }, newTable);
   }
 
   /** Number of unfinished jobs. */

@@ -203,7 +203,7 @@ export class SyncStore {
         else await this.#sync(jobs, signal);
       },
       batches: batched === true ? { maxJobs: MAX_WRITES, maxWeight: 1, weightOf } : undefined,
-      entries: new JobColumn(),
+      newTable: () => new JobColumn(),
       onDone: (jobs) => this.#recordDone(jobs),
       onFailure: (error) => options.onFailure?.(error, `writes of ${options.prefix}`),
     });
