@@ -140,11 +140,11 @@ function afterHandshake(state: ClusterState, { config, replaced, others }: Confi
           code: 'no-configuration',
           message: found === 'gone' ? CONFIGURATION_DELETED : foreignConfigurations(others),
         });
-  const next: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
-  if (state.local) return start(next, 'watching');
-  if (gone && isVerifiable(next, others)) return proceed(next, 'watching');
-  if (found !== 'none' || next.needsConfig) return start(next, 'unconfigured');
-  return enter(next, 'validating', { do: 'validate', config });
+  const updated: ClusterState = { ...state, ...failure, found, unproven: unproven || gone };
+  if (state.local) return start(updated, 'watching');
+  if (gone && isVerifiable(updated, others)) return proceed(updated, 'watching');
+  if (found !== 'none' || state.needsConfig) return start(updated, 'unconfigured');
+  return enter(updated, 'validating', { do: 'validate', config });
 }
 
 /**
@@ -180,8 +180,8 @@ function afterWithdrawal(state: ClusterState): ClusterStep {
   return start({ ...state, ...forget, wasComplete, pendingWithdrawal: 'nothing' }, next);
 }
 
-/** Processes an input if the current phase expects it. Ignores it otherwise. */
-function answer(state: ClusterState, input: ClusterAnswer): ClusterStep {
+/** Processes an answer if the current phase expects it. Ignores it otherwise. */
+function afterAnswer(state: ClusterState, input: ClusterAnswer): ClusterStep {
   const { phase } = state;
   const isFollowing = phase === 'watching' || phase === 'unconfigured';
   switch (input.type) {
@@ -265,6 +265,6 @@ export function stepCluster(state: ClusterState, input: ClusterInput): ClusterSt
     case 'expired':
       return expire(state);
     default:
-      return input.attempt === state.attempt ? answer(state, input) : stay(state);
+      return input.attempt === state.attempt ? afterAnswer(state, input) : stay(state);
   }
 }

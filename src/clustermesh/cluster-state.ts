@@ -39,9 +39,9 @@ export interface ClusterFollow {
   /** If true, a resource is followed only when its canary exists. */
   readonly needsCanaries: boolean;
   /**
-   * The applied deletes, including those of keys missing in a complete list. `proven`: deletes
-   * before the deletion of the handshake's configuration; `all`: every delete, because no configuration can prove them
-   * or fail static is off; `none`: no delete, because the configuration is gone.
+   * The applied deletes, including those of keys missing in a complete list. `proven`: only deletes before the next
+   * write or delete of the configuration; `all`: every delete, because the cluster has no configuration that can prove
+   * them, or because fail static is off; `none`: no delete, because the configuration is gone.
    */
   readonly deletes: 'proven' | 'all' | 'none';
   /** If true, complete lists delete nothing, because the kvstore is being refilled. The input `refilled` ends this. */

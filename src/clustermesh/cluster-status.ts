@@ -112,7 +112,8 @@ export class ReportedStatus {
   #firstSyncMs: number | undefined;
   #lastSyncMs: number | undefined;
   #lastFailure: Failure | undefined;
-  #arrived = 0;
+  /** Maximum number of items that have arrived. */
+  #maxArrived = 0;
   #progressAt: number;
 
   constructor(clock: Clock) {
@@ -159,9 +160,11 @@ export class ReportedStatus {
     this.#lastFailure = { code, message, at: this.#clock.wallTime() };
   }
 
+  /** Records the number of items that have arrived. Only a new maximum is progress. */
   recordArrived(count: number): void {
-    if (count > this.#arrived) this.#progressAt = this.#clock.now();
-    this.#arrived = Math.max(count, this.#arrived);
+    if (count <= this.#maxArrived) return;
+    this.#maxArrived = count;
+    this.#progressAt = this.#clock.now();
   }
 
   /** Records the withdrawal of everything. */

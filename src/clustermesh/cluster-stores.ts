@@ -219,15 +219,15 @@ export class ClusterStores extends ResourceStores {
   }
 
   async #follow(resource: CopiedResource, request: FollowRequest): Promise<FollowEnd> {
-    let replaced: Promise<void> | undefined;
+    let withdrawal: Promise<void> | undefined;
     const onListed = (listed: CopiedResource): void => {
-      replaced = this.#withdrawSkipped(request.signal).then((isDone) => {
+      withdrawal = this.#withdrawSkipped(request.signal).then((isDone) => {
         if (isDone) request.onListed(listed);
       });
     };
     const isSwitched = isServiceResource(resource) && this.#skippedStores().length > 0;
     const end = await super.follow(resource, isSwitched ? { ...request, onListed } : request);
-    await replaced;
+    await withdrawal;
     return end;
   }
 

@@ -174,7 +174,7 @@ export class ClusterDecoders implements Readonly<Record<CopiedResource, ValueDec
     return this.#ofCluster(yield* steps, 'clusterID', at, false);
   }
 
-  /** Returns a decoded value, or a rejection if it has not the id of the cluster. */
+  /** Returns a decoded value, or a rejection if it does not have the id of the cluster. */
   #ofCluster<T extends { readonly clusterID: number }>(
     decoded: Decoded<T>,
     field: string,

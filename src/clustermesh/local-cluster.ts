@@ -120,8 +120,7 @@ export class LocalCluster implements SyncMembers {
   }
 
   /**
-   * Returns the kvstore key of a resource's name (below its prefix) and its revision; `undefined` if the name is not
-   * held.
+   * Returns the kvstore key and revision of a name of a resource; `undefined` if the cluster does not have the name.
    */
   versionOf(resource: CopiedResource, name: string): KeyVersion | undefined {
     return this.#cluster.versionOf(resource, name);

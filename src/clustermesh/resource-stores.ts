@@ -36,6 +36,7 @@ export type FollowEnd = 'ended' | 'diverged';
 export interface FollowRequest
   extends Pick<WatchStoreRun, 'backend' | 'signal' | 'mayDelete' | 'keepUnlisted'> {
   readonly layout: KeyLayout;
+  /** Called when the resource is complete and keys that no longer exist were deleted. */
   readonly onListed: (resource: CopiedResource) => void;
   readonly onReaderState: OnReaderState;
 }
@@ -72,17 +73,16 @@ export abstract class ResourceStores {
 
   /** The prefixes of the last runs. */
   readonly #prefixes = new Map<CopiedResource, string>();
-
-  constructor(cluster: string) {
-    this.#cluster = cluster;
-  }
-
   /** The resources not exported by the cluster, or read in another format. `configure` sets it. */
   protected skipped: ReadonlySet<CopiedResource> = new Set();
   /** Must be resolved if the services are in no readable format, so that nothing waits for them. */
   protected readonly servicesSkipped: Deferred = deferred();
   /** Must be resolved if the cluster exports no services by the multi-cluster services API. */
   protected readonly exportsSkipped: Deferred = deferred();
+
+  constructor(cluster: string) {
+    this.#cluster = cluster;
+  }
 
   /** The followed resources. Skipped ones are not among them, because their canaries may never be written. */
   get resources(): readonly CopiedResource[] {

@@ -70,10 +70,7 @@ export class RetryPacer implements RetryTurns {
     return first !== undefined;
   }
 
-  /**
-   * Releases the most recent outage or the longest waiting one, in alternation. Returns false if none is
-   * recent.
-   */
+  /** Releases the latest or the longest waiting recent outage, in alternation. Returns false if none is recent. */
   #releaseRecent(): boolean {
     const recent = [...this.#waiting].filter(([, since]) => isRecentOutage(since, this.#clock));
     const [first] = recent;

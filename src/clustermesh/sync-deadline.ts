@@ -10,7 +10,7 @@ export interface SyncProgress {
   readonly synced: boolean;
   /** Time of the last progress, monotonic. Progress means more arrived items than ever before. */
   readonly progressAt: number;
-  /** Number of failures since the member was last followed. */
+  /** Number of failures so far. */
   readonly failures: number;
   /** True if the server has answered but has nothing to follow, so waiting longer would not help. */
   readonly settled: boolean;
