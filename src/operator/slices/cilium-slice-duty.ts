@@ -167,16 +167,18 @@ export class CiliumSliceDuty implements Duty {
     this.#retries.wake();
   }
 
-  /** Resolves when a slice must be written and waits for no retry. */
+  /** Resolves when a slice must and may be written. */
   async #awaitWork(signal: AbortSignal): Promise<void> {
-    for (const name of this.#slices.dirty) if (!this.#retries.has(name)) return;
+    for (const name of this.#slices.dirty) if (this.#mayWrite(name)) return;
     await this.#retries.whenDue(signal);
   }
 
-  /**
-   * Writes the changed slices that wait neither for another slice nor for a retry. Each write can end the wait of other
-   * slices, which are written then, too.
-   */
+  /** Returns true if a slice waits neither for another slice nor for a retry. */
+  #mayWrite(name: string): boolean {
+    return this.#slices.get(name)?.waitsFor.size === 0 && !this.#retries.has(name);
+  }
+
+  /** Writes the changed slices, also those whose wait a write of this call has ended. */
   async #flush(signal: AbortSignal): Promise<void> {
     this.#endDueRetries();
     let hasWritten: boolean;
@@ -184,9 +186,7 @@ export class CiliumSliceDuty implements Duty {
       hasWritten = false;
       for (const name of [...this.#slices.dirty]) {
         if (signal.aborted) return;
-        const slice = this.#slices.get(name);
-        if (slice === undefined || slice.waitsFor.size > 0 || this.#retries.has(name)) continue;
-        if (await this.#write(name, signal)) hasWritten = true;
+        if (this.#mayWrite(name) && (await this.#write(name, signal))) hasWritten = true;
       }
     } while (hasWritten);
   }

@@ -127,8 +127,12 @@ export class CiliumSlices {
     for (const core of desired) this.put(namespace, core);
     const isEqual =
       isInNamespace && equalContent(Object.fromEntries(onServer), Object.fromEntries(slice.endpoints));
-    if (isEqual && slice.endpoints.size > 0) this.#dirty.delete(name);
-    else this.#dirty.add(name);
+    if (!isEqual || slice.endpoints.size === 0) {
+      this.#dirty.add(name);
+      return;
+    }
+    this.#endWaits(name); // also if the answer of its write was lost
+    this.#dirty.delete(name);
   }
 
   /** Must be called when a slice was deleted on the server. */

@@ -318,6 +318,22 @@ describe('the slices of endpoints', () => {
     await world.stop();
   });
 
+  it('contain a moved endpoint once if the answer of a write was lost (regression: its old slice kept it)', async () => {
+    const world = new World('identity');
+    await world.put('shop', 'a', 1001, '10.0.0.1');
+    await world.put('shop', 'b', 1001, '10.0.0.2');
+    world.start();
+    await advance(world.clock, 3000);
+    const isCreate = ({ method, path }: ServedRequest): boolean =>
+      method === 'POST' && path.includes('slices');
+    world.api.faults.order({ do: 'cut', afterBytes: 1 }, { matches: isCreate });
+    await world.put('shop', 'a', 1002, '10.0.0.1');
+    await advance(world.clock, 120_000);
+    expect(await world.faults()).toEqual([]);
+    expect(world.duty?.status().published?.pending).toBe(0);
+    await world.stop();
+  });
+
   it('are retried without limit, while upstream gives up after 15 attempts', async () => {
     const world = new World('identity');
     world.api.deny('create', 'ciliumendpointslices');
