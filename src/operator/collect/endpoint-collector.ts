@@ -114,9 +114,10 @@ export class EndpointCollector implements Collector {
     const { remove } = staleRound(this.#marked, stale);
     this.#marked = stale; // failed deletes are retried in the next round
     report.setMarked(stale.size);
-    for (const key of remove.keys()) {
+    for (const [key, version] of remove) {
       const endpoint = endpoints.objects.get(key);
-      if (endpoint !== undefined) await this.#remove(endpoint, report, signal);
+      if (endpoint === undefined || versionOf(endpoint) !== version) continue; // written or deleted since
+      await this.#remove(endpoint, report, signal);
       if (signal.aborted) return;
     }
   }

@@ -228,6 +228,27 @@ describe('the collector of endpoints, in every small history', () => {
     expect(isThere).toEqual([true, true, true, false]);
   });
 
+  it('keeps an endpoint that was written during the round (regression: it was deleted in the new version)', async () => {
+    const world = new World(() => 0, 0);
+    const { cluster, clock } = world;
+    const next = ours.begin(world);
+    const metadata = { creationTimestamp: world.time() };
+    for (const key of ['shop/a', 'shop/b']) cluster.put('ciliumendpoints', key, { metadata });
+    for (const number of [1, 2]) {
+      clock.advance(INTERVAL);
+      cluster.see('pods', 'ciliumendpoints');
+      await next(number);
+      // While the collector reads the pod of the first endpoint in the second round.
+      cluster.before = () => {
+        cluster.before = () => {};
+        cluster.put('ciliumendpoints', 'shop/b');
+        cluster.see('ciliumendpoints');
+      };
+    }
+    expect(cluster.get1('ciliumendpoints', 'shop/a')).toBeUndefined();
+    expect(cluster.get1('ciliumendpoints', 'shop/b')).toBeDefined();
+  });
+
   it('deletes an endpoint of the future, too: the clock of the operator may be behind', async () => {
     const world = new World(() => 0, 0);
     const { cluster, clock } = world;
