@@ -65,6 +65,7 @@ export class ObservedKind<T extends KubernetesObject = KubernetesObject> {
 
   /** Calls `listener` with the events until the signal fires; with no events after each list except the first. */
   listen(listener: (events: readonly ResourceEvent[]) => void, signal: AbortSignal): void {
+    if (signal.aborted) return;
     this.#listeners.add(listener);
     signal.addEventListener('abort', () => this.#listeners.delete(listener), { once: true });
   }

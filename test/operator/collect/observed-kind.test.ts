@@ -91,6 +91,16 @@ describe('a kind that collectors observe', () => {
     expect(objectKey({ metadata: { name: 'x', uid: 'u', resourceVersion: '1' } })).toBe('/x');
   });
 
+  it('has no listener whose signal has already fired (regression: it received the events of later runs)', () => {
+    const source = new Source();
+    const kind = source.observed();
+    kind.follow(new AbortController().signal);
+    let calls = 0;
+    kind.listen(() => calls++, AbortSignal.abort());
+    source.tell({ type: 'put', object: object('a') });
+    expect(calls).toBe(0);
+  });
+
   const why = { code: 'forbidden', message: 'no right', at: 0 };
   it.each<readonly [Partial<ResourceStatus>, string | undefined, string | undefined]>([
     [
