@@ -78,7 +78,7 @@ function operatorOptions(flags: OperatorFlags, { stdout }: CommandIO): OperatorO
     clustermeshConfig: flags.clustermeshConfig,
     serviceTTLMs: flags.clustermeshCacheTtl || undefined,
     mcs: flags.mcsApi === true ? { families: ipFamilies(flags) } : undefined,
-    sliceSync:
+    endpointSliceSync:
       flags.endpointSliceSync === true
         ? {
             endpointsPerSlice: flags.clustermeshEndpointsPerSlice,

@@ -68,7 +68,7 @@ export interface OperatorDutiesOptions extends DutyContext, WriteContext {
   /** See `ClusterMeshOptions`. Service exports are withdrawn, too. */
   readonly serviceTTLMs?: number | undefined;
   /** Creates EndpointSlices with the backends of remote clusters. Requires `remotes`. Default: off. */
-  readonly sliceSync?: SliceSyncOptions | undefined;
+  readonly endpointSliceSync?: EndpointSliceSyncOptions | undefined;
   /** Exports and imports services by the multi-cluster services API. Requires `remotes`. Default: off. */
   readonly mcs?: Pick<McsDutyOptions, 'families'> | undefined;
   readonly kubernetes: KubernetesClient;
@@ -77,7 +77,7 @@ export interface OperatorDutiesOptions extends DutyContext, WriteContext {
 }
 
 /** Options of the synchronization of EndpointSlices. */
-export interface SliceSyncOptions {
+export interface EndpointSliceSyncOptions {
   /** Maximum number of endpoints in a slice, at most 100. */
   readonly endpointsPerSlice: number;
   /** Time to gather changes. */
@@ -104,7 +104,8 @@ export const NO_MESH = 'default';
 const REMOVALS_PER_SECOND = 50;
 
 /**
- * Returns all duties; none runs yet. The intervals must not let a collector delete objects in use.
+ * Returns all duties; none runs yet. Throws an `AssertionError` if a collector could delete objects in use with these
+ * intervals.
  */
 export function operatorDuties(options: OperatorDutiesOptions): OperatorDuties {
   const { publish, kubernetes: source, identityAllocation, globalByDefault } = options;
@@ -181,13 +182,13 @@ function importDuties(
   options: OperatorDutiesOptions,
   objects: McsObjects | undefined,
 ): Pick<OperatorDuties, 'all' | 'clusters' | 'mcs'> {
-  const { remotes: source, sliceSync, mcs: mcsOptions, kubernetes } = options;
+  const { remotes: source, endpointSliceSync: sliceOptions, mcs: mcsOptions, kubernetes } = options;
   const objectDuties = objects ? [objects] : [];
-  if (source === undefined || (sliceSync ?? mcsOptions) === undefined) return { all: objectDuties };
+  if (source === undefined || (sliceOptions ?? mcsOptions) === undefined) return { all: objectDuties };
   const clusters = new RemoteClusters({ ...options, source });
   // The writer limits the writes of all these duties together.
-  const context = { ...options, ...sliceSync, clusters, writer: objectWriter(options) };
-  const all = [...(sliceSync ? [endpointSliceSync(context)] : []), clusters, ...objectDuties];
+  const context = { ...options, ...sliceOptions, clusters, writer: objectWriter(options) };
+  const all = [...(sliceOptions ? [endpointSliceSync(context)] : []), clusters, ...objectDuties];
   if (mcsOptions === undefined || objects === undefined) return { all, clusters };
   const globalByDefault = options.identityAllocation === 'crd' ? options.globalByDefault : undefined;
   const reader = kubernetes.reader();

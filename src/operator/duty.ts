@@ -1,7 +1,7 @@
 import type { Failure } from '../base/failure.ts';
 
 /**
- * One task of the operator: one file, one row in the status.
+ * One task of the operator, with one row in the status.
  *
  * A failure of a duty does not affect other duties (OPERATOR 5). The duty counts its failures in its status, and
  * retries.

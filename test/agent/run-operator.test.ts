@@ -65,7 +65,7 @@ const OPTIONS: OperatorOptions = {
   slicing: 'fcfs',
   clustermeshConfig: '/mesh',
   mcs: { families: ['IPv6'] },
-  sliceSync: { endpointsPerSlice: 8, batchMs: 9 },
+  endpointSliceSync: { endpointsPerSlice: 8, batchMs: 9 },
   dryRun: undefined,
 };
 

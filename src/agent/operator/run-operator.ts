@@ -68,7 +68,7 @@ export interface OperatorOptions
     | 'deleteAllEndpoints'
     | 'slicing'
     | 'serviceTTLMs'
-    | 'sliceSync'
+    | 'endpointSliceSync'
     | 'mcs'
   > {
   /**

@@ -100,8 +100,8 @@ function offDuty(name: string): Duty {
 }
 
 /**
- * Returns all collectors of an operator, including those that are off; none runs yet. The intervals must not let them
- * delete objects in use.
+ * Returns all collectors of an operator, including those that are off; none runs yet. Throws an `AssertionError` if
+ * they could delete objects in use with these intervals.
  */
 export function collectors(options: CollectorsOptions): readonly Duty[] {
   return [...kubernetesCollectors(options), ...kvstoreCollectors(options)];

@@ -26,8 +26,10 @@ export function timeAt(value: unknown, ...names: readonly string[]): number | un
 }
 
 /**
- * Returns a value with sorted names and without the parts which an API server may omit or add: null, lists and objects
- * without content, and the value `empty`.
+ * Returns a value with sorted names and without the parts which an API server may omit or add: null, and lists and
+ * objects without content.
+ *
+ * @param empty `''` to remove empty texts, too
  */
 export function normalForm(value: unknown, empty?: ''): unknown {
   if (Array.isArray(value))

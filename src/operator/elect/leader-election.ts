@@ -99,7 +99,7 @@ export function electionIdentity(hostname: string, random: Random): string {
 /** Returns the reason if election is impossible with these times, without a final period. */
 export function electionFault({ leaseMs, renewDeadlineMs, retryMs }: ElectionTimes): string | undefined {
   if (retryMs > 0 && renewDeadlineMs < leaseMs && retryMs * JITTER < renewDeadlineMs) return undefined;
-  return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms)`;
+  return `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than ${JITTER} times the retry period (${retryMs} ms), which must not be 0`;
 }
 
 /** The Lease as it was last read or written. */

@@ -162,7 +162,7 @@ export class GlobalNamespaces implements Duty {
 
   async run(signal: AbortSignal): Promise<void> {
     const { source, clock, gate } = this.#options;
-    this.#forget();
+    this.#clear();
     this.#state = 'running';
     const feed = new ObjectFeed(this.#reader(), { rejections: this.#rejections, gate });
     const followed = new FollowedKind('namespaces', feed, {
@@ -181,7 +181,7 @@ export class GlobalNamespaces implements Duty {
     this.#state = 'ended';
   }
 
-  #forget(): void {
+  #clear(): void {
     this.#rejections = new RejectionLog(this.#options.onReject);
     this.#known.clear();
     this.#changed.clear();

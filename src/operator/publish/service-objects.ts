@@ -43,7 +43,7 @@ export class ServiceObjects {
     this.#options = options;
   }
 
-  /** Adds a reader. Its objects are complete when the inputs say so; `stop` removes the reader. */
+  /** Adds a reader. `complete` of the result is true if its objects are complete; `stop` removes the reader. */
   join(reader: ServiceObjectsReader): FollowedInputs {
     if (this.#shared.feed !== undefined) this.#shared = { readers: new Set(), feed: undefined };
     const shared = this.#shared;

@@ -164,7 +164,10 @@ const AGENT: readonly Row[] = [
   ['--k8s-encrypt-key 3', { 'options.kubernetes.encryptKey': 3 }],
 ];
 
-const SLICES = { 'options.sliceSync.endpointsPerSlice': 100, 'options.sliceSync.batchMs': 500 };
+const SLICES = {
+  'options.endpointSliceSync.endpointsPerSlice': 100,
+  'options.endpointSliceSync.batchMs': 500,
+};
 
 const OPERATOR: readonly Row[] = [
   ...LISTEN,
@@ -208,12 +211,12 @@ const OPERATOR: readonly Row[] = [
   ['--endpoint-slice-sync', SLICES, '--clustermesh-config /m --mcs-api'],
   [
     '--clustermesh-endpoints-per-slice 7',
-    { 'options.sliceSync.endpointsPerSlice': 7 },
+    { 'options.endpointSliceSync.endpointsPerSlice': 7 },
     '--clustermesh-config /m --endpoint-slice-sync',
   ],
   [
     '--clustermesh-endpoint-updates-batch-period 2s',
-    { 'options.sliceSync.batchMs': 2000 },
+    { 'options.endpointSliceSync.batchMs': 2000 },
     '--clustermesh-config /m --endpoint-slice-sync',
   ],
   ['--endpoint-gc-interval 1m', { 'options.intervals.endpoints': 60_000 }],

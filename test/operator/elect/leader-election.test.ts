@@ -330,7 +330,7 @@ describe('the Lease of an election', () => {
       ],
     ] as const)
       expect(electionFault({ leaseMs, renewDeadlineMs, retryMs })).toBe(
-        `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than 1.2 times the retry period (${retryMs} ms)`,
+        `the lease duration (${leaseMs} ms) must be greater than the renew deadline (${renewDeadlineMs} ms), and the deadline greater than 1.2 times the retry period (${retryMs} ms), which must not be 0`,
       );
     expect(electionFault({ leaseMs: 15_000, renewDeadlineMs: 2401, retryMs: 2000 })).toBeUndefined();
   });

@@ -81,7 +81,7 @@ function follow(cluster: OperatorOfCluster, remotes: Folder, serviceTTLMs?: numb
   const stop = cluster.operate({
     remotes,
     serviceTTLMs,
-    sliceSync: { endpointsPerSlice: 100, batchMs: 500 },
+    endpointSliceSync: { endpointsPerSlice: 100, batchMs: 500 },
   });
   stops.push(stop);
   return stop;
