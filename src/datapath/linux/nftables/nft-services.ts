@@ -1,58 +1,32 @@
 import { constants } from 'node:os';
 import type { Family } from '../../../net/address-words.ts';
-import { formatFrontend } from '../../../servicecache/frontends.ts';
 import { NFT_TABLE } from '../kernel-names.ts';
 import type { KernelTable, TableChange } from '../kernel-table.ts';
 import { familyOf } from '../netlink/address-bytes.ts';
 import { MessageWriter } from '../netlink/message-writer.ts';
 import { NETLINK, type NetlinkRequest, NetlinkSocket } from '../netlink/netlink-socket.ts';
 import { isAnyPort, type ServiceItem } from '../services/desired-services.ts';
-import { type Endpoint, FAMILIES, parseEndpoint } from '../services/service-layout.ts';
+import { FAMILIES, parseEndpoint } from '../services/service-layout.ts';
 import type { Kernel } from '../syscall/kernel.ts';
 import { SyscallError } from '../syscall/syscall-error.ts';
-import {
-  changedFrontend,
-  changeRequests,
-  EMPTY_SLOT,
-  emptyFrontend,
-  itemOf,
-  type KernelFrontend,
-} from './frontend-elements.ts';
-import {
-  baseChains,
-  PROTOCOLS,
-  pickName,
-  pickSizeOf,
-  readClusterIP,
-  readFrontend,
-  readPortKey,
-  readSlot,
-  SETS,
-  setKind,
-  setsOf,
-  tableOf,
-} from './nft-layout.ts';
+import { changedFrontend, changeRequests, itemOf, type KernelFrontend } from './frontend-elements.ts';
+import { readFrontends } from './frontend-reader.ts';
+import { baseChains, PROTOCOLS, pickName, setsOf, tableOf } from './nft-layout.ts';
 import {
   addChain,
   addSet,
   addTable,
   deleteChain,
   deleteTable,
-  dumpElements,
   isAbout,
   NFTABLES_GROUP,
-  type NftElement,
   type NftSteps,
   type NftTable,
   nftBatch,
-  readElements,
 } from './nft-message.ts';
-import { rangeLengthOf, readRange } from './source-chains.ts';
 import { neededSourceChains } from './source-elements.ts';
 import { readStructure, type TableStructure, targetChain } from './table-structure.ts';
 
-/** Maximum number of attempts to read a set completely. */
-const READ_TRIES = 8;
 /** Maximum size of a transaction, which must fit into one send with its begin and end messages. */
 const BATCH_BYTES = 60_000;
 /**
@@ -62,8 +36,6 @@ const BATCH_BYTES = 60_000;
 const CHUNK = 64;
 /** Elements that count as one change of {@link CHUNK}: a chunk has about 1,024 elements, written in 5 ms. */
 const ELEMENTS_PER_CHANGE = 16;
-/** Maximum number of slots of a frontend. */
-const MAX_SLOTS = 1 << 20;
 /** Prefix of the keys that {@link rulesKey} returns; no frontend has such a key. */
 const RULES = 'rules of ';
 
@@ -103,7 +75,7 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
   readonly chunk: number = CHUNK;
   readonly #open: (groups?: readonly number[]) => NetlinkSocket;
   readonly #socket: NetlinkSocket;
-  readonly #frontends: Readonly<Record<Family, Map<string, KernelFrontend>>> = { 4: new Map(), 6: new Map() };
+  readonly #frontends: Record<Family, Map<string, KernelFrontend>> = { 4: new Map(), 6: new Map() };
   readonly #structure: Record<Family, TableStructure | undefined> = { 4: undefined, 6: undefined };
   /** Number of frontends that refer to each chain, by name. */
   readonly #users: Record<Family, Map<string, number>> = { 4: new Map(), 6: new Map() };
@@ -256,73 +228,40 @@ export class NftServices implements KernelTable<ServiceItem>, Disposable {
     return this.#send(repair) ?? this.#send(removal);
   }
 
-  /** Reads both tables, one dump message at a time. */
+  /**
+   * Reads both tables, one dump message at a time. The known frontends of a table are kept until all of its elements
+   * were read, also if a read fails, because a table without frontends is deleted.
+   */
   *#readAll(): Generator<undefined, void, void> {
     for (const family of FAMILIES) {
+      const structure = this.#readStructure(family);
+      const frontends = yield* this.#readFrontends(family, structure);
       this.#forget(family);
-      const { state, sets } = this.#readStructure(family);
-      if (state === 'none') continue;
-      using socket = this.#open();
-      const names = setsOf(family).map((set) => set.name);
-      for (const name of sets) {
-        if (!names.includes(name) && rangeLengthOf(family, name) === undefined) continue;
-        for (const piece of yield* readSet(socket, tableOf(family), name)) {
-          for (const element of piece) this.#recordElement(family, name, element);
-          yield;
-        }
-      }
-      for (const frontend of this.#frontends[family].values()) this.#countUser(family, frontend, 1);
+      this.#frontends[family] = frontends;
+      this.#recordStructure(family, structure);
+      for (const frontend of frontends.values()) this.#countUser(family, frontend, 1);
     }
+  }
+
+  *#readFrontends(
+    family: Family,
+    { state, sets }: TableStructure,
+  ): Generator<undefined, Map<string, KernelFrontend>, void> {
+    if (state === 'none') return new Map();
+    using socket = this.#open();
+    return yield* readFrontends(socket, family, sets);
   }
 
   #readStructure(family: Family): TableStructure {
     const structure = readStructure(this.#socket, tableOf(family), family);
-    this.#structure[family] = structure;
-    for (const chain of structure.targets)
-      if (!this.#users[family].has(chain)) this.#users[family].set(chain, 0);
+    this.#recordStructure(family, structure);
     return structure;
   }
 
-  #recordElement(family: Family, set: string, element: NftElement): void {
-    const { key, chain = '' } = element;
-    const rangeLength = rangeLengthOf(family, set);
-    const named = setKind(set);
-    if (rangeLength !== undefined) {
-      const { frontend, range } = readRange(key, family, rangeLength);
-      this.#frontendAt(family, frontend).ranges.add(range);
-    } else if (set === SETS.limited) {
-      this.#frontendAt(family, readFrontend(key, family)).sourceChain = chain;
-    } else if (set === SETS.clusterIPs) {
-      const { ip, protocol } = readClusterIP(key, family);
-      this.#frontendAt(family, { ip, port: 0, protocol: 0 }).listedProtocols.add(protocol);
-    } else if (named === undefined) {
-      const frontend = this.#frontendAt(family, readFrontend(key, family));
-      const backendCount = set === SETS.refused ? 0 : pickSizeOf(chain);
-      const isForeign = backendCount === undefined || frontend.backendCount !== undefined || frontend.isAny;
-      if (isForeign) frontend.foreign.push({ set, key });
-      else frontend.backendCount = backendCount;
-    } else if (named.kind === 'masquerade') {
-      const { protocol } = named;
-      this.#frontendAt(family, readPortKey(key, family, protocol)).listedProtocols.add(protocol);
-    } else this.#recordSlot(family, set, named.protocol, element);
-  }
-
-  #recordSlot(family: Family, set: string, protocol: number, { key, value }: NftElement): void {
-    const { frontend, slot } = readSlot(key, family, protocol);
-    const { slots, foreign } = this.#frontendAt(family, frontend);
-    if (slot >= MAX_SLOTS) {
-      foreign.push({ set, key });
-      return;
-    }
-    while (slots.length < slot) slots.push(EMPTY_SLOT);
-    slots[slot] = value === undefined ? EMPTY_SLOT : formatFrontend(readPortKey(value, family, protocol));
-  }
-
-  #frontendAt(family: Family, endpoint: Endpoint): KernelFrontend {
-    const name = formatFrontend(endpoint);
-    const frontend = this.#frontends[family].get(name) ?? emptyFrontend(endpoint);
-    this.#frontends[family].set(name, frontend);
-    return frontend;
+  #recordStructure(family: Family, structure: TableStructure): void {
+    this.#structure[family] = structure;
+    for (const chain of structure.targets)
+      if (!this.#users[family].has(chain)) this.#users[family].set(chain, 0);
   }
 
   /** Ensures the table of a change. Returns the error if the change cannot be written: its protocol or the table. */
@@ -492,39 +431,6 @@ function createTarget(family: Family, name: string): NftSteps {
     ...target.sets.map((set, id) => [addSet(table, set, id + 1)]),
     ...addChain(table, target.chain).map((request) => [request]),
   ];
-}
-
-/** Reads the elements of a set, one dump message at a time, and returns those of each message, each element once. */
-function* readSet(
-  socket: NetlinkSocket,
-  table: NftTable,
-  set: string,
-): Generator<undefined, readonly (readonly NftElement[])[], void> {
-  for (let tries = 1; ; tries++) {
-    const pieces: (readonly NftElement[])[] = [];
-    const keys = new Set<string>();
-    let isComplete = true;
-    for (const piece of socket.dumpPieces(dumpElements(table, set), readElements)) {
-      if (piece === 'again') {
-        pieces.length = 0;
-        keys.clear();
-        isComplete = true;
-        continue;
-      }
-      const elements: NftElement[] = [];
-      for (const element of piece.flat()) {
-        const key = Buffer.from(element.key).toString('latin1');
-        if (keys.has(key)) isComplete = false;
-        else elements.push(element);
-        keys.add(key);
-      }
-      pieces.push(elements);
-      yield;
-    }
-    // The kernel continues a dump at the next position of the set. If it has resized the set, which changes the order,
-    // the dump returns some elements twice and misses others, without an error.
-    if (isComplete || tries === READ_TRIES) return pieces;
-  }
 }
 
 function chainsOf({ backendCount = 0, sourceChain }: KernelFrontend): readonly string[] {

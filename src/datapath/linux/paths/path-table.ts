@@ -449,7 +449,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
   }
 
   #readLinks(): void {
-    this.#links.clear();
-    for (const link of this.#socket.dump(linkRequest(), readLink)) this.#links.set(link.index, link);
+    const links = this.#socket.dump(linkRequest(), readLink);
+    this.#links.clear(); // not earlier: the known links stay if the read fails
+    for (const link of links) this.#links.set(link.index, link);
   }
 }

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { NFT_TABLE } from '../../../../src/datapath/linux/kernel-names.ts';
 import { NftServices } from '../../../../src/datapath/linux/nftables/nft-services.ts';
 import type { ServiceItem } from '../../../../src/datapath/linux/services/desired-services.ts';
@@ -816,5 +816,18 @@ describeOnLinux('services in nftables', ['nftables', 'namespaces', 'ip', 'nft', 
     services.remove();
     expect(host.run('nft', 'list', 'tables')).toBe('table ip others\n');
     expect(host.run('nft', 'list', 'table', 'ip', 'others')).toContain('chain mine');
+  });
+
+  it('stay after a read that failed (regression: the next write deleted the table, because it knew no frontend)', () => {
+    set('10.96.0.7:80/TCP', ['10.0.0.1:81/TCP']);
+    const before = entries(services);
+    {
+      using _socket = vi.spyOn(kernel, 'socket').mockImplementationOnce(() => {
+        throw new SyscallError('socket', constants.errno.EMFILE);
+      });
+      expect(() => entries(services)).toThrow('EMFILE');
+    }
+    set('10.96.0.8:80/TCP', undefined);
+    expect(entries(services)).toEqual(before);
   });
 });

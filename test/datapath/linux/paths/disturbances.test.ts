@@ -5,7 +5,7 @@ import { type Link, RTM_LINK, readLink } from '../../../../src/datapath/linux/ne
 import { NetlinkFormatError, readMessages } from '../../../../src/datapath/linux/netlink/message-reader.ts';
 import { MessageWriter, NLM_F } from '../../../../src/datapath/linux/netlink/message-writer.ts';
 import { RTM_NEIGHBOR, writeNeighbor } from '../../../../src/datapath/linux/netlink/neighbor.ts';
-import type { NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
+import { type NetlinkRequest, NetlinkSocket } from '../../../../src/datapath/linux/netlink/netlink-socket.ts';
 import { RTM_ROUTE, writeRoute } from '../../../../src/datapath/linux/netlink/route.ts';
 import { pathKey } from '../../../../src/datapath/linux/paths/path-item.ts';
 import { PathTable } from '../../../../src/datapath/linux/paths/path-table.ts';
@@ -19,6 +19,7 @@ import { describeOnLinux } from '../support/requirements.ts';
 import { type Namespace, Scratch } from '../support/scratch.ts';
 import { batch, cable, DEVICE, internal, node, PathsUnderTest } from './support/path-network.ts';
 
+const ENOMEM = 12;
 const EBUSY = 16;
 const EOPNOTSUPP = 95;
 const ENOBUFS = 105;
@@ -102,6 +103,19 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(read()).toEqual([[key, item]]);
     host.run('ip', 'link', 'delete', DEVICE);
     expect(read()).toEqual([]);
+  });
+
+  it('know the interfaces after a read that failed (regression: none, so nodes lost their paths through the tunnel)', () => {
+    using table = new PathTable(kernel, host.path);
+    const mtu = table.mtuAt('192.168.0.1');
+    expect(mtu).toBeGreaterThan(0);
+    {
+      using _dump = vi.spyOn(NetlinkSocket.prototype, 'dump').mockImplementationOnce(() => {
+        throw new SyscallError('recvfrom', ENOMEM);
+      });
+      expect(() => [...table.dump()]).toThrow('ENOMEM');
+    }
+    expect(table.mtuAt('192.168.0.1')).toBe(mtu);
   });
 
   it('are adopted by the next process, which deletes nothing before its inputs are complete', async () => {
