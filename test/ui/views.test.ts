@@ -392,6 +392,34 @@ describe('the cards of services and nodes', () => {
     expect(await text()).toContain('WireGuard key key-of-n1');
   });
 
+  it('of a service with 6,000 backends show the first ones (regression: a row for each)', async () => {
+    const model = new MeshModel();
+    const id = { namespace: 'shop', name: 'web' };
+    const backends = Array.from({ length: 6_000 }, (_, i) => ({ address: `10.1.${i >> 8}.${i & 255}` }));
+    model.services.updateService(
+      createService({
+        id,
+        clusterIPs: ['172.16.0.11'],
+        addressing: 'assigned',
+        ports: [['http', { port: 80, protocol: 6, nodePort: 0 }]],
+      }),
+    );
+    model.services.updateEndpoints(
+      createEndpointSlice({
+        service: id,
+        name: 'web-1',
+        backends: backends.map(({ address }) => createBackend({ address, ports: [] })),
+      }),
+    );
+    model.services.markSynced();
+    model.history.recordDocument('service', 'shop/web', 'own', { before: { backends }, after: { backends } });
+    const { page } = await open('#/service/shop/web', { model });
+    const table = page.getByRole('region', { name: 'Table of backends' });
+    await page.getByText('250 of 6,000').waitFor();
+    expect(await table.locator('tbody tr').count()).toBe(250);
+    await page.getByText('6,000 backends changed').waitFor();
+  });
+
   it('state why handlers do not receive a node (regression: another node, even if a pod had the address)', async () => {
     const model = new MeshModel();
     model.ipcache.upsert('10.2.0.1', { identity: 1234, source: 'kvstore' });

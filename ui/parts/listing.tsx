@@ -76,17 +76,17 @@ export function Listing<T>({
 const ROWS_PER_STEP = 250;
 
 /** A table of many rows. It shows the first ones, and a button for more. */
-function LongTable<T>({
+export function LongTable<T>({
   rows,
-  total,
+  total = rows.length,
   ...table
 }: {
   label: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   keyOf: (row: T) => string;
-  /** Number of all rows; larger than the length of `rows` if the agent has too many to read all. */
-  total: number;
+  /** Number of all rows, if the agent has too many to read all. */
+  total?: number;
 }): VNode {
   const [shown, setShown] = useState(ROWS_PER_STEP);
   return (

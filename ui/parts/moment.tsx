@@ -59,17 +59,17 @@ const FIRST_WINDOW_MS = 1_000;
 async function nextChange(key: string | undefined, time: number): Promise<string | undefined> {
   const now = agentNow();
   let begin = time; // there is no change between `time` and `begin`
-  for (let window = FIRST_WINDOW_MS; begin < now; ) {
-    const end = Math.min(begin + window, now);
+  for (let windowMs = FIRST_WINDOW_MS; begin < now; ) {
+    const end = Math.min(begin + windowMs, now);
     const range = { from: new Date(begin + 1).toISOString(), to: new Date(end).toISOString() };
     const { items, more } = await ask<HistoryDocument>(
       withQuery('/v1/history', { key, ...range, limit: '1000' }),
     );
-    if (more && end - begin > 1) window = Math.ceil((end - begin) / 2);
+    if (more && end - begin > 1) windowMs = Math.ceil((end - begin) / 2);
     else if (items.length > 0) return items.at(-1)?.at;
     else {
       begin = end;
-      window *= 8;
+      windowMs *= 8;
     }
   }
   return undefined;

@@ -95,14 +95,15 @@ function PrefixChange({ from, to }: { from: Recorded | undefined; to: Recorded |
 
 /** The added, changed and removed backends of a service, and the names of its other changed fields. */
 function ServiceChange({ from, to }: { from: Recorded; to: Recorded }): VNode {
-  const [gone, came] = [from.backends ?? [], to.backends ?? []];
-  const isIn = (list: typeof gone, address: string): boolean =>
-    list.some((other) => other.address === address);
-  const added = came.filter(({ address }) => !isIn(gone, address));
-  const removed = gone.filter(({ address }) => !isIn(came, address));
-  const changed = came.filter(({ address }) => isIn(gone, address));
+  const [before, after] = [from.backends ?? [], to.backends ?? []];
+  const [addressesBefore, addressesAfter] = [before, after].map(
+    (backends) => new Set(backends.map(({ address }) => address)),
+  );
+  const added = after.filter(({ address }) => addressesBefore?.has(address) !== true);
+  const removed = before.filter(({ address }) => addressesAfter?.has(address) !== true);
+  const changed = after.filter(({ address }) => addressesBefore?.has(address));
   const others = Object.keys({ ...from, ...to }).filter((field) => field !== 'backends');
-  const parts: readonly (readonly [sign: Sign, list: typeof gone])[] = [
+  const parts: readonly (readonly [sign: Sign, list: typeof before])[] = [
     ['added', added],
     ['changed', changed],
     ['removed', removed],

@@ -245,7 +245,7 @@ export function IP({ name }: { name: string }): VNode {
           <Pending problem={problem} />
           {problem !== undefined && (
             <p class="soft">
-              <a href={addressOf('prefixes')}>All prefixes</a>, or search for a part of a name with /.
+              <a href={addressOf('prefixes')}>All prefixes</a>, or press / to search for a part of a name.
             </p>
           )}
         </>

@@ -203,7 +203,7 @@ export function Prefixes({ parameters }: { parameters: URLSearchParams }): VNode
         ) : rows.count === 0 && rows.isComplete ? (
           <Empty title={isFiltered ? 'No matching prefixes.' : 'No prefixes yet.'}>
             {isFiltered
-              ? 'Remove a filter, or search for a part of a name with /.'
+              ? 'Remove a filter, or press / to search for a part of a name.'
               : 'A source has not sent any. The overview shows the state of each source.'}
           </Empty>
         ) : (

@@ -8,10 +8,11 @@ import { useMoment, useStatus, useVersion } from '../agent/live.ts';
 import { counted } from '../format.ts';
 import { Card } from '../parts/card.tsx';
 import { ClusterLink, NodeLink, PrefixLink } from '../parts/links.tsx';
+import { LongTable } from '../parts/listing.tsx';
 import { Chip, Mark } from '../parts/marks.tsx';
 import { Empty, Facts, Panel } from '../parts/panel.tsx';
 import { BackendsBar, countByCluster, portsText, servicePortsText } from '../parts/service-parts.tsx';
-import { type Column, NONE, numberColumn, Table } from '../parts/table.tsx';
+import { type Column, NONE, numberColumn } from '../parts/table.tsx';
 
 type Offered = ExplainedServiceDocument['explain']['backends'][number];
 
@@ -172,7 +173,7 @@ export function Service({ name }: { name: string }): VNode {
               </span>
             }
           >
-            <Table
+            <LongTable
               label="Table of backends"
               columns={columns(local, document.explain.backends)}
               rows={document.explain.backends}
