@@ -15,6 +15,7 @@ import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
 import { type AgentMemory, AgentProcess } from './agent/agent-process.ts';
 import type { ProbeReport } from './agent/probe.ts';
 import { expect } from './expect.ts';
+import { podAddress } from './pod-address.ts';
 import { textTable } from './text-table.ts';
 
 /** The figures of one agent with the prefixes of one remote cluster. */
@@ -48,13 +49,9 @@ const REST_MS = 5000;
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-function address(i: number): string {
-  return `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
-}
-
 function pairOf(i: number, round: number): Uint8Array {
   return encodeIPIdentityPair({
-    key: address(i),
+    key: podAddress(i),
     identity: 65_536 + 256 + ((i + round) % 5000),
     hostIP: `192.168.${Math.floor(i / 110) >> 8}.${Math.floor(i / 110) & 255}`, // 110 pods per node
     encryptKey: 0,
@@ -68,7 +65,7 @@ function* recording(prefixes: number): Generator<string, void, void> {
   const line = (key: string, value: Uint8Array): string =>
     `${JSON.stringify({ store: CLUSTER, key, value: textOfBytes(value) })}\n`;
   yield line(clusterConfigKey(CLUSTER), CONFIG);
-  for (let i = 0; i < prefixes; i++) yield line(`${PREFIX}${address(i)}`, pairOf(i, 0));
+  for (let i = 0; i < prefixes; i++) yield line(`${PREFIX}${podAddress(i)}`, pairOf(i, 0));
 }
 
 async function fill(backend: EtcdBackend, prefixes: number): Promise<void> {
@@ -77,7 +74,7 @@ async function fill(backend: EtcdBackend, prefixes: number): Promise<void> {
     const count = Math.min(MAX_WRITES, prefixes - i);
     await backend.writeAll(
       Array.from({ length: count }, (_, n) => ({
-        key: `${PREFIX}${address(i + n)}`,
+        key: `${PREFIX}${podAddress(i + n)}`,
         value: pairOf(i + n, 0),
       })),
     );
@@ -94,7 +91,7 @@ async function change(backend: EtcdBackend, prefixes: number): Promise<void> {
     await pause(Math.max(0, begun + tick * TICK_MS - performance.now()));
     const writes = Array.from({ length: perTick }, (_, n) => (n * stride + tick) % prefixes);
     await backend.writeAll(
-      writes.map((i) => ({ key: `${PREFIX}${address(i)}`, value: pairOf(i, tick + 1) })),
+      writes.map((i) => ({ key: `${PREFIX}${podAddress(i)}`, value: pairOf(i, tick + 1) })),
     );
   }
 }

@@ -8,7 +8,8 @@ import type { Claim } from '../src/ipcache/types.ts';
 import { whatIf } from '../src/whatif/what-if.ts';
 import { testApp } from '../test/api/support/test-app.ts';
 import { expect } from './expect.ts';
-import { collectGarbage } from './meter.ts';
+import { collectGarbage, median } from './meter.ts';
+import { podAddress } from './pod-address.ts';
 import { threadMs } from './thread-clock.ts';
 
 /** Budgets of digests, a diff and what-if. */
@@ -48,20 +49,12 @@ export interface AnswersReport {
   };
 }
 
-function keyOf(i: number): string {
-  return `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
-}
-
 function claimOf(i: number): Claim {
   const suffix = ((i * 2_654_435_761) >>> 0).toString(36).slice(0, 5);
   const k8s = { namespace: `ns-${i % 50}`, podName: `app-${i % 2000}-7d4b9c8f6d-${suffix}` };
   const hostIP = `192.168.${(i >> 6) % 20}.${i % 250}`;
   const owner = i % LEAVING === 0 ? 'baltic' : 'atlantic';
   return { identity: 65_536 + (i % 5000), source: 'clustermesh', owner, hostIP, k8s };
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
 /** Runs all steps; returns their CPU milliseconds, and those of the longest one. */
@@ -193,7 +186,7 @@ export async function benchAnswers({
   readonly n?: number;
   readonly json?: boolean;
 }): Promise<AnswersReport> {
-  const keys = Array.from({ length: n }, (_, i) => keyOf(i));
+  const keys = Array.from({ length: n }, (_, i) => podAddress(i));
   const claims = keys.map((_, i) => claimOf(i));
   const cache = new IPCache();
   fill(cache, keys, claims);

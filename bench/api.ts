@@ -20,8 +20,9 @@ import { NodeManager } from '../src/nodemanager/node-manager.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import type { LoadOptions, LoadReport, PagesOptions, PagesReport } from './api/clients.ts';
 import { expect } from './expect.ts';
-import { delayDuring, type LoopDelay } from './loop-delay.ts';
+import { CHECK_MS, delayDuring, type LoopDelay } from './loop-delay.ts';
 import { liveBytes } from './meter.ts';
+import { podAddress } from './pod-address.ts';
 import { short, textTable } from './text-table.ts';
 import { processMs, threadMs } from './thread-clock.ts';
 
@@ -48,7 +49,7 @@ export interface ApiBenchReport {
   readonly lag: Spread;
   readonly loop: LoopDelay;
   /** The delay of the event loop in CPU time of the agent, which other processes do not increase. */
-  readonly heldUp: Spread;
+  readonly blocked: Spread;
   /** CPU time of the agent per second: 1 is a whole core. */
   readonly cpu: number;
   /** Load average over one minute: at the beginning, and after the load. */
@@ -57,8 +58,8 @@ export interface ApiBenchReport {
   readonly growth: number;
   readonly clients: LoadReport;
   /** Memory for a monitor that never reads during the load, in bytes. */
-  readonly deafBytes: number;
-  readonly deafChanges: number;
+  readonly unreadBytes: number;
+  readonly unreadChanges: number;
   /** Time of a page of 1,000 prefixes, from the request to the end of the answer, over a connection. */
   readonly page: Spread;
   /** CPU time of the agent for a page, in milliseconds. */
@@ -74,7 +75,7 @@ const CHANGES_PER_SECOND = 10_000;
 /** Maximum number of changes in one turn: about 2 ms with 50 monitors. */
 const MOST_CHANGES = 200;
 const SECONDS = 20;
-const DEAF_SECONDS = 60;
+const UNREAD_SECONDS = 60;
 const PAGES = 1_000;
 const SEARCH_ROUNDS = 50;
 const LABELS: Labels = [
@@ -122,9 +123,9 @@ class BenchModel implements ReadModel {
   /** Writes a prefix with a new value. */
   write(number: number): void {
     const identity = 256 + (this.#written++ % 65_521);
-    const ip = `10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}`;
     const k8s = { namespace: 'shop', podName: `checkout-${number}` };
-    this.ipcache.upsert(ip, { identity, source: 'kvstore', hostIP: `192.168.0.${number % 250}`, k8s });
+    const hostIP = `192.168.0.${number % 250}`;
+    this.ipcache.upsert(podAddress(number), { identity, source: 'kvstore', hostIP, k8s });
   }
 }
 
@@ -196,27 +197,25 @@ async function searchTimes(app: ReturnType<typeof createApp>, prefixes: number):
   return spread(times);
 }
 
-const LOOK_MS = 5;
-
 /**
  * Every 5 ms, reads the CPU time used since the last read. Returns the excess over 5 ms, which is the time for which
  * the agent blocked its own event loop, even if the machine is busy. Helper threads are included.
  */
-async function heldUpDuring(work: () => Promise<void>): Promise<Spread> {
-  const held: number[] = [];
+async function blockedDuring(work: () => Promise<void>): Promise<Spread> {
+  const excess: number[] = [];
   let last = process.cpuUsage();
-  const look = setInterval(() => {
+  const timer = setInterval(() => {
     const { user, system } = process.cpuUsage(last);
     last = process.cpuUsage();
-    held.push(Math.max(0, (user + system) / 1000 - LOOK_MS));
-  }, LOOK_MS);
+    excess.push(Math.max(0, (user + system) / 1000 - CHECK_MS));
+  }, CHECK_MS);
   await work();
-  clearInterval(look);
-  return spread(held);
+  clearInterval(timer);
+  return spread(excess);
 }
 
 /** A monitor that never reads. */
-async function deafMonitor(url: string): Promise<Socket> {
+async function unreadMonitor(url: string): Promise<Socket> {
   const { port } = new URL(url);
   const socket = connect(Number(port), '127.0.0.1');
   socket.pause();
@@ -231,7 +230,7 @@ function render(report: ApiBenchReport): string {
     seconds,
     lag,
     loop,
-    heldUp,
+    blocked,
     cpu,
     load,
     growth,
@@ -245,12 +244,12 @@ function render(report: ApiBenchReport): string {
   const rows: readonly (readonly string[])[] = [
     ['engines behind, p50 / p99', `${ms(lag.p50)} / ${ms(lag.p99)}`, 'p99 ≤ 100 ms'],
     ['event loop delay, p99 / longest', `${ms(loop.p99)} / ${ms(loop.max)}`, 'p99 < 20 ms'],
-    ['of it, by CPU time of the agent, p99', ms(heldUp.p99), ''],
+    ['of it, by CPU time of the agent, p99', ms(blocked.p99), ''],
     ['CPU time of the agent', `${Math.round(cpu * 100)} % of a core`, ''],
     ['request, p50 / p99', `${ms(seen.p50)} / ${ms(seen.p99)}`, ''],
     ['change seen by a monitor, p50 / p99', `${ms(seen.seenP50)} / ${ms(seen.seenP99)}`, ''],
     ['growth over the run', mb(growth), 'flat'],
-    [`a monitor that never reads, ${report.deafChanges} changes`, mb(report.deafBytes), '< 8 MB'],
+    [`a monitor that never reads, ${report.unreadChanges} changes`, mb(report.unreadBytes), '< 8 MB'],
     ['page of 1,000, p50 / p99', `${ms(page.p50)} / ${ms(page.p99)}`, 'p99 < 10 ms'],
     ['of it, CPU time of the agent', ms(pageCPU), ''],
     ['CPU time of a search, p50 / p99', `${ms(search.p50)} / ${ms(search.p99)}`, 'p99 < 30 ms'],
@@ -298,7 +297,7 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   let late: readonly number[] = [];
   let seen: LoadReport | undefined;
   let cpuMs = Number.NaN;
-  let heldUp: Spread = { p50: Number.NaN, p99: Number.NaN };
+  let blocked: Spread = { p50: Number.NaN, p99: Number.NaN };
   const measured = async (): Promise<void> => {
     [seen, late] = await Promise.all([
       clients<LoadReport>({ ...load, seconds: SECONDS }),
@@ -307,17 +306,17 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
   };
   const { delay, ms } = await delayDuring(async () => {
     cpuMs = await cpuOf(async () => {
-      heldUp = await heldUpDuring(measured);
+      blocked = await blockedDuring(measured);
     });
   });
   const loadAfter = loadavg()[0] ?? Number.NaN;
   const quiet = await liveBytes();
-  const deaf = await deafMonitor(url);
+  const unread = await unreadMonitor(url);
   const from = feed.revision;
-  await flow(model, prefixes, DEAF_SECONDS);
-  const deafBytes = (await liveBytes()) - quiet;
-  const deafChanges = feed.revision - from;
-  deaf.destroy();
+  await flow(model, prefixes, UNREAD_SECONDS);
+  const unreadBytes = (await liveBytes()) - quiet;
+  const unreadChanges = feed.revision - from;
+  unread.destroy();
   following();
   await server.stop();
   model.nodes.close();
@@ -330,12 +329,12 @@ export async function benchApi(options: ApiBenchOptions = {}): Promise<ApiBenchR
     loop: delay,
     growth: quiet - before,
     clients: seen,
-    deafBytes,
-    deafChanges,
+    unreadBytes,
+    unreadChanges,
     page,
     pageCPU: pageCPU / PAGES,
     search,
-    heldUp,
+    blocked,
     cpu: cpuMs / ms,
     load: [loadBefore, loadAfter],
   };

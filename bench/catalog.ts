@@ -26,7 +26,7 @@ export const BENCHES: Readonly<Record<string, Bench>> = {
     run: async (options) => (await import('./churn.ts')).benchChurn(options),
   },
   services: {
-    summary: 'ServiceCache: services of 10 backends, changes of up to 10,000; --n services (2,000)',
+    summary: 'ServiceCache: services of 10 backends, changes of up to 10,000; --n services (5,000)',
     run: async (options) => (await import('./services.ts')).benchServices(options),
   },
   nodes: {

@@ -58,12 +58,12 @@ function decode({ name, cluster, value }: PodEvent): Decoded {
 class Life {
   readonly cache = new IPCache();
   readonly map = new Map<string, Claim>();
-  told = 0;
+  changes = 0;
 
   constructor() {
     this.cache.subscribe({
       onChanges: (changes) => {
-        this.told += changes.length;
+        this.changes += changes.length;
       },
     });
   }
@@ -77,8 +77,8 @@ class Life {
       decoding.time(() => {
         decoded = batch.map(decode);
       });
-      engine.time(() => this.#tellEngine(decoded));
-      yardstick.time(() => this.#tellMap(decoded));
+      engine.time(() => this.#applyToEngine(decoded));
+      yardstick.time(() => this.#applyToMap(decoded));
       count += batch.length;
     }
     return {
@@ -88,14 +88,14 @@ class Life {
     };
   }
 
-  #tellEngine(events: readonly Decoded[]): void {
+  #applyToEngine(events: readonly Decoded[]): void {
     for (const { key, claim, owner } of events) {
       if (claim === undefined) this.cache.delete(key, { source: 'clustermesh', owner });
       else this.cache.upsert(key, claim);
     }
   }
 
-  #tellMap(events: readonly Decoded[]): void {
+  #applyToMap(events: readonly Decoded[]): void {
     for (const { key, claim } of events) {
       if (claim === undefined) this.map.delete(key);
       else this.map.set(key, claim);
@@ -113,7 +113,7 @@ async function run(pauses: PauseLog, pods: number, rounds: number): Promise<Chur
   const costs = await interleave(rounds, [() => life.play(pauses, mesh.restartAll(BATCH))]);
   expect('entries', life.cache.size, pods);
   expect('entries of the map', life.map.size, pods);
-  expect('changes told', life.told, pods + 2 * rounds * pods);
+  expect('changes', life.changes, pods + 2 * rounds * pods);
   const costOf = (stage: string): Cost => medianCost(costs.flatMap((cost) => cost[stage] ?? []));
   return {
     pods,

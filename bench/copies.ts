@@ -7,6 +7,7 @@ import { clusterConfigKey, resourcePrefix } from '../src/kvstore/codec/keys.ts';
 import { EtcdTransport } from '../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE, type WriteOperation } from '../src/kvstore/session/transport.ts';
 import { startEtcd } from '../test/kvstore/etcd/support/etcd-process.ts';
+import { podAddress } from './pod-address.ts';
 import type { CopiesReport, CopiesTask } from './sync/protocol.ts';
 import { textTable } from './text-table.ts';
 
@@ -22,8 +23,7 @@ function putOf(key: string, value: Uint8Array): WriteOperation {
 }
 
 function ipOf(cluster: number, i: number, ips: number): WriteOperation {
-  const n = (cluster - 1) * ips + i;
-  const key = `10.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}`;
+  const key = podAddress((cluster - 1) * ips + i);
   const value = encodeIPIdentityPair({
     key,
     identity: (cluster << 16) + 256 + (i % 500),

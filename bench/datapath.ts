@@ -18,6 +18,7 @@ import { createService } from '../src/servicecache/service.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { expect } from './expect.ts';
 import { type Delayed, delayDuring } from './loop-delay.ts';
+import { podAddress } from './pod-address.ts';
 import { short, textTable } from './text-table.ts';
 import { threadMs } from './thread-clock.ts';
 
@@ -81,13 +82,11 @@ async function changes(change: (i: number) => void, flushed: () => Promise<void>
   return { p50: times[CHANGES / 2] ?? 0, p99: times[(CHANGES * 99) / 100] ?? 0 };
 }
 
-const address = (i: number): string => `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
-
 function fill(ipcache: IPCache, n: number): void {
   ipcache.batch(() => {
     for (let i = 0; i < n; i++) {
       const hostIP = `192.168.${(i >> 8) & 15}.${i & 255}`;
-      ipcache.upsert(address(i), { identity: 256 + (i % 5000), hostIP, source: 'kvstore' });
+      ipcache.upsert(podAddress(i), { identity: 256 + (i % 5000), hostIP, source: 'kvstore' });
     }
   });
 }
@@ -109,7 +108,7 @@ async function benchPrefixes(bpf: Bpf, path: string, n: number) {
     expect('differences', (await first.plan()).length, 0);
   });
   const change = await changes(
-    (i) => void ipcache.upsert(address(i % n), { identity: 10_000 + i, source: 'kvstore' }),
+    (i) => void ipcache.upsert(podAddress(i % n), { identity: 10_000 + i, source: 'kvstore' }),
     () => first.flushed(),
   );
   off();
@@ -129,7 +128,7 @@ async function benchPrefixes(bpf: Bpf, path: string, n: number) {
 
 function sliceOf(i: number, from: number): EndpointSlice {
   const backends = Array.from({ length: BACKENDS }, (_, at) =>
-    createBackend({ address: address(i * 16 + from + at), ports: new Map([['web', PORT]]) }),
+    createBackend({ address: podAddress(i * 16 + from + at), ports: new Map([['web', PORT]]) }),
   );
   return createEndpointSlice({ service: { namespace: 'bench', name: `s${i}` }, name: 'slice', backends });
 }
@@ -203,8 +202,13 @@ function benchBpftool(bpf: Bpf, folder: string): number | undefined {
 
 function print({ passes, changes: one, bpftoolPerSecond }: DatapathBenchReport): void {
   const rows = Object.entries(passes).map(([name, { entries, ms, threadMs: cpu, delay }]) => [
-    ...[name, String(entries), `${ms} ms`, `${short(entries / ms)} k/s`, `${short(entries / cpu)} k/s`],
-    ...[String(delay.p99), String(delay.max)],
+    name,
+    String(entries),
+    `${ms} ms`,
+    `${short(entries / ms)} k/s`,
+    `${short(entries / cpu)} k/s`,
+    String(delay.p99),
+    String(delay.max),
   ]);
   process.stdout.write(
     textTable(['pass', 'entries', 'time', 'per second', 'per CPU s', 'loop p99 ms', 'longest'], rows),

@@ -106,7 +106,10 @@ export async function benchGlobalNamespaces({
   const all = await follow(n, NAMESPACES);
   const onePercent = await follow(n, NAMESPACES / 100);
   const row = (what: string, { endpoints, readyMs, mebibytes }: FollowedMesh): readonly string[] => [
-    ...[what, String(endpoints), `${readyMs} ms`, `${mebibytes} MiB`],
+    what,
+    String(endpoints),
+    `${readyMs} ms`,
+    `${mebibytes} MiB`,
   ];
   const table = textTable(
     ['global', 'endpoints', 'ready after', 'memory'],

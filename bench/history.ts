@@ -10,7 +10,8 @@ import { History } from '../src/history/history.ts';
 import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';
 import { expect } from './expect.ts';
-import { collectGarbage } from './meter.ts';
+import { collectGarbage, median } from './meter.ts';
+import { podAddress } from './pod-address.ts';
 import { threadMs } from './thread-clock.ts';
 
 /** Budgets: CPU and memory of a record, number of records in 16 MiB, duration of a question and its longest turn. */
@@ -74,10 +75,6 @@ class SteppingClock implements Clock {
     return this.#reads / 10;
   }
   readonly after = systemClock.after;
-}
-
-function keyOf(i: number): string {
-  return `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
 }
 
 function claimOf(i: number): Claim {
@@ -179,7 +176,7 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
     const changedOnce = await ask(once);
     const changedOften = await ask(often);
     // The longest turn is measured in a second pass, because the meter itself uses CPU while files are read.
-    const turns = new TurnMeter();
+    const turns = new LongestTurn();
     await ask(often);
     const longestTurn = turns.stop();
     const { disk: stored } = history.status();
@@ -198,7 +195,7 @@ async function askDisk(keys: readonly string[], claims: readonly Claim[]): Promi
 }
 
 /** Measures the CPU of each turn of the event loop. */
-class TurnMeter {
+class LongestTurn {
   #last: number = threadMs();
   #longest = 0;
   #next = setImmediate(() => this.#turn());
@@ -217,10 +214,6 @@ class TurnMeter {
   }
 }
 
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
-}
-
 /** Measures the cost of recording a history, and of its answers. */
 export async function benchHistory({
   n = 300_000,
@@ -229,7 +222,7 @@ export async function benchHistory({
   readonly n?: number;
   readonly json?: boolean;
 }): Promise<HistoryBenchReport> {
-  const keys = Array.from({ length: n }, (_, i) => keyOf(i));
+  const keys = Array.from({ length: n }, (_, i) => podAddress(i));
   const claims = keys.map((_, i) => claimOf(i));
   live(keys.slice(0, 20_000), claims.slice(0, 20_000), MEMORY); // warm up
   const off: Life[] = [];

@@ -65,7 +65,7 @@ function defaultRounds(n: number): number {
 }
 
 /** Prints the name of the next part on stderr. */
-function say(n: number, what: string): void {
+function logProgress(n: number, what: string): void {
   if (n < LONG) return;
   const seconds = (performance.now() / 1000).toFixed(0).padStart(4);
   process.stderr.write(`${seconds} s  ipcache ${n.toLocaleString('en')}: ${what}\n`);
@@ -78,7 +78,7 @@ function inRounds(
   rounds: number,
   parts: readonly Part<Cost>[],
 ): Promise<readonly Costs[]> {
-  return interleave(rounds, parts, (round) => say(n, `${what}, round ${round + 1} of ${rounds}`));
+  return interleave(rounds, parts, (round) => logProgress(n, `${what}, round ${round + 1} of ${rounds}`));
 }
 
 /** The workloads of one size. */
@@ -134,8 +134,8 @@ async function writeRounds(
   rounds: number,
 ): Promise<readonly Costs[]> {
   const life = (kind: EntryKind, some: Entries) => async (): Promise<Costs> => {
-    const told = kind === 'ipv4' || kind === 'sorted' ? 'tells' : undefined;
-    return named(kind, await timeLife(pauses, some, new EngineSubject(), told));
+    const countsChanges = kind === 'ipv4' || kind === 'sorted';
+    return named(kind, await timeLife(pauses, some, new EngineSubject(), countsChanges));
   };
   const main = [
     life('ipv4', plain.entries),
@@ -214,11 +214,11 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
   const kept = new EngineSubject();
   kept.upsertAll(['10.0.0.1'], [{ source: 'kvstore', identity: 256 }]);
   await allRows(pauses, workloads(Math.min(n, WARM_UP), peers), 1);
-  say(n, 'makes the strings');
+  logProgress(n, 'makes the strings');
   const work = workloads(n, peers);
   const { entries } = work.plain;
   const ipv6 = work.entries.get('ipv6');
-  say(n, 'memory');
+  logProgress(n, 'memory');
   const memory = {
     bytesPerEntry: await bytesPerEntry(entries, () => new EngineSubject()),
     mapBytesPerEntry: await bytesPerEntry(entries, () => new NativeMapSubject()),
@@ -227,9 +227,9 @@ export async function benchIPCache(options: IPCacheBenchOptions = {}): Promise<I
     bytesPerPrefix: await bytesPerPrefix(work.plain.lookups),
   };
   const rows = await allRows(pauses, work, rounds);
-  say(n, 'stalls');
+  logProgress(n, 'stalls');
   const stalls = await measureStalls(pauses, entries);
-  say(n, 'turns');
+  logProgress(n, 'turns');
   const turns = await measureTurns(entries);
   const measured = {
     n,

@@ -108,15 +108,15 @@ const viaDecode: Reader = (backend, enough) =>
 
 const viaEngine: Reader = async (backend, enough) => {
   const ipcache = new IPCache();
-  let told = 0;
+  let changeCount = 0;
   ipcache.subscribe({
     onChanges: (changes) => {
-      told += changes.length;
+      changeCount += changes.length;
     },
   });
   const observer = ipObserver(ipcache, { source: 'kvstore' }, RESERVED_IDENTITIES['remote-node']);
   await viaStore(backend, enough, decodeIPIdentityPair, observer);
-  return told;
+  return changeCount;
 };
 
 async function withBackend(url: string, enough: number, read: Reader): Promise<number> {

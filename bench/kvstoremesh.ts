@@ -11,6 +11,7 @@ import { expect } from './expect.ts';
 import { type KeyWork, keyWorkTable } from './key-work.ts';
 import { liveBytes } from './meter.ts';
 import { ownWorkDuring } from './own-work.ts';
+import { podAddress } from './pod-address.ts';
 
 /** The result of {@link benchKvstoreMesh}. */
 export interface KvstoreMeshBenchReport {
@@ -37,7 +38,7 @@ async function fill(remote: EtcdProcess, keys: number): Promise<EtcdBackend> {
   const stop = new AbortController();
   const running = store.run(stop.signal);
   for (let i = 0; i < keys; i++) {
-    const key = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
+    const key = podAddress(i);
     const k8s = { namespace: `namespace-${i % 50}`, podName: `workload-${i % 977}-${i.toString(36)}` };
     const hostIP = `192.168.${(i / 110) >> 8}.${Math.floor(i / 110) & 255}`; // 110 pods per node
     store.upsert(

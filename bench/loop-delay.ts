@@ -1,4 +1,4 @@
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { type IntervalHistogram, monitorEventLoopDelay, performance } from 'node:perf_hooks';
 
 /** Event-loop delay, in milliseconds. */
 export interface LoopDelay {
@@ -17,7 +17,13 @@ export interface Delayed {
 export const DELAY_BUDGET = { p99: 20, max: 50 } as const;
 
 /** Interval of the checks of the event loop. A delay is the time between two checks beyond this interval. */
-const LOOK_MS = 5;
+export const CHECK_MS = 5;
+
+/** Returns the delays in a histogram with a resolution of {@link CHECK_MS}. */
+export function delayOf(histogram: IntervalHistogram): LoopDelay {
+  const ms = (nanoseconds: number): number => Math.max(0, Math.round(nanoseconds / 1e6 - CHECK_MS));
+  return { p50: ms(histogram.percentile(50)), p99: ms(histogram.percentile(99)), max: ms(histogram.max) };
+}
 
 function pause(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 20));
@@ -25,17 +31,15 @@ function pause(): Promise<void> {
 
 /** Runs `work` and measures the event loop during it. */
 export async function delayDuring(work: () => Promise<void>): Promise<Delayed> {
-  const looks = monitorEventLoopDelay({ resolution: LOOK_MS });
-  looks.enable();
+  const histogram = monitorEventLoopDelay({ resolution: CHECK_MS });
+  histogram.enable();
   await pause(); // the first check only reads the clock, so a stall before it would be missed
   const begun = performance.now();
   await work();
   const ms = performance.now() - begun;
   await pause(); // a stall is detected by the check after it
-  looks.disable();
-  const delay = (nanoseconds: number): number => Math.max(0, Math.round(nanoseconds / 1e6 - LOOK_MS));
-  const [p50, p99, max] = [looks.percentile(50), looks.percentile(99), looks.max].map(delay);
-  return { ms: Math.round(ms), delay: { p50: p50 ?? 0, p99: p99 ?? 0, max: max ?? 0 } };
+  histogram.disable();
+  return { ms: Math.round(ms), delay: delayOf(histogram) };
 }
 
 /** Figures of a table row, and true if they are within the budget. */

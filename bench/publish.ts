@@ -9,6 +9,7 @@ import { expect } from './expect.ts';
 import { type KeyWork, keyWorkTable } from './key-work.ts';
 import { liveBytes } from './meter.ts';
 import { ownWorkDuring } from './own-work.ts';
+import { podAddress } from './pod-address.ts';
 
 /** The result of {@link benchPublish}. */
 export interface PublishBenchReport {
@@ -31,7 +32,7 @@ const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 
 
 function pair(i: number, round: number): IPIdentityPair {
   return {
-    key: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`,
+    key: podAddress(i),
     identity: 65_536 + 256 + ((i + round) % 5000),
     hostIP: `192.168.${Math.floor(i / 110) >> 8}.${Math.floor(i / 110) & 255}`, // 110 pods per node
     encryptKey: 0,

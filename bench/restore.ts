@@ -13,6 +13,7 @@ import { Restoration } from '../src/restore/restoration.ts';
 import { ServiceCache } from '../src/servicecache/service-cache.ts';
 import { expect } from './expect.ts';
 import { type Delayed, delayDuring } from './loop-delay.ts';
+import { podAddress } from './pod-address.ts';
 
 /** Budgets at 1,000,000 entries: bytes on disk, event-loop delay, and time until the first answer. */
 const BUDGET = { bytes: 80, stallMs: 5, readMs: 3_000 } as const;
@@ -59,13 +60,12 @@ function engines(): CheckpointEngines {
 function filled(entries: number): CheckpointEngines {
   const known = engines();
   for (let i = 0; i < entries; i++) {
-    const key = `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
     const k8s = {
       namespace: `team-${i % 200}`,
       podName: `checkout-${(i % 977).toString(36)}-7d9c5b8f6d-${i.toString(36).padStart(5, 'x')}`,
     };
     const hostIP = `192.168.${(i % NODES) >> 8}.${(i % NODES) & 255}`;
-    known.ipcache.upsert(key, { identity: 65_536 + (i % 5_000), source: 'kvstore', hostIP, k8s });
+    known.ipcache.upsert(podAddress(i), { identity: 65_536 + (i % 5_000), source: 'kvstore', hostIP, k8s });
   }
   for (let i = 0; i < NODES; i++) {
     const ip = `172.16.${i >> 8}.${i & 255}`;

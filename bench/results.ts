@@ -46,12 +46,13 @@ The cost of an IPCache operation is mostly its [cache lines](../src/lpm/README.m
 const SIZES: readonly number[] = [10_000, 100_000];
 const LARGEST = 10_000_000;
 
-function say(text: string): void {
+/** Prints progress with the time of day on stderr. */
+function logProgress(text: string): void {
   process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`);
 }
 
 async function outputOf(name: string, options: BenchOptions): Promise<string> {
-  say(`${name} ${JSON.stringify(options)} …`);
+  logProgress(`${name} ${JSON.stringify(options)} …`);
   const { status, output } = await runBench(name, options, 'pipe');
   if (status !== 0) throw new Error(`bench ${name} failed with status ${status}`);
   return output;
@@ -145,4 +146,4 @@ for (const name of NAMES) {
   sections.set(name, `${head}\n\n${body.trim()}`);
   write(sections);
 }
-say(`written: ${FILE}`);
+logProgress(`written: ${FILE}`);

@@ -10,8 +10,6 @@ import type { ServiceID } from '../src/servicecache/service-id.ts';
 export interface ServiceBenchOptions {
   /** Number of services in the rows "of n", which exceed the caches of the CPU; default 5,000. */
   readonly n?: number | undefined;
-  /** Measures only rows whose text contains this. */
-  readonly only?: string | undefined;
   /** If true, prints nothing: the caller prints the result. */
   readonly json?: boolean | undefined;
 }
@@ -336,14 +334,14 @@ function show(row: ServiceBenchRow): string {
  * service. Parsing and decoding are not measured; every string is fresh; one listener counts.
  */
 export async function benchServices(options: ServiceBenchOptions = {}): Promise<readonly ServiceBenchRow[]> {
-  const { n = 5_000, json = false, only = '' } = options;
+  const { n = 5_000, json = false } = options;
   const scenarios = [
     baselineScenario(n),
     ...budgetScenarios(HOT),
     ...budgetScenarios(n),
     ...[100, 1_000, 10_000].flatMap(sizeScenarios),
     meshScenario(),
-  ].filter(({ what }) => what.includes(only));
+  ];
   const rows: ServiceBenchRow[] = [];
   for (const scenario of scenarios) {
     const row = measure(scenario);

@@ -6,6 +6,7 @@ import { IPCache } from '../src/ipcache/ipcache.ts';
 import type { Claim } from '../src/ipcache/types.ts';
 import { SharedLookup } from '../src/sharedlookup/shared-lookup.ts';
 import { expect } from './expect.ts';
+import { median } from './meter.ts';
 import type { ReaderAnswer, ReaderKind, ReaderTask, Round } from './shared/protocol.ts';
 import { short, textTable } from './text-table.ts';
 import { threadMs } from './thread-clock.ts';
@@ -89,10 +90,6 @@ function claimOf(i: number, round: number): Claim {
     source: 'kvstore',
     hostIP: `192.168.${i % 4}.${i % 250}`,
   };
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
 /** Writes changes of identities. */

@@ -17,6 +17,8 @@ import { replayTape } from '../src/tape/replay-tape.ts';
 import { WATCH_STATUS } from '../src/tape/replayed-cluster.ts';
 import { Tape } from '../src/tape/tape.ts';
 import { expect } from './expect.ts';
+import { median } from './meter.ts';
+import { podAddress } from './pod-address.ts';
 import { processMs } from './thread-clock.ts';
 
 /** Budgets: CPU and bytes of an event on the tape, and events that a replay applies in a second of CPU. */
@@ -40,7 +42,7 @@ export interface TapeBenchReport {
 function eventsOf(n: number): readonly WatchEvent[] {
   return Array.from({ length: n }, (_, i) => {
     const pod = (i * 7919) % Math.ceil(n / 2);
-    const key = `10.${(pod >> 16) & 255}.${(pod >> 8) & 255}.${pod & 255}`;
+    const key = podAddress(pod);
     const suffix = ((i * 2_654_435_761) >>> 0).toString(36).slice(0, 5);
     const value = encodeIPIdentityPair({
       key,
@@ -86,10 +88,6 @@ async function apply(
     onListed: () => {},
     onReaderState: () => {},
   });
-}
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
 /** Measures the cost of writing a tape and the speed of its replay. */

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { CHECK_MS, delayOf } from '../loop-delay.ts';
 import { type OwnTurns, TurnMeter } from '../own-work.ts';
 import { processMs } from '../thread-clock.ts';
 
@@ -16,25 +17,17 @@ export interface ProbeReport extends OwnTurns {
   readonly max: number;
 }
 
-/** Interval of the checks of the event loop. */
-const LOOK_MS = 5;
-
-const looks = monitorEventLoopDelay({ resolution: LOOK_MS });
-looks.enable();
+const histogram = monitorEventLoopDelay({ resolution: CHECK_MS });
+histogram.enable();
 const meter = new TurnMeter();
 let last = 0;
 
 process.on('message', () => {
   const cpu = processMs();
-  const delay = (nanoseconds: number): number => Math.max(0, Math.round(nanoseconds / 1e6 - LOOK_MS));
-  const report: ProbeReport = {
-    cpuMs: cpu - last,
-    p99: delay(looks.percentile(99)),
-    max: delay(looks.max),
-    ...meter.read(),
-  };
+  const { p99, max } = delayOf(histogram);
+  const report: ProbeReport = { cpuMs: cpu - last, p99, max, ...meter.read() };
   last = cpu;
-  looks.reset();
+  histogram.reset();
   process.send?.(report);
 });
 process.channel?.unref();

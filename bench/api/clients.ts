@@ -1,6 +1,7 @@
 import { Agent, get } from 'node:http';
 import { performance } from 'node:perf_hooks';
 import { text } from 'node:stream/consumers';
+import { podAddress } from '../pod-address.ts';
 
 // node clients.js JSON: monitors and requests against an agent, or a list read page by page, in a separate process, so
 // that the agent pays only for their connections. Prints one line of JSON at the end.
@@ -73,8 +74,7 @@ function load({ url, prefixes, monitors, requestsPerSecond, seconds }: LoadOptio
   const ask = (number: number): void => {
     const begun = performance.now();
     const at = (number * 7919) % prefixes;
-    const ip = `10.${(at >> 16) & 255}.${(at >> 8) & 255}.${at & 255}`;
-    const path = number % 10 === 0 ? '/v1/status' : `/v1/ipcache/lookup/${ip}`;
+    const path = number % 10 === 0 ? '/v1/status' : `/v1/ipcache/lookup/${podAddress(at)}`;
     get(`${url}${path}`, { agent }, (answer) => {
       if (answer.statusCode !== 200) refused++;
       answer.resume();

@@ -6,7 +6,7 @@ import type { ServiceItem } from '../../src/datapath/linux/services/desired-serv
 import { Kernel } from '../../src/datapath/linux/syscall/kernel.ts';
 import { threadMs } from '../thread-clock.ts';
 import { BenchNamespace } from './bench-namespace.ts';
-import { BenchTable } from './kept.ts';
+import { BenchTable } from './bench-table.ts';
 import { type DatapathRow, STILL } from './row.ts';
 
 const BACKENDS = 10;

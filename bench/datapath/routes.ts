@@ -7,7 +7,7 @@ import { Kernel } from '../../src/datapath/linux/syscall/kernel.ts';
 import { expect } from '../expect.ts';
 import { threadMs } from '../thread-clock.ts';
 import { BenchNamespace } from './bench-namespace.ts';
-import { BenchTable } from './kept.ts';
+import { BenchTable } from './bench-table.ts';
 import { type DatapathRow, STILL } from './row.ts';
 
 /**

@@ -24,7 +24,7 @@ async function life(
   make: () => Subject,
 ): Promise<Record<string, Row>> {
   const entries = new Entries(n, 'ipv4');
-  const parts = [() => timeLife(pauses, entries, make(), 'tells'), () => timeMap(pauses, entries)];
+  const parts = [() => timeLife(pauses, entries, make(), true), () => timeMap(pauses, entries)];
   return rowsOf(await interleave(rounds, parts), { writes: 'mapSet', reads: 'mapGet' });
 }
 

@@ -44,9 +44,9 @@ export const follow: Follow = ({ server, ca, token }) => {
   };
   return {
     sync: async (onIP) => {
-      const hear = (object: KubernetesObject): void => onIP(ipOfEndpoint(object));
-      informers.endpoints.on('add', hear);
-      informers.endpoints.on('update', hear);
+      const onEndpoint = (object: KubernetesObject): void => onIP(ipOfEndpoint(object));
+      informers.endpoints.on('add', onEndpoint);
+      informers.endpoints.on('update', onEndpoint);
       // `start` resolves when the informer has listed and begun to watch.
       await Promise.all(Object.values(informers).map((informer) => informer.start()));
     },

@@ -11,7 +11,7 @@ const FOLLOW: Readonly<Record<NodeFollowerName, () => Promise<{ readonly follow:
   'client-node': () => import('./client-node.ts'),
 };
 
-function say(report: FollowerReport): void {
+function print(report: FollowerReport): void {
   process.stdout.write(`${JSON.stringify(report)}\n`);
 }
 
@@ -31,7 +31,7 @@ const following = follow(task);
 const burst = new Set<string>();
 let onBurst = (): void => {};
 const onIP = (ip: string): void => {
-  if (ip.startsWith(task.changePrefix)) say({ type: 'change', ip, at: Date.now() });
+  if (ip.startsWith(task.changePrefix)) print({ type: 'change', ip, at: Date.now() });
   if (ip.startsWith(task.burstPrefix) && burst.add(ip).size === task.burst) onBurst();
 };
 
@@ -41,11 +41,11 @@ const counts = following.counts().join();
 const expected = [task.endpoints, task.services + 1, task.services].join();
 if (counts !== expected) throw new Error(`${name} has ${counts} objects, expected ${expected}`);
 const liveMB = (await liveBytes()) / 2 ** 20;
-say({ type: 'synced', part: synced, liveMB });
+print({ type: 'synced', part: synced, liveMB });
 const over = await part(
   () =>
     new Promise((resolve) => {
       onBurst = resolve;
     }),
 );
-say({ type: 'burst', part: over });
+print({ type: 'burst', part: over });

@@ -1,3 +1,5 @@
+import { podAddress } from '../pod-address.ts';
+
 /** Encodes an object for etcd, like a kube-apiserver, which reads JSON for built-in kinds, too. */
 export interface StoredObject {
   readonly key: string;
@@ -17,11 +19,6 @@ function metadata(name: string, n: number, labels: Readonly<Record<string, strin
 
 function namespaceOf(n: number): string {
   return `team-${n % TEAMS}`;
-}
-
-/** Returns the first address of the pod of a CiliumEndpoint. */
-export function podAddress(n: number): string {
-  return `10.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}`;
 }
 
 /** Name and namespace of a CiliumEndpoint. */

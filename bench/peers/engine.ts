@@ -9,13 +9,13 @@ const BATCH = 256;
 /** The `IPCache` with one listener that counts. */
 export class EngineSubject implements PrefixSubject {
   readonly cache: IPCache = new IPCache();
-  told = 0;
+  changes = 0;
   readonly #identities = new Uint32Array(CHUNK);
 
   constructor() {
     this.cache.subscribe({
       onChanges: (changes) => {
-        this.told += changes.length;
+        this.changes += changes.length;
       },
     });
   }

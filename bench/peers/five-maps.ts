@@ -46,14 +46,14 @@ export class FiveMapsSubject implements PrefixSubject {
   readonly #lengths = new Map<number, number>();
   readonly #listener: (change: FiveMapsChange) => void;
   readonly #key: PrefixRegister = prefixRegister();
-  told = 0;
+  changes = 0;
 
-  /** `listener` receives every change; without one, changes are counted in `told`. */
+  /** `listener` receives every change; without one, changes are counted in `changes`. */
   constructor(listener?: (change: FiveMapsChange) => void) {
     this.#listener =
       listener ??
       (() => {
-        this.told++;
+        this.changes++;
       });
   }
 
@@ -98,12 +98,12 @@ export class FiveMapsSubject implements PrefixSubject {
       if (unchanged && oldHost?.ip === hostIP && sameMetadata(oldMetadata, k8s)) return true;
       oldID = cached.id;
     }
-    let tells = true;
+    let isVisible = true;
     if (!parsePrefix(ip, this.#key)) return false;
     const prefix = formatPrefix(this.#key, this.#key.length);
     if (this.#key.form === 'cidr') {
       if (this.#key.length === addressBits(this.#key.family)) {
-        tells = !this.#identityOf.has(formatAddress(this.#key));
+        isVisible = !this.#identityOf.has(formatAddress(this.#key));
       }
       if (cached === undefined) this.#countLength(this.#key, 1);
     } else if (cached === undefined) {
@@ -111,7 +111,7 @@ export class FiveMapsSubject implements PrefixSubject {
       if (cidr !== undefined) {
         oldHost = this.#hostOf.get(prefix);
         if (cidr.id !== newID || oldHost?.ip !== hostIP) oldID = cidr.id;
-        else tells = false;
+        else isVisible = false;
       }
     }
     this.#identityOf.set(ip, { id: newID, source });
@@ -123,7 +123,7 @@ export class FiveMapsSubject implements PrefixSubject {
     else this.#hostOf.set(ip, { ip: hostIP, key: encryptKey });
     if (k8s === undefined) this.#metadataOf.delete(ip);
     else this.#metadataOf.set(ip, k8s);
-    if (tells) {
+    if (isVisible) {
       this.#listener({
         modification: 'upsert',
         prefix,
@@ -146,23 +146,23 @@ export class FiveMapsSubject implements PrefixSubject {
     const k8s = this.#metadataOf.get(ip);
     let newHostIP: string | undefined;
     let revived: Identity | undefined;
-    let tells = true;
+    let isVisible = true;
     if (this.#key.form === 'cidr') {
-      tells = !this.#identityOf.has(formatAddress(this.#key));
+      isVisible = !this.#identityOf.has(formatAddress(this.#key));
       this.#countLength(this.#key, -1);
     } else {
       const cidr = this.#identityOf.get(prefix);
       if (cidr !== undefined) {
         newHostIP = this.#hostOf.get(prefix)?.ip;
         if (cidr.id !== cached.id || oldHost?.ip !== newHostIP) revived = cidr;
-        else tells = false;
+        else isVisible = false;
       }
     }
     this.#identityOf.delete(ip);
     this.#leaveIdentity(cached.id, ip);
     this.#hostOf.delete(ip);
     this.#metadataOf.delete(ip);
-    if (tells) {
+    if (isVisible) {
       this.#listener({
         modification: revived === undefined ? 'delete' : 'upsert',
         prefix,

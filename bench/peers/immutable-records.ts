@@ -21,7 +21,7 @@ const Entry: ImmutableRecord.Factory<Fields> = ImmutableRecord<Fields>({
 /** An `immutable.Map` of records that counts each change: the simplest design with free snapshots. */
 export class ImmutableRecordsSubject implements Subject {
   map: ImmutableMap<string, RecordOf<Fields>> = ImmutableMap();
-  told = 0;
+  changes = 0;
 
   get size(): number {
     return this.map.size;
@@ -43,7 +43,7 @@ export class ImmutableRecordsSubject implements Subject {
   deleteAll(keys: readonly string[]): void {
     for (const key of keys) {
       const next = this.map.delete(key);
-      if (next !== this.map) this.told++;
+      if (next !== this.map) this.changes++;
       this.map = next;
     }
   }
@@ -53,6 +53,6 @@ export class ImmutableRecordsSubject implements Subject {
     const entry = Entry({ identity, hostIP, encryptKey, namespace, podName });
     if (entry.equals(this.map.get(key))) return;
     this.map = this.map.set(key, entry);
-    this.told++;
+    this.changes++;
   }
 }

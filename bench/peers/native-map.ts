@@ -4,7 +4,7 @@ import type { Subject } from './subject.ts';
 /** A bare `Map` of the same keys and claims: the yardstick. It parses nothing and has no listeners. */
 export class NativeMapSubject implements Subject {
   readonly map: Map<string, Claim> = new Map();
-  readonly told = 0;
+  readonly changes = 0;
 
   get size(): number {
     return this.map.size;

@@ -7,7 +7,7 @@ import type { Claim } from '../../src/ipcache/types.ts';
 export interface Subject {
   readonly size: number;
   /** Number of changes that its listener received, if it has one. */
-  readonly told: number;
+  readonly changes: number;
   upsertAll(keys: readonly string[], claims: readonly Claim[]): void;
   /** Looks up every key exactly and returns the number of hits. */
   getAll(keys: readonly string[]): number;

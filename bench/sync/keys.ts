@@ -3,6 +3,7 @@ import { encodeIPIdentityPair } from '../../src/kvstore/codec/ip-identity-pair.t
 import { ipKey, resourcePrefix } from '../../src/kvstore/codec/keys.ts';
 import type { EtcdTransport } from '../../src/kvstore/etcd/etcd-transport.ts';
 import { NO_LEASE, type WriteOperation } from '../../src/kvstore/session/transport.ts';
+import { podAddress } from '../pod-address.ts';
 
 /** The prefix of the IPs of a cluster. */
 export const IP_PREFIX: string = resourcePrefix('ip', '');
@@ -13,7 +14,7 @@ const WRITERS = 8;
 
 /** The IP with number `i`, as Cilium publishes it. Each round has another identity. */
 function ipOf(i: number, round: number): WriteOperation {
-  const key = `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}`;
+  const key = podAddress(i);
   const value = encodeIPIdentityPair({
     key,
     identity: 65_536 + 256 + ((i + round) % 5000),

@@ -7,14 +7,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// CiliumEndpoint has what Cilium's IP cache reads of one.
+// CiliumEndpoint has the fields that Cilium's IP cache reads.
 type CiliumEndpoint struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Status            EndpointStatus `json:"status"`
 }
 
-// EndpointStatus says where an endpoint is.
+// EndpointStatus has the identity and the addresses of an endpoint.
 type EndpointStatus struct {
 	Identity   *Identity   `json:"identity,omitempty"`
 	Networking *Networking `json:"networking,omitempty"`
@@ -22,19 +22,19 @@ type EndpointStatus struct {
 	NamedPorts []NamedPort `json:"named-ports,omitempty"`
 }
 
-// Identity is who an endpoint is.
+// Identity has the number and the labels of an identity.
 type Identity struct {
 	ID     int64    `json:"id,omitempty"`
 	Labels []string `json:"labels,omitempty"`
 }
 
-// Networking has its addresses, and that of its node.
+// Networking has the addresses of an endpoint, and the address of its node.
 type Networking struct {
 	Addressing []Addresses `json:"addressing"`
 	NodeIP     string      `json:"node,omitempty"`
 }
 
-// Addresses are one of each family.
+// Addresses has at most one address of each family.
 type Addresses struct {
 	IPv4 string `json:"ipv4,omitempty"`
 	IPv6 string `json:"ipv6,omitempty"`
@@ -52,26 +52,26 @@ type NamedPort struct {
 	Protocol string `json:"protocol"`
 }
 
-// CiliumEndpointList is a list as the API server says it.
+// CiliumEndpointList is a list of the API server.
 type CiliumEndpointList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []CiliumEndpoint `json:"items"`
 }
 
-// DeepCopyObject is asked for by the scheme. Nothing that these informers do copies an object.
+// DeepCopyObject is required by the scheme. The informers copy no object.
 func (e *CiliumEndpoint) DeepCopyObject() runtime.Object {
 	copied := *e
 	return &copied
 }
 
-// DeepCopyObject is asked for by the scheme.
+// DeepCopyObject is required by the scheme.
 func (l *CiliumEndpointList) DeepCopyObject() runtime.Object {
 	copied := *l
 	return &copied
 }
 
-// The options of lists and watches are parameters of any group.
+// addListOptions registers the options of lists and watches for a group.
 func addListOptions(group schema.GroupVersion) {
 	metav1.AddToGroupVersion(scheme.Scheme, group)
 }

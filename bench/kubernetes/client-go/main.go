@@ -1,6 +1,6 @@
-// Follows an API server with client-go's informers until it is killed, and says what that took: a follower of this
-// bench, in the words of protocol.ts. CiliumEndpoints are decoded into structs with the fields that Cilium reads of
-// them, services and slices into those of client-go, from protobuf.
+// Follows an API server with client-go's informers until it is killed, and prints the costs as JSON lines: see
+// ../protocol.ts. CiliumEndpoints are decoded into structs with the fields that Cilium reads, services and slices into
+// those of client-go, from protobuf.
 package main
 
 import (
@@ -42,7 +42,7 @@ type part struct {
 
 var writing sync.Mutex
 
-func say(report map[string]interface{}) {
+func printReport(report map[string]interface{}) {
 	line, err := json.Marshal(report)
 	check(err)
 	writing.Lock()
@@ -79,14 +79,14 @@ func liveMB() float64 {
 	return float64(memory.HeapAlloc) / (1 << 20)
 }
 
-// counter says when all addresses of the burst have come.
+// counter closes `all` when all addresses of the burst have arrived.
 type counter struct {
 	task task
 	seen map[string]struct{}
 	all  chan struct{}
 }
 
-func (c *counter) hear(object interface{}) {
+func (c *counter) onEndpoint(object interface{}) {
 	endpoint, ok := object.(*CiliumEndpoint)
 	if !ok || endpoint.Status.Networking == nil {
 		return
@@ -94,7 +94,7 @@ func (c *counter) hear(object interface{}) {
 	for _, address := range endpoint.Status.Networking.Addressing {
 		ip := address.IPv4
 		if strings.HasPrefix(ip, c.task.ChangePrefix) {
-			say(map[string]interface{}{"type": "change", "ip": ip, "at": time.Now().UnixNano() / 1e6})
+			printReport(map[string]interface{}{"type": "change", "ip": ip, "at": time.Now().UnixNano() / 1e6})
 		}
 		if !strings.HasPrefix(ip, c.task.BurstPrefix) {
 			continue
@@ -130,10 +130,10 @@ func main() {
 
 	config := rest.Config{Host: todo.Server, BearerToken: todo.Token, QPS: -1, DisableCompression: true}
 	config.TLSClientConfig.CAFile = todo.CA
-	heard := &counter{task: todo, seen: map[string]struct{}{}, all: make(chan struct{})}
+	burst := &counter{task: todo, seen: map[string]struct{}{}, all: make(chan struct{})}
 	handlers := cache.ResourceEventHandlerFuncs{
-		AddFunc:    heard.hear,
-		UpdateFunc: func(_, now interface{}) { heard.hear(now) },
+		AddFunc:    burst.onEndpoint,
+		UpdateFunc: func(_, now interface{}) { burst.onEndpoint(now) },
 	}
 	follow := func(from *rest.RESTClient, plural string, kind apiruntime.Object, h cache.ResourceEventHandler) (cache.Store, cache.Controller) {
 		return cache.NewInformer(cache.NewListWatchFromClient(from, plural, "", fields.Everything()), kind, 0, h)
@@ -159,7 +159,7 @@ func main() {
 	if fmt.Sprint(counts) != fmt.Sprint(expected) {
 		check(fmt.Errorf("client-go has %v objects, expected %v", counts, expected))
 	}
-	say(map[string]interface{}{"type": "synced", "part": synced, "liveMB": liveMB()})
-	say(map[string]interface{}{"type": "burst", "part": measure(func() { <-heard.all })})
+	printReport(map[string]interface{}{"type": "synced", "part": synced, "liveMB": liveMB()})
+	printReport(map[string]interface{}{"type": "burst", "part": measure(func() { <-burst.all })})
 	<-stop
 }
