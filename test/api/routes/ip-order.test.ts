@@ -1,7 +1,8 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { EntryDocument } from '../../../src/api/documents.ts';
-import { MAX_SORTED, ORDERS } from '../../../src/api/routes/ip-order.ts';
+import { MAX_SORTED, ORDERS, selectSorted } from '../../../src/api/routes/ip-order.ts';
+import type { KeyedEntry } from '../../../src/ipcache/types.ts';
 import { SOURCES } from '../../../src/model/source.ts';
 import { comparePrefixes, Prefix } from '../../../src/net/prefix.ts';
 import { TestModel } from '../support/model.ts';
@@ -135,6 +136,22 @@ describe('a sorted list of prefixes', () => {
     expect(last.items[0]?.identity).toBe(1_000 + count - 1);
     const within = await listOf(app, 'sort=-prefix&within=10.0.3.0/30');
     expect(within.map(({ prefix }) => prefix)).toEqual([3, 2, 1, 0].map((low) => `10.0.3.${low}/32`));
+  });
+
+  it('is sorted in steps of 1,024 entries (regression: one sort of 20,000, 30 ms)', () => {
+    const { ipcache } = new TestModel();
+    for (let i = 0; i < 25_000; i++)
+      ipcache.upsert(`10.0.${i >> 8}.${i & 255}`, { identity: 25_000 - i, source: 'k8s' });
+    const sort = vi.spyOn(Array.prototype, 'sort');
+    const sorted: KeyedEntry[] = [];
+    const sizes: number[] = [];
+    for (const _ of selectSorted(ipcache.entries(), 'identity', undefined, sorted)) {
+      const lists: unknown[] = sort.mock.contexts.splice(0);
+      sizes.push(lists.flat().length);
+    }
+    sort.mockRestore();
+    expect(Math.max(...sizes)).toBe(1_024);
+    expect(sorted.map(({ identity }) => identity)).toEqual(Array.from({ length: 10_000 }, (_, i) => i + 1));
   });
 });
 
