@@ -16,7 +16,13 @@ import {
 } from './search-document.ts';
 
 /** Maximum number of items of a kind that one search compares. They take about 20 ms (pods) and 6 ms (identities). */
-export const MAX_COMPARED = { service: 50_000, node: 50_000, pod: 60_000, identity: 4_000 } as const;
+export const MAX_COMPARED = {
+  namespace: 50_000,
+  service: 50_000,
+  node: 50_000,
+  pod: 60_000,
+  identity: 4_000,
+} as const;
 
 /** Number of items compared in one step: less than a millisecond. An identity has about ten labels. */
 const NAMES_PER_STEP = 2_048;
@@ -214,8 +220,9 @@ class Search {
     const name = this.#lower;
     for (const { name: cluster } of this.#model.status().clusters)
       this.#add('cluster', cluster, matchOf(cluster, name));
-    for (const namespace of ipcache.namespaces()) this.#add('namespace', namespace, matchOf(namespace, name));
-    yield;
+    yield* this.#compareSome(ipcache.namespaces(), 'namespace', (namespace) =>
+      this.#add('namespace', namespace, matchOf(namespace, name)),
+    );
     yield* this.#compareSome(services.snapshot(), 'service', ([key, { service }]) => {
       this.#add('service', key, matchOf(service.id.name, name) ?? matchOf(key, name));
       this.#add('namespace', service.id.namespace, matchOf(service.id.namespace, name));
@@ -231,9 +238,11 @@ class Search {
     const [first = '', ...others] = this.#lower.split('/');
     const namespaces = others.length === 0 ? [...ipcache.namespaces()] : [first];
     const wanted = others.length === 0 ? first : others.join('/');
-    for (const namespace of namespaces)
+    for (const [index, namespace] of namespaces.entries()) {
       if (wanted !== '' && ipcache.lookupByPod(namespace, wanted).length > 0)
         this.#add('pod', `${namespace}/${wanted}`, 'exact');
+      if ((index + 1) % NAMES_PER_STEP === 0) yield;
+    }
     const pods = function* (): Generator<readonly [namespace: string, pod: string], void, void> {
       // Twice the maximum, so that more than the maximum remain if pods are deleted during the search.
       for (const namespace of namespaces)
