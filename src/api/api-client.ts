@@ -2,14 +2,15 @@ import http, { type IncomingMessage } from 'node:http';
 import { errorCode, messageOf } from '../base/failure.ts';
 import { sleep } from '../base/sleep.ts';
 import { type Runtime, type RuntimeOptions, withRuntime } from '../base/system-clock.ts';
+import { isObject } from '../net/fields.ts';
 import { type ProblemDocument, problemMessage } from './problem.ts';
 
 /** Thrown if the agent is unreachable or answers with a problem. */
 export class AgentError extends Error {
-  /** The problem returned by the agent; `undefined` if it was unreachable. */
-  readonly problem: ProblemDocument | undefined;
+  /** The problem returned by the agent, whose fields are not checked; `undefined` if it was unreachable. */
+  readonly problem: Partial<ProblemDocument> | undefined;
 
-  constructor(message: string, problem?: ProblemDocument, cause?: unknown) {
+  constructor(message: string, problem?: Partial<ProblemDocument>, cause?: unknown) {
     super(message, { cause });
     this.name = 'AgentError';
     this.problem = problem;
@@ -63,7 +64,8 @@ export class ApiClient {
 
   /**
    * Returns the document at a path. Sends a POST if there is a body. Retries a request refused with 429 or 408, which
-   * the agent sends before it does any work: after `Retry-After`, with jitter, for at most 10 s. Throws `AgentError`.
+   * the agent sends before it does any work: after `Retry-After`, with jitter. The delays of a request are at most 10 s
+   * in total. Throws `AgentError`.
    */
   readonly ask: Ask = async (path, body) => {
     const { clock, random } = this.#runtime;
@@ -152,9 +154,13 @@ export class ApiClient {
   }
 
   #refusalError({ statusCode }: IncomingMessage, document: unknown): AgentError {
-    const problem = (document ?? {}) as ProblemDocument; // each error of the API is a problem document
-    const detail = problem.detail ?? `unexpected status ${statusCode} of the agent`;
-    const message = problemMessage({ detail });
+    // Each error of the API is a problem document. Another server may have answered instead of an agent.
+    const problem = isObject(document) ? (document as Partial<ProblemDocument>) : {};
+    const { detail } = problem;
+    const message =
+      typeof detail === 'string'
+        ? problemMessage({ detail })
+        : `unexpected status ${statusCode} of the agent`;
     return new AgentError(this.#target === undefined ? message : `${this.#name}: ${message}`, problem);
   }
 }

@@ -25,6 +25,27 @@ function largeBody(): { readonly body: ReadableStream<Uint8Array>; readonly byte
   return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), bytesRead: () => read };
 }
 
+describe('a client of a server that is no agent', () => {
+  it.each([
+    ['{"detail": [{"msg": "Not Found"}]}', 'unexpected status 404 of the agent'],
+    ['null', 'unexpected status 404 of the agent'],
+    ['"gone"', 'unexpected status 404 of the agent'],
+    ['{"detail": "No such page."}', 'no such page'],
+  ])(
+    'rejects %s with an AgentError (regression: a TypeError, if detail was no string)',
+    async (body, message) => {
+      const socket = join(temporaryFolder({}), 'other.sock');
+      const server = createServer((_request, response) => response.writeHead(404).end(body));
+      await once(server.listen(socket), 'listening');
+      onTestFinished(() => void server.close());
+      const { ask } = new ApiClient(socket, new AbortController().signal);
+      await expect(ask('/v1/status')).rejects.toEqual(
+        expect.objectContaining({ name: 'AgentError', message }),
+      );
+    },
+  );
+});
+
 describe('a client that gets 429 or 408', () => {
   /** Refuses the first `busy` requests. Returns a client of it, and the number of requests. */
   async function client(
