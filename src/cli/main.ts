@@ -1,14 +1,9 @@
 #!/usr/bin/env node
 import { unsubscribeOnce } from '../base/subscription.ts';
+import { PROCESS_STOP_MS } from '../process/start-step.ts';
 import { EXIT, OUTPUT_CLOSED } from './io.ts';
 import { exitSoon, LogOutput, ProcessOutput } from './process-output.ts';
 import { runCommand } from './program.ts';
-
-/**
- * Maximum time from a signal to the end of the process. It is longer than any process needs to stop its steps;
- * Kubernetes kills a container after 30 s.
- */
-const STOP_MS = 28_000;
 
 /** Commands that reload their settings on SIGHUP, except with `--once`. Their command `status` does not. */
 const RELOADING = new Set(['agent', 'operator', 'kvstoremesh']);
@@ -30,7 +25,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => {
     stop.abort();
     // The command may never settle, for example because a disk does not answer.
-    setTimeout(() => exitSoon(EXIT.failed), isStoppable ? STOP_MS : 0).unref();
+    setTimeout(() => exitSoon(EXIT.failed), isStoppable ? PROCESS_STOP_MS : 0).unref();
   });
 
 const stderr = new ProcessOutput(process.stderr, { onClosed: () => {}, onFailed: () => {} });

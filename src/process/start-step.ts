@@ -51,11 +51,10 @@ export interface StepsContext {
 const SLOW_MS = 15_000;
 /** If a timer fires late by more than this, the process was suspended. The time without progress then starts again. */
 const SUSPENDED_MS = 1_000;
-/**
- * Maximum duration of stopping. All steps except a hanging one stop in milliseconds. Kubernetes kills a container after
- * 30 s.
- */
+/** Maximum duration of stopping a step. All steps except a hanging one stop in milliseconds. */
 export const STOP_MS = 5_000;
+/** Maximum time from a signal to the end of the process. Kubernetes kills a container after 30 s. */
+export const PROCESS_STOP_MS = 28_000;
 /** Maximum time without progress while a step reads a file or a recording. */
 export const READ_MS = 180_000;
 /**

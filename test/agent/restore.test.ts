@@ -18,6 +18,7 @@ import { encodeClusterEndpointSlice } from '../../src/kvstore/codec/cluster-endp
 import { NodeManager } from '../../src/nodemanager/node-manager.ts';
 import { ConfigFolder } from '../../src/process/config-folder.ts';
 import { createLog } from '../../src/process/log.ts';
+import { PROCESS_STOP_MS } from '../../src/process/start-step.ts';
 import { Restoration } from '../../src/restore/restoration.ts';
 import { ServiceCache } from '../../src/servicecache/service-cache.ts';
 import { ManualClock } from '../base/support/manual-clock.ts';
@@ -204,6 +205,13 @@ describe('a checkpoint', () => {
     const { stopMs } = step;
     await step.start({ signal: new AbortController().signal, progress: () => {} });
     expect(step.stopMs).toBeGreaterThan(Number(stopMs));
+    await step.stop?.();
+  });
+
+  it('that is not written before the process ends is reported (regression: the process ended first, without a message)', async () => {
+    const step = keeperOf(temporaryFolder({}), new ManualClock()).keeper.step();
+    await step.start({ signal: new AbortController().signal, progress: () => {} });
+    expect(step.stopMs).toBeLessThan(PROCESS_STOP_MS);
     await step.stop?.();
   });
 
