@@ -42,14 +42,18 @@ export class DelayedDeletes<T> implements StoreObserver<T> {
     this.#observer.batch(apply);
   }
 
-  /** Delivers all delayed deletes as one batch. */
-  flush(): void {
-    const names = [...this.#timers.keys()];
-    this.pause();
-    this.#timers.clear();
-    this.batch(() => {
-      for (const name of names) this.#observer.onDelete(name);
-    });
+  /** Delivers all delayed deletes, in steps of `slice` deletes, each of which is one batch. */
+  *flush(slice: number): Generator<void, void, void> {
+    const names = this.#timers.keys();
+    for (let next = names.next(); next.done !== true; ) {
+      this.batch(() => {
+        for (let count = 0; count < slice && next.done !== true; count++, next = names.next()) {
+          this.#forget(next.value);
+          this.#observer.onDelete(next.value);
+        }
+      });
+      yield;
+    }
   }
 
   /** Stops the delays until {@link resume}, which restarts them with their whole time. */

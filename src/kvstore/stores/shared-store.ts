@@ -3,6 +3,7 @@ import { CallbackGuard } from '../../base/guard.ts';
 import type { RejectionLog } from '../../base/rejection.ts';
 import { Supervisor, type SupervisorStatus } from '../../base/supervisor.ts';
 import { type Runtime, withRuntime } from '../../base/system-clock.ts';
+import { OPEN_GATE } from '../../base/turn-gate.ts';
 import type { WatchState } from '../session/backend.ts';
 import { KeyTable } from '../session/key-table.ts';
 import { DelayedDeletes } from './delayed-deletes.ts';
@@ -188,10 +189,11 @@ export class SharedStore<T> {
     this.#deletes.pause();
   }
 
-  /** Delivers a delete of every shared key to the observer. The store must not be running. */
+  /** Delivers a delete of every shared key to the observer, in slices. The store must not be running. */
   async drain(): Promise<void> {
+    const { gate = OPEN_GATE } = this.#options;
     await this.#shared.drain();
-    this.#deletes.flush();
+    await gate.runSteps(this.#deletes.flush(gate.slice));
   }
 }
 

@@ -52,10 +52,12 @@ describe('a delayed delete', () => {
     expect(told).toEqual(['-a']);
   });
 
-  it('is passed on with all others, as a batch, by a flush', () => {
-    for (const name of ['a', 'b']) deletes.onDelete(name);
-    deletes.flush();
-    expect([told, deletes.size, clock.pending]).toEqual([['(', '-a', '-b', ')'], 0, 0]);
+  it('is passed on with all others by a flush, in batches of a slice (regression: in one turn)', () => {
+    for (const name of ['a', 'b', 'c']) deletes.onDelete(name);
+    const flush = deletes.flush(2);
+    expect([flush.next().done, told]).toEqual([false, ['(', '-a', '-b', ')']]);
+    for (const _step of flush);
+    expect([told.slice(4), deletes.size, clock.pending]).toEqual([['(', '-c', ')'], 0, 0]);
   });
 
   it('is kept during a pause, and waits the whole delay afterwards', () => {
