@@ -178,7 +178,7 @@ export class McsDuty implements Duty {
     const leave = clusters.onChange(() => {
       for (const key of this.#waitReasons.keys()) this.#queue.add(key);
     });
-    this.#queueAll();
+    await gate.runSteps(this.#queueAll(gate.slice), signal);
     while (!signal.aborted) {
       await this.#queue.processDue(gate, NAME_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
@@ -254,12 +254,22 @@ export class McsDuty implements Duty {
     if (this.#options.objects.objects('serviceexports').has(key)) this.#queue.add(key);
   }
 
-  #queueAll(): void {
+  /** Queues all names, in steps of `slice` keys. */
+  *#queueAll(slice: number): Generator<void, void, void> {
     const { objects } = this.#options;
-    for (const kind of ['serviceexports', 'serviceimports'] as const)
-      for (const key of objects.objects(kind).keys()) this.#queue.add(key);
-    for (const key of this.#remote.keys()) this.#queue.add(key);
-    for (const key of objects.objects('services').keys()) this.#queueService(key);
+    const queueName = (key: string): void => this.#queue.add(key);
+    const sources: readonly (readonly [keys: Iterable<string>, queue: (key: string) => void])[] = [
+      [objects.objects('serviceexports').keys(), queueName],
+      [objects.objects('serviceimports').keys(), queueName],
+      [this.#remote.keys(), queueName],
+      [objects.objects('services').keys(), (key) => this.#queueService(key)],
+    ];
+    let queued = 0;
+    for (const [keys, queue] of sources)
+      for (const key of keys) {
+        queue(key);
+        if (++queued % slice === 0) yield;
+      }
   }
 
   // ── Work ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -120,7 +120,7 @@ export class SliceWriter implements Duty {
     source.start((key) => this.#enqueue(key), signal);
     await this.#report.whenReady(() => slices.notReadyReason() ?? source.notReadyReason(), SLOW_MS, signal);
     if (!signal.aborted) this.#report.state = 'running';
-    for (const key of slices.objects.keys()) this.#enqueue(key);
+    await gate.runSteps(this.#enqueueAll(gate.slice), signal);
     while (!signal.aborted) {
       await this.#queue.processDue(gate, COMPARE_WEIGHT, (key) => this.#reconcile(key, signal), signal);
       await this.#queue.whenDue(signal);
@@ -142,6 +142,15 @@ export class SliceWriter implements Duty {
         rejected: source.rejected,
       },
     };
+  }
+
+  /** Queues the slices on the server, in steps of `slice` keys. */
+  *#enqueueAll(slice: number): Generator<void, void, void> {
+    let queued = 0;
+    for (const key of this.#options.slices.objects.keys()) {
+      this.#enqueue(key);
+      if (++queued % slice === 0) yield;
+    }
   }
 
   #enqueue(key: string): void {

@@ -1,15 +1,20 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type Unsubscribe, unsubscribeOnce } from '../../../src/base/subscription.ts';
+import { TurnGate } from '../../../src/base/turn-gate.ts';
 import { NAMESPACES } from '../../../src/k8s/feed/kinds.ts';
 import type { ServedAnswer } from '../../../src/k8s/memory/faults.ts';
 import { MCS_TYPES } from '../../../src/k8s/memory/resource-types.ts';
+import type { KubernetesObject } from '../../../src/k8s/resource.ts';
 import { bytesOfText, textOfBytes } from '../../../src/kvstore/codec/bytes.ts';
 import { syncedKey } from '../../../src/kvstore/codec/keys.ts';
 import type { OperatorDutiesOptions } from '../../../src/operator/duties.ts';
+import { McsDuty } from '../../../src/operator/mcs/mcs-duty.ts';
 import { McsObjects } from '../../../src/operator/mcs/mcs-objects.ts';
 import { derivedName } from '../../../src/operator/mcs/names.ts';
 import { RemoteClusters } from '../../../src/operator/remote-clusters.ts';
+import { ManualClock } from '../../base/support/manual-clock.ts';
 import { settle } from '../../kvstore/support/settle.ts';
+import { TinyCluster } from '../support/tiny-cluster.ts';
 import { EXPORTS, IMPORTS, type McsCluster, McsMesh, SERVICES } from './support/mcs-world.ts';
 
 /** Two names whose derived Services have the same name in the namespace `shop`. */
@@ -659,3 +664,45 @@ it.each([
     expect(present.size).toBe(0);
   },
 );
+
+it('the duty queues all names in steps when it starts (regression: in one turn of the event loop)', async () => {
+  const clock = new ManualClock();
+  const turns: (() => void)[] = [];
+  const gate = new TurnGate({ clock, nextTurn: (turn) => turns.push(turn), weightPerTurn: 1 });
+  const exports = new Map<string, KubernetesObject>();
+  for (let at = 0; at < 1000; at++)
+    exports.set(`shop/${at}`, {
+      metadata: { namespace: 'shop', name: `${at}`, uid: `${at}`, resourceVersion: '1' },
+    });
+  const objects: Pick<McsObjects, 'version' | 'objects' | 'notReadyReason' | 'listen'> = {
+    version: 'v1beta1',
+    objects: (kind) => (kind === 'serviceexports' ? exports : new Map()),
+    notReadyReason: () => undefined,
+    listen: () => () => {},
+  };
+  const clusters: Pick<RemoteClusters, 'names' | 'feed' | 'stateOf' | 'onChange'> = {
+    names: [],
+    feed: () => {},
+    stateOf: () => 'gone',
+    onChange: () => unsubscribeOnce(() => {}),
+  };
+  const cluster = new TinyCluster();
+  const duty = new McsDuty({
+    clusterName: 'a',
+    families: ['IPv4'],
+    clusters,
+    objects: objects as McsObjects, // the part of it that is used
+    reader: cluster,
+    writer: cluster,
+    clock,
+    random: () => 0.5,
+    gate,
+  });
+  const ended = new AbortController();
+  const running = duty.run(ended.signal);
+  await settle();
+  expect(duty.status().published?.pending).toBe(gate.slice); // the next step waits for the next turn
+  ended.abort();
+  for (let turn = turns.shift(); turn !== undefined; turn = turns.shift()) turn();
+  await running;
+});
