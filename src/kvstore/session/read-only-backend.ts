@@ -47,8 +47,8 @@ export interface ReadOnlyBackendOptions extends RuntimeOptions {
 /** Delays between two attempts to follow a source. */
 const BACKOFF: Backoff = { baseMs: 500, capMs: 30_000 };
 
-/** Maximum number of events of a batch. */
-const MAX_BATCH = 256;
+/** Number of changes that are compared in one turn of the event loop. A batch has at most as many events. */
+const CHANGES_PER_TURN = 256;
 
 const NO_VALUE = new Uint8Array();
 
@@ -327,25 +327,26 @@ class SourceWatch implements Watch {
     }
   }
 
-  /** Yields the changes from the delivered state to a list. */
+  /** Yields the changes from the delivered state to a list, and unchanged keys. */
   *#differences(entries: readonly SourceEntry[]): Generator<SourceChange, void, void> {
-    const missing = new Set(this.#known.keys());
+    const listed = new Set<string>();
     for (const entry of entries) {
-      missing.delete(entry.key);
+      listed.add(entry.key);
       yield entry;
     }
-    for (const key of missing) yield { key };
+    for (const [key, value] of this.#known) yield listed.has(key) ? { key, value } : { key };
   }
 
-  /** Yields the events of changes in batches. Lets other work run after each full batch. */
+  /** Yields the events of changes in batches. Lets other work run after each {@link CHANGES_PER_TURN} changes. */
   async *#batches(changes: Iterable<SourceChange>): AsyncGenerator<readonly WatchEvent[], void, void> {
     this.#revision = this.#options.nextRevision();
     let batch: WatchEvent[] = [];
+    let applied = 0;
     for (const change of changes) {
       const event = this.#apply(change);
       if (event !== undefined) batch.push(event);
-      if (batch.length < MAX_BATCH) continue;
-      yield batch;
+      if (++applied % CHANGES_PER_TURN !== 0) continue;
+      if (batch.length > 0) yield batch;
       batch = [];
       await eventLoopTurn();
     }
