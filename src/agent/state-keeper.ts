@@ -59,7 +59,7 @@ export class StateKeeper {
         const header = {
           cluster: clusterName,
           writtenAt: clock.wallTime(),
-          knownAt: new Map([...options.staleClusters(), ...this.restoration.ages]),
+          knownAt: new Map([...options.staleClusters(), ...this.restoration.knownTimes]),
         };
         return checkpointSections(engines, options.identities(), header);
       },

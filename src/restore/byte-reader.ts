@@ -4,7 +4,9 @@ import { FIRST_NUMBER, MAX_NUMBERED_TEXTS, NEXT_NUMBER, UNNUMBERED } from './byt
 const SCALE_END = 2 ** 35;
 
 /** Thrown if bytes are not part of a valid checkpoint. */
-export class CorruptError extends Error {}
+export class CorruptError extends Error {
+  override readonly name = 'CorruptError';
+}
 
 /** The texts that a `ByteWriter` has numbered, in the order of their numbers. All sections of a file share them. */
 export type TextNumbers = string[];

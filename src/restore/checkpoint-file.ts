@@ -65,11 +65,11 @@ export type CheckpointFault = 'torn' | 'foreign' | 'newer' | 'too-large';
 
 /** Thrown if a file cannot be restored. */
 export class CheckpointError extends Error {
+  override readonly name = 'CheckpointError';
   readonly fault: CheckpointFault;
 
   constructor(fault: CheckpointFault, message: string) {
     super(message);
-    this.name = 'CheckpointError';
     this.fault = fault;
   }
 }

@@ -59,19 +59,19 @@ export function* checkpointSections(
   yield jsonSection(SECTION.header, { ...header, knownAt: [...header.knownAt] });
   const counts = { entries: 0, nodes: 0, services: 0, identities: 0 };
   const out = new ByteWriter();
-  let inSection = 0;
+  let sectionEntries = 0;
   for (const entry of ipcache.snapshot().entries({ includeShadowed: true })) {
     // A claim of a node is skipped, because restoring the node restores the claim.
     if (entry.owner.includes('/') && nodes.get(entry.owner)?.source === entry.source) continue;
     writeEntry(out, entry);
     counts.entries++;
-    inSection++;
-    if (inSection < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
+    sectionEntries++;
+    if (sectionEntries < ENTRIES_PER_SECTION && out.length < BYTES_PER_SECTION) continue;
     yield { kind: SECTION.entries, payload: out.bytes };
     out.clear();
-    inSection = 0;
+    sectionEntries = 0;
   }
-  if (inSection > 0) yield { kind: SECTION.entries, payload: out.bytes };
+  if (sectionEntries > 0) yield { kind: SECTION.entries, payload: out.bytes };
   counts.nodes = yield* jsonSections(SECTION.nodes, nodes.restorable());
   counts.services = yield* jsonSections(SECTION.services, serviceRecords(services));
   counts.identities = yield* jsonSections(SECTION.identities, identityRecords(identities));

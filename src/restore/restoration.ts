@@ -193,8 +193,8 @@ export class Restoration {
     return this.#knownAt.get(cluster);
   }
 
-  /** Returns the wall time of the restored state by cluster. */
-  get ages(): ReadonlyMap<string, number> {
+  /** Returns the wall time of the restored state of each cluster that has some. */
+  get knownTimes(): ReadonlyMap<string, number> {
     return this.#knownAt;
   }
 

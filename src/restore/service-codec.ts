@@ -250,7 +250,7 @@ function readBackends(list: Fields<never>, cluster: string): readonly Backend[] 
       hostname: fields.string('hostname') ?? '',
       state: fields.word('state', STATES) ?? 'active',
       weight: fields.integer('weight', 0, 65_535) ?? DEFAULT_WEIGHT,
-      forZones: fields.list('forZones').items((zones, zone) => zones.string(zone)),
+      forZones: fields.list('forZones').items((zones, at) => zones.string(at)),
       cluster,
     });
   });

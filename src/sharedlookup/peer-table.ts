@@ -22,12 +22,12 @@ interface Peer {
 /**
  * Numbers the pairs of host IP and encryption key, so that an entry stores 23 bits instead of both. Written by one
  * thread. The number of an unused peer is assigned again in the next batch, or immediately if the peer was added in
- * this one, because no reader knows it. The table grows to `freeWords` in any case, then only if the heap has room. It
- * does not shrink.
+ * this one, because no reader knows it. The table grows to `guaranteedWords` in any case, then only if the heap has
+ * room. It does not shrink.
  */
 export class PeerTable {
   readonly #heap: SharedHeap;
-  readonly #freeWords: number;
+  readonly #guaranteedWords: number;
   readonly #peers = new Map<string, Peer>();
   readonly #byNumber: (Peer | undefined)[] = [undefined];
   /** Numbers to assign again. */
@@ -39,9 +39,9 @@ export class PeerTable {
   #rows: number = FIRST_ROWS;
   #batch = 0;
 
-  constructor(heap: SharedHeap, freeWords: number) {
+  constructor(heap: SharedHeap, guaranteedWords: number) {
     this.#heap = heap;
-    this.#freeWords = freeWords;
+    this.#guaranteedWords = guaranteedWords;
     this.#table = heap.allocate(FIRST_ROWS * PEER_WORDS);
     heap.words.fill(0, this.#table, this.#table + PEER_WORDS);
     heap.words[HEADER.peers] = this.#table;
@@ -105,7 +105,7 @@ export class PeerTable {
     const old = this.#table;
     const size = this.#rows * PEER_WORDS;
     if (this.#rows > MAX_PEERS) return false;
-    if (2 * size > this.#freeWords && !this.#heap.hasRoom(2 * size)) return false;
+    if (2 * size > this.#guaranteedWords && !this.#heap.hasRoom(2 * size)) return false;
     this.#table = this.#heap.allocate(2 * size);
     this.#heap.words.copyWithin(this.#table, old, old + size);
     this.#rows *= 2;

@@ -114,14 +114,14 @@ describe('a checkpoint', () => {
       fc.asyncProperty(knowledge, async (known) => {
         const { before, folder, next, restoration } = await restarted(known);
         await restoration.read();
-        const second = { writtenAt: 9_000, knownAt: restoration.ages };
+        const second = { writtenAt: 9_000, knownAt: restoration.knownTimes };
         await save(folder, next, restoration.identities(), second);
         const third = restart(folder);
         await third.restoration.read();
         for (const { services } of [before, third.next]) services.markSynced();
         expect(contents(third.next)).toBe(contents(before));
         expect(whose(third.next)).toEqual(whose(next));
-        expect([...third.restoration.ages.values()].filter((at) => at !== 1_000)).toEqual([]);
+        expect([...third.restoration.knownTimes.values()].filter((at) => at !== 1_000)).toEqual([]);
       }),
       ASYNC_RUNS,
     );

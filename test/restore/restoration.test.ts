@@ -145,7 +145,7 @@ describe('the restored state of a cluster', () => {
         const left = said.filter(({ cluster }) => !clusters.slice(0, gone).includes(cluster));
         expect(restored(next, restoration)).toEqual(inOrder(left.map(textOf)));
         const ages = new Map(left.map(({ cluster }) => [cluster, 1_000]));
-        expect(new Map(restoration.ages)).toEqual(ages);
+        expect(new Map(restoration.knownTimes)).toEqual(ages);
         expect(CLUSTERS.map((cluster) => restoration.knownAt(cluster))).toEqual(
           CLUSTERS.map((cluster) => ages.get(cluster)),
         );
@@ -331,7 +331,7 @@ describe('the imported state of another program', () => {
       }),
     );
     expect(await restoration.adopt({ ...LEFT, nodes })).toEqual({ entries: 2, nodes: 39 });
-    expect([...restoration.ages].sort()).toEqual([
+    expect([...restoration.knownTimes].sort()).toEqual([
       ['east', 500],
       [OWN, 500],
     ]);

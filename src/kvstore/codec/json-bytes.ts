@@ -16,13 +16,13 @@ const PLAIN: Uint8Array = Uint8Array.from({ length: ASCII_END }, (_, code) =>
 );
 
 /** Writes a safe integer, 0 or more, in decimal at index `at`. Returns the index after its digits. */
-export function writeNumber(block: Uint8Array, at: number, value: number): number {
+export function writeNumber(buffer: Uint8Array, at: number, value: number): number {
   let size = 1;
   for (let rest = value; rest >= 10; rest = Math.floor(rest / 10)) size++;
   let rest = value;
   for (let i = size - 1; i >= 0; i--) {
     const next = Math.floor(rest / 10);
-    block[at + i] = ZERO + (rest - next * 10); // not `%`, which takes 3 times as long above 31 bits
+    buffer[at + i] = ZERO + (rest - next * 10); // not `%`, which takes 3 times as long above 31 bits
     rest = next;
   }
   return at + size;

@@ -53,8 +53,8 @@ export function staleRound<R extends number | string>(
   const remove = new Map<string, R>();
   const stale = new Map<string, R>();
   for (const [key, revision] of staleNow) {
-    const outcome = previous.get(key) === revision ? remove : stale;
-    outcome.set(key, revision);
+    if (previous.get(key) === revision) remove.set(key, revision);
+    else stale.set(key, revision);
   }
   return { remove, stale };
 }

@@ -229,7 +229,7 @@ export class LockKeeper {
     }
   }
 
-  /** Resolves to true when the key was deleted or the signal fires, or to false after `RECHECK_MS`. */
+  /** Resolves to true when the key was deleted or the signal fires, or to false after {@link RECHECK_MS}. */
   #waitForDelete(key: string, startRevision: number, signal: AbortSignal): Promise<boolean> {
     const { transport, clock } = this.#options;
     return new Promise((resolve) => {
