@@ -51,7 +51,6 @@ export type {
   DatapathContent,
   DatapathEngines,
   DatapathSyncOutcome,
-  ServiceHandler,
 } from './datapath/datapath.ts';
 export { connectDatapath } from './datapath/datapath.ts';
 export * from './etcd.ts';

@@ -4,7 +4,7 @@
  * services are exported, too, because the signatures contain them.
  */
 
-export type { Datapath, DatapathEngines, ServiceHandler } from './datapath/datapath.ts';
+export type { Datapath, DatapathEngines } from './datapath/datapath.ts';
 export { cleanHost } from './datapath/linux/clean-host.ts';
 export type { CleanOutcome } from './datapath/linux/clean-tables.ts';
 export type { HostDatapath } from './datapath/linux/host-datapath.ts';

@@ -30,7 +30,7 @@ import {
 import {
   RecordingIPCacheListener,
   RecordingNodeHandler,
-  RecordingServiceHandler,
+  RecordingServiceListener,
 } from './datapath/support/recording.ts';
 
 /** A program outside of the package, which uses only the package's entry. */
@@ -183,7 +183,7 @@ describe('the entry of the package', () => {
     const datapath: Datapath = {
       nodes: new RecordingNodeHandler(record),
       ipcache: new RecordingIPCacheListener(record),
-      services: new RecordingServiceHandler(record),
+      services: new RecordingServiceListener(record),
     };
     const engines: DatapathEngines = { nodes, ipcache, services };
     const disconnect = connectDatapath(datapath, engines);

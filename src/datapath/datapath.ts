@@ -14,13 +14,10 @@ import type { ServiceCache } from '../servicecache/service-cache.ts';
 import { formatServiceID } from '../servicecache/service-id.ts';
 import { PREFIXES, type ReconciledListener, Reconciler, SERVICES } from './reconciler.ts';
 
-/** A listener of the service cache, which applies services to a datapath. */
-export type ServiceHandler = ServiceListener;
-
 /** The parts of a datapath, each a listener of an engine. Omitted parts are not connected. */
 export interface Datapath {
   readonly ipcache?: IPCacheListener | undefined;
-  readonly services?: ServiceHandler | undefined;
+  readonly services?: ServiceListener | undefined;
   readonly nodes?: NodeHandler | undefined;
   /** Limits for concurrent calls of `nodes`. */
   readonly nodeOptions?: NodeSubscribeOptions | undefined;
@@ -129,22 +126,22 @@ function connectIPCache(
 }
 
 function connectServices(
-  handler: ServiceHandler,
+  listener: ServiceListener,
   engine: DatapathEngines['services'],
   previous: DatapathContent['services'] = [],
   guard: CallbackGuard,
 ): Part {
   const byID = [...previous].map((announced) => [formatServiceID(announced.service.id), announced] as const);
-  const listener: ReconciledListener<ServiceEvent> = {
-    onChanges: (events) => handler.onEvents(events),
-    onEnded: () => handler.onEnded?.(),
+  const reconciled: ReconciledListener<ServiceEvent> = {
+    onChanges: (events) => listener.onEvents(events),
+    onEnded: () => listener.onEnded?.(),
   };
-  return new Reconciler(SERVICES, byID, listener, guard).connect((part) =>
+  return new Reconciler(SERVICES, byID, reconciled, guard).connect((part) =>
     engine.subscribe({
       onEvents: (events) => part.onChanges(events),
-      onSynced: () => handler.onSynced?.(),
+      onSynced: () => listener.onSynced?.(),
       onEnded: () => part.onEnded(),
-      onInputsComplete: () => handler.onInputsComplete?.(),
+      onInputsComplete: () => listener.onInputsComplete?.(),
     }),
   );
 }

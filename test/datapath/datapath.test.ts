@@ -5,7 +5,7 @@ import { cacheOf, service, slice } from '../servicecache/support/scene.ts';
 import {
   RecordingIPCacheListener,
   RecordingNodeHandler,
-  RecordingServiceHandler,
+  RecordingServiceListener,
 } from './support/recording.ts';
 
 it('a datapath receives the current state, nodes first, then every change, until it is disconnected', () => {
@@ -23,7 +23,7 @@ it('a datapath receives the current state, nodes first, then every change, until
           record.kind === 'change' ? `${record.change.kind} ${record.change.prefix}` : 'ipcache synced',
         );
       }),
-      services: new RecordingServiceHandler((record) => {
+      services: new RecordingServiceListener((record) => {
         told.push(record.kind === 'event' ? `service ${record.event.action}` : `services ${record.kind}`);
       }),
     },

@@ -9,7 +9,7 @@ import {
   type NodeRecord,
   RecordingIPCacheListener,
   RecordingNodeHandler,
-  RecordingServiceHandler,
+  RecordingServiceListener,
   type ServiceRecord,
 } from './recording.ts';
 
@@ -31,7 +31,7 @@ export class Device {
   get datapath(): Required<Omit<Datapath, 'nodeOptions'>> {
     return {
       ipcache: new RecordingIPCacheListener((record) => this.#prefix(record)),
-      services: new RecordingServiceHandler((record) => this.#service(record)),
+      services: new RecordingServiceListener((record) => this.#service(record)),
       nodes: new RecordingNodeHandler((record) => this.#node(record)),
     };
   }

@@ -1,9 +1,8 @@
-import type { ServiceHandler } from '../../../src/datapath/datapath.ts';
 import type { IPCacheChange, IPCacheListener } from '../../../src/ipcache/types.ts';
 import type { NodeConfiguration } from '../../../src/nodemanager/address-claims.ts';
 import type { Node } from '../../../src/nodemanager/node.ts';
 import type { NodeHandler } from '../../../src/nodemanager/node-handler.ts';
-import type { ServiceEvent } from '../../../src/servicecache/events.ts';
+import type { ServiceEvent, ServiceListener } from '../../../src/servicecache/events.ts';
 
 /** A change of an IPCache, or another call of its listener, as plain data. */
 export type IPCacheRecord =
@@ -40,7 +39,7 @@ export type ServiceRecord =
  * Passes events, `onSynced` and `onInputsComplete` in order to `record`. A call
  * with several events causes one record for each. Stores nothing.
  */
-export class RecordingServiceHandler implements ServiceHandler {
+export class RecordingServiceListener implements ServiceListener {
   readonly #record: (record: ServiceRecord) => void;
 
   constructor(record: (record: ServiceRecord) => void) {

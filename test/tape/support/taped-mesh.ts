@@ -17,7 +17,7 @@ import { Tape, type TapeOptions } from '../../../src/tape/tape.ts';
 import type { TapeSettings } from '../../../src/tape/tape-settings.ts';
 import { type AnyHappening, World } from '../../clustermesh/support/mesh-laws.ts';
 import { LOCAL_SERVICES, OWN } from '../../clustermesh/support/mesh-world.ts';
-import { RecordingIPCacheListener, RecordingServiceHandler } from '../../datapath/support/recording.ts';
+import { RecordingIPCacheListener, RecordingServiceListener } from '../../datapath/support/recording.ts';
 import { advance } from '../../kvstore/support/settle.ts';
 import { plain } from '../../servicecache/support/plain.ts';
 
@@ -54,7 +54,7 @@ export function listen({ ipcache, services }: Engines): string[] {
       flush();
     },
   });
-  const events = new RecordingServiceHandler((record) => call.push(JSON.stringify(plain(record))));
+  const events = new RecordingServiceListener((record) => call.push(JSON.stringify(plain(record))));
   services.subscribe({
     onEvents: (batch) => {
       events.onEvents(batch);
