@@ -135,7 +135,7 @@ function sliceOf(i: number, from: number): EndpointSlice {
 
 async function benchServices(bpf: Bpf, folder: string, n: number) {
   const cache = new ServiceCache({ clusterName: 'own' });
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', clients: 'inside' });
   using pins = new ServicePins(bpf, { folder, capacity: { slots: 20 * n, backends: 20 * n, clients: 1024 } });
   const start = (): KeptTable<unknown> =>
     new KeptTable(new ServiceMapTable(pins.maps), desired, CONTEXT) as KeptTable<unknown>;

@@ -10,8 +10,8 @@ export interface SelectionContext {
   readonly service: Service;
   /** The internal traffic policy applies to cluster IPs; the external one to all others, for clients outside. */
   readonly frontend: FrontendKind;
-  /** Location of the client, default `outside`. The external policy does not apply to clients inside. */
-  readonly origin?: 'inside' | 'outside' | undefined;
+  /** Location of the client, default `outside`. The external policy does not apply to clients inside the cluster. */
+  readonly client?: 'inside' | 'outside' | undefined;
   /** Name of the local node; empty if unknown. */
   readonly nodeName: string;
   /** The local zone; empty if unknown. */
@@ -21,9 +21,9 @@ export interface SelectionContext {
 /** Returns the backends that receive traffic from a node. It must be pure. */
 export type BackendSelection = (backends: Backends, context: SelectionContext) => Backends;
 
-function policyOf({ service, frontend, origin = 'outside' }: SelectionContext): TrafficPolicy {
+function policyOf({ service, frontend, client = 'outside' }: SelectionContext): TrafficPolicy {
   if (frontend === 'cluster-ip') return service.internalTrafficPolicy;
-  return origin === 'inside' ? 'Cluster' : service.externalTrafficPolicy;
+  return client === 'inside' ? 'Cluster' : service.externalTrafficPolicy;
 }
 
 function isOnNode(backend: Backend, nodeName: string): boolean {

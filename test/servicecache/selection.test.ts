@@ -45,8 +45,8 @@ describe('traffic policy', () => {
       ...HERE,
     } as const;
     const all = slice('s', backends).backends;
-    expect(selectBackends(all, { ...context, origin: 'inside' }).size).toBe(3);
-    expect(selectBackends(all, { ...context, origin: 'outside' }).size).toBe(1);
+    expect(selectBackends(all, { ...context, client: 'inside' }).size).toBe(3);
+    expect(selectBackends(all, { ...context, client: 'outside' }).size).toBe(1);
   });
 
   it('Local with no backend on this node selects none: traffic is dropped', () => {

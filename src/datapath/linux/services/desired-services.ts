@@ -62,8 +62,8 @@ export interface DesiredServicesOptions {
   readonly nodePort: NodePortOptions;
   /** The local node, `''` if it has no name; used for `Local` traffic policies. */
   readonly nodeName: string;
-  /** Origin of the traffic: `externalTrafficPolicy` applies only to clients outside of the cluster. */
-  readonly origin: 'inside' | 'outside';
+  /** Location of the clients: `externalTrafficPolicy` applies only to clients outside of the cluster. */
+  readonly clients: 'inside' | 'outside';
   /** `external`: all except cluster IPs. Default: all. */
   readonly frontends?: 'all' | 'external' | undefined;
   /** True if the ranges of a load balancer's clients apply to node ports, too. Default false. */
@@ -267,8 +267,8 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   }
 
   #itemOf({ id, service, frontend }: FrontendMatch): ServiceItem {
-    const { nodeName, origin } = this.#options;
-    const context = { service, frontend: frontend.kind, origin, nodeName, zone: '' };
+    const { nodeName, clients: client } = this.#options;
+    const context = { service, frontend: frontend.kind, client, nodeName, zone: '' };
     return {
       backends: this.#listOf(frontend, selectBackends(this.#backendsOf(id), context)),
       affinitySeconds: service.sessionAffinitySeconds,
@@ -302,16 +302,16 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   /** Returns the clients of a frontend. As in Cilium, ranges apply to external addresses and clients outside only. */
   #sourcesOf(service: Service, { kind, ip }: Frontend): SourceRanges | undefined {
     const { sourceRanges, sourceRangesPolicy: policy } = service;
-    const { origin, limitsNodePorts = false } = this.#options;
+    const { clients, limitsNodePorts = false } = this.#options;
     const isLimited =
       kind === 'ingress-ip' || kind === 'external-ip' || (kind === 'node-port' && limitsNodePorts);
-    if (sourceRanges === undefined || origin === 'inside' || !isLimited) return undefined;
+    if (sourceRanges === undefined || clients === 'inside' || !isLimited) return undefined;
     return { policy, ranges: [...sourceRanges].filter((range) => range.includes(':') === ip.includes(':')) };
   }
 
   /** Returns true if backends on other nodes answer through this host. With policy `Local` there are none. */
   #isMasqueraded({ externalTrafficPolicy }: Service, kind: FrontendKind): boolean {
-    return this.#options.origin === 'outside' && kind !== 'cluster-ip' && externalTrafficPolicy !== 'Local';
+    return this.#options.clients === 'outside' && kind !== 'cluster-ip' && externalTrafficPolicy !== 'Local';
   }
 
   /** Returns true if a frontend may have backends of remote clusters. */

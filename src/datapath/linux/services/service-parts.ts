@@ -46,7 +46,7 @@ const RULES_PACE_MS = 500;
 const REPAIR_PACE_FACTOR = 10;
 
 /** The options of the services of a table, and the condition for its deletes. */
-type ServicesOptions = Pick<DesiredServicesOptions, 'origin' | 'frontends'> &
+type ServicesOptions = Pick<DesiredServicesOptions, 'clients' | 'frontends'> &
   Pick<KeptTableContext, 'whenDeletesAllowed'>;
 
 interface OpenedServices extends Disposable {
@@ -75,7 +75,7 @@ export function openSockets(access: HostAccess, cgroup: string): LinuxPart {
     if (!dryRun && !pins.hasOtherLayout) attachSocketPrograms(bpf, programs());
   };
   if (!pins.isResized) disposeOnError([pins], attach);
-  const inside = openServices(access, table, pins, { origin: 'inside' });
+  const inside = openServices(access, table, pins, { clients: 'inside' });
   const adopt = async (): Promise<void> => {
     if (pins.isResized) await resize(pins, table, attach);
     await inside.items.adopt();
@@ -157,7 +157,7 @@ function openOutside(
 ): { readonly rules?: OpenedServices; readonly missing?: string } {
   try {
     const rules = access.openLocked('rules', () => {
-      const options = { origin: 'outside', frontends: 'external' } as const;
+      const options = { clients: 'outside', frontends: 'external' } as const;
       const hold = new DeleteHold(access.tableContext.clock, [sockets]);
       const opened = openRules(access, { ...options, whenDeletesAllowed: () => hold.deletesAllowed() });
       return {
@@ -179,7 +179,7 @@ function openOutside(
 export function openNftables(access: HostAccess): LinuxPart {
   const { addresses } = access;
   return access.openLocked('rules', () => {
-    const rules = openRules(access, { origin: 'outside' });
+    const rules = openRules(access, { clients: 'outside' });
     const { desired, items, listener } = rules;
     return {
       datapath: { services: listener, nodes: labelHandler(access, [rules]) },
@@ -235,7 +235,7 @@ function openServices(
   // Rules cannot send a packet for a loopback address to a backend on another host, because the kernel drops it.
   const nodePort = (all: AddressesByFamily): NodePortOptions => ({
     enabled: true,
-    ...(options.origin === 'inside' ? all : withoutLoopback(all)),
+    ...(options.clients === 'inside' ? all : withoutLoopback(all)),
   });
   const limitsNodePorts = access.options.sourceRanges === 'all';
   const desired = new DesiredServices({

@@ -11,7 +11,7 @@ import { ServiceCache } from '../../../../src/servicecache/service-cache.ts';
 
 it('waits only for the inputs that a frontend uses (regression: all services waited for all clusters)', () => {
   const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
-  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', clients: 'inside' });
   cache.subscribe(desired.listener(() => {}));
   const ports = new Map([['web', { port: 80, protocol: 6, nodePort: 0 }]]);
   const add = (name: string, last: number, fields: Partial<Service>, backends: readonly string[]): void => {
@@ -51,12 +51,12 @@ it('masquerades clients outside the cluster for external frontends, unless the p
   const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   cache.markSynced();
   const nodePort = { enabled: true, ipv4: ['192.0.2.7'] };
-  const outside = new DesiredServices({ nodePort, nodeName: 'here', origin: 'outside' });
-  const inside = new DesiredServices({ nodePort, nodeName: 'here', origin: 'inside' });
+  const outside = new DesiredServices({ nodePort, nodeName: 'here', clients: 'outside' });
+  const inside = new DesiredServices({ nodePort, nodeName: 'here', clients: 'inside' });
   const external = new DesiredServices({
     nodePort,
     nodeName: 'here',
-    origin: 'outside',
+    clients: 'outside',
     frontends: 'external',
   });
   for (const one of [outside, inside, external]) cache.subscribe(one.listener(() => {}));
@@ -88,9 +88,9 @@ it('limits clients outside the cluster to the source ranges of the family (regre
   const cache = new ServiceCache({ clusterName: 'own', nodePort: { enabled: true } });
   cache.markSynced();
   const options = { nodePort: { enabled: true, ipv4: ['192.0.2.7'] }, nodeName: 'here' };
-  const inside = new DesiredServices({ ...options, origin: 'inside', limitsNodePorts: true });
-  const outside = new DesiredServices({ ...options, origin: 'outside' });
-  const all = new DesiredServices({ ...options, origin: 'outside', limitsNodePorts: true });
+  const inside = new DesiredServices({ ...options, clients: 'inside', limitsNodePorts: true });
+  const outside = new DesiredServices({ ...options, clients: 'outside' });
+  const all = new DesiredServices({ ...options, clients: 'outside', limitsNodePorts: true });
   const marked = new Set<string>();
   for (const one of [inside, outside, all]) cache.subscribe(one.listener((key) => marked.add(key)));
   const update = (fields: Partial<Service>): void =>
@@ -137,7 +137,7 @@ it('limits clients outside the cluster to the source ranges of the family (regre
 it('names the services with affinity, as long as they have it', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', clients: 'inside' });
   cache.subscribe(desired.listener(() => {}));
   const id = (name: string) => ({ namespace: 'shop', name });
   const update = (name: string, sessionAffinitySeconds: number): void =>
@@ -159,7 +159,7 @@ it('names the services with affinity, as long as they have it', () => {
 it('has the frontends of a restricted service only on matching nodes, and follows the labels of the local node', () => {
   const cache = new ServiceCache({ clusterName: 'own' });
   cache.markSynced();
-  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: false }, nodeName: 'here', clients: 'inside' });
   desired.setInputs({ isLocalComplete: true, areClustersKnown: true, isSynced: true });
   const marked: string[] = [];
   cache.subscribe(desired.listener((frontend) => marked.push(frontend)));
@@ -206,11 +206,11 @@ it('formats only the changed backends of a large service (regression: all, for e
   const cache = new ServiceCache({ clusterName: 'own' });
   const id = { namespace: 'shop', name: 'web' };
   const follow = (): DesiredServices => {
-    const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+    const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', clients: 'inside' });
     cache.subscribe(desired.listener(() => {}))();
     return desired;
   };
-  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', clients: 'inside' });
   cache.subscribe(desired.listener(() => {}));
   const updatePort = (name: string): void =>
     void cache.updateService(

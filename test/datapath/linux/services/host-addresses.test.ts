@@ -31,7 +31,7 @@ describeOnLinux('node ports', ['namespaces', 'ip'], () => {
     const desired = new DesiredServices({
       nodePort: { enabled: true, ...addresses.current },
       nodeName: '',
-      origin: 'inside',
+      clients: 'inside',
     });
     cache.markSynced();
     cache.subscribe(desired.listener(() => {}));

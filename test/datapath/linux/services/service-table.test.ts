@@ -35,7 +35,7 @@ const CAPACITY: ServiceCapacity = { slots: 4096, backends: 1024, clients: 64 };
 /** Starts a process that keeps the maps equal to a world. */
 function start(open: OpenServiceMaps, world: ServiceWorld, limits?: ServiceLimits) {
   const table = new ServiceMapTable({ 4: open(4), 6: open(6) }, limits);
-  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', origin: 'inside' });
+  const desired = new DesiredServices({ nodePort: { enabled: true }, nodeName: 'here', clients: 'inside' });
   const turns = new ManualTurns();
   const kept = new KeptTable(table, desired, turns);
   const off = world.cache.subscribe(desired.listener((frontend) => kept.mark(frontend)));

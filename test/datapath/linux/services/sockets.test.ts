@@ -70,7 +70,7 @@ class Process {
     const desired = new DesiredServices({
       nodePort: { enabled: true, ipv4: [NODE] },
       nodeName: 'here',
-      origin: 'inside',
+      clients: 'inside',
     });
     this.kept = new KeptTable(this.table, desired, {
       clock: systemClock,
