@@ -20,7 +20,8 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
   readonly waiting: KeyedQueue<string, V> = new KeyedQueue();
   readonly #options: CoalescingReaderOptions<T>;
   readonly #end = (): void => this.close();
-  #wakes: (() => void)[] = [];
+  /** Resolve the waits of pending calls of `next`. */
+  readonly #pendingCalls: (() => void)[] = [];
   #closed = false;
 
   constructor(options: CoalescingReaderOptions<T>) {
@@ -35,14 +36,14 @@ export class CoalescingReader<V, T> implements AsyncIterableIterator<T> {
 
   /** Must be called after each addition to `waiting`: lets pending calls of `next` call `shift` again. */
   wake(): void {
-    for (const wake of this.#wakes.splice(0)) wake();
+    for (const resolve of this.#pendingCalls.splice(0)) resolve();
   }
 
   async next(): Promise<IteratorResult<T, undefined>> {
     while (!this.#closed) {
       const value = this.#options.shift();
       if (value !== undefined) return { done: false, value };
-      await new Promise<void>((resolve) => this.#wakes.push(resolve));
+      await new Promise<void>((resolve) => this.#pendingCalls.push(resolve));
     }
     return { done: true, value: undefined };
   }

@@ -41,10 +41,10 @@ export class DeliveryQueue {
   }
 
   /** Calls `call` with each active recipient and `event`, now or after the current delivery. */
-  deliver<L, W>(
+  deliver<L, E>(
     recipients: readonly Recipient<L>[],
-    call: (listener: L, event: W) => unknown,
-    event: W,
+    call: (listener: L, event: E) => unknown,
+    event: E,
   ): void {
     if (this.#running) {
       this.#waiting.push(() => this.#call(recipients, call, event));
@@ -55,7 +55,7 @@ export class DeliveryQueue {
     this.#finish();
   }
 
-  #call<L, W>(recipients: readonly Recipient<L>[], call: (listener: L, event: W) => unknown, event: W): void {
+  #call<L, E>(recipients: readonly Recipient<L>[], call: (listener: L, event: E) => unknown, event: E): void {
     for (const recipient of recipients)
       if (recipient.active) this.guard.call(call, recipient.listener, event);
   }

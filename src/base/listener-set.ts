@@ -58,7 +58,7 @@ export class ListenerSet<L extends object> {
    * Calls `call` with each listener and `event`, now or after the running deliveries. Because `event` is a parameter,
    * `call` need not be a closure.
    */
-  notify<W>(call: (listener: L, event: W) => unknown, event: W): void {
+  notify<E>(call: (listener: L, event: E) => unknown, event: E): void {
     if (this.#subscriptions.length > 0) this.#queue.deliver(this.#subscriptions, call, event);
   }
 

@@ -26,7 +26,7 @@ export interface RateLimitOptions {
 type AbortedError = () => Error;
 
 /** Waiting callers, first in, first out. */
-class Line {
+class CallerQueue {
   readonly #waiting = new KeyedQueue<() => void>();
   readonly #aborted: AbortedError;
 
@@ -42,16 +42,16 @@ class Line {
   join(signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted === true) return Promise.reject(this.#aborted());
     return new Promise((resolve, reject) => {
-      const giveUp = (): void => {
-        this.#waiting.delete(go);
+      const abort = (): void => {
+        this.#waiting.delete(admit);
         reject(this.#aborted());
       };
-      const go = (): void => {
-        signal?.removeEventListener('abort', giveUp);
+      const admit = (): void => {
+        signal?.removeEventListener('abort', abort);
         resolve();
       };
-      signal?.addEventListener('abort', giveUp, { once: true });
-      this.#waiting.set(go, undefined);
+      signal?.addEventListener('abort', abort, { once: true });
+      this.#waiting.set(admit, undefined);
     });
   }
 
@@ -59,8 +59,8 @@ class Line {
   admitFirst(): boolean {
     const first = this.#waiting.shift();
     if (first === undefined) return false;
-    const [go] = first;
-    go();
+    const [admit] = first;
+    admit();
     return true;
   }
 }
@@ -75,13 +75,13 @@ export class RateLimit {
   #isBootstrapped = false;
   /** When the next call is due. After a pause this time is in the past, at most by the length of a burst. */
   #nextDueAt: number;
-  /** Callers before their turn, in order. */
-  readonly #line: Line;
+  /** Callers that wait for their turn. */
+  readonly #turns: CallerQueue;
   /** Fires at the turn of the first caller. */
   #timer: Timer | undefined;
   #inflight = 0;
-  /** Callers which wait for the end of a running call. */
-  readonly #entering: Line;
+  /** Callers that wait for the end of a running call. */
+  readonly #entering: CallerQueue;
   readonly #aborted: AbortedError;
 
   /** @param aborted returns the error of a call whose signal fires before its turn */
@@ -91,13 +91,14 @@ export class RateLimit {
     aborted: AbortedError = () => Object.assign(new Error('the call was aborted'), { code: 'aborted' }),
   ) {
     const { qps = 1, bootstrapQps = qps, maxInflight = 1 } = options; // an absent limit is valid
-    assert(qps > 0 && bootstrapQps > 0, `a rate must be above 0: ${qps}, ${bootstrapQps}`);
-    assert(maxInflight >= 1, `maxInflight must be at least 1: ${maxInflight}`);
+    assert(qps > 0, `qps must be above 0, not ${qps}`);
+    assert(bootstrapQps > 0, `bootstrapQps must be above 0, not ${bootstrapQps}`);
+    assert(maxInflight >= 1, `maxInflight must be at least 1, not ${maxInflight}`);
     this.#clock = clock;
     this.#options = options;
     this.#nextDueAt = clock.now() - 1000;
-    this.#line = new Line(aborted);
-    this.#entering = new Line(aborted);
+    this.#turns = new CallerQueue(aborted);
+    this.#entering = new CallerQueue(aborted);
     this.#aborted = aborted;
   }
 
@@ -119,19 +120,19 @@ export class RateLimit {
 
   /** Resolves when it is the caller's turn. Rejects if the signal fires first. `maxInflight` does not apply. */
   async turn(signal?: AbortSignal): Promise<void> {
-    const turn = this.#line.join(signal);
+    const turn = this.#turns.join(signal);
     this.#serve();
     try {
       await turn;
     } finally {
-      if (this.#line.isEmpty) this.#stop();
+      if (this.#turns.isEmpty) this.#stop();
     }
   }
 
   /** Admits the callers whose turn it is and sets a timer for the next one. */
   #serve(): void {
     if (this.#timer !== undefined) return;
-    while (!this.#line.isEmpty) {
+    while (!this.#turns.isEmpty) {
       const now = this.#clock.now();
       this.#nextDueAt = Math.max(this.#nextDueAt, now - this.#maxLagMs);
       const delay = this.#nextDueAt - now;
@@ -142,7 +143,7 @@ export class RateLimit {
         });
         return;
       }
-      this.#line.admitFirst();
+      this.#turns.admitFirst();
       this.#nextDueAt += this.#intervalMs;
     }
   }

@@ -13,7 +13,7 @@ export class LabelSelectorError extends Error {
   readonly code = 'invalid-selector';
 }
 
-const TOKENS = /\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)/y;
+const TOKENS = /\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)/gy;
 const SYMBOL = /^[=!(),<>]/;
 const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
@@ -60,7 +60,7 @@ class SelectorReader {
   #at = 0;
 
   constructor(text: string) {
-    this.#tokens = Array.from(text.trim().matchAll(new RegExp(TOKENS, 'gy')), ([, token = '']) => token);
+    this.#tokens = Array.from(text.trim().matchAll(TOKENS), ([, token = '']) => token);
   }
 
   get #next(): string {

@@ -466,7 +466,7 @@ export class NodeManager {
 checkArguments(NodeManager, {
   nodeUpdated: { spec: OBJECT },
   nodeDeleted: { node: OBJECT },
-  withdraw: { by: OBJECT },
+  withdraw: { withdrawal: OBJECT },
   configure: { changes: OBJECT },
   subscribe: {
     handler: objectWith({

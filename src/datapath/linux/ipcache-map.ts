@@ -43,8 +43,8 @@ export interface IPCacheItem {
    * 0, because no input contains `skip tunnel` (1), which marks prefixes without a route through a tunnel.
    */
   readonly flags: number;
-  /** Strength of the source, used when the map is full. Not in the kernel; 0 in a dump. */
-  readonly strength: number;
+  /** Rank of the source, used when the map is full. Not in the kernel; 0 in a dump. */
+  readonly sourceRank: number;
 }
 
 export interface IPCacheMapOptions {
@@ -69,10 +69,10 @@ const KEY_FAMILY = { 4: 1, 6: 2 } as const;
  * Size of a value, and offset of the encryption key in it. Except in 1.8, flags follow the key. 1.18 has 16 bytes of
  * tunnel endpoint, IPv4 addresses in the first four (pkg/maps/ipcache).
  */
-const VALUES: Readonly<Record<IPCacheLayout, { readonly size: number; readonly keyAt: number }>> = {
-  '1.18': { size: 24, keyAt: 22 },
-  '1.17': { size: 12, keyAt: 10 },
-  '1.8': { size: 12, keyAt: 8 },
+const VALUES: Readonly<Record<IPCacheLayout, { readonly size: number; readonly encryptKeyAt: number }>> = {
+  '1.18': { size: 24, encryptKeyAt: 22 },
+  '1.17': { size: 12, encryptKeyAt: 10 },
+  '1.8': { size: 12, encryptKeyAt: 8 },
 };
 /** Flags of 1.18: the value has a tunnel endpoint; it is an IPv6 address. */
 const HAS_TUNNEL = 2;
@@ -111,7 +111,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   readonly map: Map;
   readonly #layout: IPCacheLayout;
   readonly #valueSize: number;
-  readonly #keyAt: number;
+  readonly #encryptKeyAt: number;
   readonly #key: PrefixRegister = prefixRegister();
   readonly #tunnel: PrefixRegister = prefixRegister();
 
@@ -120,7 +120,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     this.map = map;
     this.#layout = layout;
     this.#valueSize = VALUES[layout].size;
-    this.#keyAt = VALUES[layout].keyAt;
+    this.#encryptKeyAt = VALUES[layout].encryptKeyAt;
   }
 
   /**
@@ -147,9 +147,9 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   }
 
   /** Ranks stronger sources higher, then longer prefixes. */
-  rank(key: string, { strength }: IPCacheItem): number {
+  rank(key: string, item: IPCacheItem): number {
     if (!parseKey(key, this.#key)) return 0;
-    return strength * 256 + 128 - (addressBits(this.#key.family) - this.#key.length);
+    return item.sourceRank * 256 + 128 - (addressBits(this.#key.family) - this.#key.length);
   }
 
   print(item: IPCacheItem): string {
@@ -219,13 +219,13 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
     for (let word = 4; word < this.#valueSize; word += 4) view.setUint32(at + word, 0);
     view.setUint32(at, identity, true);
     view.setInt32(at + 4, tunnel);
-    view.setUint8(at + this.#keyAt, encryptKey);
+    view.setUint8(at + this.#encryptKeyAt, encryptKey);
     if (this.#layout === '1.8') return;
     const hasIPv6 = tunnelIPv6 !== '' && parseKey(tunnelIPv6, this.#tunnel);
     if (hasIPv6) writeWordsAt(view, at + 4, this.#tunnel, 6);
     const hasTunnel = this.#layout === '1.18' && (hasIPv6 || tunnel !== 0);
     const derived = (hasTunnel ? HAS_TUNNEL : 0) | (hasIPv6 ? HAS_IPV6_TUNNEL : 0);
-    view.setUint8(at + this.#keyAt + 1, flags | derived);
+    view.setUint8(at + this.#encryptKeyAt + 1, flags | derived);
   }
 
   #readKey(index: number): string {
@@ -257,15 +257,15 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   #readValue(index: number): IPCacheItem {
     const { view } = this.map.values;
     const at = index * this.#valueSize;
-    const allFlags = this.#layout === '1.8' ? 0 : view.getUint8(at + this.#keyAt + 1);
+    const allFlags = this.#layout === '1.8' ? 0 : view.getUint8(at + this.#encryptKeyAt + 1);
     const hasIPv6 = this.#layout === '1.18' && (allFlags & HAS_IPV6_TUNNEL) !== 0;
     return {
       identity: view.getUint32(at, true),
       tunnel: hasIPv6 ? 0 : view.getInt32(at + 4),
       tunnelIPv6: hasIPv6 ? readAddressAt(view, at + 4, 6) : '',
-      encryptKey: view.getUint8(at + this.#keyAt),
+      encryptKey: view.getUint8(at + this.#encryptKeyAt),
       flags: this.#layout === '1.18' ? allFlags & ~(HAS_TUNNEL | HAS_IPV6_TUNNEL) : allFlags,
-      strength: 0,
+      sourceRank: 0,
     };
   }
 }
@@ -297,7 +297,7 @@ function itemOf(
     tunnelIPv6: isIPv4 || layout !== '1.18' ? '' : tunnel,
     encryptKey,
     flags: 0,
-    strength: sourceRank(source),
+    sourceRank: sourceRank(source),
   };
 }
 

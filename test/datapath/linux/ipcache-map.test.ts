@@ -502,7 +502,7 @@ it('the ipcache in a map is dumped correctly while single entries are looked up'
   const table = new IPCacheTable(new FakeMap(ipcacheShape('1.17', 8)));
   const items = [1, 2, 3].map((number) => ({
     key: `10.1.0.${number}/32`,
-    item: { identity: number, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, strength: 0 },
+    item: { identity: number, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, sourceRank: 0 },
   }));
   table.apply(items);
   const dumped = Array.from(table.dump(), ([key, item]) => {
@@ -515,7 +515,7 @@ it('the ipcache in a map is dumped correctly while single entries are looked up'
 it('the ipcache in a map deletes a mapped address under its own key (regression: deleted the IPv4 address)', () => {
   const map = new FakeMap(ipcacheShape('1.17', 8));
   const table = new IPCacheTable(map);
-  const item = { identity: 7, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, strength: 0 };
+  const item = { identity: 7, tunnel: 0, tunnelIPv6: '', encryptKey: 0, flags: 0, sourceRank: 0 };
   table.apply([{ key: '10.1.2.3/32', item }]);
   const mapped = 'a0000000 00000002 0000000000000000 0000ffff 0a010203'.replaceAll(' ', '');
   map.content.set(mapped, new Uint8Array(12));
@@ -546,7 +546,7 @@ it('the ipcache in a map is read nearly as fast as it is written (regression: 50
   const table = new IPCacheTable(map);
   const changes = Array.from({ length: 1024 }, (_, i) => ({
     key: `10.${i >> 8}.${i & 255}.7/32`,
-    item: { identity: i, tunnel: i, tunnelIPv6: '', encryptKey: 0, flags: 0, strength: 0 },
+    item: { identity: i, tunnel: i, tunnelIPv6: '', encryptKey: 0, flags: 0, sourceRank: 0 },
   }));
   const least = (work: () => unknown): number =>
     Math.min(
@@ -590,12 +590,12 @@ describe('the ipcache in a full map', () => {
             if (isThere) ipcache.upsert(ip, { identity: 7, source });
             else ipcache.delete(ip, { source });
             await turns.settle();
-            const strengths = Array.from(ipcache.entries(), (entry) => sourceRank(entry.source));
+            const sourceRanks = Array.from(ipcache.entries(), (entry) => sourceRank(entry.source));
             const there = Array.from(
               table.dump(),
               ([key]) => ipcache.lookupByPrefix(key)?.source ?? 'restored',
             );
-            const strongest = strengths.sort((a, b) => b - a).slice(0, ROOM);
+            const strongest = sourceRanks.sort((a, b) => b - a).slice(0, ROOM);
             expect(there.map((one) => sourceRank(one)).sort((a, b) => b - a)).toEqual(strongest);
           }
         },

@@ -86,10 +86,10 @@ export class BpfMap implements BatchedMap {
     attributes.setUint32(12, shape.maxEntries, true);
     attributes.setUint32(16, NOT_PREALLOCATED.has(shape.type) ? BPF_F_NO_PREALLOC : 0, true);
     setName(attributes, 28, name);
-    let fd = bpf.try('MAP_CREATE');
+    let fd = bpf.tryCall('MAP_CREATE');
     if (fd === -EPERM) {
       bpf.unlimitLockedMemory();
-      fd = bpf.try('MAP_CREATE');
+      fd = bpf.tryCall('MAP_CREATE');
     }
     if (fd < 0) throw refusal('MAP_CREATE', -fd, name);
     return new BpfMap(bpf, fd, shape);
@@ -147,7 +147,7 @@ export class BpfMap implements BatchedMap {
     attributes.setUint32(0, this.fd, true);
     setAddress(attributes, 8, this.keys.address);
     setAddress(attributes, 16, this.values.address);
-    const result = this.#bpf.try('MAP_LOOKUP_ELEM');
+    const result = this.#bpf.tryCall('MAP_LOOKUP_ELEM');
     if (result < 0 && result !== -ENOENT) throw refusal('MAP_LOOKUP_ELEM', -result);
     return result >= 0;
   }
@@ -171,7 +171,7 @@ export class BpfMap implements BatchedMap {
       setAddress(attributes, 24, this.values.address);
       attributes.setUint32(32, BATCH_ENTRIES, true);
       attributes.setUint32(36, this.fd, true);
-      const result = this.#bpf.try('MAP_LOOKUP_BATCH');
+      const result = this.#bpf.tryCall('MAP_LOOKUP_BATCH');
       const count = attributes.getUint32(32, true);
       // Before Linux 6.14, reading a trie fails with EINTR if others delete the next key, possibly several times. The
       // dump then continues after the returned entries.
@@ -208,7 +208,7 @@ export class BpfMap implements BatchedMap {
       if (command === 'MAP_UPDATE_BATCH') setAddress(attributes, 24, this.values.address + at * valueSize);
       attributes.setUint32(32, count - at, true);
       attributes.setUint32(36, this.fd, true);
-      const result = this.#bpf.try(command);
+      const result = this.#bpf.tryCall(command);
       if (result >= 0) break;
       const done = attributes.getUint32(32, true);
       // The kernel has refused the call and left the count as it was.

@@ -54,13 +54,13 @@ export class Bpf implements Disposable {
   }
 
   /** Makes the call with the filled attributes. Returns its result, or minus its errno. */
-  try(command: BpfCommand): number {
+  tryCall(command: BpfCommand): number {
     return this.#kernel.native.call('bpf', COMMANDS[command], this.#attributes.address, ATTRIBUTE_BYTES);
   }
 
-  /** Like {@link try}, but throws on failure. */
+  /** Like {@link tryCall}, but throws on failure. */
   call(command: BpfCommand, subject = ''): number {
-    const result = this.try(command);
+    const result = this.tryCall(command);
     if (result < 0) throw refusal(command, -result, subject);
     return result;
   }

@@ -86,6 +86,6 @@ export function linkInfo(bpf: Bpf, fd: number): LinkInfo {
 /** Returns the first 15 characters of a program's name; undefined without it or without `CAP_SYS_ADMIN`. */
 export function programName(bpf: Bpf, id: number): string | undefined {
   bpf.attributes().setUint32(0, id, true);
-  const fd = bpf.try('PROG_GET_FD_BY_ID');
+  const fd = bpf.tryCall('PROG_GET_FD_BY_ID');
   return fd < 0 ? undefined : useDescriptor(fd, () => nameAt(infoOf(bpf, fd), PROGRAM_NAME_AT));
 }

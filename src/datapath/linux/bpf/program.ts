@@ -120,9 +120,9 @@ function tryLoad(
     }
     setName(attributes, 48, name);
     attributes.setUint32(68, attachType === undefined ? 0 : ATTACH_TYPES[attachType], true);
-    let result = bpf.try('PROG_LOAD');
+    let result = bpf.tryCall('PROG_LOAD');
     for (let left = MAX_INTERRUPTED; result === -constants.errno.EAGAIN && left > 0; left--)
-      result = bpf.try('PROG_LOAD');
+      result = bpf.tryCall('PROG_LOAD');
     return result;
   };
   const fd = load(0);

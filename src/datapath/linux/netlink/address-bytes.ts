@@ -1,4 +1,4 @@
-import type { AddressWords, Family } from '../../../net/address-words.ts';
+import { type AddressWords, addressBits, type Family } from '../../../net/address-words.ts';
 import { formatAddress, formatPrefix } from '../../../net/format-address.ts';
 import { parsePrefix, prefixRegister } from '../../../net/prefix.ts';
 import { NetlinkFormatError, viewOf } from './message-reader.ts';
@@ -40,7 +40,7 @@ export function prefixLength(text: string): number {
 
 /** Returns the bytes of an address in network order. */
 export function addressBytes(text: string): Uint8Array {
-  const bytes = new Uint8Array(familyOf(text) === 4 ? 4 : 16);
+  const bytes = new Uint8Array(addressBits(familyOf(text)) / 8);
   writeAddressAt(viewOf(bytes), 0, text);
   return bytes;
 }
@@ -75,8 +75,8 @@ export function readAddressAttribute(bytes: Uint8Array | undefined): string | un
 
 /** Returns a prefix as text. If the attribute of its address is missing, the address is all zeros. */
 export function readPrefix(bytes: Uint8Array | undefined, length: number, family: Family): string {
-  const words = wordsOf(bytes ?? new Uint8Array(family === 4 ? 4 : 16));
-  if (words.family !== family || length > (family === 4 ? 32 : 128))
+  const words = wordsOf(bytes ?? new Uint8Array(addressBits(family) / 8));
+  if (words.family !== family || length > addressBits(family))
     throw new NetlinkFormatError(
       `invalid prefix: IPv${words.family}, length ${length}; expected IPv${family}`,
     );

@@ -21,13 +21,11 @@ const DIRECT_ACTION = 1;
 /** `ETH_P_ALL` in network order. */
 const ALL_PROTOCOLS = 0x0300;
 
-/** A hook of an interface: received or sent packets. */
-type TrafficDirection = keyof typeof HOOKS;
-
 /** A filter: its hook, and its numbers there. */
 export interface TrafficFilter {
   readonly interface: number;
-  readonly direction: TrafficDirection;
+  /** Received or sent packets. */
+  readonly direction: keyof typeof HOOKS;
   /** 1 to 65,535; smaller ones run first. */
   readonly priority: number;
   readonly handle: number;

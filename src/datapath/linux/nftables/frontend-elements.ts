@@ -129,7 +129,7 @@ export function changeRequests(
         some.map(({ backend, slot }) => ({ key: keyOf(slot), value: portKey(parseEndpoint(backend)) })),
       ),
     ]),
-    [...listing, ...sources.together, ...frontendRequests(table, frontend, state.backendCount, count)],
+    [...listing, ...sources.withFrontend, ...frontendRequests(table, frontend, state.backendCount, count)],
     ...inSteps(surplus, remove),
     ...sources.after,
   ];

@@ -19,7 +19,7 @@ import { CLOSED_CHAIN, policyOf, rangeKey, rangeSetName, sourceChainName } from 
 export interface SourceSteps {
   readonly before: NftSteps;
   /** Requests for the transaction that changes the frontend. */
-  readonly together: readonly NetlinkRequest[];
+  readonly withFrontend: readonly NetlinkRequest[];
   readonly after: NftSteps;
 }
 
@@ -57,13 +57,13 @@ export function sourceSteps(
   if (isReversed(current, sources))
     return {
       before: [moveToChain(table, frontend, from, CLOSED_CHAIN), ...deleted, ...added],
-      together: moveToChain(table, frontend, CLOSED_CHAIN, to),
+      withFrontend: moveToChain(table, frontend, CLOSED_CHAIN, to),
       after: [],
     };
-  const together = moveToChain(table, frontend, from, to);
+  const withFrontend = moveToChain(table, frontend, from, to);
   // Without a chain, the found ranges are foreign. They are deleted first, because the new chain would use them.
-  if (from === undefined) return { before: [...deleted, ...added], together, after: [] };
-  return { before: added, together, after: deleted };
+  if (from === undefined) return { before: [...deleted, ...added], withFrontend, after: [] };
+  return { before: added, withFrontend, after: deleted };
 }
 
 /** Returns the requests that move a frontend between two chains. `undefined`: no chain, which admits all clients. */

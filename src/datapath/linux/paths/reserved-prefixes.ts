@@ -1,4 +1,5 @@
 import { HashPrefixTable } from '../../../lpm/hash-prefix-table.ts';
+import { addressBits } from '../../../net/address-words.ts';
 import { Prefix, type PrefixRegister, prefixRegister } from '../../../net/prefix.ts';
 
 export interface ReservedPrefix {
@@ -34,7 +35,7 @@ export class ReservedPrefixes {
     // A prefix that contains the first address of `prefix` overlaps it. All other overlapping ones are inside `prefix`.
     const first = this.#readKey(prefix);
     first.form = 'endpoint';
-    first.length = prefix.family === 4 ? 32 : 128;
+    first.length = addressBits(prefix.family);
     const containing = this.#table.longestMatch(first);
     if (containing >= 0) return this.#at(containing);
     for (const slot of this.#table.covered(this.#readKey(prefix))) return this.#at(slot);

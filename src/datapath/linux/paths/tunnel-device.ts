@@ -75,11 +75,11 @@ function isSameTunnel(a: DeviceItem, b: DeviceItem): boolean {
 
 function createOrChange(socket: LinkSocket, link: Link): void {
   const operation = `add ${link.name}`;
-  const request = (change: 'create' | 'change', flags: number, of = link): NetlinkRequest => ({
+  const request = (change: 'create' | 'change', flags: number, target = link): NetlinkRequest => ({
     operation,
     type: RTM_LINK.add,
     flags,
-    write: (writer) => writeLink(writer, of, change),
+    write: (writer) => writeLink(writer, target, change),
   });
   // The interface is created and gets its alias in one transaction, because without our alias it is considered foreign.
   const requests =

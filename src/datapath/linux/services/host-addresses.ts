@@ -120,8 +120,8 @@ export class HostAddresses implements Disposable {
   #read(): AddressesByFamily {
     using socket = this.#open();
     const all = socket.dump(ADDRESS_DUMP, readInterfaceAddress).map(({ address }) => address);
-    const ofFamily = (isSix: boolean): readonly string[] =>
-      [...new Set(all)].filter((one) => one.includes(':') === isSix && !isLinkLocal(one)).sort();
+    const ofFamily = (isIPv6: boolean): readonly string[] =>
+      [...new Set(all)].filter((one) => one.includes(':') === isIPv6 && !isLinkLocal(one)).sort();
     return { ipv4: ofFamily(false), ipv6: ofFamily(true) };
   }
 }

@@ -63,8 +63,8 @@ export interface Endpoint {
 
 /** Parses the output of `formatFrontend`. Throws `RangeError` for other text. */
 export function parseEndpoint(text: string): Endpoint {
-  const [, six, four, port, protocol = ''] = FRONTEND.exec(text) ?? [];
-  const ip = six ?? four;
+  const [, ipv6, ipv4, port, protocol = ''] = FRONTEND.exec(text) ?? [];
+  const ip = ipv6 ?? ipv4;
   if (ip === undefined) throw new RangeError(`${text} is not a frontend`);
   return { ip, port: Number(port), protocol: protocolNumber(protocol) ?? Number(protocol) };
 }

@@ -1,4 +1,4 @@
-import type { Family } from '../../../net/address-words.ts';
+import { addressBits, type Family } from '../../../net/address-words.ts';
 import type { BatchedMap } from '../bpf/bpf-map.ts';
 import { writeAddressAt } from '../netlink/address-bytes.ts';
 import { AFFINITY_FLAG, type Endpoint, endpointText, type ServiceMapName } from './service-layout.ts';
@@ -27,7 +27,7 @@ export class ServiceMaps {
   constructor(family: Family, maps: Readonly<Record<ServiceMapName, BatchedMap>>) {
     this.family = family;
     this.maps = maps;
-    this.#addressBytes = family === 4 ? 4 : 16;
+    this.#addressBytes = addressBits(family) / 8;
   }
 
   writeServiceKey(at: number, endpoint: Endpoint, slot: number): void {

@@ -59,10 +59,10 @@ export class ServicePins implements Disposable {
   constructor(bpf: Bpf, options: ServicePinsOptions) {
     this.#bpf = bpf;
     this.#options = options;
-    const four = this.#open(4);
-    const six = disposeOnError(Object.values(four.maps), () => this.#open(6));
-    this.#maps = { 4: four.maps, 6: six.maps };
-    this.#otherLayouts = FAMILIES.filter((family) => (family === 4 ? four : six).hasOtherLayout);
+    const ipv4 = this.#open(4);
+    const ipv6 = disposeOnError(Object.values(ipv4.maps), () => this.#open(6));
+    this.#maps = { 4: ipv4.maps, 6: ipv6.maps };
+    this.#otherLayouts = FAMILIES.filter((family) => (family === 4 ? ipv4 : ipv6).hasOtherLayout);
   }
 
   get maps(): ServiceMapSet {

@@ -101,7 +101,7 @@ export class Native {
     return result === -1 ? -this.#koffi.errno() : result;
   }
 
-  /** Returns zeroed memory. It is not garbage collected: its owner must dispose of it. */
+  /** Returns zeroed memory. It is not garbage collected: its owner must dispose of it, once only. */
   alloc(size: number): Arena {
     const pointer = this.#koffi.alloc('uint8_t', size);
     const memory = this.#koffi.view(pointer, size);

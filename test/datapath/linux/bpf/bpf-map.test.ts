@@ -60,10 +60,10 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
   it('is read to its end even if the kernel interrupts the read, and the read ends', () => {
     using it = setUp();
     using map = filledMap(it.bpf);
-    const ask = it.bpf.try.bind(it.bpf);
+    const ask = it.bpf.tryCall.bind(it.bpf);
     let asked = 0;
     // Every other batch fails before its first entry, or after its last one.
-    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+    vi.spyOn(it.bpf, 'tryCall').mockImplementation((command) => {
       asked++;
       if (asked % 3 === 1) {
         it.bpf.attributes().setUint32(32, 0, true);
@@ -73,7 +73,7 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
       return result === 0 && asked % 3 === 2 ? -EINTR : result;
     });
     expect(read(map)).toEqual(range(0, 2500));
-    vi.mocked(it.bpf.try).mockImplementation(() => {
+    vi.mocked(it.bpf.tryCall).mockImplementation(() => {
       it.bpf.attributes();
       return -EINTR;
     });
@@ -83,9 +83,9 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
   it('is read to its end if the kernel interrupts each batch several times', () => {
     using it = setUp();
     using map = filledMap(it.bpf);
-    const ask = it.bpf.try.bind(it.bpf);
+    const ask = it.bpf.tryCall.bind(it.bpf);
     let asked = 0;
-    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+    vi.spyOn(it.bpf, 'tryCall').mockImplementation((command) => {
       if (++asked % 6 === 0) return ask(command);
       it.bpf.attributes().setUint32(32, 0, true);
       return -EINTR;
@@ -96,18 +96,18 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
   it('is created on a kernel that charges it to the limit of locked memory (regression: EPERM before 5.11)', () => {
     const kernel = new Kernel();
     const bpf = new Bpf(kernel);
-    const [tryCall, systemCall] = [bpf.try.bind(bpf), kernel.native.call.bind(kernel.native)];
+    const [tryCall, systemCall] = [bpf.tryCall.bind(bpf), kernel.native.call.bind(kernel.native)];
     let limit = '';
     vi.spyOn(kernel.native, 'call').mockImplementation((name, ...words) => {
       if (name !== 'setrlimit') return systemCall(name, ...words);
       limit = Buffer.from(bpf.scratch.bytes.subarray(0, 16)).toString('hex');
       return 0;
     });
-    vi.spyOn(bpf, 'try').mockImplementation((command) =>
+    vi.spyOn(bpf, 'tryCall').mockImplementation((command) =>
       command === 'MAP_CREATE' && limit !== 'f'.repeat(32) ? -EPERM : tryCall(command),
     );
     BpfMap.create(bpf, NUMBERS, 'numbers')[Symbol.dispose]();
-    vi.mocked(bpf.try).mockReturnValue(-EPERM);
+    vi.mocked(bpf.tryCall).mockReturnValue(-EPERM);
     expect(() => BpfMap.create(bpf, NUMBERS, 'numbers')).toThrow('bpf(MAP_CREATE): EPERM: numbers');
   });
 
@@ -147,9 +147,9 @@ describeOnLinux('a map in the kernel', ['maps'], () => {
     using it = setUp();
     using map = BpfMap.create(it.bpf, NUMBERS, 'numbers');
     write(map, range(0, 10));
-    const ask = it.bpf.try.bind(it.bpf);
+    const ask = it.bpf.tryCall.bind(it.bpf);
     let asked = 0;
-    vi.spyOn(it.bpf, 'try').mockImplementation((command) => {
+    vi.spyOn(it.bpf, 'tryCall').mockImplementation((command) => {
       if (command !== 'MAP_DELETE_BATCH' || asked++ > 0) return ask(command);
       // The kernel has deleted three of them.
       it.bpf.attributes().setUint32(32, 3, true);
@@ -223,7 +223,7 @@ describeOnLinux('a program and the verifier', ['maps'], () => {
     using it = setUp();
     // r0 = 0, exit
     const code = Buffer.from('b7000000000000009500000000000000', 'hex').toString('base64');
-    const tried = vi.spyOn(it.bpf, 'try');
+    const tried = vi.spyOn(it.bpf, 'tryCall');
     for (let signals = 0; signals < 4; signals++) tried.mockReturnValueOnce(-constants.errno.EAGAIN);
     const fd = loadProgram(
       it.bpf,
