@@ -93,12 +93,14 @@ export class NetlinkSocket implements Disposable {
     if (error !== undefined) throw error;
   }
 
-  /** Returns the answer to a request for one object. Throws if the kernel refuses it. */
+  /** Returns the answer to a request for one object. Throws if the kernel refuses it, or if the answer was lost. */
   ask<T>(request: NetlinkRequest, read: (message: NetlinkMessage) => T | undefined): T | undefined {
     this.#encode([request], 0);
     const answers: NetlinkMessage[] = [];
-    this.#exchange((message) => answers.push(message));
-    return this.#valuesIn(answers, request.operation, read)[0];
+    const isComplete = this.#exchange((message) => answers.push(message));
+    const [value] = this.#valuesIn(answers, request.operation, read);
+    if (value === undefined && !isComplete) throw lostAnswer(request.operation);
+    return value;
   }
 
   /**
@@ -198,11 +200,7 @@ export class NetlinkSocket implements Disposable {
       outcomes[index] ??= errorIn(message, request.operation);
     });
     for (let index = first; !isComplete && index < next; index++)
-      outcomes[index] ??= new SyscallError(
-        requests[index]?.operation ?? '',
-        ENOBUFS,
-        'the kernel dropped the answer',
-      );
+      outcomes[index] ??= lostAnswer(requests[index]?.operation ?? '');
     return next;
   }
 
@@ -267,6 +265,10 @@ export class NetlinkSocket implements Disposable {
     }
     return isComplete;
   }
+}
+
+function lostAnswer(operation: string): SyscallError {
+  return new SyscallError(operation, ENOBUFS, 'the kernel dropped the answer');
 }
 
 /** `struct sockaddr_nl`: family, padding, port, groups. */

@@ -91,12 +91,15 @@ export class NodePaths implements NodeHandler, Disposable {
     this.#repairTask = new PacedTask(
       context.clock,
       () => EVENT_PACE_MS,
-      () => this.#attempt('cannot read the paths of the kernel', () => this.kept.repair()),
+      async () => void (await this.#attempt('cannot read the paths of the kernel', () => this.kept.repair())),
     );
     this.#resolveTask = new PacedTask(
       context.clock,
       () => Math.max(EVENT_PACE_MS, this.#nodes.size * NODE_PACE_MS),
-      () => this.#attempt('cannot resolve the paths to nodes', () => this.#resolveAll()),
+      async () => {
+        const isDone = await this.#attempt('cannot resolve the paths to nodes', () => this.#resolveAll());
+        if (!isDone) void this.#resolveTask.request(); // the claims of the other nodes may be outdated
+      },
     );
   }
 
@@ -187,7 +190,10 @@ export class NodePaths implements NodeHandler, Disposable {
     if (reason !== undefined) throw new NoPathError(reason);
   }
 
-  /** Claims the items for the paths to a node. Returns the reason if a path is missing. */
+  /**
+   * Claims the items for the paths to a node. Returns the reason if a path is missing. If the kernel cannot answer,
+   * throws `SyscallError` and changes nothing.
+   */
   #resolve(node: Node): string | undefined {
     const items = new Map<string, PathItem>();
     let missing: string | undefined;
@@ -303,13 +309,15 @@ export class NodePaths implements NodeHandler, Disposable {
     else if (mustReread || !isAsDesired) void this.#repairTask.request();
   }
 
-  /** Runs work, and records its failure as a problem. The next event or validation repeats the work. */
-  async #attempt(problem: string, work: () => Promise<unknown>): Promise<void> {
+  /** Runs work, and records its failure as a problem. Returns true if it succeeded. */
+  async #attempt(problem: string, work: () => Promise<unknown>): Promise<boolean> {
     try {
       await work();
       this.#problems.delete(problem);
+      return true;
     } catch (error) {
       this.#problems.set(problem, `${problem}: ${messageOf(error)}`);
+      return false;
     }
   }
 

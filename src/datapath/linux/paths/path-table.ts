@@ -47,6 +47,8 @@ function metricOf(destination: string): number {
   return familyOf(destination) === 4 ? 0 : 1024;
 }
 
+/** Errors of a lookup which do not mean that an address is unreachable: the kernel has no memory for the answer. */
+const NO_ANSWER: ReadonlySet<string> = new Set(['ENOBUFS', 'ENOMEM']);
 const MAX_PROBLEMS = 16;
 /** Number of IPv4 routes which double the time of adding one. 256 routes beside 2,048 take about 20 ms. */
 const ROUTES_PER_CHANGE = 2_048;
@@ -166,7 +168,7 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
     return kind === 'route' ? this.#routes.ourRoutes(name).length === 0 : !this.#known.has(key);
   }
 
-  /** Returns how an address is reached now, tunnel routes excluded. */
+  /** Returns how an address is reached now, tunnel routes excluded. Throws if the kernel cannot answer. */
   reach(address: string): Reach {
     try {
       const route = this.#socket.ask(routeRequest(address), readRoute);
@@ -181,8 +183,8 @@ export class PathTable implements KernelTable<PathItem>, Disposable {
         return { kind: 'unreachable', reason: `${address} is routed through the tunnel` };
       return { kind: 'link', interface: route.interface };
     } catch (error) {
-      if (error instanceof SyscallError) return { kind: 'unreachable', reason: error.message };
-      throw error;
+      if (!(error instanceof SyscallError) || NO_ANSWER.has(error.code)) throw error;
+      return { kind: 'unreachable', reason: error.message };
     }
   }
 

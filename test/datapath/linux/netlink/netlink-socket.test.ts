@@ -221,6 +221,18 @@ describeOnLinux('a netlink socket', ['routes', 'namespaces', 'ip'], () => {
     expect(error?.message).toBe('add 172.20.1.0/24: ENOBUFS: the kernel dropped the answer');
   });
 
+  it('reports a question whose answer is lost as failed (regression: as if the object did not exist)', () => {
+    const lose = (): never => {
+      throw new SyscallError('recvfrom', constants.errno.ENOBUFS);
+    };
+    vi.spyOn(kernel, 'receive').mockImplementationOnce(lose).mockReturnValueOnce(undefined);
+    expect(() => socket.ask(linkRequest({ name: 'lo' }), readLink)).toThrow('ENOBUFS: the kernel dropped');
+    vi.restoreAllMocks();
+    vi.spyOn(kernel, 'receive').mockImplementationOnce(lose);
+    expect(socket.ask(linkRequest({ name: 'lo' }), readLink)?.name).toBe('lo');
+    vi.restoreAllMocks();
+  });
+
   it('closes only its own descriptors if it is disposed of twice', () => {
     const closed = new NetlinkSocket(kernel);
     closed[Symbol.dispose]();

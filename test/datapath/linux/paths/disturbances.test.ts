@@ -144,6 +144,26 @@ describeOnLinux('paths of a node', ['routes', 'tunnel', 'namespaces', 'ip'], () 
     expect(host.run('ip', '-br', 'link')).not.toContain(DEVICE);
   });
 
+  it('are kept if the kernel has no memory for a lookup of the next hop (regression: their routes were deleted)', async () => {
+    const one = under();
+    await one.start();
+    for (const each of [own, near]) one.paths.nodeAdd(each);
+    await one.settle();
+    const before = routes();
+    expect(before).toHaveLength(1);
+    const fail = (): never => {
+      throw new SyscallError('route to 192.168.0.2', ENOMEM);
+    };
+    using ask = vi.spyOn(NetlinkSocket.prototype, 'ask').mockImplementationOnce(fail);
+    expect(() => one.paths.nodeUpdate(near, near)).toThrow('ENOMEM');
+    ask.mockImplementationOnce(fail);
+    host.run('ip', 'link', 'set', 'eth0', 'mtu', '1400');
+    await one.settle();
+    expect(ask.mock.results.map(({ type }) => type)).toEqual(['throw', 'throw', 'return']);
+    expect(routes()).toEqual(before);
+    expect(one.paths.problems()).toEqual([]);
+  });
+
   it('leave no route of their protocol: neither a route on the link itself, nor one without a next hop', async () => {
     host.run('ip', 'route', 'add', '10.7.0.0/24', 'dev', 'eth0', 'proto', '201');
     host.run('ip', 'route', 'add', 'blackhole', '10.8.0.0/24', 'proto', '201');
