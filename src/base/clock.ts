@@ -11,7 +11,7 @@ export interface Timer {
  */
 export interface Clock {
   /**
-   * Returns monotonic milliseconds since an arbitrary origin, for durations, leases, deadlines and graces. It does not
+   * Returns monotonic milliseconds since an arbitrary origin, for durations, leases and deadlines. It does not
    * change if the system's time is set. Values of different processes are not comparable.
    */
   now(): number;

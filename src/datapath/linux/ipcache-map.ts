@@ -106,9 +106,9 @@ export function openIPCachePin(bpf: Bpf, path: string): IPCacheTable | undefined
  * The map from prefixes to identities that Cilium's programs read: an LPM trie. Keys are prefixes, `10.1.2.3/32`; the
  * id of an address space, `10.1.2.3/32@5`, is a part of the key.
  */
-export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
+export class IPCacheTable<M extends BatchedMap = BpfMap> implements KernelTable<IPCacheItem>, Disposable {
   readonly name: string = 'ipcache';
-  readonly map: Map;
+  readonly map: M;
   readonly #layout: IPCacheLayout;
   readonly #valueSize: number;
   readonly #encryptKeyAt: number;
@@ -116,7 +116,7 @@ export class IPCacheTable<Map extends BatchedMap = BpfMap> implements KernelTabl
   readonly #tunnel: PrefixRegister = prefixRegister();
 
   /** Uses a map of {@link ipcacheShape}. */
-  constructor(map: Map, layout: IPCacheLayout = DEFAULT_LAYOUT) {
+  constructor(map: M, layout: IPCacheLayout = DEFAULT_LAYOUT) {
     this.map = map;
     this.#layout = layout;
     this.#valueSize = VALUES[layout].size;

@@ -1,8 +1,8 @@
 import { type Rejection, rejection } from '../../base/rejection.ts';
 import type { TurnGate } from '../../base/turn-gate.ts';
 import { cidrGroupLabels, cidrLabels, type WorldLabels } from '../../metadata/cidr-labels.ts';
-import { cutOut } from '../../net/cut-out.ts';
 import type { Prefix } from '../../net/prefix.ts';
+import { subtractPrefixes } from '../../net/subtract-prefixes.ts';
 import type { ObjectFields } from '../parse-object.ts';
 import {
   CIDR_GROUP_FIELDS,
@@ -54,7 +54,7 @@ function without(cidrs: CIDRsByText, others: CIDRsByText): CIDRsByText {
 /** Yields the texts of what remains of CIDRs without the exceptions. */
 function* remainders(cidrs: CIDRsByText, except: readonly Prefix[]): Generator<string, void, void> {
   if (except.length === 0) yield* cidrs.keys();
-  else for (const cidr of cidrs.values()) yield* cutOut(cidr, except, MAX_CIDRS + 1).map(String);
+  else for (const cidr of cidrs.values()) yield* subtractPrefixes(cidr, except, MAX_CIDRS + 1).map(String);
 }
 
 /**

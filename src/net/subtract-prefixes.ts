@@ -16,23 +16,28 @@ function upperHalf({ family, w0, w1, w2, w3, length }: Prefix): Prefix {
  * its first `maxPrefixes` prefixes; an empty list if the others cover the prefix. Prefixes outside of it are ignored.
  * One of the others that is n bits longer costs n steps and adds at most n prefixes.
  */
-export function cutOut(
+export function subtractPrefixes(
   prefix: Prefix,
   others: readonly Prefix[],
   maxPrefixes: number = Number.POSITIVE_INFINITY,
 ): readonly Prefix[] {
   const remaining: Prefix[] = [];
-  cutInto(remaining, prefix, others, maxPrefixes);
+  subtractInto(remaining, prefix, others, maxPrefixes);
   return remaining;
 }
 
-function cutInto(remaining: Prefix[], prefix: Prefix, others: readonly Prefix[], maxPrefixes: number): void {
+function subtractInto(
+  remaining: Prefix[],
+  prefix: Prefix,
+  others: readonly Prefix[],
+  maxPrefixes: number,
+): void {
   if (remaining.length >= maxPrefixes || others.some((other) => other.contains(prefix))) return;
   const within = others.filter((other) => prefix.contains(other));
   if (within.length === 0) {
     remaining.push(prefix);
     return;
   }
-  cutInto(remaining, new Prefix(prefix, prefix.length + 1), within, maxPrefixes); // the lower half
-  cutInto(remaining, upperHalf(prefix), within, maxPrefixes);
+  subtractInto(remaining, new Prefix(prefix, prefix.length + 1), within, maxPrefixes); // the lower half
+  subtractInto(remaining, upperHalf(prefix), within, maxPrefixes);
 }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { cutOut } from '../../src/net/cut-out.ts';
 import { Prefix } from '../../src/net/prefix.ts';
+import { subtractPrefixes } from '../../src/net/subtract-prefixes.ts';
 
 function prefix(text: string): Prefix {
   const parsed = Prefix.parse(text);
@@ -10,7 +10,7 @@ function prefix(text: string): Prefix {
 }
 
 const left = (whole: string, ...others: string[]): readonly string[] =>
-  cutOut(prefix(whole), others.map(prefix)).map(String);
+  subtractPrefixes(prefix(whole), others.map(prefix)).map(String);
 
 /** Prefixes of 192.0.2.0/26 and around it, so that addresses can be counted. */
 const small = fc
@@ -38,7 +38,9 @@ describe('cutting prefixes out of a prefix', () => {
     fc.assert(
       fc.property(small, some, fc.nat(8), (whole, others, most) => {
         const all = left(whole, ...others);
-        expect(cutOut(prefix(whole), others.map(prefix), most).map(String)).toEqual(all.slice(0, most));
+        expect(subtractPrefixes(prefix(whole), others.map(prefix), most).map(String)).toEqual(
+          all.slice(0, most),
+        );
       }),
     );
   });
