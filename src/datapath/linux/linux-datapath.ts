@@ -187,11 +187,16 @@ export class LinuxDatapath implements Disposable {
       parts: this.#parts.map((opened) => ({
         name: opened.name,
         state: stateOf(opened),
-        missing: [...opened.missing, ...(opened.part?.problems?.() ?? [])],
+        missing: [...opened.missing, ...this.#problemsOf(opened)],
       })),
       tables: this.#tables.map((table) => table.status()),
       failures: [...this.#failures.values()],
     };
+  }
+
+  /** Returns the problems of a part; none after dispose, because a part reads the kernel, whose access is released. */
+  #problemsOf({ part }: OpenedPart): readonly string[] {
+    return this.#isDisposed ? [] : (part?.problems?.() ?? []);
   }
 
   /** Releases the kernel objects and changes nothing: pinned objects keep working. */

@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { unsubscribeOnce } from '../../../src/base/subscription.ts';
 import type { DatapathEngines } from '../../../src/datapath/datapath.ts';
 import { keptItems } from '../../../src/datapath/linux/kept-items.ts';
@@ -481,5 +481,18 @@ describe('a Linux datapath', () => {
       2,
       ['nodes: items of the previous agent were not removed: not permitted'],
     ]);
+  });
+
+  it('asks no part for problems after dispose (regression: parts read memory that was released)', () => {
+    const rig = new Rig();
+    const problems = vi.fn(() => ['a pin is missing']);
+    const datapath = rig.open({}, ABLE, (part) => ({ ...part, problems }));
+    expect(datapath.status().parts.map(({ missing }) => missing)).toEqual(
+      Array(3).fill(['a pin is missing']),
+    );
+    datapath[Symbol.dispose]();
+    problems.mockClear();
+    expect(datapath.status().parts.map(({ missing }) => missing)).toEqual([[], [], []]);
+    expect(problems).not.toHaveBeenCalled();
   });
 });

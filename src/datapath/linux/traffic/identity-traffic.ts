@@ -1,4 +1,5 @@
 import { constants } from 'node:os';
+import { assert } from '../../../base/assert.ts';
 import { disposeOnError } from '../../../base/dispose-on-error.ts';
 import { Bpf } from '../bpf/bpf.ts';
 import { BpfMap } from '../bpf/bpf-map.ts';
@@ -83,8 +84,9 @@ export class IdentityTraffic implements Disposable {
     return this.#program.by;
   }
 
-  /** Returns the counts, unordered. Packets counted during the call may be included. */
+  /** Returns the counts, unordered. Packets counted during the call may be included. Must not be called after dispose. */
   flows(): readonly IdentityFlow[] {
+    assert(!this.#isDisposed, 'flows must not be called after dispose');
     const { keys, values } = this.#traffic;
     // If the dump restarts, a pair may be returned twice.
     const flows = new Map<string, IdentityFlow>();

@@ -226,6 +226,7 @@ describeOnLinux('packets of a pod', ['maps', 'namespaces', 'ip', 'tc', 'bpftool'
     const sent = IdentityTraffic.open({ ...place, direction: 'egress' });
     received[Symbol.dispose]();
     received[Symbol.dispose](); // regression: freed its memory again, and released the clsact of the other one
+    expect(() => received.flows()).toThrow('flows must not be called after dispose');
     expect(shown()).toContain('clsact');
     sent[Symbol.dispose]();
     expect(shown()).not.toContain('clsact');
