@@ -385,7 +385,7 @@ export class NodeManager {
     return 'applied';
   }
 
-  /** Writes the addresses again for which the IPCache had no room. Then handlers validate the node. */
+  /** Writes the addresses of a node again if it does not hold all of them. Then handlers validate the node. */
   #validate(entry: NodeEntry): void {
     if (this.#addresses.mayRefresh(entry)) this.#write(entry);
     if (entry.announced !== undefined) this.#feeds.validate(entry.announced);

@@ -31,7 +31,7 @@ export function formatFrontend(frontend: Pick<Frontend, 'ip' | 'port' | 'protoco
   return `${ip.includes(':') ? `[${ip}]` : ip}:${port}/${protocolName(protocol)}`;
 }
 
-/** Returns the node addresses of the families for which the service has a cluster IP. */
+/** Returns the node addresses of the same families as the cluster IPs of the service. */
 function nodeAddresses(service: Service, nodePort: NodePortOptions): readonly string[] {
   const hasIPv4 = service.clusterIPs.some((ip) => !ip.includes(':'));
   const hasIPv6 = service.clusterIPs.some((ip) => ip.includes(':'));

@@ -7,7 +7,7 @@ import { OrderedMatcher } from './offer-difference.ts';
 
 const NONE: readonly never[] = [];
 
-/** The zone of a backend for which its cluster publishes none. */
+/** The zone of a backend whose cluster publishes no zone for it. */
 const NO_ZONE: BackendZone = { zone: '' };
 
 /** Returns true if a backend of an earlier offer equals the one that an offer has at the same address. */

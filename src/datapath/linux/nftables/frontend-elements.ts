@@ -35,7 +35,7 @@ export interface KernelFrontend {
   readonly slots: string[];
   /** Foreign elements: slots of `MAX_SLOTS` or more, other verdicts, and a second set of frontends. */
   readonly foreign: { readonly set: string; readonly key: Uint8Array }[];
-  /** Protocols with which the masquerade sets or `clusterIPs` contain it. */
+  /** The protocols of the masquerade sets that contain it; if `isAny`, of its elements in `clusterIPs`. */
   readonly listedProtocols: Set<number>;
   /** The chain that admits clients. `undefined`: all clients are admitted. */
   sourceChain: string | undefined;
@@ -135,7 +135,7 @@ export function changeRequests(
   ];
 }
 
-/** Returns the protocols with which the masquerade sets or `clusterIPs` must contain an item. */
+/** Returns the `listedProtocols` that a frontend must have for an item. */
 function protocolsOf(endpoint: Endpoint, item: ServiceItem | undefined): readonly number[] {
   if (item === undefined) return [];
   if (isAnyPort(endpoint)) return PROTOCOLS.map(({ number }) => number);

@@ -24,7 +24,7 @@ const EVENT_PACE_MS = 1_000;
  * of a processor, however often foreign routes change.
  */
 const NODE_PACE_MS = 1;
-/** Time for which one comparison of everything answers the validations of single nodes. */
+/** A validation of a node compares all paths with the kernel, unless they were compared less than this time ago. */
 const VALIDATION_AGE_MS = 30_000;
 const NODES_PER_TURN = 64;
 const MAX_REPORTED = 16;
@@ -305,7 +305,7 @@ export class NodePaths implements NodeHandler, Disposable {
     const item = key === undefined ? undefined : this.#claims.get(key);
     const isAsDesired = key === undefined || this.#table.has(key, item);
     if (key !== undefined && item !== undefined && !isAsDesired) this.kept.mark(key);
-    // An undesired item is deleted after a read, because only a read tells the kept table about it.
+    // An undesired item is deleted after a read, because the kept table knows only items that it has read or written.
     else if (mustReread || !isAsDesired) void this.#repairTask.request();
   }
 

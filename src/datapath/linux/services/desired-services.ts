@@ -111,7 +111,7 @@ export class DesiredServices implements DesiredItems<ServiceItem> {
   readonly #ipUsers = new Map<string, number>();
   /** The announced services and their backends, by name. */
   readonly #services = new Map<string, { readonly service: Service; readonly backends: Backends }>();
-  /** The lists of frontends with {@link KEPT_LIST} backends or more, as last read, and what they were created from. */
+  /** By frontend of {@link KEPT_LIST} backends or more: its list, and the selection from which it was created. */
   readonly #lists = new Map<
     string,
     { readonly portName: string; readonly selected: Backends; readonly texts: readonly string[] }

@@ -30,7 +30,7 @@ export interface InstalledFrontend {
   affinitySeconds: number;
   /** The backends for clients with session affinity. */
   readonly members: Set<string>;
-  /** The backends of the slots and, with session affinity, of the members: a long list whose step was completed. */
+  /** The backends of the slots, sorted; undefined if the list is short, or if its last step was not completed. */
   backends?: readonly string[] | undefined;
 }
 

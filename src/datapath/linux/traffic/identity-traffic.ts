@@ -84,7 +84,9 @@ export class IdentityTraffic implements Disposable {
     return this.#program.by;
   }
 
-  /** Returns the counts, unordered. Packets counted meanwhile may be included. Must not be called after dispose. */
+  /**
+   * Returns the counts, unordered. Packets counted during the call may be included. Must not be called after dispose.
+   */
   flows(): readonly IdentityFlow[] {
     assert(!this.#isDisposed, 'flows must not be called after dispose');
     const { keys, values } = this.#traffic;
