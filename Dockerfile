@@ -7,7 +7,8 @@ COPY . .
 RUN npm run build && npm prune --omit=dev --ignore-scripts
 
 FROM node:24-bookworm-slim
-ENV NODE_ENV=production
+# The initial threshold of the GNU C library. If it is set, it stays fixed, and freed buffers above it leave the process.
+ENV NODE_ENV=production MALLOC_MMAP_THRESHOLD_=131072
 WORKDIR /opt/datapath-cache
 COPY --from=build /src/node_modules ./node_modules
 COPY --from=build /src/dist ./dist
