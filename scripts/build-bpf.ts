@@ -46,7 +46,7 @@ interface Program {
 const text = (file: Buffer, at: number): string => file.toString('latin1', at, file.indexOf(0, at));
 
 function sectionsOf(file: Buffer): readonly Section[] {
-  if (file.readUInt16LE(18) !== EM_BPF) throw new Error('clang has made something else than BPF');
+  if (file.readUInt16LE(18) !== EM_BPF) throw new Error('clang has not compiled to BPF');
   const start = Number(file.readBigUInt64LE(40));
   const names = start + 64 * file.readUInt16LE(62);
   const nameTable = Number(file.readBigUInt64LE(names + 24));
@@ -129,7 +129,7 @@ function compile(path: string): readonly Program[] {
   }
 }
 
-function printed(path: string, compiler: string, programs: readonly Program[]): string {
+function imageFile(path: string, compiler: string, programs: readonly Program[]): string {
   const [source, types] = [basename(path), relative(dirname(path), TYPES)];
   const codeWords = new Map<string, string>();
   const constants = programs.map(({ name, code, maps }) => {
@@ -166,13 +166,13 @@ let compiler = '';
 try {
   compiler = /clang version \d+/.exec(execFileSync('clang', ['--version'], { encoding: 'utf8' }))?.[0] ?? '';
 } catch {
-  process.stderr.write('there is no clang\n');
+  process.stderr.write('clang is not installed\n');
   process.exit(3);
 }
 const paths = FOLDERS.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)));
 for (const source of paths.filter((path) => path.endsWith('.c'))) {
   const target = source.replace(/\.c$/, '-images.ts');
-  const made = printed(source, compiler, compile(source));
+  const made = imageFile(source, compiler, compile(source));
   if (!isCheck) writeFileSync(target, made);
   else {
     const committed = readFileSync(target, 'utf8');

@@ -8,7 +8,7 @@ import type { StatusDocument } from '../src/api/status-document.ts';
 import { probeHost, readHost } from '../src/datapath/linux/probe.ts';
 import { IdentityTraffic } from '../src/datapath/linux/traffic/identity-traffic.ts';
 import { exec, type Namespace, Scratch } from '../test/datapath/linux/support/scratch.ts';
-import { PROGRAM, say } from './demo/demonstration.ts';
+import { PROGRAM, print } from './demo/demonstration.ts';
 
 // `npm run demo:datapath`, as root: three clusters on this machine. Each is a network namespace with an agent that
 // manages its kernel tables; each pod is a network namespace, too. A client reaches a service of all three clusters by
@@ -43,12 +43,12 @@ const once = () => {
 };
 once();`;
 
-async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
+async function until(condition: string, isTrue: () => boolean | Promise<boolean>): Promise<void> {
   for (let left = 3_000; left > 0; left--) {
-    if (await isSo()) return;
+    if (await isTrue()) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  throw new Error(`after a minute this is not true: ${what}`);
+  throw new Error(`not true after a minute: ${condition}`);
 }
 
 /**
@@ -182,7 +182,7 @@ function addPod(scratch: Scratch, cluster: Cluster, node: Namespace, name: strin
 }
 
 /** Prints the traffic of the client to each cluster, by the identities in the agent's map. */
-function sayTraffic(traffic: IdentityTraffic): void {
+function printTraffic(traffic: IdentityTraffic): void {
   const flows = traffic.flows();
   const counted = CLUSTERS.map((cluster) => {
     const [from, to] = [clientID('atlantic'), servingID(cluster)];
@@ -190,10 +190,10 @@ function sayTraffic(traffic: IdentityTraffic): void {
     if (packets === 0) throw new Error(`no packets from identity ${from} to ${to}: ${JSON.stringify(flows)}`);
     return `${packets} to ${to} (${cluster})`;
   });
-  say(
+  print(
     'Packets by identity, counted by a program at the interface of the client that looks both ends up in the map',
   );
-  say(`  (attached by ${traffic.by}), from ${clientID('atlantic')}: ${counted.join(', ')}`);
+  print(`  (attached by ${traffic.by}), from ${clientID('atlantic')}: ${counted.join(', ')}`);
 }
 
 async function demonstrate(scratch: Scratch): Promise<void> {
@@ -203,7 +203,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   const missing = new Set(answer.parts.flatMap((part) => (part.part === 'nftables' ? [] : part.missing)));
   if (missing.size > 0) throw new Error(`missing on this machine: ${[...missing].join('; ')}`);
 
-  say('Three clusters, a network namespace each; each has a pod of the service shop/checkout.');
+  print('Three clusters, a network namespace each; each has a pod of the service shop/checkout.');
   const folder = scratch.folder();
   const nodes = new Map(CLUSTERS.map((cluster) => [cluster, scratch.namespace(cluster)] as const));
   connectNodes(nodes);
@@ -219,7 +219,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     groups.set(cluster, scratch.cgroup(cgroup));
   }
 
-  say('An agent in each of them: routes to the pods of the others, prefixes and services in maps.');
+  print('An agent in each of them: routes to the pods of the others, prefixes and services in maps.');
   const leaves = join(folder, 'leaves.yaml');
   writeFileSync(leaves, '- after: 15\n  say: baltic leaves the mesh\n  do: [{ leave: baltic }]\n');
   for (const [cluster, node] of nodes) {
@@ -252,7 +252,7 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     if (diff?.total !== 0) throw new Error(`${cluster}: the kernel differs: ${JSON.stringify(diff)}`);
   }
 
-  say(`A client in a pod of atlantic connects to the cluster IP ${CLUSTER_IP}:${PORT} repeatedly:`);
+  print(`A client in a pod of atlantic connects to the cluster IP ${CLUSTER_IP}:${PORT} repeatedly:`);
   const atlantic = nodes.get('atlantic');
   if (atlantic === undefined) throw new Error('there is no cluster atlantic');
   const clientPod = addPod(scratch, 'atlantic', atlantic, 'client', podIP('atlantic', 20));
@@ -267,9 +267,9 @@ async function demonstrate(scratch: Scratch): Promise<void> {
   const client = run(scratch, clientPod, [process.execPath, '-e', CLIENT], groups.get('atlantic'));
   client.stdout?.on('data', (text: string) => answers.read(text));
   await until('all clusters have answered', () => CLUSTERS.every((name) => answers.of(name) >= 20));
-  say(`  ${answers.text}, ${answers.errors} errors`);
+  print(`  ${answers.text}, ${answers.errors} errors`);
 
-  say('The cluster baltic leaves the mesh, and is then switched off.');
+  print('The cluster baltic leaves the mesh, and is then switched off.');
   await until('no backend of baltic is left', async () => {
     const service = await ask<ServiceDocument>('atlantic', '/v1/services/shop/checkout');
     const diff = await ask<DatapathDiffDocument>('atlantic', '/v1/datapath/diff');
@@ -287,12 +287,12 @@ async function demonstrate(scratch: Scratch): Promise<void> {
     'the other clusters answer',
     () => answers.of('atlantic') >= marks[0] && answers.of('caspian') >= marks[1],
   );
-  say(`  ${answers.text}, ${answers.errors} errors`);
+  print(`  ${answers.text}, ${answers.errors} errors`);
   if (answers.errors > 0)
     throw new Error(`connections of the client failed: ${JSON.stringify([...answers.counts])}`);
   if (answers.of('baltic') > before) throw new Error('baltic answered after it was switched off');
-  say('The client had no errors.');
-  sayTraffic(traffic);
+  print('The client had no errors.');
+  printTraffic(traffic);
 }
 
 const scratch = new Scratch();
@@ -304,5 +304,5 @@ try {
   process.stderr.write(`demo:datapath: ${error instanceof Error ? error.message : String(error)}\n`);
 } finally {
   scratch[Symbol.dispose]();
-  say('Removed all namespaces, maps and files.');
+  print('Removed all namespaces, maps and files.');
 }

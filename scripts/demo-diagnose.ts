@@ -16,7 +16,7 @@ import {
   kubeconfigOf,
   PAGE,
   PROGRAM,
-  say,
+  print,
 } from './demo/demonstration.ts';
 
 // `npm run demo:diagnose`: two agents of one cluster on this machine, which follow three clusters in real etcds and one
@@ -134,10 +134,10 @@ class HomeCluster {
 
 /** Runs `dpcache` and prints the command and its output. Returns the output. */
 function ask(folder: string, words: readonly string[]): Promise<string> {
-  say(`\n$ dpcache ${words.join(' ').replaceAll(folder, '…')}`);
+  print(`\n$ dpcache ${words.join(' ').replaceAll(folder, '…')}`);
   return new Promise((resolve) => {
     execFile(process.execPath, [PROGRAM, ...words], (_, stdout, stderr) => {
-      say((stdout + stderr).trimEnd());
+      print((stdout + stderr).trimEnd());
       resolve(stdout);
     });
   });
@@ -158,7 +158,7 @@ async function play(demo: Demonstration, remote: RemoteClusters): Promise<void> 
   };
   const found = async (side: Side, word: string): Promise<boolean> =>
     (await problems(side)).some((text) => text.includes(word));
-  await demo.isReady('agent b', socket('b'));
+  await demo.waitUntilReady('agent b', socket('b'));
   await demo.until('agent a reports the forbidden kind', () => found('a', 'ciliumendpoints'));
   await remote.changeBehindCut();
   await demo.until(`agent b reports ${CUT}`, () => found('b', CUT));
@@ -171,10 +171,10 @@ async function play(demo: Demonstration, remote: RemoteClusters): Promise<void> 
   await ask(folder, ['diff', `unix:${socket('a')}`, `unix:${socket('b')}`]);
   for (const side of SIDES) await ask(folder, ['ipcache', 'explain', address, '--socket', socket(side)]);
   for (const side of SIDES) {
-    say(`\nThe page of agent ${side} lists under "health":`);
-    for (const text of await problems(side)) say(`  ${text}`);
+    print(`\nThe page of agent ${side} lists under "health":`);
+    for (const text of await problems(side)) print(`  ${text}`);
   }
-  say(ENDS ? 'Done.' : '\nThe script is done. The URLs of the pages are above. Ctrl-C ends.');
+  print(ENDS ? 'Done.' : '\nThe script is done. The URLs of the pages are above. Ctrl-C ends.');
 }
 
 const demo = demonstration();

@@ -13,7 +13,7 @@ import {
   kubeconfigOf,
   PAGE,
   PROGRAM,
-  say,
+  print,
 } from './demo/demonstration.ts';
 
 // `npm run demo:mesh`: two clusters on this machine. Each has an API server in this process, a real etcd, an operator
@@ -67,13 +67,13 @@ class DemoCluster {
     await this.#put('/api/v1/nodes', { metadata: { name: `${this.name}-node` } });
     await this.#put('/api/v1/namespaces', { metadata: { name: 'shop' } });
     await this.share(false);
-    await this.serve('checkout', 10);
+    await this.setPods('checkout', 10);
     this.#demo.run(`operator ${this.name}`, process.execPath, [
-      ...[PROGRAM, 'operator', ...this.#inputs()],
+      ...[PROGRAM, 'operator', ...this.#inputOptions()],
       ...['--mcs-api', '--clustermesh-config', join(this.#demo.folder, 'mesh')],
       ...['--socket', this.socket('operator'), '--listen', '0', ...PAGE],
     ]);
-    await this.#isReady('operator');
+    await this.#waitUntilReady('operator');
     // Ready before it leads. An agent that starts before this cluster is published would report an error.
     await this.#demo.until(`${this.name} is published`, async () => {
       const client = new ApiClient(this.socket('operator'), this.#demo.signal);
@@ -85,13 +85,13 @@ class DemoCluster {
   }
 
   /** Starts the agent, which follows the etcds of both clusters. */
-  async follow(): Promise<void> {
+  async startAgent(): Promise<void> {
     this.#demo.run(`agent ${this.name}`, process.execPath, [
-      ...[PROGRAM, 'agent', ...this.#inputs(), '--kvstore', 'etcd'],
+      ...[PROGRAM, 'agent', ...this.#inputOptions(), '--kvstore', 'etcd'],
       ...['--clustermesh-config', join(this.#demo.folder, 'mesh'), '--node-name', `${this.name}-node`],
       ...['--socket', this.socket('agent'), '--listen', '0', ...PAGE],
     ]);
-    await this.#isReady('agent');
+    await this.#waitUntilReady('agent');
   }
 
   socket(of: 'agent' | 'operator'): string {
@@ -124,7 +124,7 @@ class DemoCluster {
         ipFamilies: ['IPv4'],
       },
     });
-    await this.serve(service, ...ends);
+    await this.setPods(service, ...ends);
   }
 
   /** Exports a service to the other clusters. */
@@ -140,7 +140,7 @@ class DemoCluster {
    * Resolves when the cluster's operator has imported a service. Sets an IP in the derived Service, which a real API
    * server would allocate.
    */
-  async imports(service: string): Promise<void> {
+  async waitForImport(service: string): Promise<void> {
     const path = `/api/v1/namespaces/shop/services/${derivedName('shop', service)}`;
     await this.#demo.until(`${this.name} imports shop/${service}`, async () => {
       const ip = { spec: { clusterIP: `172.16.${NUMBER[this.name]}.30` } };
@@ -149,7 +149,7 @@ class DemoCluster {
   }
 
   /** Sets the pods of a service, by the last part of their addresses. */
-  serve(service: string, ...ends: readonly number[]): Promise<void> {
+  setPods(service: string, ...ends: readonly number[]): Promise<void> {
     return this.#put('/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices', {
       metadata: {
         name: `${service}-0`,
@@ -163,30 +163,30 @@ class DemoCluster {
   }
 
   /** Resolves when the cluster's agent returns exactly these backends of a service. */
-  async sees(service: string, ...addresses: readonly string[]): Promise<void> {
+  async waitForBackends(service: string, ...addresses: readonly string[]): Promise<void> {
     const now = addresses.toSorted().join(', ');
     await this.#demo.until(`${this.name} sees ${now}`, async () => {
       const client = new ApiClient(this.socket('agent'), this.#demo.signal);
       const answer = JSON.stringify(await client.ask(`/v1/services/shop/${service}`));
       return [...new Set(answer.match(/10\.\d\.0\.\d+/g))].sort().join(', ') === now;
     });
-    say(`  in ${this.name} shop/${service} is served by ${now}`);
+    print(`  in ${this.name} shop/${service} is served by ${now}`);
   }
 
   /** Resolves when the cluster's agent does not have a service any more. */
-  async forgets(service: string): Promise<void> {
+  async waitUntilGone(service: string): Promise<void> {
     await this.#demo.until(`${this.name} has no shop/${service}`, async () => {
       const client = new ApiClient(this.socket('agent'), this.#demo.signal);
       return !JSON.stringify(await client.ask('/v1/services?namespace=shop')).includes(service);
     });
-    say(`  in ${this.name} there is no shop/${service}`);
+    print(`  in ${this.name} there is no shop/${service}`);
   }
 
   close(): Promise<void> {
     return this.#http.close();
   }
 
-  #inputs(): readonly string[] {
+  #inputOptions(): readonly string[] {
     const [kubeconfig, etcd] = ['kubeconfig', 'config'].map((end) =>
       join(this.#demo.folder, `${this.name}.${end}`),
     );
@@ -196,8 +196,8 @@ class DemoCluster {
     ];
   }
 
-  async #isReady(of: 'agent' | 'operator'): Promise<void> {
-    await this.#demo.isReady(`the ${of} of ${this.name}`, this.socket(of));
+  async #waitUntilReady(of: 'agent' | 'operator'): Promise<void> {
+    await this.#demo.waitUntilReady(`the ${of} of ${this.name}`, this.socket(of));
   }
 
   async #put(collection: string, object: Manifest): Promise<void> {
@@ -226,43 +226,44 @@ async function exportAndImport(
   pause: () => Promise<void>,
 ): Promise<void> {
   const imported = derivedName('shop', 'stock');
-  say(
+  print(
     `Baltic alone has shop/stock, and exports it by a ServiceExport. Its import is shop/${imported} everywhere.`,
   );
   await baltic.create('stock', 20);
   await baltic.export('stock');
-  await Promise.all([atlantic.imports('stock'), baltic.imports('stock')]);
-  await atlantic.sees(imported, '10.2.0.20');
+  await Promise.all([atlantic.waitForImport('stock'), baltic.waitForImport('stock')]);
+  await atlantic.waitForBackends(imported, '10.2.0.20');
   await pause();
-  say('In baltic a second pod serves it.');
-  await baltic.serve('stock', 20, 21);
-  await atlantic.sees(imported, '10.2.0.20', '10.2.0.21');
-  if (!ENDS) return say('It stays exported: the pages of the agent and of the operator of atlantic show it.');
-  say('Its ServiceExport is deleted.');
+  print('In baltic a second pod serves it.');
+  await baltic.setPods('stock', 20, 21);
+  await atlantic.waitForBackends(imported, '10.2.0.20', '10.2.0.21');
+  if (!ENDS)
+    return print('It stays exported: the pages of the agent and of the operator of atlantic show it.');
+  print('Its ServiceExport is deleted.');
   await baltic.unexport('stock');
-  await atlantic.forgets(imported);
+  await atlantic.waitUntilGone(imported);
 }
 
 async function play(atlantic: DemoCluster, baltic: DemoCluster): Promise<void> {
   const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, ENDS ? 0 : 3_000));
-  say('Two clusters; each has a service shop/checkout of its own.');
-  await atlantic.sees('checkout', '10.1.0.10');
+  print('Two clusters; each has a service shop/checkout of its own.');
+  await atlantic.waitForBackends('checkout', '10.1.0.10');
   await pause();
-  say('The service is made global in both (service.cilium.io/global: "true").');
+  print('The service is made global in both (service.cilium.io/global: "true").');
   await Promise.all([atlantic.share(true), baltic.share(true)]);
-  await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10');
-  await baltic.sees('checkout', '10.1.0.10', '10.2.0.10');
+  await atlantic.waitForBackends('checkout', '10.1.0.10', '10.2.0.10');
+  await baltic.waitForBackends('checkout', '10.1.0.10', '10.2.0.10');
   await pause();
-  say('In baltic a second pod serves it.');
-  await baltic.serve('checkout', 10, 11);
-  await atlantic.sees('checkout', '10.1.0.10', '10.2.0.10', '10.2.0.11');
+  print('In baltic a second pod serves it.');
+  await baltic.setPods('checkout', 10, 11);
+  await atlantic.waitForBackends('checkout', '10.1.0.10', '10.2.0.10', '10.2.0.11');
   await pause();
-  say('In baltic it becomes local again.');
+  print('In baltic it becomes local again.');
   await baltic.share(false);
-  await atlantic.sees('checkout', '10.1.0.10');
+  await atlantic.waitForBackends('checkout', '10.1.0.10');
   await pause();
   await exportAndImport(atlantic, baltic, pause);
-  say(
+  print(
     ENDS
       ? 'Done.'
       : 'The script is done. The sockets and pages of the agents and operators are above. Ctrl-C ends.',
@@ -276,7 +277,7 @@ if (demo !== undefined) {
   await demo.play(
     async () => {
       await Promise.all(clusters.map((cluster) => cluster.start()));
-      await Promise.all(clusters.map((cluster) => cluster.follow()));
+      await Promise.all(clusters.map((cluster) => cluster.startAgent()));
       await play(...clusters);
     },
     () => Promise.all(clusters.map((cluster) => cluster.close())),

@@ -24,14 +24,14 @@ if [ ! -e "$typescript/node_modules/typescript/bin/tsc" ]; then
   }
   echo 'ensure-tools: installed typescript@5.2.2'
 fi
-witnesses=''
+datapath_packages=''
 if [ "$(uname -s)" = Linux ]; then
-  for witness in clang=clang bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
+  for program in clang=clang bpftool=bpftool nft=nftables ip=iproute2 ss=iproute2 ping=iputils-ping unshare=util-linux; do
     # Debian installs some of them into /usr/sbin, which is not in every PATH.
-    PATH="$PATH:/usr/sbin:/sbin" command -v "${witness%%=*}" >/dev/null 2>&1 || witnesses="$witnesses ${witness#*=}"
+    PATH="$PATH:/usr/sbin:/sbin" command -v "${program%%=*}" >/dev/null 2>&1 || datapath_packages="$datapath_packages ${program#*=}"
   done
 fi
-[ -n "$missing$promtool$witnesses" ] || exit 0
+[ -n "$missing$promtool$datapath_packages" ] || exit 0
 
 give_up() {
   echo "ensure-tools: $1" >&2
@@ -68,14 +68,14 @@ if [ -n "$promtool" ]; then
   unpack || { $as_root apt-get update >/dev/null && unpack; } ||
     give_up 'apt-get could not download prometheus, which has promtool'
 fi
-witness() {
+install_datapath_packages() {
   # shellcheck disable=SC2086 # a list of packages
-  $as_root apt-get install -y --no-install-recommends $witnesses >/dev/null
+  $as_root apt-get install -y --no-install-recommends $datapath_packages >/dev/null
 }
-if [ -n "$witnesses" ]; then
-  witness || { $as_root apt-get update >/dev/null && witness; } || {
-    echo "ensure-tools: apt-get could not install$witnesses: tests of the Linux datapath will be skipped" >&2
-    witnesses=''
+if [ -n "$datapath_packages" ]; then
+  install_datapath_packages || { $as_root apt-get update >/dev/null && install_datapath_packages; } || {
+    echo "ensure-tools: apt-get could not install$datapath_packages: tests of the Linux datapath will be skipped" >&2
+    datapath_packages=''
   }
 fi
-[ -z "$missing$promtool$witnesses" ] || echo "ensure-tools: installed$missing$promtool$witnesses"
+[ -z "$missing$promtool$datapath_packages" ] || echo "ensure-tools: installed$missing$promtool$datapath_packages"

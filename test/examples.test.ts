@@ -154,11 +154,11 @@ it('publisher publishes a cluster that follow-mesh follows, over a real etcd', a
   await publisher.shows(`cluster west is published at ${url}\n`);
   const folder = temporaryFolder({ west: `endpoints: ["${url}"]\n` });
   const follower = new Program('follow-mesh.ts', folder);
-  await follower.shows('says west\n');
+  await follower.shows('according to west\n');
   follower.stop();
   expect((await follower.end()).split('\n').slice(-3)).toEqual([
     'west: 2 prefixes, 1 nodes',
-    '10.1.0.5 runs on 192.168.0.1, says west',
+    '10.1.0.5 runs on 192.168.0.1, according to west',
     '',
   ]);
   expect(follower.output).toContain('upsert 10.1.0.5/32: identity 65792, pod shop/web-0\n');

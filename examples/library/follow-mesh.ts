@@ -59,7 +59,7 @@ for (const name of missing)
   console.error(`cluster ${name}: ${mesh.statusOf(name)?.lastFailure?.message ?? 'not complete'}`);
 const [web] = [...ipcache.entries()].filter(({ k8s }) => k8s?.podName === 'web-0');
 console.log(`${mesh.names.join(', ')}: ${ipcache.size} prefixes, ${nodes.size} nodes`);
-if (web !== undefined) console.log(`${web.key} runs on ${web.hostIP}, says ${web.owner}`);
+if (web !== undefined) console.log(`${web.key} runs on ${web.hostIP}, according to ${web.owner}`);
 
 await interrupted;
 await follower.stop(); // before the mesh, because it would add clusters

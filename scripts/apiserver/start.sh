@@ -27,13 +27,13 @@ stop_one() {
 }
 
 start_etcd() {
-  runs "$1/etcd.pid" && give_up 'it runs already'
+  runs "$1/etcd.pid" && give_up "the etcd of $1 is running"
   setsid bash "$1/etcd.sh" >>"$1/etcd.log" 2>&1 </dev/null &
   echo $! >"$1/etcd.pid"
 }
 
 start_apiserver() {
-  runs "$1/apiserver.pid" && give_up 'it runs already'
+  runs "$1/apiserver.pid" && give_up "the kube-apiserver of $1 is running"
   setsid bash "$1/apiserver.sh" >>"$1/apiserver.log" 2>&1 </dev/null &
   echo $! >"$1/apiserver.pid"
   for _ in $(seq 600); do
@@ -42,7 +42,7 @@ start_apiserver() {
     sleep 0.1
   done
   tail -n 15 "$1/apiserver.log" >&2
-  give_up "it does not get ready, see $1/apiserver.log"
+  give_up "the kube-apiserver is not ready after a minute: see $1/apiserver.log"
 }
 
 case ${1:-} in

@@ -21,7 +21,7 @@ export const PAGE: readonly string[] = program === undefined ? ['--ui'] : [];
 export const ENDS: boolean = end;
 
 /** Prints a line. */
-export function say(text = ''): void {
+export function print(text = ''): void {
   process.stdout.write(`${text}\n`);
 }
 
@@ -37,16 +37,16 @@ export class Demonstration {
   }
 
   /** Resolves when a condition is true. Fails after a minute. */
-  async until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+  async until(condition: string, isTrue: () => Promise<boolean>): Promise<void> {
     for (let left = 1_200; left > 0 && !this.signal.aborted; left--) {
-      if (await isSo().catch(() => false)) return;
+      if (await isTrue().catch(() => false)) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    throw new Error(`after a minute this is not true: ${what}`);
+    throw new Error(`not true after a minute: ${condition}`);
   }
 
   /** Resolves when the process with this socket is ready. */
-  isReady(name: string, socket: string): Promise<void> {
+  waitUntilReady(name: string, socket: string): Promise<void> {
     return this.until(`${name} is complete`, async () => {
       await new ApiClient(socket, this.signal).ask('/readyz');
       return true;
@@ -61,7 +61,7 @@ export class Demonstration {
     child.once('exit', () => this.#children.delete(child));
     for (const stream of [child.stdout, child.stderr])
       createInterface({ input: stream }).on('line', (line) => {
-        if (line.trim() !== '') say(`${name.padEnd(18)}│ ${line}`);
+        if (line.trim() !== '') print(`${name.padEnd(18)}│ ${line}`);
       });
   }
 
@@ -89,7 +89,7 @@ export class Demonstration {
       if (!ENDS && !this.signal.aborted) await once(this.signal, 'abort');
     } catch (error) {
       if (!this.signal.aborted) {
-        say(error instanceof Error ? error.message : String(error));
+        print(error instanceof Error ? error.message : String(error));
         process.exitCode = 1;
       }
     } finally {
@@ -107,8 +107,8 @@ export class Demonstration {
 /** Returns a new demonstration. If no etcd is installed, prints a remedy, sets exit status 1 and returns undefined. */
 export function demonstration(): Demonstration | undefined {
   if (spawnSync('etcd', ['--version']).status === 0) return new Demonstration();
-  say('There is no etcd here, and this demonstration runs over real ones. Install it, and try again:');
-  say('  apt-get install etcd-server    (Debian, Ubuntu)\n  brew install etcd              (macOS)');
+  print('etcd is not installed, and the demonstration needs it. Install it and try again:');
+  print('  apt-get install etcd-server    (Debian, Ubuntu)\n  brew install etcd              (macOS)');
   process.exitCode = 1;
   return undefined;
 }

@@ -19,7 +19,7 @@ interface Engines {
   readonly nodes: NodeSink;
 }
 
-const deafToIPDeletes = spoilt(({ ipcache }) => ({
+const ignoresIPDeletes = spoilt(({ ipcache }) => ({
   ipcache: {
     upsert: (key, claim) => ipcache.upsert(key, claim),
     delete: () => 'not-found',
@@ -28,7 +28,7 @@ const deafToIPDeletes = spoilt(({ ipcache }) => ({
   },
 }));
 
-const deafToServiceDeletes = spoilt(({ services }) => ({
+const ignoresServiceDeletes = spoilt(({ services }) => ({
   services: {
     mergeExternalServiceUpdate: (service) => services.mergeExternalServiceUpdate(service),
     mergeExternalServiceDelete: () => 'not-found',
@@ -80,8 +80,8 @@ const lingers: MakeMesh = (options: ClusterMeshOptions) => new Lingering(options
 
 describe('a broken mesh is detected', () => {
   it.each([
-    ['is deaf to deleted IPs', deafToIPDeletes],
-    ['is deaf to deleted services', deafToServiceDeletes],
+    ['ignores deleted IPs', ignoresIPDeletes],
+    ['ignores deleted services', ignoresServiceDeletes],
     ['makes one owner of all clusters', forgetsOwners],
   ] as const)('I9 catches a mesh that %s', async (_what, makeMesh) => {
     const outcome = await fc.check(

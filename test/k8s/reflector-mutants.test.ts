@@ -44,8 +44,8 @@ describe('a broken transport is detected', () => {
     ['watches from now', asking((path) => path.replace(/(watch=true.*)&resourceVersion=\d+/, '$1'))],
     ['forgets the selector', asking((path) => path.replace(/labelSelector=[^&]*&(?=.*watch=true)/, ''))],
     ['looks at one page', told((text) => text.replace(/"continue":"[^"]*"/, '"continue":""'))],
-    ['is deaf to deletes', told((text) => text.replace(/^.*"DELETED".*\n/gm, ''))],
-    ['is deaf to 410', told((text) => text.replace(/^.*"ERROR".*\n/gm, ''))],
+    ['ignores deletes', told((text) => text.replace(/^.*"DELETED".*\n/gm, ''))],
+    ['ignores 410', told((text) => text.replace(/^.*"ERROR".*\n/gm, ''))],
   ] as const)('one that %s: I9', async (_what, wrap) => {
     const outcome = await fc.check(
       fc.asyncProperty(happenings, (script) => I9_nothingLostNothingInvented(script, false, wrap)),

@@ -50,7 +50,7 @@ class SilentOnLoss extends Mutant {
 }
 
 /** Ignores updates of annotations alone, like the original. */
-class DeafToAnnotations extends Mutant {
+class IgnoringAnnotations extends Mutant {
   override updateService(service: Service): UpdateServiceOutcome {
     const known = this.services().get(formatServiceID(service.id));
     return super.updateService(
@@ -137,7 +137,7 @@ class WrongSide extends Mutant {
 
 const MUTANTS: readonly { readonly name: string; readonly law: Law; readonly mutant: typeof Mutant }[] = [
   { name: 'I1: one that does not tell of lost backends', law: I1_foldEqualsDump, mutant: SilentOnLoss },
-  { name: 'I1: one that is deaf to annotations', law: I1_foldEqualsDump, mutant: DeafToAnnotations },
+  { name: 'I1: one that ignores annotations', law: I1_foldEqualsDump, mutant: IgnoringAnnotations },
   { name: 'I2: one that forgets what comes too early', law: I2_orderDoesNotMatter, mutant: Impatient },
   { name: 'I3: one that tells everything twice', law: I3_noNoise, mutant: Noisy },
   { name: 'I4: one where the first claim wins', law: I4_oneWinner, mutant: FirstComeFirstServed },

@@ -13,7 +13,7 @@ export function random(seed: number): () => number {
   };
 }
 
-/** Returns a copy with some bytes changed, inserted or point off. */
+/** Returns a copy with some bytes changed, or its end cut off. */
 export function mutated(bytes: Uint8Array, next: () => number): Uint8Array {
   const length = next() < 0.2 ? Math.floor(next() * bytes.length) : bytes.length;
   const copy = new Uint8Array(bytes.subarray(0, length));
@@ -22,7 +22,7 @@ export function mutated(bytes: Uint8Array, next: () => number): Uint8Array {
   return copy;
 }
 
-/** What reading a file led to. */
+/** The result of reading a file. */
 export type FuzzOutcome = 'complete' | 'torn' | 'damaged' | 'newer';
 
 /**

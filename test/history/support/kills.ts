@@ -27,7 +27,7 @@ interface Change {
   readonly ended: number;
 }
 
-/** What one process printed before it was killed. */
+/** The output of one process before it was killed. */
 interface Run {
   readonly from: number;
   readonly to: number;

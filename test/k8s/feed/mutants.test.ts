@@ -132,18 +132,18 @@ function anySliceTakesAway(engine: { readonly ipcache: FedIPCache }): SliceReade
 
 /** A feed that ignores deletes during the handover to the kvstore (K 52). */
 const leavesItsClaims = (options: WorldOptions): FeedWorld => {
-  let deaf = false;
+  let isIgnoring = false;
   const cache = new IPCache();
   const ipcache: FedIPCache = {
     upsert: (key, claim) => cache.upsert(key, claim),
-    delete: (key, by) => (deaf ? 'not-found' : cache.delete(key, by)),
+    delete: (key, by) => (isIgnoring ? 'not-found' : cache.delete(key, by)),
     batch: (write) => cache.batch(write),
   };
   class Leaving extends KubernetesFeed {
     override kvstore(...args: Parameters<KubernetesFeed['kvstore']>): void {
-      deaf = true;
+      isIgnoring = true;
       super.kvstore(...args);
-      deaf = false;
+      isIgnoring = false;
     }
   }
   return new FeedWorld({ ...options, cache, ipcache, makeFeed: (made) => new Leaving(made) });
@@ -269,7 +269,7 @@ describe('a broken feed is detected', () => {
   it('one that misses changes of labels only (K 38)', () => {
     const world = new FeedWorld();
     const { nodes } = world;
-    const deaf = new FeedWorld({
+    const ignoring = new FeedWorld({
       nodes: {
         nodeUpdated: (node) =>
           nodes.exists(`atlantic/${node.name}`) ? 'unchanged' : nodes.nodeUpdated(node),
@@ -277,7 +277,7 @@ describe('a broken feed is detected', () => {
         withdraw: (by) => nodes.withdraw(by),
       },
     });
-    expect(() => K38_nodesAreCompared(Object.assign(deaf, { nodes }))).toThrow();
+    expect(() => K38_nodesAreCompared(Object.assign(ignoring, { nodes }))).toThrow();
   });
 
   it.each<[string, (options: WorldOptions) => FeedWorld]>([

@@ -132,7 +132,7 @@ const resumesFromHeader: Wrap = (transport) => {
 };
 
 /** Omits deletes. */
-const deafToDeletes: Wrap = (transport) =>
+const ignoresDeletes: Wrap = (transport) =>
   wrapped(transport, {
     watch: (request, observer) =>
       transport.watch(request, {
@@ -185,7 +185,7 @@ const shortPages = reading(async (request, read) => {
 describe('the test of the test', () => {
   it.each([
     ['resumes from the header', resumesFromHeader],
-    ['is deaf to deletes', deafToDeletes],
+    ['ignores deletes', ignoresDeletes],
     ['begins one revision too late', offByOne],
     ['has short pages', shortPages],
   ] as const)('I9 catches a transport that %s', async (_what, wrap) => {
